@@ -1,0 +1,156 @@
+"""The rules of one connection, sans-I/O: what is refused, and in which order answers leave.
+
+Kafka answers the requests of a connection in the order in which they came; clients match answers to
+requests by that order. Handlers here may finish in any order, so an answer waits for those before it.
+Kafka closes the connection, without an answer, for a header it cannot read, an API that the listener
+does not serve, and a version out of range; only ApiVersions is answered in every version, so that a
+newer client can learn what is spoken (KIP-511: error 35 in a body of version 0).
+"""
+
+import struct
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.wire.apis import ApiKey
+from gateway.wire.errors import Malformed
+from gateway.wire.header import RequestHeader, decode_request_header
+from ledger.types import Buffer
+
+MAX_IN_FLIGHT: Final = 100
+MAX_IN_FLIGHT_BYTES: Final = 128 * 1024 * 1024
+
+_LENGTH = struct.Struct(">i")
+
+
+class CloseConnection(Exception):
+    """The client broke a rule for which Kafka closes the connection. Earlier answers may still be sent."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to handle; `body` is a view of the frame behind the header, `slot` names its answer."""
+
+    slot: int
+    header: RequestHeader
+    body: memoryview
+    unsupported_api_versions: bool
+    """An ApiVersions of a version out of range: answer error 35 in a body of version 0."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    frame_bytes: int
+    answer: list[Buffer] | None = None
+    answer_bytes: int = 0
+    is_answered: bool = False
+
+
+class Connection:
+    """One connection's requests in flight, in order.
+
+    `served` gives the lowest and highest version (both inclusive) of each API that this listener
+    serves. The bounds are for the driver: it stops reading when `wants_pause` and goes on when
+    `may_resume`, at half of them. A request that is already here is always taken.
+    """
+
+    __slots__ = (
+        "_in_flight_bytes",
+        "_max_in_flight",
+        "_max_in_flight_bytes",
+        "_next_slot",
+        "_pending",
+        "_served",
+    )
+
+    def __init__(
+        self,
+        served: Mapping[int, tuple[int, int]],
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
+    ) -> None:
+        self._served = served
+        self._max_in_flight = max_in_flight
+        self._max_in_flight_bytes = max_in_flight_bytes
+        self._pending: deque[_Pending] = deque()
+        self._next_slot = 0
+        self._in_flight_bytes = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests received whose answers have not yet been released, in order, to be sent."""
+        return len(self._pending)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Their frames, and the answers among them that wait for an earlier one."""
+        return self._in_flight_bytes
+
+    @property
+    def wants_pause(self) -> bool:
+        return len(self._pending) >= self._max_in_flight or self._in_flight_bytes >= self._max_in_flight_bytes
+
+    @property
+    def may_resume(self) -> bool:
+        return (
+            2 * len(self._pending) <= self._max_in_flight
+            and 2 * self._in_flight_bytes <= self._max_in_flight_bytes
+        )
+
+    def received(self, frame: memoryview) -> Request:
+        """Take a frame (without its length). Raises CloseConnection."""
+        try:
+            header, body_at = decode_request_header(frame)
+        except Malformed as malformed:
+            raise CloseConnection(f"malformed request header: {malformed}") from malformed
+        unsupported = self._check(header)
+        slot = self._next_slot
+        self._next_slot += 1
+        self._pending.append(_Pending(len(frame)))
+        self._in_flight_bytes += len(frame)
+        return Request(slot, header, frame[body_at:], unsupported)
+
+    def answered(self, slot: int, buffers: Sequence[Buffer] | None) -> list[Buffer]:
+        """Give the answer to a request: response header and body, or None where the protocol has none.
+
+        Returns the buffers to send now, each answer with its length before it; [] while an earlier
+        request is unanswered. Raises ValueError for a slot that has no request or has its answer.
+        """
+        pending = self._pending
+        index = slot - (self._next_slot - len(pending))
+        if not 0 <= index < len(pending) or pending[index].is_answered:
+            raise ValueError(f"slot {slot} awaits no answer")
+        self._keep(pending[index], buffers)
+        released: list[Buffer] = []
+        while pending and pending[0].is_answered:
+            first = pending.popleft()
+            self._in_flight_bytes -= first.frame_bytes + first.answer_bytes
+            if first.answer is not None:
+                released += first.answer
+        return released
+
+    def _check(self, header: RequestHeader) -> bool:
+        """Whether this is an ApiVersions of an unknown version. Raises CloseConnection."""
+        api_key, version = header.api_key, header.api_version
+        bounds = self._served.get(api_key)
+        if bounds is None:
+            raise CloseConnection(f"API key {api_key} is not served here")
+        if bounds[0] <= version <= bounds[1]:
+            return False
+        if api_key == ApiKey.API_VERSIONS:
+            return True
+        raise CloseConnection(f"version {version} of API key {api_key} is not one of {bounds[0]}-{bounds[1]}")
+
+    def _keep(self, pending: _Pending, buffers: Sequence[Buffer] | None) -> None:
+        pending.is_answered = True
+        if buffers is None:
+            return
+        size = sum(map(len, buffers))
+        pending.answer = [_LENGTH.pack(size), *buffers]
+        pending.answer_bytes = size
+        self._in_flight_bytes += size
