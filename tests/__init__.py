@@ -1,0 +1,1 @@
+"""Tests of Dragoman: one directory a suite, and what they share in `tests.support`."""

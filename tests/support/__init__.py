@@ -1,0 +1,1 @@
+"""What the suites share: servers to test against, raw sockets, the table at the end of a run."""

@@ -1,0 +1,32 @@
+"""Print the wanted loopback port when it is free, else another free one and a note on stderr."""
+
+import socket
+import sys
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As a server binds: a port in TIME_WAIT is free, one that is listened on is not.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def any_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def main(wanted: int, purpose: str) -> None:
+    port = wanted if is_free(wanted) else any_free_port()
+    if port != wanted:
+        print(f"Port {wanted} is taken; {purpose} will find the gateway on port {port}.", file=sys.stderr)
+    print(port)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
