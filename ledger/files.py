@@ -1,0 +1,128 @@
+"""Objects: which hold live runs, which are garbage, and below which age nothing new may come."""
+
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from ledger.keys import created_ms
+
+
+class ObjectState:
+    """One object that a commit has named. `starts` and `bases` are the answers to repeats of commits."""
+
+    __slots__ = ("bases", "closed_ms", "created_ms", "live_runs", "locator", "number", "size", "starts")
+
+    def __init__(self, number: int, locator: str) -> None:
+        self.number = number
+        self.locator = locator
+        self.created_ms = created_ms(locator)
+        self.size = 0
+        self.live_runs = 0
+        self.closed_ms = -1
+        """Entry time at which the last live run went, or -1 while some live."""
+        self.starts = array("I")
+        self.bases = array("q")
+
+    @property
+    def closed(self) -> bool:
+        return self.closed_ms >= 0
+
+    def remember(self, start: int, base_offset: int) -> None:
+        """Keep the answer for the batch at `start`. Commits come in draft order, so this appends."""
+        if not self.starts or start > self.starts[-1]:
+            self.starts.append(start)
+            self.bases.append(base_offset)
+            return
+        at = bisect_left(self.starts, start)
+        self.starts.insert(at, start)
+        self.bases.insert(at, base_offset)
+
+    def answer(self, start: int) -> int | None:
+        """Base offset of the batch at `start`, if it was committed from this object before."""
+        at = bisect_left(self.starts, start)
+        return self.bases[at] if at < len(self.starts) and self.starts[at] == start else None
+
+
+class Files:
+    """The object table of a shard."""
+
+    def __init__(self) -> None:
+        self.by_number: dict[int, ObjectState] = {}
+        self.by_locator: dict[str, ObjectState] = {}
+        self.next_number = 0
+        self.floor_ms = 0
+        self.garbage: dict[int, ObjectState] = {}
+        self._answering: deque[ObjectState] = deque()
+
+    def locator(self, number: int) -> str:
+        """KeyError if the object is gone from the table."""
+        return self.by_number[number].locator
+
+    def register(self, locator: str) -> ObjectState:
+        """The object of this locator, new if it was not known."""
+        known = self.by_locator.get(locator)
+        if known is not None:
+            return known
+        fresh = ObjectState(self.next_number, locator)
+        self.next_number += 1
+        self.put_back(fresh)
+        return fresh
+
+    def put_back(self, state: ObjectState) -> None:
+        """Take up an object as it is: new, or read from an image."""
+        self.by_number[state.number] = state
+        self.by_locator[state.locator] = state
+        self._answering.append(state)
+        if state.closed:
+            self.garbage[state.number] = state
+
+    def release(self, numbers: Iterable[int], now_ms: int) -> set[int]:
+        """One live run fewer for each number given; those that lose their last are closed. Returns all
+        objects touched."""
+        touched: set[int] = set()
+        for number in numbers:
+            state = self.by_number[number]
+            state.live_runs -= 1
+            touched.add(number)
+        for number in touched:
+            self.close_if_empty(self.by_number[number], now_ms)
+        return touched
+
+    def close_if_empty(self, state: ObjectState, now_ms: int) -> None:
+        if state.live_runs == 0 and not state.closed:
+            state.closed_ms = now_ms
+            self.garbage[state.number] = state
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """The bytes of these are gone."""
+        for number in numbers:
+            state = self.by_number.pop(number, None)
+            if state is not None:
+                del self.by_locator[state.locator]
+                self.garbage.pop(number, None)
+
+    def raise_floor(self, floor_ms: int) -> list[ObjectState]:
+        """Nothing older may be committed; answers of older objects are dropped. Returns those objects."""
+        self.floor_ms = max(self.floor_ms, floor_ms)
+        below: list[ObjectState] = []
+        for _ in range(len(self._answering)):
+            state = self._answering.popleft()
+            if state.created_ms >= self.floor_ms:
+                self._answering.append(state)
+            elif state.number in self.by_number:
+                state.starts = array("I")
+                state.bases = array("q")
+                below.append(state)
+        return below
+
+    def refuses(self, locator: str) -> bool:
+        """Whether a commit that names this object comes too late: below the floor, or closed."""
+        known = self.by_locator.get(locator)
+        return created_ms(locator) < self.floor_ms or (known is not None and known.closed)
+
+    def due_garbage(self, now_ms: int, grace_ms: int) -> Iterator[ObjectState]:
+        """Closed objects whose grace is over and that lie below the floor (so that no repeat may come)."""
+        for state in self.garbage.values():
+            if state.closed_ms + grace_ms <= now_ms and state.created_ms < self.floor_ms:
+                yield state

@@ -1,0 +1,174 @@
+"""Deciding: what a request means, seen against the durable state and what this entry already holds.
+
+A machine only looks; its records change the state once they are durable (`LedgerState.apply_entry`). The
+*overlay* carries what was decided for the entry that is being filled, and is thrown away with it: won, its
+records are applied; lost, nothing has to be undone.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ledger.commits import decide_commit
+from ledger.overlay import Overlay
+from ledger.records import (
+    ClusterCreated,
+    FloorRaised,
+    MetadataRecord,
+    ObjectsForgotten,
+    OwnerChanged,
+    ProducerIdsReserved,
+    ProducersExpired,
+    RecordsDeleted,
+    RunsDropped,
+    TopicCreated,
+    TopicDeleted,
+)
+from ledger.requests import (
+    Answer,
+    BecomeOwner,
+    CommitFile,
+    Created,
+    CreateTopic,
+    Deleted,
+    DeleteRecords,
+    DeleteTopic,
+    Done,
+    DrainRuns,
+    ExpireProducers,
+    ForgetObjects,
+    LowWatermark,
+    Owner,
+    RaiseFloor,
+    Refused,
+    Request,
+    Reserved,
+    ReserveProducerIds,
+)
+from ledger.state import LedgerState
+
+HIGH_WATERMARK = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to make durable, and what to answer once it is."""
+
+    answer: Answer
+    records: Sequence[MetadataRecord] = field(default=())
+
+
+def decide(state: LedgerState, overlay: Overlay, request: Request, now_ms: int) -> Decision:
+    """Decide one request. `now_ms` is the time of the entry that will hold the records."""
+    return _DECIDE[type(request)](state, overlay, request, now_ms)
+
+
+def _become_owner(state: LedgerState, overlay: Overlay, request: BecomeOwner, now_ms: int) -> Decision:
+    epoch = state.epoch + 1
+    changed = OwnerChanged(epoch, request.gateway, request.incarnation)
+    if state.applied == 0:
+        return Decision(Owner(epoch), (ClusterCreated(request.cluster_id), changed))
+    return Decision(Owner(epoch), (changed,))
+
+
+def _create_topic(state: LedgerState, overlay: Overlay, request: CreateTopic, now_ms: int) -> Decision:
+    known = state.topics.by_name.get(request.name)
+    there = known is not None and known.topic_id not in overlay.deleted
+    if there or request.name in overlay.created:
+        return Decision(Refused("TOPIC_ALREADY_EXISTS", f"Topic '{request.name}' already exists."))
+    record = TopicCreated(
+        request.topic_id, request.name, overlay.next_number, request.partitions, request.configs
+    )
+    overlay.next_number += request.partitions
+    overlay.created.add(request.name)
+    return Decision(Created(request.topic_id), (record,))
+
+
+def _delete_topic(state: LedgerState, overlay: Overlay, request: DeleteTopic, now_ms: int) -> Decision:
+    if request.topic_id not in state.topics.by_id or request.topic_id in overlay.deleted:
+        return Decision(Refused("UNKNOWN_TOPIC_ID"))
+    overlay.deleted.add(request.topic_id)
+    return Decision(Deleted(), (TopicDeleted(request.topic_id),))
+
+
+def _commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_ms: int) -> Decision:
+    answer, record = decide_commit(state, overlay, request)
+    return Decision(answer, (record,) if record is not None else ())
+
+
+def _delete_records(state: LedgerState, overlay: Overlay, request: DeleteRecords, now_ms: int) -> Decision:
+    topic = state.topics.by_id.get(request.topic_id)
+    if (
+        topic is None
+        or request.topic_id in overlay.deleted
+        or not 0 <= request.partition < len(topic.partitions)
+    ):
+        return Decision(Refused("UNKNOWN_TOPIC_OR_PARTITION"))
+    log = topic.partitions[request.partition]
+    offset = log.high_watermark if request.offset == HIGH_WATERMARK else request.offset
+    if not 0 <= offset <= log.high_watermark:
+        return Decision(Refused("OFFSET_OUT_OF_RANGE"))
+    log_start = overlay.log_start.get(log.number, log.log_start)
+    if offset <= log_start:
+        return Decision(LowWatermark(log_start))
+    overlay.log_start[log.number] = offset
+    return Decision(LowWatermark(offset), (RecordsDeleted(log.number, offset),))
+
+
+def _reserve(state: LedgerState, overlay: Overlay, request: ReserveProducerIds, now_ms: int) -> Decision:
+    first = overlay.next_producer_id
+    overlay.next_producer_id += request.count
+    return Decision(Reserved(first, request.count), (ProducerIdsReserved(overlay.next_producer_id),))
+
+
+def _drain(state: LedgerState, overlay: Overlay, request: DrainRuns, now_ms: int) -> Decision:
+    left = request.limit
+    records: list[RunsDropped] = []
+    for number, log in state.draining.items():
+        if left == 0:
+            break
+        if number in overlay.dropped:
+            continue
+        count = log.droppable(left)
+        if count:
+            overlay.dropped.add(number)
+            overlay.touched_objects.update(log.first_objects(count))
+            records.append(RunsDropped(number, count))
+            left -= count
+    return Decision(Done(request.limit - left), records)
+
+
+def _expire(state: LedgerState, overlay: Overlay, request: ExpireProducers, now_ms: int) -> Decision:
+    pairs: list[tuple[int, int]] = []
+    for number, log in state.logs.items():
+        for producer_id, producer in log.producers.items():
+            if len(pairs) == request.limit:
+                break
+            if producer.last_ms < request.before_ms and (number, producer_id) not in overlay.producers:
+                pairs.append((number, producer_id))
+    return Decision(Done(len(pairs)), (ProducersExpired(pairs),) if pairs else ())
+
+
+def _forget(state: LedgerState, overlay: Overlay, request: ForgetObjects, now_ms: int) -> Decision:
+    dead = [number for number in request.objects if number in state.files.garbage]
+    return Decision(Done(len(dead)), (ObjectsForgotten(dead),) if dead else ())
+
+
+def _raise_floor(state: LedgerState, overlay: Overlay, request: RaiseFloor, now_ms: int) -> Decision:
+    if request.floor_ms <= overlay.floor_ms:
+        return Decision(Done(0))
+    overlay.floor_ms = request.floor_ms
+    return Decision(Done(1), (FloorRaised(request.floor_ms),))
+
+
+_DECIDE: dict[type, Callable[..., Decision]] = {
+    BecomeOwner: _become_owner,
+    CreateTopic: _create_topic,
+    DeleteTopic: _delete_topic,
+    CommitFile: _commit_file,
+    DeleteRecords: _delete_records,
+    ReserveProducerIds: _reserve,
+    DrainRuns: _drain,
+    ExpireProducers: _expire,
+    ForgetObjects: _forget,
+    RaiseFloor: _raise_floor,
+}

@@ -1,0 +1,40 @@
+"""What was decided for the entry that is being filled, on top of the durable state."""
+
+from ledger.producers import ProducerState
+from ledger.state import LedgerState
+from ledger.types import TopicId
+
+
+class Overlay:
+    """Made empty for each entry; holds only what later decisions of the same entry must see."""
+
+    __slots__ = (
+        "created",
+        "deleted",
+        "dropped",
+        "floor_ms",
+        "log_start",
+        "next_number",
+        "next_offset",
+        "next_producer_id",
+        "object_bytes",
+        "producers",
+        "repeats",
+        "touched_objects",
+    )
+
+    def __init__(self, state: LedgerState) -> None:
+        self.created: set[str] = set()
+        self.deleted: set[TopicId] = set()
+        self.dropped: set[int] = set()
+        self.floor_ms = state.files.floor_ms
+        self.log_start: dict[int, int] = {}
+        self.next_number = state.next_number
+        self.next_offset: dict[int, int] = {}
+        self.next_producer_id = state.next_producer_id
+        self.object_bytes: dict[str, int] = {}
+        self.repeats: dict[tuple[str, int], int] = {}
+        """Base offsets given in this entry, by (locator, start)."""
+        self.producers: dict[tuple[int, int], ProducerState] = {}
+        self.touched_objects: set[int] = set()
+        """Objects that lose runs in this entry: they may be closed by it."""

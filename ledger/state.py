@@ -1,0 +1,189 @@
+"""The durable state of a shard: what its journal says up to the last applied entry.
+
+`apply` of a metadata record is the only thing that changes it, and is deterministic: every gateway that
+applies the same entries holds the same state. What changed since the image was last written is noted
+in `dirty`; which partitions an entry touched, in `touched`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ledger.files import Files
+from ledger.journal import Entry
+from ledger.partitions import PartitionLog, partitions_of
+from ledger.producers import ProducerState, add_sequence
+from ledger.records import (
+    ClusterCreated,
+    FileCommitted,
+    FloorRaised,
+    MetadataRecord,
+    ObjectsForgotten,
+    OwnerChanged,
+    ProducerIdsReserved,
+    ProducersExpired,
+    RecordsDeleted,
+    RunsDropped,
+    TopicCreated,
+    TopicDeleted,
+)
+from ledger.topics import Topic, Topics
+from ledger.types import TopicId
+
+
+@dataclass(slots=True)
+class Dirty:
+    """Keys of image rows that no longer say what the state says."""
+
+    topics: set[TopicId] = field(default_factory=set)
+    partitions: set[int] = field(default_factory=set)
+    chunks: set[tuple[int, int]] = field(default_factory=set)
+    producers: set[tuple[int, int]] = field(default_factory=set)
+    objects: set[int] = field(default_factory=set)
+
+
+class LedgerState:
+    """Topics, partitions, objects and producers of one shard."""
+
+    def __init__(self) -> None:
+        self.cluster_id = ""
+        self.epoch = 0
+        self.applied = 0
+        """Entries applied, and so the number of the next."""
+        self.entry_time_ms = 0
+        self.topics = Topics()
+        self.logs: dict[int, PartitionLog] = {}
+        """By partition number; deleted partitions stay until their runs are drained."""
+        self.draining: dict[int, PartitionLog] = {}
+        self.files = Files()
+        self.next_number = 0
+        self.next_producer_id = 0
+        self.dirty = Dirty()
+        self.touched: dict[int, PartitionLog] = {}
+
+    def apply_entry(self, entry: Entry) -> list[PartitionLog]:
+        """Apply a durable entry. Returns the partitions whose offsets moved or that were deleted."""
+        self.touched = {}
+        self.entry_time_ms = entry.time_ms
+        for record in entry.records:
+            _APPLY[type(record)](self, record)
+        self.applied += 1
+        return list(self.touched.values())
+
+    def apply(self, record: MetadataRecord) -> None:
+        _APPLY[type(record)](self, record)
+
+    def _cluster_created(self, record: ClusterCreated) -> None:
+        self.cluster_id = record.cluster_id
+
+    def _owner_changed(self, record: OwnerChanged) -> None:
+        self.epoch = record.epoch
+
+    def _topic_created(self, record: TopicCreated) -> None:
+        logs = partitions_of(record.topic_id, record.first_number, record.partitions)
+        self.next_number = record.first_number + record.partitions
+        self.topics.add(Topic(record.name, record.topic_id, logs, dict(record.configs), self.entry_time_ms))
+        self.dirty.topics.add(record.topic_id)
+        for log in logs:
+            self.logs[log.number] = log
+            self.dirty.partitions.add(log.number)
+
+    def _topic_deleted(self, record: TopicDeleted) -> None:
+        topic = self.topics.remove(record.topic_id)
+        self.dirty.topics.add(record.topic_id)
+        for log in topic.partitions:
+            log.deleted = True
+            self.dirty.producers.update((log.number, producer_id) for producer_id in log.producers)
+            log.producers = {}
+            self.touched[log.number] = log
+            self.dirty.partitions.add(log.number)
+            if log.run_count:
+                self.draining[log.number] = log
+            else:
+                del self.logs[log.number]
+                self.draining.pop(log.number, None)
+
+    def _file_committed(self, record: FileCommitted) -> None:
+        stored = self.files.register(record.locator)
+        stored.size = max(stored.size, record.object_bytes)
+        self.dirty.objects.add(stored.number)
+        logs, touched = self.logs, self.touched
+        dirty_partitions, dirty_chunks = self.dirty.partitions, self.dirty.chunks
+        at = 0
+        for number, start, size, base, last, max_timestamp, count in record.runs:
+            log = logs[number]
+            touched[number] = log
+            dirty_partitions.add(number)
+            if log.append(stored.number, start, size, base, last, max_timestamp):
+                stored.live_runs += 1
+            dirty_chunks.add((number, log.chunks[-1].serial))
+            end = at + count
+            while at < end:
+                batch_size, records, _, producer_id, epoch, sequence, _ = record.batches[at]
+                stored.remember(start, base)
+                if producer_id >= 0:
+                    self._producer_batch(log, producer_id, epoch, sequence, records, base)
+                start += batch_size
+                base += records
+                at += 1
+
+    def _producer_batch(
+        self, log: PartitionLog, producer_id: int, epoch: int, first: int, records: int, base: int
+    ) -> None:
+        known = log.producers.get(producer_id)
+        if known is None:
+            known = log.producers[producer_id] = ProducerState(epoch)
+        known.record(epoch, first, add_sequence(first, records - 1), base, self.entry_time_ms)
+        self.dirty.producers.add((log.number, producer_id))
+
+    def _records_deleted(self, record: RecordsDeleted) -> None:
+        log = self.logs[record.number]
+        log.log_start = record.log_start
+        self.touched[log.number] = log
+        self.dirty.partitions.add(log.number)
+        if log.droppable(1):
+            self.draining[log.number] = log
+
+    def _runs_dropped(self, record: RunsDropped) -> None:
+        log = self.logs[record.number]
+        numbers, emptied = log.drop(record.count)
+        self.dirty.partitions.add(log.number)
+        self.dirty.chunks.update((log.number, serial) for serial in emptied)
+        if log.chunks:
+            self.dirty.chunks.add((log.number, log.chunks[0].serial))
+        self.dirty.objects.update(self.files.release(numbers, self.entry_time_ms))
+        if not log.droppable(1):
+            del self.draining[log.number]
+            if log.deleted:
+                del self.logs[log.number]
+
+    def _producer_ids_reserved(self, record: ProducerIdsReserved) -> None:
+        self.next_producer_id = record.next_id
+
+    def _producers_expired(self, record: ProducersExpired) -> None:
+        for number, producer_id in record.pairs:
+            log = self.logs.get(number)
+            if log is not None:
+                log.producers.pop(producer_id, None)
+            self.dirty.producers.add((number, producer_id))
+
+    def _objects_forgotten(self, record: ObjectsForgotten) -> None:
+        self.files.forget(record.objects)
+        self.dirty.objects.update(record.objects)
+
+    def _floor_raised(self, record: FloorRaised) -> None:
+        self.dirty.objects.update(state.number for state in self.files.raise_floor(record.floor_ms))
+
+
+_APPLY: dict[type, Callable[..., None]] = {
+    ClusterCreated: LedgerState._cluster_created,
+    OwnerChanged: LedgerState._owner_changed,
+    TopicCreated: LedgerState._topic_created,
+    TopicDeleted: LedgerState._topic_deleted,
+    FileCommitted: LedgerState._file_committed,
+    RecordsDeleted: LedgerState._records_deleted,
+    RunsDropped: LedgerState._runs_dropped,
+    ProducerIdsReserved: LedgerState._producer_ids_reserved,
+    ProducersExpired: LedgerState._producers_expired,
+    ObjectsForgotten: LedgerState._objects_forgotten,
+    FloorRaised: LedgerState._floor_raised,
+}
