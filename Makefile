@@ -7,7 +7,7 @@ SHELL := /bin/sh
 
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 PINS := pyproject.toml constraints.txt
 
 # Where `make demo` finds the gateway when `make run` had to take another port: BOOTSTRAP=127.0.0.1:PORT
@@ -49,7 +49,7 @@ $(PY):
 	if [ -z "$$python" ]; then \
 	  echo "Dragoman needs Python 3.11 or newer with venv and pip on PATH (make PYTHON=/path/to/python)." >&2; exit 1; fi; \
 	echo "Setting up $(VENV) with $$($$python --version)" >&2; \
-	$$python -m venv --clear $(VENV) && $(PY) -m pip install --quiet --disable-pip-version-check "pip>=24"
+	$$python -m venv --clear $(VENV) && $(PY) -m pip install -qq --disable-pip-version-check "pip>=24"
 
 # One stamp an extra, so that `make run` installs only what a gateway needs.
 $(VENV)/.stamp-run: $(PINS) | $(PY)

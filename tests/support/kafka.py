@@ -64,7 +64,6 @@ SINGLE_NODE: Mapping[str, str] = MappingProxyType(
         "transaction.state.log.num.partitions": "1",
         "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
-        "controlled.shutdown.enable": "false",
     }
 )
 

@@ -1,0 +1,27 @@
+"""The support for tests reads ready files and reports a gateway that did not become ready."""
+
+import pytest
+
+from tests.support.gateway import GatewayFactory, GatewayNotReady, Listener, Ready, read_ready
+
+
+def test_a_ready_file_gives_pid_listeners_and_admin() -> None:
+    text = '{"pid": 7, "listeners": [{"name": "A", "host": "127.0.0.1", "port": 9}], "admin": {"host": "h", "port": 1}}'
+    assert read_ready(text) == Ready(7, (Listener("A", "127.0.0.1", 9),), Listener("admin", "h", 1))
+
+
+@pytest.mark.parametrize("text", ["", '{"pid": 7, "list', '{"pid": 7, "listeners": []}'])
+def test_half_a_ready_file_is_not_ready(text: str) -> None:
+    with pytest.raises(ValueError):
+        read_ready(text)
+
+
+def test_a_gateway_that_refuses_its_options_is_reported_with_its_words(
+    gateway_factory: GatewayFactory,
+) -> None:
+    gateway = gateway_factory(options=["--no-such-option"])
+    with pytest.raises(GatewayNotReady) as failure:
+        gateway.start()
+    assert failure.value.exit_code not in (None, 0)
+    assert failure.value.log
+    assert not gateway.is_running()
