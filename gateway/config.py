@@ -1,0 +1,330 @@
+"""Every setting once: name, type, default, bound and doc are the fields of the classes below.
+
+A setting is named `section.key`. A value comes from a flag, else the environment
+(`DRAGOMAN_<SECTION>_<KEY>`), else the TOML file, else the default. Broker settings keep Kafka's names
+(`broker.num.partitions`), with the dots as underscores in the environment.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+SECOND: Final = 1000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+ENVIRONMENT_PREFIX: Final = "DRAGOMAN_"
+# Switches of the test suite, which a gateway started by a test inherits.
+FOREIGN_PREFIX: Final = "DRAGOMAN_TEST_"
+
+
+class ConfigError(Exception):
+    """A setting is unknown, of the wrong type or out of bounds; the message says what is allowed."""
+
+
+class Listeners(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: Annotated[
+        tuple[str, ...],
+        Meta(
+            min_length=1,
+            max_length=16,
+            description="Where clients connect, each NAME://HOST:PORT; port 0 = any",
+        ),
+    ] = ("PLAINTEXT://127.0.0.1:9092",)
+    advertise: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=16,
+            description="What clients are told to connect to, HOST:PORT for each listener in order",
+        ),
+    ] = ()
+
+
+class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    data_dir: Annotated[
+        str,
+        Meta(min_length=1, description="Directory of the embedded stores, and of the lock that guards them"),
+    ] = "data"
+    metadata: Annotated[
+        str, Meta(description="URL of the metadata store; empty = sqlite: in the data directory")
+    ] = ""
+    data: Annotated[str, Meta(description="URL of the record data; empty = file: in the data directory")] = ""
+    allow_unsafe_acks: Annotated[
+        bool, Meta(description="Accept stores whose acknowledgement does not survive loss of power")
+    ] = False
+
+
+class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    shards: Annotated[
+        int, Meta(ge=1, le=1, description="Number of journals; more than one is not there yet")
+    ] = 1
+    draft_bytes: Annotated[
+        int, Meta(ge=64 * KIB, le=256 * MIB, description="A draft is written when it holds this many bytes")
+    ] = 8 * MIB
+    draft_batches: Annotated[
+        int, Meta(ge=1, le=3000, description="A draft is written when it holds this many batches")
+    ] = 3000
+    drafts_in_flight: Annotated[
+        int, Meta(ge=1, le=64, description="Drafts that are written at the same time")
+    ] = 4
+    orphan_grace_ms: Annotated[
+        int, Meta(ge=MINUTE, le=7 * 24 * HOUR, description="How long dead or orphaned bytes stay")
+    ] = HOUR
+    snapshot_bytes: Annotated[
+        int, Meta(ge=MIB, le=64 * GIB, description="Journal bytes after which a snapshot is made")
+    ] = 64 * MIB
+    commit_timeout_ms: Annotated[
+        int,
+        Meta(ge=100, le=5 * MINUTE, description="How long topic changes and barriers wait for the journal"),
+    ] = 10 * SECOND
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    frame_bytes: Annotated[
+        int, Meta(ge=KIB, le=2 * GIB - 1, description="Largest request; a larger one closes its connection")
+    ] = 100 * MIB
+    connections: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000, description="Client connections of all listeners; further ones are closed"),
+    ] = 10_000
+    requests_in_flight: Annotated[
+        int, Meta(ge=1, le=10_000, description="Unanswered requests of a connection before reading pauses")
+    ] = 100
+    connection_bytes: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB,
+            le=2 * GIB,
+            description="Bytes of unanswered requests of a connection before reading pauses",
+        ),
+    ] = 64 * MIB
+    buffer_bytes: Annotated[
+        int,
+        Meta(
+            ge=MIB,
+            le=64 * GIB,
+            description="Bytes of unanswered requests of all connections before reading pauses",
+        ),
+    ] = 512 * MIB
+    send_bytes: Annotated[
+        int, Meta(ge=KIB, le=GIB, description="Unsent answer bytes of a connection before reading pauses")
+    ] = 4 * MIB
+    idle_ms: Annotated[
+        int,
+        Meta(ge=SECOND, le=24 * HOUR, description="A connection without a request for this long is closed"),
+    ] = 10 * MINUTE
+    request_timeout_ms: Annotated[
+        int,
+        Meta(
+            ge=SECOND, le=HOUR, description="Longest timeout that a request may ask for; longer is shortened"
+        ),
+    ] = 2 * MINUTE
+    drain_ms: Annotated[
+        int, Meta(ge=0, le=10 * MINUTE, description="How long a stop waits for requests that are under way")
+    ] = 20 * SECOND
+    fetch_sessions: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="Incremental fetch sessions that are kept")
+    ] = 1000
+    topic_partitions: Annotated[
+        int, Meta(ge=1, le=100_000, description="Partitions that a topic may have")
+    ] = 10_000
+    partitions: Annotated[
+        int, Meta(ge=1, le=10_000_000, description="Partitions that all topics together may have")
+    ] = 200_000
+
+
+class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    run_bytes: Annotated[
+        int,
+        Meta(ge=0, le=1024 * GIB, description="Memory for record batches that were written or read lately"),
+    ] = 256 * MIB
+
+
+class Admin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: Annotated[
+        str, Meta(description="HOST:PORT of health, metrics and version pages; port 0 = any, empty = none")
+    ] = "127.0.0.1:9644"
+
+
+class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    level: Annotated[
+        str, Meta(pattern="^(debug|info|warning|error)$", description="debug, info, warning or error")
+    ] = "info"
+    format: Annotated[
+        str, Meta(pattern="^(auto|text|json)$", description="text, json, or auto: text on a terminal")
+    ] = "auto"
+
+
+def _kafka_name(field: str) -> str:
+    return field.replace("_", ".")
+
+
+class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_kafka_name):
+    """Broker configs under Kafka's names, as far as they have an effect here."""
+
+    node_id: Annotated[
+        int, Meta(ge=0, le=2**31 - 1, description="Id that clients are told for this gateway")
+    ] = 1
+    auto_create_topics_enable: Annotated[
+        bool, Meta(description="A metadata request for an unknown topic creates it, if the client allows")
+    ] = True
+    delete_topic_enable: Annotated[bool, Meta(description="Topics may be deleted")] = True
+    num_partitions: Annotated[
+        int, Meta(ge=1, le=100_000, description="Partitions of a topic that is created without a number")
+    ] = 1
+    message_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=2**31 - 1,
+            description="Largest record batch, where the topic does not say (max.message.bytes)",
+        ),
+    ] = MIB + 12
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings, checked."""
+
+    listeners: Listeners = Listeners()
+    storage: Storage = Storage()
+    ledger: Ledger = Ledger()
+    limits: Limits = Limits()
+    cache: Cache = Cache()
+    admin: Admin = Admin()
+    log: Log = Log()
+    broker: Broker = Broker()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One line of the table of settings. `type` is what msgspec checks, bounds included."""
+
+    section: str
+    key: str
+    type: Any
+    default: Any
+    doc: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.section}.{self.key}"
+
+    @property
+    def environment_name(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.replace(".", "_").upper()
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.default, tuple)
+
+
+def _table() -> dict[str, Setting]:
+    settings = {}
+    for section in msgspec.structs.fields(Settings):
+        for field in msgspec.structs.fields(section.type):
+            default = getattr(section.default, field.name)
+            doc = next(m.description for m in field.type.__metadata__ if isinstance(m, Meta)) or ""
+            setting = Setting(section.name, field.encode_name, field.type, default, doc)
+            settings[setting.name] = setting
+    return settings
+
+
+SETTINGS: Final[Mapping[str, Setting]] = _table()
+_BY_ENVIRONMENT: Final = {setting.environment_name: setting for setting in SETTINGS.values()}
+
+
+def load_settings(
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    file: Path | None = None,
+) -> Settings:
+    """Settings from flags (`section.key` to value; text is parsed), environment and TOML file.
+
+    Raises ConfigError with one sentence that names the setting and where its value came from.
+    """
+    values: dict[str, Any] = {}
+    if file is not None:
+        values.update({name: _checked(name, value, str(file), text=False) for name, value in read_toml(file)})
+    for variable, value in environment.items():
+        if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(FOREIGN_PREFIX):
+            name = _environment_setting(variable)
+            values[name] = _checked(name, value, f"environment variable {variable}", text=True)
+    for name, value in flags.items():
+        values[name] = _checked(name, value, "command line", text=isinstance(value, str))
+    return _build(values)
+
+
+def read_toml(file: Path) -> Sequence[tuple[str, Any]]:
+    """`section.key` and value of each line; nested tables join by dots, so Kafka's names need no quotes."""
+    try:
+        document = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration file {file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is not valid TOML: {error}") from error
+    return list(_flatten("", document))
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """`section.key=value` of a --set flag."""
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise ConfigError(f"--set {text}: expected section.key=value")
+    return name.strip(), value.strip()
+
+
+def _flatten(prefix: str, table: Mapping[str, Any]) -> Sequence[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            pairs.extend(_flatten(f"{prefix}{key}.", value))
+        else:
+            pairs.append((prefix + key, value))
+    return pairs
+
+
+def _environment_setting(variable: str) -> str:
+    setting = _BY_ENVIRONMENT.get(variable)
+    if setting is None:
+        raise ConfigError(
+            f"unknown environment variable {variable}{_nearest(variable, list(_BY_ENVIRONMENT))}"
+        )
+    return setting.name
+
+
+def _checked(name: str, value: Any, source: str, *, text: bool) -> Any:
+    setting = SETTINGS.get(name)
+    if setting is None:
+        raise ConfigError(f"unknown setting {name} ({source}){_nearest(name, list(SETTINGS))}")
+    if text and setting.is_list:
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    try:
+        return msgspec.convert(value, setting.type, strict=not text)
+    except msgspec.ValidationError as error:
+        reason = str(error).split(" - at ")[0]
+        raise ConfigError(f"{name} = {value!r} ({source}): {_lower_first(reason)}") from None
+
+
+def _nearest(wrong: str, right: Sequence[str]) -> str:
+    close = difflib.get_close_matches(wrong, right, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _build(values: Mapping[str, Any]) -> Settings:
+    sections: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        setting = SETTINGS[name]
+        sections.setdefault(setting.section, {})[setting.key] = value
+    return msgspec.convert(sections, Settings)
