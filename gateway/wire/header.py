@@ -1,0 +1,79 @@
+"""Request and response headers (https://kafka.apache.org/protocol.html#protocol_messages), behind the length.
+
+Request: api key int16, api version int16, correlation id int32, client id nullable string and, in version 2,
+tagged fields. The client id keeps its int16 length in version 2 (KIP-482). Response: correlation id int32
+and, in version 1, tagged fields.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+
+from gateway.wire.apis import ApiKey, flexible, response_header_version
+from gateway.wire.errors import Malformed
+from gateway.wire.primitives import encode_string, read_nullable_string, skip_tagged_fields
+
+_FIXED = Struct(">hhi")
+_CORRELATION = Struct(">i")
+_NO_TAGS = b"\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeader:
+    """`api_key` and `api_version` as sent, so possibly unknown here."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None = None
+
+
+def read_fixed_header(frame: memoryview) -> RequestHeader:
+    """The first 8 bytes alone, which mean the same in every version; client_id is None. Raises Malformed.
+
+    For who wants to refuse an unknown API or version before anything else of the frame is looked at.
+    """
+    if len(frame) < _FIXED.size:
+        raise Malformed(f"request header in {len(frame)} bytes")
+    return RequestHeader(*_FIXED.unpack_from(frame, 0))
+
+
+def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """The header and the position of the body. Raises Malformed.
+
+    An unknown api key gives the fixed part and position 8: what follows cannot be told, close the connection.
+    """
+    if len(frame) < _FIXED.size:
+        raise Malformed(f"request header in {len(frame)} bytes")
+    api_key, api_version, correlation_id = _FIXED.unpack_from(frame, 0)
+    key = _KEYS.get(api_key)
+    if key is None:
+        return RequestHeader(api_key, api_version, correlation_id), _FIXED.size
+    client_id, pos = read_nullable_string(frame, _FIXED.size)
+    if flexible(key, api_version):
+        pos = skip_tagged_fields(frame, pos)
+    return RequestHeader(api_key, api_version, correlation_id, client_id), pos
+
+
+def encode_request_header(header: RequestHeader) -> bytes:
+    fixed = _FIXED.pack(header.api_key, header.api_version, header.correlation_id)
+    tags = _NO_TAGS if flexible(ApiKey(header.api_key), header.api_version) else b""
+    return fixed + encode_string(header.client_id) + tags
+
+
+def encode_response_header(key: ApiKey, version: int, correlation_id: int) -> bytes:
+    tags = _NO_TAGS if response_header_version(key, version) else b""
+    return _CORRELATION.pack(correlation_id) + tags
+
+
+def decode_response_header(key: ApiKey, version: int, frame: memoryview) -> tuple[int, int]:
+    """(correlation id, position of the body), for peers and tests. Raises Malformed."""
+    if len(frame) < _CORRELATION.size:
+        raise Malformed(f"response header in {len(frame)} bytes")
+    (correlation_id,) = _CORRELATION.unpack_from(frame, 0)
+    pos = _CORRELATION.size
+    if response_header_version(key, version):
+        pos = skip_tagged_fields(frame, pos)
+    return correlation_id, pos
+
+
+_KEYS = {int(key): key for key in ApiKey}

@@ -1,0 +1,82 @@
+"""Encodes and decodes any message of `gateway.wire.messages.generated`; codecs are compiled at first use.
+
+Bytes behind a message are ignored, as Apache Kafka does: its `RequestContext.parseRequest` reads the fields
+and never asks what remains in the buffer (tried with 4.3.1).
+"""
+
+from importlib import import_module
+from typing import Any
+
+from gateway.wire.apis import ApiKey, codec_range
+from gateway.wire.decoder_source import Decoder, compile_decoder
+from gateway.wire.encoder_source import Encoder, compile_encoder
+from gateway.wire.errors import UnsupportedVersion
+from gateway.wire.schema import Schema
+
+
+def load(key: ApiKey) -> tuple[type, type]:
+    """The classes of request and response, imported if need be. Raises UnsupportedVersion for other APIs."""
+    return request_schema(key).root, response_schema(key).root
+
+
+def request_schema(key: ApiKey) -> Schema:
+    return _schema(key, "REQUEST")
+
+
+def response_schema(key: ApiKey) -> Schema:
+    return _schema(key, "RESPONSE")
+
+
+def decode_request(key: ApiKey, version: int, body: memoryview) -> Any:
+    """The request behind its header. Raises Malformed, or UnsupportedVersion outside `codec_range`."""
+    decode = _request_decoders.get((key, version)) or _request_decoder(key, version)
+    return decode(body)[0]
+
+
+def decode_response(key: ApiKey, version: int, body: memoryview) -> Any:
+    """The response behind its header. Raises Malformed, or UnsupportedVersion outside `codec_range`."""
+    decode = _response_decoders.get((key, version)) or _response_decoder(key, version)
+    return decode(body)[0]
+
+
+def encode_request(key: ApiKey, version: int, message: Any) -> bytes:
+    """The body alone. Raises Unencodable, or UnsupportedVersion outside `codec_range`."""
+    encode = _request_encoders.get((key, version)) or _request_encoder(key, version)
+    return encode(message)
+
+
+def encode_response(key: ApiKey, version: int, message: Any) -> bytes:
+    """The body alone. Raises Unencodable, or UnsupportedVersion outside `codec_range`."""
+    encode = _response_encoders.get((key, version)) or _response_encoder(key, version)
+    return encode(message)
+
+
+_request_decoders: dict[tuple[int, int], Decoder] = {}
+_response_decoders: dict[tuple[int, int], Decoder] = {}
+_request_encoders: dict[tuple[int, int], Encoder] = {}
+_response_encoders: dict[tuple[int, int], Encoder] = {}
+
+
+def _request_decoder(key: ApiKey, version: int) -> Decoder:
+    return _request_decoders.setdefault((key, version), compile_decoder(request_schema(key), version))
+
+
+def _response_decoder(key: ApiKey, version: int) -> Decoder:
+    return _response_decoders.setdefault((key, version), compile_decoder(response_schema(key), version))
+
+
+def _request_encoder(key: ApiKey, version: int) -> Encoder:
+    return _request_encoders.setdefault((key, version), compile_encoder(request_schema(key), version))
+
+
+def _response_encoder(key: ApiKey, version: int) -> Encoder:
+    return _response_encoders.setdefault((key, version), compile_encoder(response_schema(key), version))
+
+
+def _schema(key: ApiKey, side: str) -> Schema:
+    # By name and on demand: a gateway that never speaks an API never pays for its classes.
+    if codec_range(key) is None:
+        raise UnsupportedVersion(f"no messages for API {key}")
+    module = import_module(f"gateway.wire.messages.generated.{ApiKey(key).name.lower()}")
+    schema: Schema = getattr(module, side)
+    return schema

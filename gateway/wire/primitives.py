@@ -1,0 +1,212 @@
+"""Kafka's primitive encodings on memoryviews (https://kafka.apache.org/protocol.html#protocol_types).
+
+Every `read_*` takes the frame and a position and returns (value, position after it). What is read must lie
+within the frame, else Malformed; nothing is allocated from a length before that was checked. A negative
+length is null, whatever its value, as Kafka reads it. Where Kafka is lenient about bytes that no client
+writes, this is strict: text must be UTF-8, and a varint must fit its width.
+"""
+
+from struct import Struct
+
+from gateway.wire.errors import Malformed, Unencodable
+
+ZERO_UUID = bytes(16)
+MAX_STRING_BYTES = 0x7FFF
+
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+_MAX_UINT32 = 0xFFFF_FFFF
+_MAX_UINT64 = 0xFFFF_FFFF_FFFF_FFFF
+
+
+def read_int16(view: memoryview, pos: int) -> tuple[int, int]:
+    if len(view) - pos < 2:
+        raise Malformed("truncated int16")
+    return _INT16.unpack_from(view, pos)[0], pos + 2
+
+
+def read_int32(view: memoryview, pos: int) -> tuple[int, int]:
+    if len(view) - pos < 4:
+        raise Malformed("truncated int32")
+    return _INT32.unpack_from(view, pos)[0], pos + 4
+
+
+def read_uvarint(view: memoryview, pos: int) -> tuple[int, int]:
+    """An unsigned varint of at most 32 bits in at most 5 bytes."""
+    return _read_base128(view, pos, 28, _MAX_UINT32)
+
+
+def read_varint(view: memoryview, pos: int) -> tuple[int, int]:
+    """A zigzag varint of 32 bits."""
+    raw, pos = _read_base128(view, pos, 28, _MAX_UINT32)
+    return (raw >> 1) ^ -(raw & 1), pos
+
+
+def read_varlong(view: memoryview, pos: int) -> tuple[int, int]:
+    """A zigzag varint of 64 bits in at most 10 bytes."""
+    raw, pos = _read_base128(view, pos, 63, _MAX_UINT64)
+    return (raw >> 1) ^ -(raw & 1), pos
+
+
+def read_string(view: memoryview, pos: int) -> tuple[str, int]:
+    length, pos = read_int16(view, pos)
+    return _text(view, pos, _present(length))
+
+
+def read_nullable_string(view: memoryview, pos: int) -> tuple[str | None, int]:
+    length, pos = read_int16(view, pos)
+    return (None, pos) if length < 0 else _text(view, pos, length)
+
+
+def read_compact_string(view: memoryview, pos: int) -> tuple[str, int]:
+    length, pos = read_uvarint(view, pos)
+    return _text(view, pos, _present(length - 1))
+
+
+def read_compact_nullable_string(view: memoryview, pos: int) -> tuple[str | None, int]:
+    length, pos = read_uvarint(view, pos)
+    return (None, pos) if length == 0 else _text(view, pos, length - 1)
+
+
+def read_nullable_bytes(view: memoryview, pos: int) -> tuple[memoryview | None, int]:
+    """A view, not a copy."""
+    length, pos = read_int32(view, pos)
+    return (None, pos) if length < 0 else _slice(view, pos, length)
+
+
+def read_compact_nullable_bytes(view: memoryview, pos: int) -> tuple[memoryview | None, int]:
+    """A view, not a copy."""
+    length, pos = read_uvarint(view, pos)
+    return (None, pos) if length == 0 else _slice(view, pos, length - 1)
+
+
+def read_uuid(view: memoryview, pos: int) -> tuple[bytes, int]:
+    raw, pos = _slice(view, pos, 16)
+    return bytes(raw), pos
+
+
+def read_array_length(view: memoryview, pos: int, least_item_bytes: int) -> tuple[int, int]:
+    """The element count, -1 for null; refused if that many elements cannot fit into what is left."""
+    count, pos = read_int32(view, pos)
+    return check_array_length(max(count, -1), len(view) - pos, least_item_bytes), pos
+
+
+def read_compact_array_length(view: memoryview, pos: int, least_item_bytes: int) -> tuple[int, int]:
+    """The element count, -1 for null; refused if that many elements cannot fit into what is left."""
+    count, pos = read_uvarint(view, pos)
+    return check_array_length(count - 1, len(view) - pos, least_item_bytes), pos
+
+
+def check_array_length(count: int, remaining_bytes: int, least_item_bytes: int) -> int:
+    if count * least_item_bytes > remaining_bytes:
+        raise Malformed(f"array of {count} in {remaining_bytes} bytes")
+    return count
+
+
+def skip_tagged_fields(view: memoryview, pos: int) -> int:
+    """The position after a tagged field section (KIP-482) of which no tag is known."""
+    count, pos = read_uvarint(view, pos)
+    for _ in range(count):  # each takes two bytes at least, so a lying count ends at the end of the frame
+        _, pos = read_uvarint(view, pos)
+        size, pos = read_uvarint(view, pos)
+        pos += size
+        if pos > len(view):
+            raise Malformed("tagged field beyond the end")
+    return pos
+
+
+def encode_uvarint(value: int) -> bytes:
+    if not 0 <= value <= _MAX_UINT32:
+        raise Unencodable(f"{value} is no unsigned 32-bit number")
+    return _encode_base128(value)
+
+
+def encode_varint(value: int) -> bytes:
+    """Zigzag, 32 bits."""
+    if not -(1 << 31) <= value < 1 << 31:
+        raise Unencodable(f"{value} is no signed 32-bit number")
+    return _encode_base128((value << 1) ^ (value >> 31))
+
+
+def encode_varlong(value: int) -> bytes:
+    """Zigzag, 64 bits."""
+    if not -(1 << 63) <= value < 1 << 63:
+        raise Unencodable(f"{value} is no signed 64-bit number")
+    return _encode_base128((value << 1) ^ (value >> 63))
+
+
+def encode_string(text: str | None) -> bytes:
+    """int16 length and UTF-8; None is null."""
+    if text is None:
+        return b"\xff\xff"
+    raw = string_bytes(text)
+    return _INT16.pack(len(raw)) + raw
+
+
+def encode_compact_string(text: str | None) -> bytes:
+    """Length + 1 as an unsigned varint and UTF-8; None is null."""
+    if text is None:
+        return b"\x00"
+    raw = string_bytes(text)
+    return _encode_base128(len(raw) + 1) + raw
+
+
+def string_bytes(text: str) -> bytes:
+    """UTF-8; Kafka refuses more than 32,767 bytes."""
+    raw = text.encode()
+    if len(raw) > MAX_STRING_BYTES:
+        raise Unencodable(f"string of {len(raw)} bytes")
+    return raw
+
+
+def _read_base128(view: memoryview, pos: int, last_shift: int, highest: int) -> tuple[int, int]:
+    value = shift = 0
+    try:
+        while True:
+            byte = view[pos]
+            pos += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            if shift == last_shift:
+                raise Malformed("varint too long")
+            shift += 7
+    except IndexError:
+        raise Malformed("truncated varint") from None
+    if value > highest:
+        raise Malformed("varint too large")
+    return value, pos
+
+
+def _encode_base128(value: int) -> bytes:
+    if value < 0x80:
+        return value.to_bytes(1, "big")
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _present(length: int) -> int:
+    if length < 0:
+        raise Malformed("null where a value is required")
+    return length
+
+
+def _text(view: memoryview, pos: int, length: int) -> tuple[str, int]:
+    if length > MAX_STRING_BYTES:
+        raise Malformed(f"string of {length} bytes")
+    raw, pos = _slice(view, pos, length)
+    try:
+        return str(raw, "utf-8"), pos
+    except UnicodeDecodeError:
+        raise Malformed("string is not UTF-8") from None
+
+
+def _slice(view: memoryview, pos: int, length: int) -> tuple[memoryview, int]:
+    end = pos + length
+    if end > len(view):
+        raise Malformed(f"{length} bytes claimed, {len(view) - pos} left")
+    return view[pos:end], end
