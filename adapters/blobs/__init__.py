@@ -1,0 +1,1 @@
+"""Blobs: immutable named bytes."""

@@ -1,0 +1,113 @@
+"""Local files: what makes them durable, and what to tell the operator when they fail."""
+
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from ledger.errors import StoreUnavailable
+from ledger.types import Buffer
+
+IOV_MAX = 1024
+
+_REASONS = {
+    errno.ENOSPC: "no space is left on the device; free some or choose another place with --data-dir",
+    errno.EDQUOT: "the disk quota is used up; raise it or choose another place with --data-dir",
+    errno.EROFS: "the file system is read-only; mount it writable or choose another place with --data-dir",
+    errno.EACCES: "permission is denied; make it writable for this user or choose another with --data-dir",
+    errno.EPERM: "permission is denied; make it writable for this user or choose another with --data-dir",
+    errno.ENOENT: "its parent directory does not exist; create it or choose another place with --data-dir",
+    errno.ENOTDIR: "a part of the path is a file, not a directory; choose another place with --data-dir",
+    errno.EISDIR: "it is a directory, not a file; choose another place with --data-dir",
+    errno.EMFILE: "too many files are open; raise the limit of this process (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine; raise the limit (fs.file-max)",
+    errno.EIO: "the disk answers with an I/O error; check it (dmesg) and choose another with --data-dir",
+    errno.EFBIG: "the file would become too large; raise the limit of this process (ulimit -f)",
+}
+
+
+def explain(error: OSError, what: str, path: str | os.PathLike[str]) -> StoreUnavailable:
+    """One sentence: what was tried on which path, why it failed, and the remedy."""
+    reason = _REASONS.get(error.errno or 0) or f"{os.strerror(error.errno or 0)}; check this path"
+    return StoreUnavailable(f"cannot {what} {os.fspath(path)}: {reason}")
+
+
+def sync_directory(path: str | os.PathLike[str]) -> None:
+    """Make the names in a directory durable: created, renamed and removed ones."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, parts: Sequence[Buffer]) -> int:
+    """Write buffers back to back at the file's end, however short the system's writes; bytes written."""
+    left = [memoryview(part).cast("B") for part in parts if len(part)]
+    total = 0
+    first = 0
+    while first < len(left):
+        written = os.writev(fd, left[first : first + IOV_MAX])
+        total += written
+        while first < len(left) and written >= len(left[first]):
+            written -= len(left[first])
+            first += 1
+        if written:
+            left[first] = left[first][written:]
+    return total
+
+
+def read_at(fd: int, start: int, size: int) -> bytes:
+    """The bytes [start, start + size), fewer only where the file ends."""
+    chunk = os.pread(fd, size, start)
+    if len(chunk) == size or not chunk:
+        return chunk
+    chunks = [chunk]
+    have = len(chunk)
+    while have < size and (chunk := os.pread(fd, size - have, start + have)):
+        chunks.append(chunk)
+        have += len(chunk)
+    return b"".join(chunks)
+
+
+class Directories:
+    """The directories under a root, each made durable once before anything in it is called durable."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._durable: set[Path] = set()
+        self._lock = threading.Lock()
+
+    def open_root(self) -> None:
+        """Create the root if its parent is there. StoreUnavailable with the reason if that cannot be."""
+        try:
+            self._make(self.root)
+        except OSError as error:
+            raise explain(error, "open the directory", self.root) from error
+
+    def ensure(self, directory: Path) -> None:
+        """Create `directory` (the root or below it) with all its parents, durably. OSError if it fails."""
+        if directory in self._durable:
+            return
+        with self._lock:
+            missing = [directory, *directory.parents]
+            for path in reversed(missing[: missing.index(self.root)]):
+                if path not in self._durable:
+                    self._make(path)
+
+    def _make(self, path: Path) -> None:
+        try:
+            path.mkdir()
+            made = True
+        except FileExistsError:
+            made = False
+            if not path.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "not a directory", str(path)) from None
+        # Also when it was there: who made it may have died before its name was durable.
+        try:
+            sync_directory(path.parent)
+        except PermissionError:
+            if made:
+                raise
+        self._durable.add(path)

@@ -1,0 +1,1 @@
+"""Metadata stores: small versioned maps with compare-and-set."""

@@ -1,0 +1,46 @@
+"""Metadata in one SQLite file, reached through one thread of its own."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from adapters.metadata.sqlite_file import SqliteFile
+from adapters.names import check_metadata_key
+from adapters.threads import DEADLINE_S, Overdue, StoreThreads
+from ledger.ports import PutOutcome, Unknown, Versioned
+
+
+class SqliteMetadata:
+    """A MetadataStore in one file. Nobody else can open the file until it is closed."""
+
+    exclusive = True
+    durable_ack = True
+
+    def __init__(self, path: str | os.PathLike[str], deadline_s: float = DEADLINE_S) -> None:
+        """Open or create `path`, whose directory must exist. StoreUnavailable, StoreDamaged, StoreTooNew
+        or StoreLocked with one sentence for the operator."""
+        self._file = SqliteFile(Path(path))
+        self._threads = StoreThreads(f"the metadata store {os.fspath(path)}", 1, deadline_s)
+        try:
+            self._threads.run_now(self._file.open)
+        except BaseException:
+            self._threads.shut()
+            raise
+
+    async def get(self, key: str) -> Versioned | None:
+        return await self._threads.read(self._file.get, check_metadata_key(key))
+
+    async def scan(self, prefix: str, start: str = "", limit: int = 1000) -> Sequence[tuple[str, Versioned]]:
+        return await self._threads.read(self._file.scan, prefix, start, limit)
+
+    async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
+        try:
+            return await self._threads.run(self._file.put, check_metadata_key(key), value, expect)
+        except Overdue as error:
+            return Unknown(str(error))
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self._threads.run(self._file.delete, [check_metadata_key(key) for key in keys])
+
+    async def close(self) -> None:
+        await self._threads.close(self._file.close)

@@ -1,0 +1,1 @@
+"""Segment stores: record batches as opaque bytes, written once and read by position."""
