@@ -1,0 +1,218 @@
+"""The records inside a batch (magic 2), for the few who must look: tools, log compaction, recompression.
+
+A record: `varint length | i8 attributes | varlong timestamp delta | varint offset delta | varint key
+length, key | varint value length, value | varint header count, headers`; a length of -1 is null; a
+header: `varint key length, key | varint value length, value`. Varints are zig-zag.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from ledger.batch.compression import compress, decompress
+from ledger.batch.header import (
+    HEADER,
+    HEADER_BYTES,
+    LEADER_EPOCH,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    BatchError,
+    BatchHeader,
+    BatchRefusal,
+    Codec,
+    read_header,
+    seal,
+)
+from ledger.types import NO_PRODUCER_ID, Buffer
+
+_SMALLEST_RECORD_BYTES: Final = 7
+_VARINT_BITS: Final = 32
+_VARLONG_BITS: Final = 64
+
+
+class RecordHeader(NamedTuple):
+    """Bytes of the key that are not UTF-8 survive as surrogates."""
+
+    key: str
+    value: Buffer | None
+
+
+class Record(NamedTuple):
+    """Offset and timestamp (ms) count from the batch's base offset and base timestamp."""
+
+    offset_delta: int = 0
+    timestamp_delta: int = 0
+    key: Buffer | None = None
+    value: Buffer | None = None
+    headers: tuple[RecordHeader, ...] = ()
+
+
+class Producer(NamedTuple):
+    """Who wrote a batch, and the sequence of its first record."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = -1
+    base_sequence: int = -1
+
+
+NO_PRODUCER: Final = Producer()
+
+
+def read_batch(batch: memoryview, max_decompressed_bytes: int) -> tuple[BatchHeader, list[Record]]:
+    """Header and records of exactly one batch; keys and values are views.
+
+    Raises BatchError: see `decompress` and `parse_records`. The CRC is not checked.
+    """
+    header = read_header(batch)
+    if header.size_bytes != len(batch):
+        raise _invalid(f"a batch of {header.size_bytes} bytes in {len(batch)}")
+    try:
+        codec = header.codec
+    except ValueError:
+        raise _invalid(f"unknown codec in attributes {header.attributes}") from None
+    data = decompress(codec, batch[HEADER_BYTES:], max_decompressed_bytes)
+    return header, list(parse_records(data, header.record_count))
+
+
+def parse_records(data: memoryview, record_count: int) -> Iterator[Record]:
+    """Records of decompressed bytes. Raises BatchError (INVALID_RECORD) unless they are exactly as many."""
+    if not 0 <= record_count * _SMALLEST_RECORD_BYTES <= len(data):
+        raise _invalid(f"{record_count} records in {len(data)} bytes")
+    position = 0
+    for _ in range(record_count):
+        record, position = _parse_record(data, position)
+        yield record
+    if position != len(data):
+        raise _invalid(f"{len(data) - position} bytes behind the last of {record_count} records")
+
+
+def build_batch(
+    records: Sequence[Record],
+    codec: Codec = Codec.NONE,
+    *,
+    base_offset: int = 0,
+    base_timestamp: int = 0,
+    producer: Producer = NO_PRODUCER,
+    flags: int = 0,
+    last_offset_delta: int | None = None,
+) -> bytes:
+    """A batch of these records, its CRC right. `flags` are attribute bits beside the codec's.
+
+    `last_offset_delta` is the last record's unless given: log compaction keeps it although the
+    record went.
+    """
+    payload = compress(codec, b"".join(map(encode_record, records)))
+    if last_offset_delta is None:
+        last_offset_delta = records[-1].offset_delta if records else 0
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload),
+        leader_epoch=LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=flags | codec,
+        last_offset_delta=last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=base_timestamp + max((record.timestamp_delta for record in records), default=0),
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=producer.base_sequence,
+        record_count=len(records),
+    )
+    batch = bytearray(HEADER.pack(*header))
+    batch += payload
+    seal(batch)
+    return bytes(batch)
+
+
+def encode_record(record: Record) -> bytes:
+    body = bytearray(1)
+    body += _varint(record.timestamp_delta)
+    body += _varint(record.offset_delta)
+    _put_bytes(body, record.key)
+    _put_bytes(body, record.value)
+    body += _varint(len(record.headers))
+    for header in record.headers:
+        _put_bytes(body, header.key.encode("utf-8", "surrogateescape"))
+        _put_bytes(body, header.value)
+    return _varint(len(body)) + body
+
+
+def _parse_record(data: memoryview, position: int) -> tuple[Record, int]:
+    length, position = _read_varint(data, position, _VARINT_BITS)
+    end = position + length
+    if length < _SMALLEST_RECORD_BYTES - 1 or end > len(data):
+        raise _invalid(f"a record of {length} bytes at {position}, {len(data) - position} are left")
+    body = data[:end]
+    timestamp_delta, position = _read_varint(body, position + 1, _VARLONG_BITS)
+    offset_delta, position = _read_varint(body, position, _VARINT_BITS)
+    key, position = _read_bytes(body, position)
+    value, position = _read_bytes(body, position)
+    headers, position = _read_headers(body, position)
+    if position != end:
+        raise _invalid(f"{end - position} bytes too many in a record")
+    return Record(offset_delta, timestamp_delta, key, value, headers), end
+
+
+def _read_headers(data: memoryview, position: int) -> tuple[tuple[RecordHeader, ...], int]:
+    count, position = _read_varint(data, position, _VARINT_BITS)
+    if count == 0:
+        return (), position
+    if not 0 <= 2 * count <= len(data) - position:
+        raise _invalid(f"{count} headers in {len(data) - position} bytes")
+    headers = []
+    for _ in range(count):
+        key, position = _read_bytes(data, position)
+        if key is None:
+            raise _invalid("a header without a key")
+        value, position = _read_bytes(data, position)
+        headers.append(RecordHeader(str(key, "utf-8", "surrogateescape"), value))
+    return tuple(headers), position
+
+
+def _read_bytes(data: memoryview, position: int) -> tuple[memoryview | None, int]:
+    length, position = _read_varint(data, position, _VARINT_BITS)
+    if length < 0:
+        return None, position
+    end = position + length
+    if end > len(data):
+        raise _invalid(f"{length} bytes at {position}, {len(data) - position} are left")
+    return data[position:end], end
+
+
+def _read_varint(data: memoryview, position: int, bits: int) -> tuple[int, int]:
+    raw = shift = 0
+    end = len(data)
+    while position < end and shift < bits:
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if raw >> bits:
+                break
+            return (raw >> 1) ^ -(raw & 1), position
+        shift += 7
+    raise _invalid(f"no varint of {bits} bits ends at {position}")
+
+
+def _varint(value: int) -> bytes:
+    raw = value << 1 if value >= 0 else (-value << 1) - 1
+    if raw < 0x80:
+        return raw.to_bytes(1, "big")
+    encoded = bytearray()
+    while raw >= 0x80:
+        encoded.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    encoded.append(raw)
+    return bytes(encoded)
+
+
+def _put_bytes(body: bytearray, value: Buffer | None) -> None:
+    if value is None:
+        body += _varint(-1)
+        return
+    body += _varint(len(value))
+    body += value
+
+
+def _invalid(reason: str) -> BatchError:
+    return BatchError(BatchRefusal.INVALID_RECORD, reason)
