@@ -34,13 +34,28 @@ class Run:
 
 
 class RunChunk:
-    """Up to CHUNK_RUNS runs of one partition, in offset order. `head` is the first that still lives."""
+    """Up to CHUNK_RUNS runs of one partition, in offset order. `head` is the first that still lives.
 
-    __slots__ = ("base", "head", "last", "max_timestamp", "object_number", "serial", "size", "start")
+    `trimmed` counts runs that had gone before the chunk was read from an image: they fill it all the same,
+    so that a restarted gateway cuts chunks where the one before it did.
+    """
 
-    def __init__(self, serial: int) -> None:
+    __slots__ = (
+        "base",
+        "head",
+        "last",
+        "max_timestamp",
+        "object_number",
+        "serial",
+        "size",
+        "start",
+        "trimmed",
+    )
+
+    def __init__(self, serial: int, trimmed: int = 0) -> None:
         self.serial = serial
         self.head = 0
+        self.trimmed = trimmed
         self.base = array("q")
         self.last = array("q")
         self.object_number = array("I")
@@ -116,7 +131,7 @@ class PartitionLog:
             if max_timestamp > chunk.max_timestamp[-1]:
                 chunk.max_timestamp[-1] = max_timestamp
             return False
-        if runs == CHUNK_RUNS:
+        if runs + chunk.trimmed == CHUNK_RUNS:
             chunk = self._grow()
         chunk.base.append(base)
         chunk.last.append(last)

@@ -1,0 +1,1 @@
+"""The shard: its journal, its owner, and where requests meet durable truth."""

@@ -1,0 +1,237 @@
+"""The driver of a shard: decide, append, apply, answer.
+
+One append is in flight at a time; all that waits meanwhile goes into the next entry (group commit).
+Requests are decided when their entry is filled, so against everything durable plus what the same entry
+already holds. No answer leaves before the last entry it looked at is durable.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from gateway.coordination.journal import Journal, OwnershipLost
+from ledger.errors import OutcomeUnknown, StoreUnavailable
+from ledger.journal import (
+    HEAD_BYTES,
+    MAX_ENTRY_BATCHES,
+    MAX_ENTRY_BYTES,
+    NONCE_BYTES,
+    decode_entry,
+    encode_entry,
+    entry_key,
+)
+from ledger.machine import decide
+from ledger.overlay import Overlay
+from ledger.partitions import PartitionLog
+from ledger.records import encode_record
+from ledger.requests import Answer, BecomeOwner, CommitFile, Owner, Request
+from ledger.state import LedgerState
+
+log = structlog.get_logger(__name__)
+
+MAX_WAITING = 20_000
+
+Subscriber = Callable[[Sequence[PartitionLog]], None]
+
+
+@dataclass(slots=True)
+class _Asked:
+    request: Request
+    answered: asyncio.Future[Answer]
+
+
+@dataclass(slots=True)
+class _Filling:
+    """The entry that is being filled."""
+
+    time_ms: int
+    records: list[bytes] = field(default_factory=list)
+    answers: list[tuple[asyncio.Future[Answer], Answer]] = field(default_factory=list)
+    size: int = HEAD_BYTES
+    batches: int = 0
+
+    def has_room(self, request: Request) -> bool:
+        if not self.records:
+            return True
+        batches = len(request.batches) if isinstance(request, CommitFile) else 0
+        return self.size + request.weight <= MAX_ENTRY_BYTES and self.batches + batches <= MAX_ENTRY_BATCHES
+
+
+class Shard:
+    """The owner of one shard. `state` is durable and may be read at any time on the event loop."""
+
+    def __init__(self, journal: Journal, state: LedgerState, clock: Callable[[], int]) -> None:
+        self.journal = journal
+        self.state = state
+        self.clock = clock
+        self.journal_bytes = 0
+        """Bytes appended by this process, for the decision to take a snapshot."""
+        self.last_nonce = b""
+        self.broken: Exception | None = None
+        """Why nothing more is accepted, once ownership is lost."""
+        self._waiting: deque[_Asked] = deque()
+        self._barriers: list[asyncio.Future[None]] = []
+        self._wake = asyncio.Event()
+        self._subscribers: list[Subscriber] = []
+        self._task: asyncio.Task[None] | None = None
+        self.lost = asyncio.Event()
+
+    async def start(self, gateway: int, cluster_id: str, deadline: float) -> Owner:
+        """Begin an epoch and serve. StoreUnavailable if that cannot be made durable by the deadline."""
+        self._task = asyncio.create_task(self._run(), name=f"shard-{self.journal.shard}")
+        asked = BecomeOwner(gateway, os.urandom(NONCE_BYTES), cluster_id)
+        try:
+            answer = await self.ask(asked, deadline)
+        except TimeoutError as error:
+            raise StoreUnavailable(
+                "the metadata store did not take the first journal entry in time"
+            ) from error
+        assert isinstance(answer, Owner)
+        return answer
+
+    async def close(self) -> None:
+        """Stop. What still waits has failed for certain, unless it is in the entry in flight."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._fail_waiting(StoreUnavailable("the gateway is shutting down"))
+
+    def submit(self, request: Request) -> asyncio.Future[Answer]:
+        """Queue a request; requests are decided in the order of this call. The future raises
+        StoreUnavailable for certain failure; until it is done the outcome is unknown."""
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        if self.broken is not None:
+            answered.set_exception(StoreUnavailable(f"this gateway does not own the shard: {self.broken}"))
+        elif len(self._waiting) >= MAX_WAITING:
+            answered.set_exception(StoreUnavailable("too many requests wait for the journal"))
+        else:
+            self._waiting.append(_Asked(request, answered))
+            self._wake.set()
+        return answered
+
+    async def ask(self, request: Request, deadline: float) -> Answer:
+        """Ask and wait. `deadline` is loop time; TimeoutError means that the outcome is unknown."""
+        async with asyncio.timeout_at(deadline):
+            return await self.submit(request)
+
+    async def barrier(self, deadline: float) -> None:
+        """Return once everything is applied that was durable when this was called. Where this process
+        alone can write, that is so at any time; else it is proved by a later append or a read."""
+        if self.journal.store.exclusive:
+            return
+        if self.broken is not None:
+            raise StoreUnavailable(f"this gateway does not own the shard: {self.broken}")
+        proved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._barriers.append(proved)
+        self._wake.set()
+        async with asyncio.timeout_at(deadline):
+            await proved
+
+    def subscribe(self, callback: Subscriber) -> Callable[[], None]:
+        """Be called after each applied entry with the partitions that it touched. Returns the undo."""
+        self._subscribers.append(callback)
+        return lambda: self._subscribers.remove(callback)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._waiting or self._barriers:
+                    await self._turn()
+        except OwnershipLost as error:
+            log.error("shard.ownership_lost", shard=self.journal.shard, reason=str(error))
+            self._break(error)
+        except Exception as error:
+            # A bug: nothing more may be decided on a state that may be wrong.
+            log.exception("shard.failed", shard=self.journal.shard)
+            self._break(error)
+
+    async def _turn(self) -> None:
+        """One entry, or one proof for the barriers that wait."""
+        barriers, self._barriers = self._barriers, []
+        filling = self._fill()
+        try:
+            if filling.records:
+                await self._append(filling)
+            elif barriers:
+                await self._prove()
+        except StoreUnavailable as error:
+            _fail(filling.answers, error)
+            for barrier in barriers:
+                if not barrier.done():
+                    barrier.set_exception(error)
+            return
+        except OwnershipLost as error:
+            failure = StoreUnavailable(str(error)) if error.certain else OutcomeUnknown(str(error))
+            _fail(filling.answers, failure)
+            self._barriers = barriers + self._barriers
+            raise
+        except BaseException as error:
+            _fail(filling.answers, OutcomeUnknown(f"the append was interrupted: {error!r}"))
+            self._barriers = barriers + self._barriers
+            raise
+        for answered, answer in filling.answers:
+            if not answered.done():
+                answered.set_result(answer)
+        for barrier in barriers:
+            if not barrier.done():
+                barrier.set_result(None)
+
+    def _fill(self) -> _Filling:
+        filling = _Filling(max(self.state.entry_time_ms, self.clock()))
+        overlay = Overlay(self.state)
+        while self._waiting and filling.has_room(self._waiting[0].request):
+            asked = self._waiting.popleft()
+            if asked.answered.done():
+                continue  # its asker gave up while it was still undecided
+            decision = decide(self.state, overlay, asked.request, filling.time_ms)
+            filling.answers.append((asked.answered, decision.answer))
+            for record in decision.records:
+                data = encode_record(record)
+                filling.records.append(data)
+                filling.size += len(data)
+            if isinstance(asked.request, CommitFile):
+                filling.batches += len(asked.request.batches)
+        return filling
+
+    async def _append(self, filling: _Filling) -> None:
+        number = self.state.applied
+        epoch = self.state.epoch
+        data = encode_entry(epoch, filling.time_ms, os.urandom(NONCE_BYTES), filling.records)
+        await self.journal.append(number, data)
+        # Applied from its bytes, as every follower and every restart will.
+        entry = decode_entry(data, entry_key(self.journal.shard, number))
+        touched = self.state.apply_entry(entry)
+        self.journal_bytes += len(data)
+        self.last_nonce = entry.nonce
+        if touched:
+            for subscriber in tuple(self._subscribers):
+                subscriber(touched)
+
+    async def _prove(self) -> None:
+        if not await self.journal.is_absent(self.state.applied):
+            raise OwnershipLost(f"journal entry {self.state.applied} was written by another gateway")
+
+    def _break(self, error: Exception) -> None:
+        self.broken = error
+        self._fail_waiting(StoreUnavailable(f"this gateway does not own the shard any more: {error}"))
+        self.lost.set()
+
+    def _fail_waiting(self, error: StoreUnavailable) -> None:
+        _fail([(asked.answered, None) for asked in self._waiting], error)
+        self._waiting.clear()
+        for barrier in self._barriers:
+            if not barrier.done():
+                barrier.set_exception(error)
+        self._barriers.clear()
+
+
+def _fail(waiting: Sequence[tuple[asyncio.Future[Answer], Answer | None]], error: Exception) -> None:
+    for answered, _ in waiting:
+        if not answered.done():
+            answered.set_exception(error)

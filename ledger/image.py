@@ -1,0 +1,306 @@
+"""The durable state as rows (section, key, value): what an image keeps in SQLite and a snapshot in blobs.
+
+Rows are canonical: two gateways that applied the same entries have the same rows, and so the same digest.
+All numbers are big-endian, columns of runs are little-endian int64 / uint32 arrays.
+"""
+
+import hashlib
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ledger.errors import StoreDamaged, StoreTooNew
+from ledger.files import ObjectState
+from ledger.partitions import PartitionLog, RunChunk
+from ledger.producers import ProducerState
+from ledger.records import TopicCreated, decode_records, encode_record
+from ledger.state import Dirty, LedgerState
+from ledger.topics import Topic
+from ledger.types import TopicId
+
+FORMAT_VERSION = 1
+
+META, TOPIC, PARTITION, CHUNK, PRODUCER, OBJECT = range(6)
+
+_META = struct.Struct(">HqqqqqqqH")
+_TOPIC = struct.Struct(">q")
+_PARTITION = struct.Struct(">16siqqqI?")
+_CHUNK = struct.Struct(">II")
+_PRODUCER = struct.Struct(">hqH")
+_SEQUENCES = struct.Struct(">iiq")
+_OBJECT = struct.Struct(">qqqIH")
+_NUMBER = struct.Struct(">I")
+_NUMBER_SERIAL = struct.Struct(">II")
+_NUMBER_PRODUCER = struct.Struct(">Iq")
+
+
+class Row(NamedTuple):
+    """`value` None: the row is gone."""
+
+    section: int
+    key: bytes
+    value: bytes | None
+
+
+def all_rows(state: LedgerState) -> Iterator[Row]:
+    """Every row of the state."""
+    yield meta_row(state)
+    everything = Dirty(
+        set(state.topics.by_id),
+        set(state.logs),
+        {(number, chunk.serial) for number, log in state.logs.items() for chunk in log.chunks},
+        {(number, producer_id) for number, log in state.logs.items() for producer_id in log.producers},
+        set(state.files.by_number),
+    )
+    yield from _rows(state, everything)
+
+
+def take_dirty_rows(state: LedgerState) -> list[Row]:
+    """Rows that changed since the last call, which are then counted as clean."""
+    dirty, state.dirty = state.dirty, Dirty()
+    return [meta_row(state), *_rows(state, dirty)]
+
+
+def put_back_dirty(state: LedgerState, rows: Iterable[Row]) -> None:
+    """The rows could not be written: they are dirty again."""
+    for section, key, _ in rows:
+        if section == TOPIC:
+            state.dirty.topics.add(TopicId(key))
+        elif section == PARTITION:
+            state.dirty.partitions.add(*_NUMBER.unpack(key))
+        elif section == CHUNK:
+            state.dirty.chunks.add(_NUMBER_SERIAL.unpack(key))
+        elif section == PRODUCER:
+            state.dirty.producers.add(_NUMBER_PRODUCER.unpack(key))
+        elif section == OBJECT:
+            state.dirty.objects.add(*_NUMBER.unpack(key))
+
+
+def digest(rows: Iterable[Row]) -> bytes:
+    """SHA-256 over the rows in order of section and key."""
+    total = hashlib.sha256()
+    for section, key, value in sorted(rows):
+        total.update(struct.pack(">BHI", section, len(key), len(value or b"")) + key + (value or b""))
+    return total.digest()
+
+
+def meta_row(state: LedgerState) -> Row:
+    cluster = state.cluster_id.encode()
+    head = _META.pack(
+        FORMAT_VERSION,
+        state.applied,
+        state.epoch,
+        state.entry_time_ms,
+        state.next_number,
+        state.next_producer_id,
+        state.files.next_number,
+        state.files.floor_ms,
+        len(cluster),
+    )
+    return Row(META, b"", head + cluster)
+
+
+def _rows(state: LedgerState, dirty: Dirty) -> Iterator[Row]:
+    for topic_id in dirty.topics:
+        topic = state.topics.by_id.get(topic_id)
+        yield Row(TOPIC, bytes(topic_id), _encode_topic(topic) if topic is not None else None)
+    for number in dirty.partitions:
+        log = state.logs.get(number)
+        yield Row(PARTITION, _NUMBER.pack(number), _encode_partition(log) if log is not None else None)
+    for number, serial in dirty.chunks:
+        chunk = _chunk(state.logs.get(number), serial)
+        value = _encode_chunk(chunk) if chunk is not None else None
+        yield Row(CHUNK, _NUMBER_SERIAL.pack(number, serial), value)
+    for number, producer_id in dirty.producers:
+        log = state.logs.get(number)
+        producer = log.producers.get(producer_id) if log is not None else None
+        value = _encode_producer(producer) if producer is not None else None
+        yield Row(PRODUCER, _NUMBER_PRODUCER.pack(number, producer_id), value)
+    for number in dirty.objects:
+        stored = state.files.by_number.get(number)
+        yield Row(OBJECT, _NUMBER.pack(number), _encode_object(stored) if stored is not None else None)
+
+
+def _chunk(log: PartitionLog | None, serial: int) -> RunChunk | None:
+    # Serials of a partition's chunks are consecutive.
+    if log is None or not log.chunks:
+        return None
+    at = serial - log.chunks[0].serial
+    return log.chunks[at] if 0 <= at < len(log.chunks) else None
+
+
+def _encode_topic(topic: Topic) -> bytes:
+    first = topic.partitions[0].number
+    record = TopicCreated(topic.topic_id, topic.name, first, len(topic.partitions), topic.configs)
+    return _TOPIC.pack(topic.created_ms) + encode_record(record)
+
+
+def _encode_partition(log: PartitionLog) -> bytes:
+    return _PARTITION.pack(
+        log.topic_id,
+        log.index,
+        log.log_start,
+        log.high_watermark,
+        log.layout_version,
+        log.next_serial,
+        log.deleted,
+    )
+
+
+def _little(column: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        column = array(column.typecode, column)
+        column.byteswap()
+    return column.tobytes()
+
+
+def _from_little(typecode: str, data: memoryview) -> array[int]:
+    column = array(typecode)
+    column.frombytes(data)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
+
+
+def _encode_chunk(chunk: RunChunk) -> bytes:
+    head = _CHUNK.pack(chunk.trimmed + chunk.head, len(chunk.base) - chunk.head)
+    return b"".join([head, *[_little(column[chunk.head :]) for column in chunk.columns()]])
+
+
+def _encode_producer(producer: ProducerState) -> bytes:
+    head = _PRODUCER.pack(producer.epoch, producer.last_ms, len(producer.batches))
+    return b"".join([head, *[_SEQUENCES.pack(*batch) for batch in producer.batches]])
+
+
+def _encode_object(stored: ObjectState) -> bytes:
+    locator = stored.locator.encode()
+    head = _OBJECT.pack(stored.size, stored.live_runs, stored.closed_ms, len(stored.starts), len(locator))
+    return b"".join((head, locator, _little(stored.starts), _little(stored.bases)))
+
+
+def restore(rows: Iterable[Row]) -> LedgerState:
+    """The state that the rows say. StoreDamaged if they do not fit together, StoreTooNew if unknown."""
+    state = LedgerState()
+    sections: dict[int, list[tuple[bytes, bytes]]] = {}
+    for section, key, value in rows:
+        sections.setdefault(section, []).append((key, value or b""))
+    try:
+        _restore_meta(state, sections.get(META, []))
+        partitions = _restore_partitions(state, sections.get(PARTITION, []))
+        _restore_topics(state, sections.get(TOPIC, []), partitions)
+        _restore_chunks(state, sections.get(CHUNK, []))
+        _restore_producers(state, sections.get(PRODUCER, []))
+        _restore_objects(state, sections.get(OBJECT, []))
+    except (struct.error, KeyError, IndexError, ValueError) as error:
+        raise StoreDamaged(f"the rows of an image do not fit together: {error!r}") from error
+    for log in state.logs.values():
+        if log.droppable(1):
+            state.draining[log.number] = log
+    return state
+
+
+def _restore_meta(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:
+    ((_, value),) = rows
+    (version,) = struct.unpack_from(">H", value)
+    if version > FORMAT_VERSION:
+        raise StoreTooNew(f"the image has format version {version}; this build reads {FORMAT_VERSION}")
+    head = _META.unpack_from(value)
+    _, state.applied, state.epoch, state.entry_time_ms, state.next_number = head[:5]
+    state.next_producer_id, state.files.next_number, state.files.floor_ms, cluster_bytes = head[5:]
+    state.cluster_id = value[_META.size : _META.size + cluster_bytes].decode()
+
+
+def _restore_partitions(
+    state: LedgerState, rows: list[tuple[bytes, bytes]]
+) -> dict[bytes, dict[int, PartitionLog]]:
+    by_topic: dict[bytes, dict[int, PartitionLog]] = {}
+    for key, value in rows:
+        (number,) = _NUMBER.unpack(key)
+        topic_id, index, log_start, high_watermark, layout, serial, deleted = _PARTITION.unpack(value)
+        log = PartitionLog(number, TopicId(topic_id), index)
+        log.log_start, log.high_watermark, log.layout_version = log_start, high_watermark, layout
+        log.next_serial, log.deleted = serial, deleted
+        state.logs[number] = log
+        by_topic.setdefault(topic_id, {})[index] = log
+    return by_topic
+
+
+def _restore_topics(
+    state: LedgerState, rows: list[tuple[bytes, bytes]], partitions: dict[bytes, dict[int, PartitionLog]]
+) -> None:
+    for _, value in rows:
+        (created_ms,) = _TOPIC.unpack_from(value)
+        (record,) = decode_records(memoryview(value)[_TOPIC.size :], 1)
+        assert isinstance(record, TopicCreated)
+        logs = partitions[record.topic_id]
+        ordered = [logs[index] for index in range(record.partitions)]
+        state.topics.add(Topic(record.name, record.topic_id, ordered, record.configs, created_ms))
+
+
+def _restore_chunks(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:
+    for key, value in sorted(rows):
+        number, serial = _NUMBER_SERIAL.unpack(key)
+        trimmed, count = _CHUNK.unpack_from(value)
+        chunk = RunChunk(serial, trimmed)
+        view = memoryview(value)[_CHUNK.size :]
+        for name in ("base", "last", "object_number", "start", "size", "max_timestamp"):
+            empty: array[int] = getattr(chunk, name)
+            taken = count * empty.itemsize
+            if len(view) < taken:
+                raise StoreDamaged("a chunk of runs in an image is cut short")
+            setattr(chunk, name, _from_little(empty.typecode, view[:taken]))
+            view = view[taken:]
+        log = state.logs[number]
+        log.chunks.append(chunk)
+        log.run_count += count
+        log.size_bytes += sum(chunk.size)
+
+
+def _restore_producers(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:
+    for key, value in rows:
+        number, producer_id = _NUMBER_PRODUCER.unpack(key)
+        epoch, last_ms, count = _PRODUCER.unpack_from(value)
+        batches = [_SEQUENCES.unpack_from(value, _PRODUCER.size + i * _SEQUENCES.size) for i in range(count)]
+        state.logs[number].producers[producer_id] = ProducerState(epoch, batches, last_ms)
+
+
+def _restore_objects(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:
+    for key, value in sorted(rows):
+        (number,) = _NUMBER.unpack(key)
+        size, live_runs, closed_ms, answers, locator_bytes = _OBJECT.unpack_from(value)
+        view = memoryview(value)[_OBJECT.size :]
+        stored = ObjectState(number, str(view[:locator_bytes], "utf-8"))
+        view = view[locator_bytes:]
+        stored.size, stored.live_runs, stored.closed_ms = size, live_runs, closed_ms
+        split = answers * stored.starts.itemsize
+        stored.starts = _from_little("I", view[:split])
+        stored.bases = _from_little("q", view[split : split + answers * stored.bases.itemsize])
+        state.files.put_back(stored)
+
+
+ROW_HEAD = struct.Struct(">BHI")
+
+
+def pack_rows(rows: Iterable[Row]) -> bytes:
+    """Rows back to back: `u8 section | u16 key length | u32 value length | key | value`."""
+    return b"".join(
+        ROW_HEAD.pack(section, len(key), len(value or b"")) + key + (value or b"")
+        for section, key, value in rows
+    )
+
+
+def unpack_rows(data: memoryview) -> Iterator[Row]:
+    """The reverse of `pack_rows`. StoreDamaged if the lengths do not add up."""
+    pos = 0
+    while pos < len(data):
+        if pos + ROW_HEAD.size > len(data):
+            raise StoreDamaged("the rows of a snapshot are cut short")
+        section, key_bytes, value_bytes = ROW_HEAD.unpack_from(data, pos)
+        pos += ROW_HEAD.size
+        end = pos + key_bytes + value_bytes
+        if end > len(data):
+            raise StoreDamaged("a row of a snapshot is cut short")
+        yield Row(section, bytes(data[pos : pos + key_bytes]), bytes(data[pos + key_bytes : end]))
+        pos = end
