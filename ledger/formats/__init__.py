@@ -1,0 +1,1 @@
+"""Byte formats of what is stored: WAL frames, and later segments, their indexes and the settled ledger."""

@@ -1,0 +1,103 @@
+"""Snapshots and archives of a journal, as blobs.
+
+Snapshot: `0 4s "DSN1" | 4 u16 version=1 | 6 i64 entries applied | 14 16s nonce of the last entry | 30 32s
+state digest (SHA-256, see ledger.image) | 62 u64 length of the rows | 70 ... rows, one zstd frame`.
+Archive of entries: `0 4s "DAR1" | 4 u16 version=1 | 6 i64 first entry | 14 u32 count | 18 u64 length of
+what follows unpacked | 26 ... one zstd frame of (u32 length, entry) pairs`.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cramjam
+
+from ledger.errors import StoreDamaged, StoreTooNew
+from ledger.image import Row, digest, pack_rows, unpack_rows
+
+SNAPSHOT_MAGIC = b"DSN1"
+ARCHIVE_MAGIC = b"DAR1"
+VERSION = 1
+COMPRESSION_LEVEL = 3
+
+_SNAPSHOT = struct.Struct(">4sHq16s32sQ")
+_ARCHIVE = struct.Struct(">4sHqIQ")
+_LENGTH = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    applied: int
+    nonce: bytes
+    rows: Sequence[Row]
+
+
+def snapshot_prefix(shard: int) -> str:
+    return f"snapshot/{shard}/"
+
+
+def archive_prefix(shard: int) -> str:
+    return f"archive/{shard}/"
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    rows = pack_rows(snapshot.rows)
+    head = _SNAPSHOT.pack(
+        SNAPSHOT_MAGIC, VERSION, snapshot.applied, snapshot.nonce, digest(snapshot.rows), len(rows)
+    )
+    return head + bytes(cramjam.zstd.compress(rows, COMPRESSION_LEVEL))
+
+
+def decode_snapshot(data: bytes, where: str) -> Snapshot:
+    """StoreDamaged unless the rows have the digest that the snapshot claims."""
+    if len(data) < _SNAPSHOT.size:
+        raise StoreDamaged(f"snapshot {where} is cut short")
+    magic, version, applied, nonce, claimed, length = _SNAPSHOT.unpack_from(data)
+    _check(magic == SNAPSHOT_MAGIC, version, f"snapshot {where}")
+    rows = list(unpack_rows(memoryview(_unpack(data[_SNAPSHOT.size :], length, f"snapshot {where}"))))
+    if digest(rows) != claimed:
+        raise StoreDamaged(f"snapshot {where} is damaged: its digest does not match its rows")
+    return Snapshot(applied, nonce, rows)
+
+
+def encode_archive(first: int, entries: Sequence[bytes]) -> bytes:
+    body = b"".join(_LENGTH.pack(len(entry)) + entry for entry in entries)
+    head = _ARCHIVE.pack(ARCHIVE_MAGIC, VERSION, first, len(entries), len(body))
+    return head + bytes(cramjam.zstd.compress(body, COMPRESSION_LEVEL))
+
+
+def decode_archive(data: bytes, where: str) -> tuple[int, list[bytes]]:
+    """(first entry number, entries). Each entry carries its own CRC."""
+    if len(data) < _ARCHIVE.size:
+        raise StoreDamaged(f"archive {where} is cut short")
+    magic, version, first, count, length = _ARCHIVE.unpack_from(data)
+    _check(magic == ARCHIVE_MAGIC, version, f"archive {where}")
+    body = _unpack(data[_ARCHIVE.size :], length, f"archive {where}")
+    entries: list[bytes] = []
+    pos = 0
+    for _ in range(count):
+        if pos + _LENGTH.size > len(body):
+            raise StoreDamaged(f"archive {where} holds fewer entries than it claims")
+        (size,) = _LENGTH.unpack_from(body, pos)
+        entries.append(body[pos + _LENGTH.size : pos + _LENGTH.size + size])
+        pos += _LENGTH.size + size
+    if pos != len(body):
+        raise StoreDamaged(f"archive {where} does not have the length it claims")
+    return first, entries
+
+
+def _check(is_ours: bool, version: int, what: str) -> None:
+    if not is_ours:
+        raise StoreDamaged(f"{what} does not begin as one")
+    if version > VERSION:
+        raise StoreTooNew(f"{what} has format version {version}; this build reads {VERSION}")
+
+
+def _unpack(data: bytes, length: int, what: str) -> bytes:
+    try:
+        body = bytes(cramjam.zstd.decompress(data))
+    except cramjam.DecompressionError as error:
+        raise StoreDamaged(f"{what} cannot be unpacked: {error}") from error
+    if len(body) != length:
+        raise StoreDamaged(f"{what} does not have the length it claims")
+    return body

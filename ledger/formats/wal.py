@@ -1,0 +1,207 @@
+"""The WAL frame: one flush of record batches of many partitions (big-endian).
+
+| bytes            | field                                                                      |
+|------------------|----------------------------------------------------------------------------|
+| 0      4         | magic "DWAL"                                                               |
+| 4      u16       | version = 1                                                                |
+| 6      u16       | flags = 0                                                                  |
+| 8      u32       | frame bytes: all of it, from the magic to the last CRC                     |
+| 12     u32       | table bytes = 46 x batches                                                 |
+| 16     u32       | batches                                                                    |
+| 20     u32       | CRC-32C of [0, 20)                                                         |
+| 24     46 each   | table: 16 topic id, i32 partition, u32 start (from the frame's first byte),|
+|                  | u32 size, i32 record count, i64 producer id, i16 producer epoch,           |
+|                  | i32 base sequence                                                          |
+| then             | batches back to back in the order of the table, grouped by partition       |
+| -4     u32       | CRC-32C of table and batches                                               |
+
+On blobs an object is one frame. A local object is a file: frames one behind the other, found by
+scanning forward. The table is for diagnosis; where batches lie is known to the ledger.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from ledger.types import Buffer, DraftBatch, TopicId
+
+MAGIC: Final = b"DWAL"
+VERSION: Final = 1
+MAX_FRAME_BYTES: Final = 2**31 - 1
+"""Starts and sizes must also fit the int32 of the KIP-1164 API."""
+
+_HEAD = struct.Struct(">4sHHIII")
+_CRC = struct.Struct(">I")
+_ENTRY = struct.Struct(">16siIIiqhi")
+HEADER_BYTES: Final = _HEAD.size + _CRC.size
+ENTRY_BYTES: Final = _ENTRY.size
+TRAILER_BYTES: Final = _CRC.size
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedFrame:
+    """A frame to write: `buffers` in this order, `size` bytes in all; `starts` in the order of the draft."""
+
+    buffers: list[Buffer]
+    size: int
+    starts: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """A batch of a frame as its table describes it; `start` counts from the frame's first byte."""
+
+    topic_id: TopicId
+    partition: int
+    start: int
+    size: int
+    record_count: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    data: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A whole frame, its CRCs right; `position` counts from the start of the scanned bytes."""
+
+    position: int
+    size: int
+    batches: tuple[StoredBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedFrame:
+    """Where scanning ended before the end of the bytes, and why.
+
+    `is_torn`: the bytes end within the frame, as a crash in the middle of a write leaves them.
+    """
+
+    position: int
+    reason: str
+    is_torn: bool
+
+
+def encode_frame(batches: Sequence[DraftBatch]) -> EncodedFrame:
+    """A frame of these batches, grouped by partition, the order within a partition kept.
+
+    The batches' bytes are passed on, never copied or joined. Raises ValueError for no batches, or for
+    a frame above MAX_FRAME_BYTES.
+    """
+    if not batches:
+        raise ValueError("a frame without batches")
+    order = _grouped(batches)
+    table_bytes = len(batches) * ENTRY_BYTES
+    start = HEADER_BYTES + table_bytes
+    size = start + sum(len(batch.data) for batch in batches) + TRAILER_BYTES
+    if size > MAX_FRAME_BYTES:
+        raise ValueError(f"a frame of {size} bytes; the most is {MAX_FRAME_BYTES}")
+    head = bytearray(start)
+    _HEAD.pack_into(head, 0, MAGIC, VERSION, 0, size, table_bytes, len(batches))
+    _CRC.pack_into(head, _HEAD.size, crc32c(head[: _HEAD.size]))
+    starts = [0] * len(batches)
+    buffers: list[Buffer] = [head]
+    entry_at = HEADER_BYTES
+    for index in order:
+        batch = batches[index]
+        _pack_entry(head, entry_at, batch, start)
+        entry_at += ENTRY_BYTES
+        buffers.append(batch.data)
+        starts[index] = start
+        start += len(batch.data)
+    crc = crc32c(memoryview(head)[HEADER_BYTES:])
+    for data in buffers[1:]:
+        crc = crc32c(data, crc)
+    buffers.append(_CRC.pack(crc))
+    return EncodedFrame(buffers, size, starts)
+
+
+def scan_frames(view: memoryview) -> Iterator[Frame | DamagedFrame]:
+    """Every frame from the first byte on. Where one is torn or damaged, that is the last thing told.
+
+    Batches are views of `view`.
+    """
+    position = 0
+    while position < len(view):
+        frame = read_frame(view, position)
+        yield frame
+        if isinstance(frame, DamagedFrame):
+            return
+        position += frame.size
+
+
+def read_frame(view: memoryview, position: int = 0) -> Frame | DamagedFrame:
+    """The frame at `position`."""
+    rest = view[position:]
+    if len(rest) < HEADER_BYTES:
+        return _torn(position, f"{len(rest)} bytes are too few for a frame header of {HEADER_BYTES}")
+    magic, version, flags, size, table_bytes, count = _HEAD.unpack_from(rest)
+    if magic != MAGIC:
+        return _damaged(position, f"no frame begins here: {bytes(magic).hex()}")
+    if crc32c(rest[: _HEAD.size]) != _CRC.unpack_from(rest, _HEAD.size)[0]:
+        return _damaged(position, "the frame header does not match its CRC")
+    if version != VERSION or flags != 0:
+        return _damaged(position, f"frame version {version} with flags {flags} is not known here")
+    batches_at = HEADER_BYTES + table_bytes
+    if table_bytes != count * ENTRY_BYTES or size < batches_at + TRAILER_BYTES:
+        return _damaged(position, f"{count} batches cannot be in a frame of {size} bytes")
+    if size > len(rest):
+        return _torn(position, f"{len(rest)} bytes of a frame of {size}")
+    body_end = size - TRAILER_BYTES
+    if crc32c(rest[HEADER_BYTES:body_end]) != _CRC.unpack_from(rest, body_end)[0]:
+        return _damaged(position, "table and batches do not match their CRC")
+    batches = _read_table(rest, batches_at, body_end)
+    if batches is None:
+        return _damaged(position, "the table does not describe the batches")
+    return Frame(position, size, batches)
+
+
+def _grouped(batches: Sequence[DraftBatch]) -> list[int]:
+    """Indexes of the batches, those of one partition side by side, partitions as they first come."""
+    partitions: dict[tuple[TopicId, int], list[int]] = {}
+    for index, batch in enumerate(batches):
+        partitions.setdefault((batch.topic_id, batch.partition), []).append(index)
+    return [index for indexes in partitions.values() for index in indexes]
+
+
+def _pack_entry(head: bytearray, at: int, batch: DraftBatch, start: int) -> None:
+    _ENTRY.pack_into(
+        head,
+        at,
+        batch.topic_id,
+        batch.partition,
+        start,
+        len(batch.data),
+        batch.record_count,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+    )
+
+
+def _read_table(frame: memoryview, batches_at: int, end: int) -> tuple[StoredBatch, ...] | None:
+    """None unless the entries cover the batches exactly, each where the one before it ends."""
+    batches, expected = [], batches_at
+    for topic_id, partition, start, size, count, producer_id, epoch, sequence in _ENTRY.iter_unpack(
+        frame[HEADER_BYTES:batches_at]
+    ):
+        if start != expected or start + size > end:
+            return None
+        expected = start + size
+        data = frame[start:expected]
+        batches.append(
+            StoredBatch(TopicId(topic_id), partition, start, size, count, producer_id, epoch, sequence, data)
+        )
+    return tuple(batches) if expected == end else None
+
+
+def _torn(position: int, reason: str) -> DamagedFrame:
+    return DamagedFrame(position, reason, is_torn=True)
+
+
+def _damaged(position: int, reason: str) -> DamagedFrame:
+    return DamagedFrame(position, reason, is_torn=False)
