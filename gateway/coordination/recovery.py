@@ -1,0 +1,114 @@
+"""From nothing to the durable state: image, else snapshot, else the first entry; then the journal."""
+
+import structlog
+
+from gateway.coordination.imagefile import ImageFile
+from gateway.coordination.journal import Journal, StoredEntry
+from ledger.errors import NotFound, StoreDamaged
+from ledger.formats.snapshot import Snapshot, decode_snapshot, snapshot_prefix
+from ledger.image import restore
+from ledger.journal import NONCE_BYTES, Entry, decode_entry, entry_key, nonce_of
+from ledger.ports import Blobs
+from ledger.state import LedgerState
+
+log = structlog.get_logger(__name__)
+
+KEPT_SNAPSHOTS = 2
+
+
+class Recovered:
+    """The state up to the journal's end, and the nonce of its last entry."""
+
+    def __init__(self, state: LedgerState, nonce: bytes, source: str) -> None:
+        self.state = state
+        self.nonce = nonce
+        self.source = source
+        self.journal_bytes = 0
+
+
+async def recover(journal: Journal, image: ImageFile | None, blobs: Blobs | None) -> Recovered:
+    """Read everything durable. StoreDamaged names the entry that cannot be read; nothing is guessed."""
+    start = await journal.start()
+    recovered = await _from_image(journal, image, start) or await _from_snapshot(journal, blobs, start)
+    if recovered is None:
+        if start > 0:
+            raise StoreDamaged(
+                f"the journal of shard {journal.shard} begins at entry {start}, and neither an image nor a "
+                "readable snapshot reaches it: put back the image file or the snapshot blobs"
+            )
+        recovered = Recovered(LedgerState(), bytes(NONCE_BYTES), "journal")
+    if recovered.source != "image" and image is not None:
+        await image.clear()
+    await _follow(journal, recovered)
+    log.info("shard.recovered", shard=journal.shard, source=recovered.source, entries=recovered.state.applied)
+    return recovered
+
+
+async def _from_image(journal: Journal, image: ImageFile | None, start: int) -> Recovered | None:
+    loaded = await image.load() if image is not None else None
+    if loaded is None:
+        return None
+    rows, nonce = loaded
+    try:
+        state = restore(rows)
+    except StoreDamaged as error:
+        log.warning("image.damaged", error=str(error))
+        return None
+    if state.applied < start or not await _continues(journal, state.applied, nonce, start):
+        log.warning("image.of_another_journal", applied=state.applied, start=start)
+        return None
+    return Recovered(state, nonce, "image")
+
+
+async def _from_snapshot(journal: Journal, blobs: Blobs | None, start: int) -> Recovered | None:
+    if blobs is None:
+        return None
+    for key in reversed(await snapshot_keys(blobs, journal.shard)):
+        snapshot = await _read_snapshot(blobs, key)
+        if snapshot is None or snapshot.applied < start:
+            continue
+        if await _continues(journal, snapshot.applied, snapshot.nonce, start):
+            return Recovered(restore(snapshot.rows), snapshot.nonce, key)
+        log.warning("snapshot.of_another_journal", key=key)
+    return None
+
+
+async def snapshot_keys(blobs: Blobs, shard: int) -> list[str]:
+    """Keys of the snapshots that are there, oldest first."""
+    return [info.key for info in await blobs.list(snapshot_prefix(shard))]
+
+
+async def _read_snapshot(blobs: Blobs, key: str) -> Snapshot | None:
+    try:
+        return decode_snapshot(await blobs.get(key), key)
+    except (StoreDamaged, NotFound) as error:
+        log.warning("snapshot.unreadable", key=key, error=str(error))
+        return None
+
+
+async def _continues(journal: Journal, applied: int, nonce: bytes, start: int) -> bool:
+    """Whether the journal goes on from there: its entry `applied - 1` has this nonce, or is pruned."""
+    if applied == 0:
+        return True
+    found = await journal.store.get(entry_key(journal.shard, applied - 1))
+    if found is None:
+        return applied - 1 < start
+    return nonce_of(found.value) == nonce
+
+
+async def _follow(journal: Journal, recovered: Recovered) -> None:
+    state = recovered.state
+    async for stored in journal.entries(state.applied):
+        if stored.number != state.applied:
+            raise StoreDamaged(
+                f"journal entry {entry_key(journal.shard, state.applied)} is missing, although entry "
+                f"{stored.key} is there: restore the metadata store"
+            )
+        entry = _decode(stored)
+        state.apply_entry(entry)
+        recovered.nonce = entry.nonce
+        recovered.journal_bytes += len(stored.data)
+
+
+def _decode(stored: StoredEntry) -> Entry:
+    return decode_entry(stored.data, stored.key)
