@@ -1,0 +1,334 @@
+"""One client connection over asyncio: the sans-I/O rules of `gateway.wire` with a socket under them.
+
+Order. Kafka works on one request of a connection at a time. Here Produce is *pipelined*: it starts while
+earlier Produce requests are unanswered, so that one draft takes many of them; every other request starts
+when all before it are answered, and nothing starts before it is done. A client so sees the same order as
+with Kafka, and at most one answer of unknown size is in the making.
+
+Push-back. Reading pauses while this connection has too many requests or bytes unanswered, while its client
+does not read answers, and, between frames, while all connections together hold too much. Half a frame may
+always go on, since only a whole one can be worked off; when even that is too much, the server closes the
+connections whose frames are unfinished the longest.
+
+Tasks. Each request is a task of its connection. They are started in order, and asyncio runs first steps in
+the order of starting. A lost connection cancels its tasks, except pipelined ones: what a client has sent
+with acks=0 before closing is still stored.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+
+from gateway.config import Limits
+from gateway.listeners import Listener
+from gateway.telemetry.metrics import Metrics
+from gateway.wire.connection import CloseConnection, Connection, Request
+from gateway.wire.errors import Malformed
+from gateway.wire.framing import START_BYTES, FrameAssembler, FrameRefused
+from ledger.types import Buffer
+
+log = structlog.get_logger()
+
+FLUSH_SECONDS: Final = 30.0
+"""How long a closing connection may take to send what it was answered."""
+
+
+class Router(Protocol):
+    """Answers requests; `gateway.router.RequestRouter` in a gateway."""
+
+    @property
+    def served(self) -> dict[int, tuple[int, int]]: ...
+
+    def is_pipelined(self, api_key: int) -> bool: ...
+
+    async def answer(self, request: Request, peer: "Peer", received_at: float) -> Sequence[Buffer] | None:
+        """Response header and body, or None where the protocol has none. Raises Malformed for a body
+        that cannot be read. Ends by itself within the longest request timeout."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who sent a request: the connection's number, the listener it came in by, and the other end."""
+
+    connection_id: int
+    listener: Listener
+    host: str
+
+
+@dataclass(slots=True, eq=False)
+class ByteBudget:
+    """Bytes that all connections together hold; who waits for them is woken at half the limit."""
+
+    limit: int
+    used: int = 0
+    waiting: dict[Callable[[], None], None] = field(default_factory=dict)
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self.used >= self.limit
+
+    def adjust(self, delta: int) -> None:
+        self.used += delta
+        if self.waiting and 2 * self.used <= self.limit:
+            waiting, self.waiting = self.waiting, {}
+            for wake in waiting:
+                wake()
+
+
+@dataclass(slots=True, eq=False)
+class ConnectionPool:
+    """What the connections of a server share."""
+
+    limits: Limits
+    router: Router
+    metrics: Metrics
+    budget: ByteBudget
+    connections: dict[int, "ClientConnection"] = field(default_factory=dict)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    """Requests under way, of open and of lost connections."""
+    last_id: int = 0
+    is_draining: bool = False
+    emptied: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the last connection and request of a draining server have gone."""
+
+    def note_gone(self) -> None:
+        if self.is_draining and not self.tasks and not self.connections:
+            self.emptied.set()
+
+    def shed(self) -> None:
+        """Too much is held even though nobody begins anything new: close the oldest unfinished frame."""
+        unfinished = [c for c in self.connections.values() if c.frame_since and not c.is_closing]
+        if unfinished:
+            min(unfinished, key=lambda c: c.frame_since).abort("memory")
+
+
+class ClientConnection(asyncio.BufferedProtocol):
+    """A socket's end in the gateway. Refer to the module's text for order and push-back."""
+
+    def __init__(self, pool: ConnectionPool, listener: Listener) -> None:
+        limits = pool.limits
+        self._pool = pool
+        self._listener = listener
+        self._assembler = FrameAssembler(limits.frame_bytes)
+        self._rules = Connection(pool.router.served, limits.requests_in_flight, limits.connection_bytes)
+        self._backlog: deque[tuple[Request, float]] = deque()
+        self._running: dict[asyncio.Task[None], float] = {}
+        self._running_is_pipelined = True
+        self._is_paused = False
+        self._is_write_paused = False
+        self.is_closing = False
+        """No further request is taken."""
+        self._is_lost = False
+        self._charged = 0
+        self._loop = asyncio.get_running_loop()
+        self.active_at = self._loop.time()
+        """When bytes last came, or went after they could not."""
+        self.closing_at = 0.0
+        self.frame_since = 0.0
+        """When the frame that is unfinished now began, or 0."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        pool = self._pool
+        self._transport = transport
+        pool.last_id += 1
+        peername = transport.get_extra_info("peername")
+        self._peer = Peer(pool.last_id, self._listener, str(peername[0]) if peername else "")
+        pool.connections[self._peer.connection_id] = self
+        transport.set_write_buffer_limits(high=pool.limits.send_bytes)
+        if pool.is_draining or len(pool.connections) > pool.limits.connections:
+            self.abort("draining" if pool.is_draining else "too_many_connections")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_closing = self._is_lost = True
+        self._pool.connections.pop(self._peer.connection_id, None)
+        self._pool.budget.waiting.pop(self._settle, None)
+        self._backlog.clear()
+        if not self._running_is_pipelined:
+            for task in self._running:
+                task.cancel()
+        self._charge()
+        self._pool.note_gone()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._assembler.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        now = self._loop.time()
+        self.active_at = now
+        refused = None
+        try:
+            frames = self._assembler.buffer_updated(nbytes)
+        except FrameRefused as refusal:
+            frames, refused = refusal.frames, refusal.reason
+        if self.is_closing:
+            return
+        if frames:
+            self._take(frames, now)
+        if refused is not None:
+            self._refuse("frame", refused)
+        if not self._assembler.is_mid_frame:
+            self.frame_since = 0.0
+        elif frames or not self.frame_since:
+            self.frame_since = now
+        self._settle()
+        if self._pool.budget.used >= 2 * self._pool.budget.limit:
+            self._pool.shed()
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self.active_at = self._loop.time()
+        self._settle()
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self.active_at = self._loop.time()
+        self._start_ready()
+        self._settle()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the client, and not the gateway, is the one to do something next."""
+        return not self._running and not self._backlog
+
+    @property
+    def held_bytes(self) -> int:
+        """Frames, whole or not, answers that wait for an earlier one, and what the client does not read."""
+        if self._is_lost:
+            return self._rules.in_flight_bytes if self._running else 0
+        unsent = self._transport.get_write_buffer_size() if self._is_write_paused else 0
+        return self._rules.in_flight_bytes + self._assembler.held_bytes - START_BYTES + unsent
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the gateway waits for the rest of a frame."""
+        return self.frame_since > 0.0 and not self._is_paused
+
+    def oldest_started_at(self) -> float | None:
+        return next(iter(self._running.values()), None)
+
+    def calm(self) -> None:
+        """Nothing came for a while: give memory back."""
+        self._assembler.settle()
+        self._settle()
+
+    def finish(self) -> None:
+        """Take no more requests, answer those that are here, then close."""
+        if not self.is_closing:
+            self.is_closing = True
+            self.closing_at = self._loop.time()
+        self._settle()
+        if self.is_idle:
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close now; answers that were not sent are lost."""
+        self._pool.metrics.connections_refused.labels(reason).inc()
+        log.info(
+            "connection.closed", reason=reason, peer=self._peer.host, connection=self._peer.connection_id
+        )
+        self.is_closing = True
+        for task in self._running:
+            task.cancel()
+        self._transport.abort()
+
+    def _take(self, frames: Sequence[memoryview], now: float) -> None:
+        for frame in frames:
+            try:
+                request = self._rules.received(frame)
+            except CloseConnection as refused:
+                self._start_ready()
+                self._refuse("request", refused.reason)
+                return
+            self._backlog.append((request, now))
+        self._start_ready()
+
+    def _start_ready(self) -> None:
+        backlog, running = self._backlog, self._running
+        while backlog and not self._is_write_paused:
+            request, received_at = backlog[0]
+            is_pipelined = self._pool.router.is_pipelined(request.header.api_key)
+            if running and not (is_pipelined and self._running_is_pipelined):
+                break
+            backlog.popleft()
+            self._running_is_pipelined = is_pipelined
+            task = self._loop.create_task(self._run(request, received_at))
+            running[task] = received_at
+            self._pool.tasks.add(task)
+            task.add_done_callback(self._done)
+
+    async def _run(self, request: Request, received_at: float) -> None:
+        header = request.header
+        try:
+            answer = await self._pool.router.answer(request, self._peer, received_at)
+            buffers = self._rules.answered(request.slot, answer)
+        except Malformed as malformed:
+            self._fail("request", f"malformed body of API key {header.api_key}: {malformed}")
+        except Exception:
+            log.exception("request.failed", api_key=header.api_key, api_version=header.api_version)
+            self._fail("failure", f"API key {header.api_key} failed")
+        else:
+            if buffers and not self._transport.is_closing():
+                self._transport.writelines(buffers)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        self._pool.tasks.discard(task)
+        self._start_ready()
+        if self._is_lost:
+            self._charge()
+            self._pool.note_gone()
+        elif self.is_closing and self.is_idle:
+            self._transport.close()
+        else:
+            self._settle()
+
+    def _refuse(self, kind: str, reason: str) -> None:
+        """Close as Kafka does, after the requests before the refused one are answered."""
+        self._pool.metrics.connections_refused.labels(kind).inc()
+        log.info(
+            "connection.refused", reason=reason, peer=self._peer.host, connection=self._peer.connection_id
+        )
+        self.finish()
+
+    def _fail(self, kind: str, reason: str) -> None:
+        # Behind a request without an answer none can be sent any more: answers keep their order.
+        self._backlog.clear()
+        self._refuse(kind, reason)
+
+    def _settle(self) -> None:
+        """Charge what is held, and pause or resume reading by it."""
+        if self._is_lost:
+            return
+        self._charge()
+        budget = self._pool.budget
+        between_frames = not self._assembler.is_mid_frame
+        if not self._is_paused:
+            over_budget = between_frames and budget.is_exceeded
+            if over_budget or self.is_closing or self._is_write_paused or self._rules.wants_pause:
+                self._pause(over_budget)
+        elif self.is_closing or self._is_write_paused or not self._rules.may_resume:
+            return
+        elif between_frames and budget.is_exceeded:
+            budget.waiting[self._settle] = None
+        elif not self._transport.is_closing():
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def _charge(self) -> None:
+        held = self.held_bytes
+        if held != self._charged:
+            delta, self._charged = held - self._charged, held
+            self._pool.budget.adjust(delta)
+
+    def _pause(self, over_budget: bool) -> None:
+        self._is_paused = True
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+        if over_budget:
+            self._pool.budget.waiting[self._settle] = None
