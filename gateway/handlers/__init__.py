@@ -1,0 +1,1 @@
+"""One module an API: request -> a room -> response. Handlers hold no state."""
