@@ -42,6 +42,14 @@ def sync_directory(path: str | os.PathLike[str]) -> None:
         os.close(fd)
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """OSError with the reason unless this user may write to the file, or create files in the directory."""
+    wanted = os.R_OK | os.W_OK | (os.X_OK if os.path.isdir(path) else 0)
+    if not os.access(path, wanted):
+        is_read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+        raise OSError(errno.EROFS if is_read_only else errno.EACCES, "not writable", os.fspath(path))
+
+
 def write_all(fd: int, parts: Sequence[Buffer]) -> int:
     """Write buffers back to back at the file's end, however short the system's writes; bytes written."""
     left = [memoryview(part).cast("B") for part in parts if len(part)]

@@ -10,7 +10,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from adapters.disk import explain, sync_directory
+from adapters.disk import check_writable, explain, sync_directory
 from ledger.errors import (
     OutcomeUnknown,
     StoreDamaged,
@@ -241,8 +241,8 @@ def check_openable(path: Path) -> None:
         if not path.exists():
             # Never opened when it is there: closing it would drop the locks of whoever has it open.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
-        elif not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK | os.X_OK):
-            read_only = os.statvfs(path).f_flag & os.ST_RDONLY
-            raise PermissionError(errno.EROFS if read_only else errno.EACCES, "not writable")
+        else:
+            check_writable(path)
+            check_writable(path.parent)
     except OSError as error:
         raise explain(error, "open the metadata store", path) from error

@@ -1,0 +1,182 @@
+"""Blobs as local files: a key is the path below one directory."""
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import NoReturn
+
+from adapters.disk import Directories, check_writable, explain, read_at, sync_directory, write_all
+from adapters.names import check_blob_key
+from adapters.threads import DEADLINE_S, StoreThreads
+from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown
+from ledger.ports import BlobInfo
+from ledger.types import Buffer
+
+THREADS = 4
+# No key has a component that begins with a dot.
+INCOMING = ".incoming-"
+
+
+class FileBlobs:
+    """Blobs in a local directory. A key cannot lie below another key (ValueError)."""
+
+    durable = True
+
+    def __init__(self, directory: str | os.PathLike[str], deadline_s: float = DEADLINE_S) -> None:
+        """Open `directory`, creating it if its parent is there. StoreUnavailable with one sentence for
+        the operator."""
+        self._files = _BlobFiles(Path(directory))
+        self._threads = StoreThreads(f"the blobs in {os.fspath(directory)}", THREADS, deadline_s)
+        try:
+            self._threads.run_now(self._files.open)
+        except BaseException:
+            self._threads.shut()
+            raise
+
+    async def put(self, key: str, parts: Sequence[Buffer]) -> None:
+        await self._threads.run(self._files.put, check_blob_key(key), parts)
+
+    async def get(self, key: str, start: int = 0, size: int | None = None) -> bytes:
+        return await self._threads.read(self._files.get, check_blob_key(key), start, size)
+
+    async def list(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[BlobInfo]:
+        return await self._threads.read(self._files.list, prefix, after, limit)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self._threads.run(self._files.delete, [check_blob_key(key) for key in keys])
+
+    async def close(self) -> None:
+        await self._threads.close(lambda: None)
+
+
+class _BlobFiles:
+    """Plain blocking calls, from many threads."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._directories = Directories(root)
+
+    def open(self) -> None:
+        """Remove what unfinished puts left. Every directory is synced: a process that died between a
+        link and the sync behind it left a blob that can be read but is not durable."""
+        self._directories.open_root()
+        try:
+            for path, _, names in os.walk(self._root, topdown=False):
+                for name in names:
+                    if name.startswith(INCOMING):
+                        os.unlink(os.path.join(path, name))
+                if Path(path) != self._root:
+                    with suppress(OSError):
+                        os.rmdir(path)
+                        continue
+                sync_directory(path)
+            check_writable(self._root)
+        except OSError as error:
+            raise explain(error, "write to the directory", self._root) from error
+
+    def put(self, key: str, parts: Sequence[Buffer]) -> None:
+        path = self._root / key
+        incoming = path.with_name(f"{INCOMING}{os.urandom(12).hex()}")
+        try:
+            self._directories.ensure(path.parent)
+            self._write_synced(incoming, parts)
+            # Unlike a rename, a link never replaces what is there.
+            os.link(incoming, path)
+        except FileExistsError as error:
+            self._refuse_existing(key, path, incoming, error)
+        except OSError as error:
+            self._discard(incoming)
+            if error.errno in (errno.ENOTDIR, errno.EISDIR):
+                raise ValueError(f"blob key {key!r} lies below another key") from error
+            raise explain(error, "write the blob", path) from error
+        self._discard(incoming)
+        self._sync(path.parent, key)
+
+    def get(self, key: str, start: int, size: int | None) -> bytes:
+        path = self._root / key
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                length = os.fstat(fd).st_size
+                end = length if size is None else start + size
+                data = read_at(fd, start, end - start) if 0 <= start <= end <= length else None
+            finally:
+                os.close(fd)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise NotFound(f"there is no blob {path}") from error
+        except OSError as error:
+            raise explain(error, "read the blob", path) from error
+        if data is None or len(data) != end - start:
+            raise NotFound(f"blob {path} has {length} bytes, no range from {start} to {end}")
+        return data
+
+    def list(self, prefix: str, after: str, limit: int) -> list[BlobInfo]:
+        try:
+            return list(islice(self._walk(self._root, "", prefix, after), max(limit, 0)))
+        except OSError as error:
+            raise explain(error, "list the blobs in", self._root) from error
+
+    def delete(self, keys: Sequence[str]) -> None:
+        changed: set[Path] = set()
+        for key in keys:
+            path = self._root / key
+            try:
+                with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                    path.unlink()
+            except OSError as error:
+                raise explain(error, "delete the blob", path) from error
+            changed.add(path.parent)
+        for directory in changed:
+            self._sync(directory, "of the deleted blobs")
+
+    def _write_synced(self, path: Path, parts: Sequence[Buffer]) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            write_all(fd, parts)
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+
+    def _refuse_existing(self, key: str, path: Path, incoming: Path, error: OSError) -> NoReturn:
+        self._discard(incoming)
+        if path.is_dir():
+            raise ValueError(f"blob key {key!r} lies above another key") from error
+        # Who put it may not have synced it yet, and the caller will rely on its being there.
+        self._sync(path.parent, key)
+        raise AlreadyExists(f"blob {path} is there already") from error
+
+    def _discard(self, incoming: Path) -> None:
+        with suppress(OSError):
+            incoming.unlink()
+
+    def _sync(self, directory: Path, key: str) -> None:
+        try:
+            sync_directory(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise OutcomeUnknown(f"{explain(error, 'sync the directory', directory)} ({key})") from error
+
+    def _walk(self, directory: Path, base: str, prefix: str, after: str) -> Iterator[BlobInfo]:
+        """Blobs in the order of their keys: a directory sorts as its name with the `/` behind it."""
+        entries: list[tuple[str, os.DirEntry[str]]] = []
+        with suppress(FileNotFoundError), os.scandir(directory) as scan:
+            for entry in scan:
+                name = f"{base}{entry.name}{'/' if entry.is_dir(follow_symlinks=False) else ''}"
+                if not entry.name.startswith("."):
+                    entries.append((name, entry))
+        for name, entry in sorted(entries, key=lambda pair: pair[0]):
+            if not name.endswith("/"):
+                if name.startswith(prefix) and name > after:
+                    with suppress(FileNotFoundError):
+                        yield BlobInfo(name, entry.stat(follow_symlinks=False).st_size)
+            elif _may_hold(name, prefix, after):
+                yield from self._walk(directory / entry.name, name, prefix, after)
+
+
+def _may_hold(directory: str, prefix: str, after: str) -> bool:
+    under_prefix = directory.startswith(prefix) or prefix.startswith(directory)
+    return under_prefix and (directory > after or after.startswith(directory))

@@ -1,0 +1,80 @@
+"""Which backend a URL names. Opening raises StoreUnavailable, StoreDamaged, StoreTooNew or StoreLocked
+with one sentence for the operator, and UnknownStore for a URL that names no backend of this build."""
+
+import os
+from pathlib import Path
+
+from adapters.blobs.files import FileBlobs
+from adapters.blobs.memory import MemoryBlobs
+from adapters.disk import Directories
+from adapters.metadata.memory import MemoryMetadata
+from adapters.metadata.sqlite import SqliteMetadata
+from adapters.segments.memory import MemorySegments
+from adapters.segments.objects import KnownBlobs, ObjectSegments
+from adapters.segments.wal import ROLL_AGE_MS, WalSegments
+from ledger.ports import MetadataStore, SegmentStore
+
+METADATA_URLS = ("memory:", "sqlite:PATH")
+SEGMENT_URLS = ("memory:", "file:DIR", "objects+memory:", "objects+file:DIR")
+BLOB_URLS = ("memory:", "file:DIR")
+
+BLOBS_DIRECTORY = "blobs"
+"""Blobs of `file:DIR` lie in here, so that they can share DIR with the WAL and the metadata."""
+OBJECTS = "objects+"
+
+
+class UnknownStore(ValueError):
+    """The URL names no backend of this build; the message lists those there are."""
+
+
+def open_metadata(url: str) -> MetadataStore:
+    """`memory:` or `sqlite:PATH`, whose directory must exist."""
+    match _split(url):
+        case ("memory", ""):
+            return MemoryMetadata()
+        case ("sqlite", path) if path:
+            return SqliteMetadata(path)
+    raise _unknown("metadata", url, METADATA_URLS)
+
+
+def open_segments(url: str, *, shard: int = 0, roll_age_ms: int = ROLL_AGE_MS) -> SegmentStore:
+    """`memory:`, `file:DIR` (appended WAL files), or `objects+` and the URL of blobs (an object a draft).
+
+    `roll_age_ms` is how long a WAL file grows: a quarter of the orphan grace at most.
+    """
+    match _split(url):
+        case ("memory", ""):
+            return MemorySegments(shard=shard)
+        case ("file", path) if path:
+            return WalSegments(path, shard=shard, roll_age_ms=roll_age_ms)
+    if url.startswith(OBJECTS):
+        try:
+            return ObjectSegments(open_blobs(url.removeprefix(OBJECTS)), shard=shard)
+        except UnknownStore:
+            pass
+    raise _unknown("segment", url, SEGMENT_URLS)
+
+
+def open_blobs(url: str) -> KnownBlobs:
+    """`memory:` or `file:DIR`, whose parent must exist; the blobs lie in `DIR/blobs`."""
+    match _split(url):
+        case ("memory", ""):
+            return MemoryBlobs()
+        case ("file", path) if path:
+            Directories(Path(path)).open_root()
+            return FileBlobs(os.path.join(path, BLOBS_DIRECTORY))
+    raise _unknown("blob", url, BLOB_URLS)
+
+
+def _split(url: str) -> tuple[str, str]:
+    scheme, _, rest = url.partition(":")
+    return scheme, rest.removeprefix("//") if rest.startswith("///") else rest
+
+
+def _unknown(kind: str, url: str, known: tuple[str, ...]) -> UnknownStore:
+    # Only the scheme is repeated: the rest may carry credentials.
+    scheme = url.partition(":")[0] if ":" in url else url
+    return UnknownStore(
+        f"this build has no {kind} store for {scheme + ':' if ':' in url else repr(scheme)}; "
+        f"it knows {', '.join(known)}"
+    )

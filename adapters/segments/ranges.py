@@ -1,0 +1,45 @@
+"""Reading many positions with few reads: adjacent ones of an object are read together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ledger.types import Position
+
+# A piece keeps the whole read alive in memory, so reads stay of a modest size.
+MAX_MERGED_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class MergedRange:
+    """One read of an object, and which of the asked positions (by index) lie in it, at which offset."""
+
+    locator: str
+    start: int
+    size: int
+    pieces: list[tuple[int, int]] = field(default_factory=list)
+
+
+def merge_adjacent(positions: Sequence[Position]) -> list[MergedRange]:
+    """Ranges that cover all positions, ascending by locator and start; a gap is never read. Positions
+    with a negative start or size lie nowhere and are in no range."""
+    merged: list[MergedRange] = []
+    order = sorted(range(len(positions)), key=lambda i: (positions[i].locator, positions[i].start))
+    for index in order:
+        position = positions[index]
+        if position.start < 0 or position.size < 0:
+            continue
+        last = merged[-1] if merged else None
+        if last is None or not _continues(last, position):
+            last = MergedRange(position.locator, position.start, 0)
+            merged.append(last)
+        last.size = max(last.size, position.start + position.size - last.start)
+        last.pieces.append((index, position.start - last.start))
+    return merged
+
+
+def _continues(merged: MergedRange, position: Position) -> bool:
+    return (
+        merged.locator == position.locator
+        and position.start <= merged.start + merged.size
+        and position.start + position.size - merged.start <= MAX_MERGED_BYTES
+    )

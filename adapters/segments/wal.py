@@ -1,0 +1,79 @@
+"""Batches in local files: `wal/{shard}/{uuidv7}.wal`, appended a frame at a time and synced.
+
+One file per process incarnation and shard, never appended to by a later process, rolled before a write
+that would take it beyond its size or its age.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from adapters.segments.wal_files import WalReader, WalWriter
+from adapters.threads import DEADLINE_S, Overdue, StoreThreads
+from ledger.errors import StoreUnavailable
+from ledger.ports import Capabilities
+from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
+
+ROLL_BYTES = 64 * 1024 * 1024
+ROLL_AGE_MS = 15 * 60 * 1000
+OPEN_FILES = 128
+READ_THREADS = 4
+
+
+class WalSegments:
+    """A SegmentStore in a local directory. Not atomic: a torn frame at a file's end is an orphan."""
+
+    capabilities = Capabilities(deletes=True, atomic=False, durable_ack=True)
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        shard: int = 0,
+        roll_bytes: int = ROLL_BYTES,
+        roll_age_ms: int = ROLL_AGE_MS,
+        deadline_s: float = DEADLINE_S,
+        random: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        """Open `directory`, creating it if its parent is there. `roll_age_ms` is a quarter of the orphan
+        grace at most. StoreUnavailable with one sentence for the operator."""
+        root = Path(directory)
+        name = f"the WAL in {root}"
+        self._writer = WalWriter(root, shard, roll_bytes, roll_age_ms, random)
+        self._reader = WalReader(root, OPEN_FILES)
+        self._writing = StoreThreads(name, 1, deadline_s)
+        self._reading = StoreThreads(name, READ_THREADS, deadline_s)
+        try:
+            self._writing.run_now(self._writer.open)
+        except BaseException:
+            self._writing.shut()
+            self._reading.shut()
+            raise
+
+    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+        """StoreUnavailable on every failure: nobody was told a position, so bytes that may be there are
+        orphans. The batches' bytes must not change before this returns."""
+        try:
+            return await self._writing.run(self._writer.write, batches, created_ms)
+        except Overdue as error:
+            raise StoreUnavailable(str(error)) from error
+
+    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
+        return await self._reading.read(self._reader.read, positions)
+
+    async def abandon(self, locator: str) -> None:
+        await self._writing.run(self._writer.abandon, locator)
+
+    async def delete(self, locators: Sequence[str]) -> None:
+        try:
+            await self._writing.run(self._writer.delete, locators)
+        finally:
+            # Behind the unlink, so that no reader opens the file again and keeps its bytes on the disk.
+            self._reader.forget(locators)
+
+    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
+        return await self._reading.read(self._reader.objects, after, limit)
+
+    async def close(self) -> None:
+        await self._writing.close(self._writer.abandon)
+        await self._reading.close(self._reader.close)

@@ -1,0 +1,241 @@
+"""The files behind the local WAL store: one that grows, and those that are read. Plain blocking calls."""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapters.disk import Directories, check_writable, explain, read_at, sync_directory, write_all
+from adapters.segments.locators import WAL_PREFIX, WalLocators, wal_created_ms
+from adapters.segments.ranges import MergedRange, merge_adjacent
+from ledger.formats.wal import encode_frame
+from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
+
+ENDING = ".wal"
+
+
+@dataclass(slots=True)
+class GrowingFile:
+    """The file that this process appends to."""
+
+    locator: str
+    fd: int
+    created_ms: int
+    size: int = 0
+
+
+class WalWriter:
+    """Appends frames to a file of its own; used by one thread, so frames stand in the order of the calls."""
+
+    def __init__(
+        self, root: Path, shard: int, roll_bytes: int, roll_age_ms: int, random: Callable[[int], bytes]
+    ) -> None:
+        self._root = root
+        self._directory = root / WAL_PREFIX.rstrip("/") / str(shard)
+        self._directories = Directories(root)
+        self._locators = WalLocators(shard, random, ENDING)
+        self._roll_bytes = roll_bytes
+        self._roll_age_ms = roll_age_ms
+        self._file: GrowingFile | None = None
+
+    def open(self) -> None:
+        """Make the directories, durably. StoreUnavailable with the reason if that cannot be."""
+        self._directories.open_root()
+        try:
+            self._directories.ensure(self._directory)
+            check_writable(self._directory)
+        except OSError as error:
+            raise explain(error, "write to the directory", self._directory) from error
+
+    def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+        """One frame, synced. After any error the file is left for good."""
+        if not batches:
+            raise ValueError("a draft without batches has no place in a WAL object")
+        frame = encode_frame(batches)
+        try:
+            file = self._file_for(frame.size, created_ms)
+            write_all(file.fd, frame.buffers)
+            os.fdatasync(file.fd)
+        except BaseException as error:
+            # What is in the file behind its last good frame is not known any more, and after a failed
+            # sync a second one may succeed without having written a thing.
+            self._give_up()
+            if isinstance(error, OSError):
+                raise explain(error, "append to a WAL file in", self._directory) from error
+            raise
+        base, file.size = file.size, file.size + frame.size
+        return Placement(file.locator, [base + start for start in frame.starts], file.size)
+
+    def abandon(self, locator: str | None = None) -> None:
+        """Append no more to `locator` (or to whatever file is growing)."""
+        file = self._file
+        if file is not None and locator in (None, file.locator):
+            self._file = None
+            with suppress(OSError):
+                os.close(file.fd)
+
+    def delete(self, locators: Sequence[str]) -> None:
+        """Unlink, durably."""
+        changed: set[Path] = set()
+        for locator in locators:
+            if wal_created_ms(locator, ENDING) is None:
+                continue
+            self.abandon(locator)
+            path = self._root / locator
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise explain(error, "delete the WAL file", path) from error
+            changed.add(path.parent)
+        for directory in changed:
+            try:
+                sync_directory(directory)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise explain(error, "sync the directory", directory) from error
+
+    def _give_up(self) -> None:
+        """Leave the file; one that holds no frame yet goes, so that a full disk does not fill with them."""
+        file = self._file
+        self.abandon()
+        if file is not None and not file.size:
+            with suppress(OSError):
+                (self._root / file.locator).unlink()
+
+    def _file_for(self, size: int, now_ms: int) -> GrowingFile:
+        self._locators.see(now_ms)
+        file = self._file
+        if file is not None and file.size:
+            is_full = file.size + size > self._roll_bytes
+            if is_full or self._locators.newest_ms - file.created_ms >= self._roll_age_ms:
+                self.abandon()
+        if self._file is None:
+            self._file = self._create()
+        return self._file
+
+    def _create(self) -> GrowingFile:
+        locator = self._locators.new()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        fd = os.open(self._root / locator, flags, 0o644)
+        try:
+            sync_directory(self._directory)
+        except BaseException:
+            os.close(fd)
+            raise
+        return GrowingFile(locator, fd, self._locators.newest_ms)
+
+
+@dataclass(slots=True)
+class _ReadFile:
+    fd: int
+    users: int = 0
+    is_evicted: bool = False
+
+
+class WalReader:
+    """Reads ranges of WAL files, with a bounded number of them kept open. Used by many threads."""
+
+    def __init__(self, root: Path, max_open: int) -> None:
+        self._root = root
+        self._max_open = max_open
+        self._files: OrderedDict[str, _ReadFile] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, positions: Sequence[Position]) -> list[Buffer | None]:
+        """The bytes of each position; None where file or range is not there."""
+        found: list[Buffer | None] = [None] * len(positions)
+        for merged in merge_adjacent(positions):
+            try:
+                self._read_merged(merged, positions, found)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise explain(error, "read the WAL file", self._root / merged.locator) from error
+        return found
+
+    def forget(self, locators: Sequence[str]) -> None:
+        """Keep these files open no longer."""
+        with self._lock:
+            for locator in locators:
+                file = self._files.pop(locator, None)
+                if file is not None:
+                    self._evict(file)
+
+    def objects(self, after: str, limit: int) -> list[StoredObject]:
+        """The WAL files of all shards, ascending by locator."""
+        base = self._root / WAL_PREFIX.rstrip("/")
+        names: list[tuple[str, int]] = []
+        try:
+            for shard in os.listdir(base):
+                names.extend(self._in_shard(shard, after))
+            names.sort()
+            sized = ((name, created, self._size(name)) for name, created in names[: max(limit, 0)])
+            return [StoredObject(name, created, size) for name, created, size in sized if size is not None]
+        except OSError as error:
+            raise explain(error, "list the WAL files in", base) from error
+
+    def close(self) -> None:
+        with self._lock:
+            while self._files:
+                self._evict(self._files.popitem()[1])
+
+    def _read_merged(
+        self, merged: MergedRange, positions: Sequence[Position], found: list[Buffer | None]
+    ) -> None:
+        if wal_created_ms(merged.locator, ENDING) is None:
+            return
+        file = self._acquire(merged.locator)
+        try:
+            # A read allocates what it asks for, so it asks for no more than there is.
+            size = min(merged.size, os.fstat(file.fd).st_size - merged.start)
+            data = memoryview(read_at(file.fd, merged.start, size) if size > 0 else b"")
+        finally:
+            self._release(file)
+        for index, offset in merged.pieces:
+            end = offset + positions[index].size
+            if end <= len(data) and size >= 0:
+                found[index] = data[offset:end]
+
+    def _acquire(self, locator: str) -> _ReadFile:
+        with self._lock:
+            file = self._files.get(locator)
+            if file is None:
+                file = _ReadFile(os.open(self._root / locator, os.O_RDONLY | os.O_CLOEXEC))
+                self._files[locator] = file
+                if len(self._files) > self._max_open:
+                    self._evict(self._files.popitem(last=False)[1])
+            self._files.move_to_end(locator)
+            file.users += 1
+            return file
+
+    def _release(self, file: _ReadFile) -> None:
+        with self._lock:
+            file.users -= 1
+            if file.is_evicted and not file.users:
+                os.close(file.fd)
+
+    def _evict(self, file: _ReadFile) -> None:
+        # A file in use is closed by its last user: its number must not come to mean another file.
+        file.is_evicted = True
+        if not file.users:
+            os.close(file.fd)
+
+    def _in_shard(self, shard: str, after: str) -> list[tuple[str, int]]:
+        if not shard.isdecimal():
+            return []
+        found = []
+        for name in os.listdir(self._root / WAL_PREFIX / shard):
+            locator = f"{WAL_PREFIX}{shard}/{name}"
+            created = wal_created_ms(locator, ENDING)
+            if created is not None and locator > after:
+                found.append((locator, created))
+        return found
+
+    def _size(self, locator: str) -> int | None:
+        with suppress(FileNotFoundError):
+            return (self._root / locator).stat().st_size
+        return None
