@@ -45,19 +45,19 @@ class Recording:
     root: Path
     trace: Path
 
-    def environment(self, ignore_sync: str = "") -> dict[str, str]:
+    def environment(self, ignore_sync: str = "", sync_delay_ms: int = 0) -> dict[str, str]:
         """For the process to record. `ignore_sync`: "" or "1", "files", "directories" (see the shim)."""
-        return os.environ | {
+        return {
             "LD_PRELOAD": str(shim()),
-            "DRAGOMAN_POWERCUT_ROOT": str(self.root),
-            "DRAGOMAN_POWERCUT_TRACE": str(self.trace),
-            "DRAGOMAN_POWERCUT_IGNORE_SYNC": ignore_sync,
+            "DRAGOMAN_TEST_POWERCUT_ROOT": str(self.root),
+            "DRAGOMAN_TEST_POWERCUT_TRACE": str(self.trace),
+            "DRAGOMAN_TEST_POWERCUT_IGNORE_SYNC": ignore_sync,
+            "DRAGOMAN_TEST_POWERCUT_SYNC_DELAY_MS": str(sync_delay_ms),
         }
 
     def run(self, command: list[str], ignore_sync: str = "", timeout_s: float = 60) -> list[Event]:
-        done = subprocess.run(
-            command, env=self.environment(ignore_sync), capture_output=True, text=True, timeout=timeout_s
-        )
+        environment = os.environ | self.environment(ignore_sync)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s)
         assert done.returncode == 0, done.stderr
         return self.events()
 

@@ -26,7 +26,7 @@ from tests.faults.recording import Recording
 
 PRELUDE = """
 import os, sqlite3, sys, threading, time
-os.chdir(os.environ["DRAGOMAN_POWERCUT_ROOT"])
+os.chdir(os.environ["DRAGOMAN_TEST_POWERCUT_ROOT"])
 def sync(path):
     fd = os.open(path, os.O_RDONLY); os.fsync(fd); os.close(fd)
 """
@@ -198,6 +198,7 @@ def test_a_sync_covers_only_what_was_written_before_it_began(recording: Recordin
     late = Event(Kind.WRITE, 0, events[begin].seq, write.ns, write.ino, 0, 0, 5, b"late", b"")
     overtaken = [*events[: begin + 1], late, *events[begin + 1 :]]
     assert replayed(overtaken).tree(Survival.NOTHING) == {"a": b"first"}
+    assert replayed(overtaken[:-1]).whole_tree() == {"a": b"firstlate"}
 
 
 def test_effects_of_several_threads_and_processes_come_in_one_order(recording: Recording) -> None:

@@ -2,11 +2,13 @@
  * rebuilt as a loss of power at any moment would have left it (tests/faults/powercut.py reads the trace).
  *
  * Preloaded (LD_PRELOAD). Environment:
- *   DRAGOMAN_POWERCUT_ROOT         the directory; exists and is empty when the first process starts
- *   DRAGOMAN_POWERCUT_TRACE        the trace file, appended to; "<trace>.control" holds lock and sequence,
+ *   DRAGOMAN_TEST_POWERCUT_ROOT         the directory; exists and is empty when the first process starts
+ *   DRAGOMAN_TEST_POWERCUT_TRACE        the trace file, appended to; "<trace>.control" holds lock and sequence,
  *                                  so several processes may write one trace
- *   DRAGOMAN_POWERCUT_IGNORE_SYNC  "1" (all), "files" or "directories": such syncs are neither done nor
- *                                  counted: the negative proof that they are needed
+ *   DRAGOMAN_TEST_POWERCUT_IGNORE_SYNC  "1" (all), "files" or "directories": such syncs are neither done nor
+ *                                       counted: the negative proof that they are needed
+ *   DRAGOMAN_TEST_POWERCUT_SYNC_DELAY_MS  every sync takes this much longer, so that whatever does not wait
+ *                                       for it is seen to be too early
  *
  * One lock orders all effects, so the sequence in the trace is the order of the effects. It is not held
  * during a sync: a sync covers what was recorded before its SYNC_BEGIN, and counts from its SYNC_END.
@@ -63,7 +65,7 @@ struct tracked {
 static char root[PATH_MAX];
 static size_t root_len;
 static int trace_fd = -1;
-static int ignore_files, ignore_directories;
+static int ignore_files, ignore_directories, sync_delay_ms;
 static struct control *control;
 static struct tracked fds[MAX_FDS];
 static pid_t owner_pid;
@@ -132,12 +134,14 @@ static void open_control(const char *trace) {
 static void after_fork(void) { owner_pid = (pid_t)syscall(SYS_getpid); }
 
 static void start(void) {
-    const char *wanted = getenv("DRAGOMAN_POWERCUT_ROOT"), *trace = getenv("DRAGOMAN_POWERCUT_TRACE");
-    const char *ignore = getenv("DRAGOMAN_POWERCUT_IGNORE_SYNC");
+    const char *wanted = getenv("DRAGOMAN_TEST_POWERCUT_ROOT"), *trace = getenv("DRAGOMAN_TEST_POWERCUT_TRACE");
+    const char *ignore = getenv("DRAGOMAN_TEST_POWERCUT_IGNORE_SYNC");
     if (!wanted || !trace || !*wanted || !*trace) return;
     if (!realpath(wanted, root)) die(wanted);
     ignore_files = ignore && (!strcmp(ignore, "1") || !strcmp(ignore, "files"));
     ignore_directories = ignore && (!strcmp(ignore, "1") || !strcmp(ignore, "directories"));
+    const char *delay = getenv("DRAGOMAN_TEST_POWERCUT_SYNC_DELAY_MS");
+    sync_delay_ms = delay ? atoi(delay) : 0;
     open_control(trace);
     int fd = (int)syscall(SYS_openat, AT_FDCWD, trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     trace_fd = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, TRACE_FD_FROM); /* out of the program's way */
@@ -545,6 +549,7 @@ static int sync_fd(int fd, uint64_t ino, long call) {
     lock();
     uint64_t begin = emit((struct event){.kind = SYNC_BEGIN, .ino = ino}, NULL, 0, NULL, 0);
     unlock();
+    if (sync_delay_ms > 0) usleep((useconds_t)sync_delay_ms * 1000);
     int result = ignored ? 0 : (int)syscall(call, fd), saved = errno;
     lock();
     emit((struct event){.kind = SYNC_END,
