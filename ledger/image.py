@@ -47,14 +47,18 @@ class Row(NamedTuple):
 def all_rows(state: LedgerState) -> Iterator[Row]:
     """Every row of the state."""
     yield meta_row(state)
-    everything = Dirty(
+    yield from _rows(state, everything(state))
+
+
+def everything(state: LedgerState) -> Dirty:
+    """All keys, for an image that begins empty."""
+    return Dirty(
         set(state.topics.by_id),
         set(state.logs),
         {(number, chunk.serial) for number, log in state.logs.items() for chunk in log.chunks},
         {(number, producer_id) for number, log in state.logs.items() for producer_id in log.producers},
         set(state.files.by_number),
     )
-    yield from _rows(state, everything)
 
 
 def take_dirty_rows(state: LedgerState) -> list[Row]:

@@ -6,7 +6,7 @@ from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal, StoredEntry
 from ledger.errors import NotFound, StoreDamaged
 from ledger.formats.snapshot import Snapshot, decode_snapshot, snapshot_prefix
-from ledger.image import restore
+from ledger.image import everything, restore
 from ledger.journal import NONCE_BYTES, Entry, decode_entry, entry_key, nonce_of
 from ledger.ports import Blobs
 from ledger.state import LedgerState
@@ -39,6 +39,7 @@ async def recover(journal: Journal, image: ImageFile | None, blobs: Blobs | None
         recovered = Recovered(LedgerState(), bytes(NONCE_BYTES), "journal")
     if recovered.source != "image" and image is not None:
         await image.clear()
+        recovered.state.dirty = everything(recovered.state)
     await _follow(journal, recovered)
     log.info("shard.recovered", shard=journal.shard, source=recovered.source, entries=recovered.state.applied)
     return recovered

@@ -1,0 +1,169 @@
+"""Image, snapshots, archive and pruning of one shard's journal.
+
+Order, which is what keeps every step safe to die in: image, snapshot in the blobs, archive in the blobs,
+`start` raised, entries deleted. A restart begins from whichever of them is there.
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.coordination.imagefile import ImageFile
+from gateway.coordination.journal import Journal, encode_start
+from gateway.coordination.recovery import KEPT_SNAPSHOTS, snapshot_keys
+from gateway.coordination.shard import Shard
+from ledger.formats.snapshot import Snapshot, archive_prefix, encode_archive, encode_snapshot, snapshot_prefix
+from ledger.image import all_rows, put_back_dirty, take_dirty_rows
+from ledger.journal import NONCE_BYTES, decode_entry, entry_key, start_key
+from ledger.keys import RANDOM_BYTES, uuid7
+from ledger.ports import Blobs, Won
+from ledger.records import OwnerChanged
+
+log = structlog.get_logger(__name__)
+
+ARCHIVE_BYTES = 8 * 1024 * 1024
+DELETE_ENTRIES = 500
+
+
+@dataclass(slots=True)
+class SnapshotRule:
+    """When the next snapshot is due: journal bytes since the last, or as many entries (which a restart
+    can still count)."""
+
+    journal_bytes: int
+    entries: int = 200_000
+    last_applied: int = 0
+    last_journal_bytes: int = 0
+    last_size: int = 0
+
+    def is_due(self, applied: int, journal_bytes: int) -> bool:
+        grown = journal_bytes - self.last_journal_bytes
+        return grown >= max(self.journal_bytes, self.last_size) or applied - self.last_applied >= self.entries
+
+
+class Checkpointer:
+    """Writes the state behind, and lets the journal go that is no longer needed."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        image: ImageFile | None,
+        blobs: Blobs,
+        rule: SnapshotRule,
+        clock: Callable[[], int],
+    ) -> None:
+        self._shard = shard
+        self._journal: Journal = shard.journal
+        self._image = image
+        self._blobs = blobs
+        self._rule = rule
+        self._clock = clock
+        self._imaged = -1
+
+    async def start(self) -> None:
+        """Find out where the last snapshot was taken."""
+        keys = await snapshot_keys(self._blobs, self._journal.shard)
+        self._rule.last_applied = _applied_of(keys[-1]) if keys else 0
+
+    async def write_image(self) -> None:
+        """Bring the image up to the last applied entry. A failure is logged: the journal has it all."""
+        applied = self._shard.state.applied
+        if self._image is None or applied == self._imaged:
+            return
+        rows = take_dirty_rows(self._shard.state)
+        try:
+            await self._image.write(rows, self._shard.last_nonce)
+            self._imaged = applied
+        except sqlite3.Error as error:
+            put_back_dirty(self._shard.state, rows)
+            log.warning("image.not_written", path=str(self._image.path), error=str(error))
+
+    async def snapshot_if_due(self) -> None:
+        if self._rule.is_due(self._shard.state.applied, self._shard.journal_bytes):
+            await self.snapshot()
+            await self.prune()
+
+    async def snapshot(self) -> str:
+        """Put the state into the blobs. Returns the key."""
+        journal_bytes = self._shard.journal_bytes
+        snapshot = await self._frozen()
+        data = await asyncio.to_thread(encode_snapshot, snapshot)
+        name = uuid7(self._clock(), os.urandom(RANDOM_BYTES))
+        key = f"{snapshot_prefix(self._journal.shard)}{snapshot.applied:020d}-{name}"
+        await self._blobs.put(key, [data])
+        self._rule.last_applied = snapshot.applied
+        self._rule.last_journal_bytes = journal_bytes
+        self._rule.last_size = len(data)
+        log.info("snapshot.written", key=key, size=len(data), entries=snapshot.applied)
+        return key
+
+    async def _frozen(self) -> Snapshot:
+        """The state as of one entry: from the image, so that the event loop need not stand still."""
+        applied = self._shard.state.applied
+        await self.write_image()
+        if self._image is None or self._imaged < applied:
+            state = self._shard.state
+            return Snapshot(state.applied, self._shard.last_nonce, list(all_rows(state)))
+        rows, nonce = await self._image.rows()
+        return Snapshot(self._imaged, nonce, rows)
+
+    async def prune(self) -> None:
+        """Archive and let go what the older of the snapshots kept no longer needs."""
+        keys = await snapshot_keys(self._blobs, self._journal.shard)
+        if len(keys) < KEPT_SNAPSHOTS:
+            return
+        start = await self._journal.start()
+        target = _applied_of(keys[-KEPT_SNAPSHOTS])
+        if target > start:
+            kept = await self._archive(start, target)
+            await self._raise_start(target)
+            await self._delete_entries(start, target, kept)
+            log.info("journal.pruned", shard=self._journal.shard, start=target)
+        await self._blobs.delete(keys[:-KEPT_SNAPSHOTS])
+
+    async def _archive(self, first: int, end: int) -> set[int]:
+        """Entries [first, end) into the blobs. Returns those that must stay: the first of every epoch."""
+        kept: set[int] = set()
+        batch: list[bytes] = []
+        batch_first, size = first, 0
+        async for stored in self._journal.entries(first):
+            if stored.number >= end:
+                break
+            records = decode_entry(stored.data, stored.key).records
+            if any(isinstance(record, OwnerChanged) for record in records):
+                kept.add(stored.number)
+            batch.append(stored.data)
+            size += len(stored.data)
+            if size >= ARCHIVE_BYTES:
+                await self._put_archive(batch_first, batch)
+                batch_first, size, batch = stored.number + 1, 0, []
+        if batch:
+            await self._put_archive(batch_first, batch)
+        return kept
+
+    async def _put_archive(self, first: int, entries: list[bytes]) -> None:
+        data = await asyncio.to_thread(encode_archive, first, entries)
+        name = uuid7(self._clock(), os.urandom(RANDOM_BYTES))
+        last = first + len(entries) - 1
+        await self._blobs.put(f"{archive_prefix(self._journal.shard)}{first:020d}-{last:020d}-{name}", [data])
+
+    async def _raise_start(self, number: int) -> None:
+        store, key = self._journal.store, start_key(self._journal.shard)
+        found = await store.get(key)
+        value = encode_start(number, os.urandom(NONCE_BYTES))
+        outcome = await store.put(key, value, found.version if found is not None else None)
+        if not isinstance(outcome, Won) and await self._journal.start() < number:
+            raise RuntimeError(f"the journal's start could not be raised: {outcome}")
+
+    async def _delete_entries(self, first: int, end: int, kept: set[int]) -> None:
+        keys = [entry_key(self._journal.shard, n) for n in range(first, end) if n not in kept]
+        for at in range(0, len(keys), DELETE_ENTRIES):
+            await self._journal.store.delete(keys[at : at + DELETE_ENTRIES])
+
+
+def _applied_of(snapshot_key: str) -> int:
+    return int(snapshot_key.rsplit("/", 1)[-1].split("-", 1)[0])

@@ -1,0 +1,62 @@
+"""The clock of housekeeping: one task, steps that are due in turn, a failure of one delays none for long."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.coordination.shard import Shard
+from gateway.housekeeping.checkpoint import Checkpointer
+from gateway.housekeeping.garbage import GarbageCollector
+from ledger.errors import StoreError
+
+log = structlog.get_logger(__name__)
+
+TICK_S = 0.5
+
+
+@dataclass(slots=True)
+class _Step:
+    name: str
+    every_s: float
+    run: Callable[[], Awaitable[object]]
+    due_at: float = 0.0
+
+
+class Housekeeper:
+    def __init__(
+        self,
+        shard: Shard,
+        checkpointer: Checkpointer,
+        garbage: GarbageCollector,
+        grace_ms: int,
+    ) -> None:
+        self._shard = shard
+        self._loop_time = asyncio.get_running_loop().time
+        now = self._loop_time()
+        sweep_s = min(60.0, grace_ms / 4_000)
+        self._steps = [
+            _Step("drain", TICK_S, lambda: garbage.drain(self._loop_time)),
+            _Step("image", 5.0, checkpointer.write_image, now + 5.0),
+            _Step("snapshot", 5.0, checkpointer.snapshot_if_due, now + 5.0),
+            _Step("sweep", sweep_s, lambda: garbage.sweep(self._loop_time), now + sweep_s),
+            _Step("producers", 600.0, lambda: garbage.expire_producers(self._loop_time), now + 600.0),
+        ]
+
+    async def run(self) -> None:
+        """Until cancelled, or until the shard is lost."""
+        while not self._shard.lost.is_set():
+            for step in self._steps:
+                if self._loop_time() >= step.due_at:
+                    await self._step(step)
+            await asyncio.sleep(TICK_S)
+
+    async def _step(self, step: _Step) -> None:
+        try:
+            await step.run()
+        except (StoreError, TimeoutError) as error:
+            log.warning("housekeeping.failed", step=step.name, error=str(error))
+        except Exception:
+            log.exception("housekeeping.failed", step=step.name)
+        step.due_at = self._loop_time() + step.every_s

@@ -1,0 +1,1 @@
+"""Produce: from checked batches of many connections to stored, numbered, answered drafts."""

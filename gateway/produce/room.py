@@ -1,0 +1,228 @@
+"""The produce room: stores drafts, commits them in order, answers requests.
+
+Group commit: with nothing being written a draft is written at once; else batches gather until the write
+is done, or the draft is full. Writes may overlap, commits keep the order of the drafts.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.coordination.shard import Shard
+from gateway.produce.accumulator import Accumulator, PendingBatch, Waiter
+from ledger.batch.header import BatchHeader, stamp_log_append_time
+from ledger.errors import OutcomeUnknown, StoreError
+from ledger.partitions import PartitionLog
+from ledger.ports import SegmentStore
+from ledger.requests import CommitBatch, CommitFile, FileCommit, Refused, StaleObject
+from ledger.types import Buffer, DraftBatch, Placement
+
+log = structlog.get_logger(__name__)
+
+STORE_ATTEMPTS = 3
+"""How often a draft is stored anew because its object had become too old to be committed."""
+
+Stored = Callable[[str, int, Buffer], None]
+"""Told of every batch that was committed: locator, start, bytes (for the cache of the fetch room)."""
+
+
+class RequestWaiter(Waiter):
+    """Wakes the produce request that waits."""
+
+    __slots__ = ("done",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceOptions:
+    draft_bytes: int
+    draft_batches: int
+    drafts_in_flight: int
+
+
+class ProduceRoom:
+    """Takes batches, and sees them through storage and commit."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        segments: SegmentStore,
+        options: ProduceOptions,
+        clock: Callable[[], int],
+        stored: Stored | None = None,
+    ) -> None:
+        self._shard = shard
+        self._segments = segments
+        self._options = options
+        self._clock = clock
+        self._stored = stored
+        self._accumulator = Accumulator(options.draft_bytes, options.draft_batches)
+        self._writing = 0
+        self._drafts: set[asyncio.Task[None]] = set()
+        self._last_draft: asyncio.Task[None] | None = None
+        self._closing = False
+        self._scheduled = False
+
+    def add(
+        self, log_: PartitionLog, header: BatchHeader, data: memoryview, waiter: Waiter, stamp: bool
+    ) -> PendingBatch:
+        """Take up one checked batch; with `stamp`, as of now (LogAppendTime). Never waits: batches of a
+        partition get their offsets in the order of these calls."""
+        pending = PendingBatch(log_, header, data, waiter)
+        if stamp:
+            pending.append_time_ms = self._clock()
+            pending.data = stamp_log_append_time(data, pending.append_time_ms)
+        if self._closing:
+            waiter.remaining += 1
+            pending.refused("KAFKA_STORAGE_ERROR", "the gateway is shutting down")
+            return pending
+        self._accumulator.add(pending)
+        if not self._scheduled and self._may_write():
+            # After the other callbacks of this turn, so that requests that came together share a draft.
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._write_next)
+        return pending
+
+    async def close(self, timeout_s: float) -> None:
+        """Let what was taken up be stored, for so long; what then still waits is answered as unknown."""
+        self._closing = True
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while self._drafts and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(set(self._drafts), timeout=left)
+        abandoned = set(self._drafts)
+        for task in abandoned:
+            task.cancel()
+        await asyncio.gather(*abandoned, return_exceptions=True)
+        while len(self._accumulator):
+            _refuse_all(self._accumulator.take(), "KAFKA_STORAGE_ERROR", "the gateway is shutting down")
+
+    def _may_write(self) -> bool:
+        if not len(self._accumulator) or len(self._drafts) >= self._options.drafts_in_flight:
+            return False
+        return self._writing == 0 or self._accumulator.is_full
+
+    def _write_next(self) -> None:
+        self._scheduled = False
+        while self._may_write():
+            draft = self._accumulator.take()
+            if draft:
+                task = asyncio.create_task(self._store_then_commit(draft, self._last_draft))
+                self._writing += 1
+                self._last_draft = task
+                self._drafts.add(task)
+                task.add_done_callback(self._draft_done)
+
+    def _draft_done(self, task: asyncio.Task[None]) -> None:
+        self._drafts.discard(task)
+        if task is self._last_draft:
+            self._last_draft = None
+        self._write_next()
+
+    async def _store_then_commit(self, draft: list[PendingBatch], before: asyncio.Task[None] | None) -> None:
+        """See one draft through. Never raises: every batch gets an answer."""
+        try:
+            placement = await self._write_once(draft)
+            if before is not None:
+                # A failed draft does not block later ones, but none overtakes it.
+                await asyncio.wait([before])
+            await self._commit(draft, placement)
+        except OutcomeUnknown as error:
+            log.warning("produce.outcome_unknown", batches=len(draft), error=str(error))
+            _refuse_all(draft, "REQUEST_TIMED_OUT", "whether the batch was stored is not known")
+        except StoreError as error:
+            log.error("produce.storage_failed", batches=len(draft), error=str(error))
+            _refuse_all(draft, "KAFKA_STORAGE_ERROR", "the batch could not be stored")
+        except asyncio.CancelledError:
+            _refuse_all(draft, "REQUEST_TIMED_OUT", "the gateway was stopped")
+            raise
+        except Exception:
+            log.exception("produce.failed", batches=len(draft))
+            _refuse_all(draft, "UNKNOWN_SERVER_ERROR", "the gateway failed; its log says how")
+
+    async def _write_once(self, draft: list[PendingBatch]) -> Placement:
+        try:
+            return await self._write(draft)
+        finally:
+            self._writing -= 1
+            self._write_next()
+
+    async def _write(self, draft: list[PendingBatch]) -> Placement:
+        # A key must never lie below the orphan floor, however slow this host's clock is.
+        created_ms = max(self._clock(), self._shard.state.entry_time_ms)
+        return await self._segments.write([_draft_batch(pending) for pending in draft], created_ms)
+
+    async def _commit(self, draft: list[PendingBatch], placement: Placement) -> None:
+        # Durable before numbered: a crash in between leaves an orphan, never an offset without bytes.
+        for _ in range(STORE_ATTEMPTS):
+            try:
+                answer = await self._shard.submit(_commit_file(draft, placement))
+            except StoreError:
+                await self._segments.abandon(placement.locator)
+                raise
+            if isinstance(answer, FileCommit):
+                self._answer(draft, placement, answer)
+                return
+            assert isinstance(answer, StaleObject)
+            log.warning("produce.object_too_old", locator=placement.locator)
+            await self._segments.abandon(placement.locator)
+            placement = await self._write(draft)
+        raise StoreError(f"the draft was too old to be committed {STORE_ATTEMPTS} times")
+
+    def _answer(self, draft: list[PendingBatch], placement: Placement, answer: FileCommit) -> None:
+        for pending, start, result in zip(draft, placement.starts, answer.results, strict=True):
+            if isinstance(result, Refused):
+                pending.refused(result.error, result.message)
+                continue
+            if self._stored is not None and not result.duplicate:
+                self._stored(placement.locator, start, pending.data)
+            pending.accepted(result.base_offset, result.log_start)
+
+
+def _draft_batch(pending: PendingBatch) -> DraftBatch:
+    header = pending.header
+    return DraftBatch(
+        pending.log.topic_id,
+        pending.log.index,
+        pending.data,
+        header.record_count,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+    )
+
+
+def _commit_file(draft: Sequence[PendingBatch], placement: Placement) -> CommitFile:
+    batches = []
+    for pending, start in zip(draft, placement.starts, strict=True):
+        header = pending.header
+        max_timestamp = pending.append_time_ms if pending.append_time_ms >= 0 else header.max_timestamp
+        batches.append(
+            CommitBatch(
+                pending.log.topic_id,
+                pending.log.index,
+                start,
+                len(pending.data),
+                header.record_count,
+                max_timestamp,
+                header.attributes,
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+            )
+        )
+    return CommitFile(placement.locator, placement.object_bytes, batches)
+
+
+def _refuse_all(draft: Sequence[PendingBatch], error: str, message: str) -> None:
+    for pending in draft:
+        if not pending.error and pending.base_offset < 0:
+            pending.refused(error, message)
