@@ -42,7 +42,9 @@ class Watcher:
 
     def run(self) -> None:
         consumer = new_consumer(self.bootstrap)
-        consumer.assign([TopicPartition(name, at, 0) for name, count in TOPICS.items() for at in range(count)])
+        consumer.assign(
+            [TopicPartition(name, at, 0) for name, count in TOPICS.items() for at in range(count)]
+        )
         while not self._stopping.is_set():
             for message in consumer.consume(500, 0.1):
                 with suppress(KafkaException):  # the gateway is dead at the moment
@@ -96,7 +98,9 @@ def kill_again_and_again(gateway: Gateway, kills: int, seed: int, report: pytest
     dice = random.Random(seed)
     gateway.start()
     create_topics(gateway.bootstrap, TOPICS)
-    loads = [Load(gateway.bootstrap, f"p{n}", topic, TOPICS[topic]).start() for n, topic in enumerate(PRODUCERS)]
+    loads = [
+        Load(gateway.bootstrap, f"p{n}", topic, TOPICS[topic]).start() for n, topic in enumerate(PRODUCERS)
+    ]
     in_flight = []
     with watching(gateway.bootstrap) as watcher:
         for number in range(kills):

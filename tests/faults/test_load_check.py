@@ -18,7 +18,9 @@ def test_a_log_that_holds_every_acked_record_at_its_offset_is_right() -> None:
 
 
 def test_a_missing_acked_record_is_seen() -> None:
-    assert problems({PLACE: log_of("a/0")}, [acked("a/1", 1)]) == ["('t', 0): acked a/1 at offset 1 is missing"]
+    assert problems({PLACE: log_of("a/0")}, [acked("a/1", 1)]) == [
+        "('t', 0): acked a/1 at offset 1 is missing"
+    ]
 
 
 def test_an_acked_record_in_a_partition_that_is_gone_is_seen() -> None:
