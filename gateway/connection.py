@@ -269,6 +269,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             buffers = self._rules.answered(request.slot, answer)
         except Malformed as malformed:
             self._fail("request", f"malformed body of API key {header.api_key}: {malformed}")
+        except CloseConnection as refused:
+            self._fail("request", refused.reason)
         except Exception:
             log.exception("request.failed", api_key=header.api_key, api_version=header.api_version)
             self._fail("failure", f"API key {header.api_key} failed")

@@ -1,0 +1,25 @@
+"""InitProducerId (key 22) for idempotent producers (KIP-98)."""
+
+from gateway.context import RequestContext
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ledger.errors import StoreError
+
+
+async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """A fresh producer id with epoch 0. As with Kafka, a producer without a transactional id gets a new
+    one each time, whatever id and epoch it names."""
+    if request.transactional_id is not None:
+        # No transaction coordinator is advertised, so no client finds the way here by itself.
+        return _refused(context, ErrorCode.INVALID_REQUEST)
+    timeout_s = context.services.settings.ledger.commit_timeout_ms / 1000
+    try:
+        producer_id = await context.services.producer_ids.take(context.received_at + timeout_s)
+    except (StoreError, TimeoutError):
+        return _refused(context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _refused(context: RequestContext, error: ErrorCode) -> InitProducerIdResponse:
+    context.error = error.name
+    return InitProducerIdResponse(error_code=error)
