@@ -1,0 +1,1 @@
+"""The wire: primitives, headers, messages, framing and connection rules."""
