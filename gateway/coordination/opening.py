@@ -1,0 +1,44 @@
+"""From opened stores to a shard that this gateway owns."""
+
+import asyncio
+import base64
+import uuid
+from collections.abc import Callable
+
+from gateway.coordination.imagefile import ImageFile
+from gateway.coordination.journal import Journal
+from gateway.coordination.recovery import recover
+from gateway.coordination.shard import Shard
+from ledger.ports import Blobs, MetadataStore
+
+OPEN_SECONDS = 30.0
+
+
+async def open_shard(
+    store: MetadataStore,
+    blobs: Blobs | None,
+    image: ImageFile | None,
+    node_id: int,
+    clock: Callable[[], int],
+    shard: int = 0,
+) -> Shard:
+    """Recover the shard's state and begin a new epoch. The caller closes the shard before the stores.
+
+    `clock` gives unix ms. Raises StoreDamaged, StoreTooNew, StoreUnavailable with one sentence each.
+    """
+    journal = Journal(store, shard)
+    recovered = await recover(journal, image, blobs)
+    opened = Shard(journal, recovered.state, clock)
+    opened.last_nonce = recovered.nonce
+    opened.journal_bytes = recovered.journal_bytes
+    try:
+        await opened.start(node_id, new_cluster_id(), asyncio.get_running_loop().time() + OPEN_SECONDS)
+    except BaseException:
+        await opened.close()
+        raise
+    return opened
+
+
+def new_cluster_id() -> str:
+    """22 characters of URL-safe base64, as Kafka writes its cluster ids."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
