@@ -1,0 +1,399 @@
+"""Fetch, API key 1, versions 4 to 18, by hand (https://kafka.apache.org/protocol.html#The_Messages_Fetch).
+
+Version 7 brought sessions, 12 is flexible, 13 names topics by id, 15 moved the replica into a tagged
+field, 16 tells node endpoints, 17 the replica's directory, 18 its high watermark. A response is a list
+of buffers: records go out as the buffers they came in, what lies between them is one `bytes`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from struct import error as struct_error
+from typing import Final, NamedTuple, TypeVar
+
+from gateway.wire.errors import Malformed, UnsupportedVersion
+from gateway.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    encode_count,
+    encode_endpoints,
+    encode_leader,
+    encode_tags,
+    encode_topic,
+)
+from gateway.wire.primitives import (
+    ZERO_UUID,
+    encode_uvarint,
+    read_compact_nullable_string,
+    read_compact_string,
+    read_string,
+    read_uuid,
+    read_uvarint,
+    skip_tagged_fields,
+)
+from ledger.types import Buffer
+
+FIRST_VERSION: Final = 4
+LAST_VERSION: Final = 18
+FIRST_WITH_SESSIONS: Final = 7
+FIRST_FLEXIBLE: Final = 12
+FIRST_WITH_TOPIC_IDS: Final = 13
+CONSUMER: Final = -1
+"""The replica id of everybody who is no broker."""
+NO_SESSION_ID: Final = 0
+SESSIONLESS_EPOCH: Final = -1
+HIGH_WATERMARK_NOT_TOLD: Final = 2**63 - 1
+
+_ONE = Struct(">i")
+_HEAD = Struct(">iiib")
+_SESSION = Struct(">ii")
+_REPLICA_STATE = Struct(">iq")
+_HIGH_WATERMARK = Struct(">q")
+_PARTITION_V4 = Struct(">iqi")
+_PARTITION_V5 = Struct(">iqqi")
+_PARTITION_V9 = Struct(">iiqqi")
+_PARTITION_V12 = Struct(">iiqiqi")
+_RESPONSE_HEAD = Struct(">ihi")
+_FETCHED_V4 = Struct(">ihqq")
+_FETCHED_V5 = Struct(">ihqqq")
+_ABORTED = Struct(">qq")
+_EPOCH_END = Struct(">iqB")
+_SNAPSHOT = Struct(">qiB")
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(slots=True)
+class FetchPartition:
+    index: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    max_bytes: int
+    replica_directory_id: bytes = ZERO_UUID
+    high_watermark: int = HIGH_WATERMARK_NOT_TOLD
+
+
+@dataclass(slots=True)
+class FetchTopic:
+    """`name` is empty from version 13 on, `topic_id` is zero before."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[FetchPartition]
+
+
+@dataclass(slots=True)
+class ForgottenTopic:
+    """Partitions that leave the session."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[int]
+
+
+@dataclass(slots=True)
+class FetchRequest:
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    """0 read_uncommitted, 1 read_committed."""
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten_topics: list[ForgottenTopic]
+    rack_id: str = ""
+    cluster_id: str | None = None
+    replica_id: int = CONSUMER
+    replica_epoch: int = -1
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+
+
+class EpochEndOffset(NamedTuple):
+    epoch: int
+    end_offset: int
+
+
+class SnapshotId(NamedTuple):
+    end_offset: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class FetchPartitionResponse:
+    index: int
+    error_code: int
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted_transactions: Sequence[AbortedTransaction] | None = None
+    preferred_read_replica: int = -1
+    records: Sequence[Buffer] | None = ()
+    """Written one behind the other and never joined; None is null, () no bytes."""
+    diverging_epoch: EpochEndOffset | None = None
+    current_leader: LeaderIdAndEpoch | None = None
+    snapshot_id: SnapshotId | None = None
+
+
+@dataclass(slots=True)
+class FetchTopicResponse:
+    name: str
+    topic_id: bytes
+    partitions: Sequence[FetchPartitionResponse]
+
+
+@dataclass(slots=True)
+class FetchResponse:
+    topics: Sequence[FetchTopicResponse]
+    error_code: int = 0
+    session_id: int = NO_SESSION_ID
+    throttle_time_ms: int = 0
+    node_endpoints: Sequence[NodeEndpoint] = ()
+
+
+def decode_fetch(version: int, body: memoryview) -> FetchRequest:
+    """The request behind its header. Raises Malformed, UnsupportedVersion.
+
+    Bytes behind the message are ignored, as Kafka ignores them.
+    """
+    _check_version(version)
+    try:
+        return _decode(version, body)
+    except (struct_error, IndexError):
+        raise Malformed(f"Fetch v{version} ends within a field") from None
+
+
+def encode_fetch_response(version: int, response: FetchResponse) -> list[Buffer]:
+    """The body behind the response header. What a version does not carry is left out."""
+    _check_version(version)
+    flexible = version >= FIRST_FLEXIBLE
+    buffers: list[Buffer] = []
+    if version >= FIRST_WITH_SESSIONS:
+        head = _RESPONSE_HEAD.pack(response.throttle_time_ms, response.error_code, response.session_id)
+    else:
+        head = _ONE.pack(response.throttle_time_ms)
+    between = [head, encode_count(len(response.topics), flexible)]
+    for topic in response.topics:
+        between.append(encode_topic(version >= FIRST_WITH_TOPIC_IDS, flexible, topic.name, topic.topic_id))
+        between.append(encode_count(len(topic.partitions), flexible))
+        for partition in topic.partitions:
+            _encode_partition_head(between, version, partition)
+            if partition.records:
+                buffers.append(b"".join(between))
+                buffers += partition.records
+                between.clear()
+            if flexible:
+                between.append(_partition_tags(partition))
+        if flexible:
+            between.append(b"\0")
+    if flexible:
+        between.append(encode_endpoints(response.node_endpoints if version >= 16 else ()))
+    if between:
+        buffers.append(b"".join(between))
+    return buffers
+
+
+def _check_version(version: int) -> None:
+    if not FIRST_VERSION <= version <= LAST_VERSION:
+        raise UnsupportedVersion(f"Fetch v{version}")
+
+
+def _decode(version: int, body: memoryview) -> FetchRequest:
+    pos, replica_id = 0, CONSUMER
+    if version < 15:
+        (replica_id,) = _ONE.unpack_from(body)
+        pos = 4
+    max_wait_ms, min_bytes, max_bytes, isolation_level = _HEAD.unpack_from(body, pos)
+    pos += _HEAD.size
+    session_id, session_epoch = NO_SESSION_ID, SESSIONLESS_EPOCH
+    if version >= FIRST_WITH_SESSIONS:
+        session_id, session_epoch = _SESSION.unpack_from(body, pos)
+        pos += _SESSION.size
+    topics, pos = _topics(version, body, pos, _partitions, FetchTopic)
+    forgotten: list[ForgottenTopic] = []
+    if version >= FIRST_WITH_SESSIONS:
+        forgotten, pos = _topics(version, body, pos, _forgotten_partitions, ForgottenTopic)
+    rack_id, cluster_id, replica_epoch = "", None, -1
+    if version >= 11:
+        rack_id, pos = (read_compact_string if version >= FIRST_FLEXIBLE else read_string)(body, pos)
+    if version >= FIRST_FLEXIBLE and body[pos]:
+        cluster_id, replica_id, replica_epoch = _read_request_tags(version, body, pos, replica_id)
+    return FetchRequest(
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        topics,
+        forgotten,
+        rack_id,
+        cluster_id,
+        replica_id,
+        replica_epoch,
+    )
+
+
+_Partitions = TypeVar("_Partitions")
+
+
+def _topics(
+    version: int,
+    body: memoryview,
+    pos: int,
+    read_partitions: Callable[[int, memoryview, int, int], tuple[_Partitions, int]],
+    make: Callable[[str, bytes, _Partitions], _Item],
+) -> tuple[list[_Item], int]:
+    flexible, by_id = version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS
+    count, pos = _count(body, pos, flexible)
+    topics, name, topic_id = [], "", ZERO_UUID
+    for _ in range(count):
+        if by_id:
+            topic_id, pos = read_uuid(body, pos)
+        else:
+            name, pos = (read_compact_string if flexible else read_string)(body, pos)
+        partition_count, pos = _count(body, pos, flexible)
+        partitions, pos = read_partitions(version, body, pos, partition_count)
+        if flexible:
+            pos = pos + 1 if body[pos] == 0 else skip_tagged_fields(body, pos)
+        topics.append(make(name, topic_id, partitions))
+    return topics, pos
+
+
+def _count(body: memoryview, pos: int, flexible: bool) -> tuple[int, int]:
+    if flexible:
+        count, pos = read_uvarint(body, pos)
+        count -= 1
+    else:
+        (count,) = _ONE.unpack_from(body, pos)
+        pos += 4
+    if count < 0:
+        raise Malformed("Fetch: an array is null")
+    return count, pos
+
+
+def _partitions(version: int, body: memoryview, pos: int, count: int) -> tuple[list[FetchPartition], int]:
+    if version < FIRST_FLEXIBLE:
+        return _classic_partitions(version, body, pos, count)
+    partitions, unpack, size = list[FetchPartition](), _PARTITION_V12.unpack_from, _PARTITION_V12.size
+    for _ in range(count):
+        partition = FetchPartition(*unpack(body, pos))
+        pos += size
+        if body[pos]:
+            pos = _read_partition_tags(version, body, pos, partition)
+        else:
+            pos += 1
+        partitions.append(partition)
+    return partitions, pos
+
+
+def _classic_partitions(
+    version: int, body: memoryview, pos: int, count: int
+) -> tuple[list[FetchPartition], int]:
+    layout = _PARTITION_V9 if version >= 9 else _PARTITION_V5 if version >= 5 else _PARTITION_V4
+    leader_epoch = log_start = -1
+    partitions = list[FetchPartition]()
+    for _ in range(count):
+        if version >= 9:
+            index, leader_epoch, offset, log_start, max_bytes = layout.unpack_from(body, pos)
+        elif version >= 5:
+            index, offset, log_start, max_bytes = layout.unpack_from(body, pos)
+        else:
+            index, offset, max_bytes = layout.unpack_from(body, pos)
+        pos += layout.size
+        partitions.append(FetchPartition(index, leader_epoch, offset, -1, log_start, max_bytes))
+    return partitions, pos
+
+
+def _forgotten_partitions(version: int, body: memoryview, pos: int, count: int) -> tuple[list[int], int]:
+    end = pos + 4 * count
+    if end > len(body):
+        raise Malformed(f"Fetch: {count} forgotten partitions in {len(body) - pos} bytes")
+    return [index for (index,) in _ONE.iter_unpack(body[pos:end])], end
+
+
+def _read_partition_tags(version: int, body: memoryview, pos: int, partition: FetchPartition) -> int:
+    tag_count, pos = read_uvarint(body, pos)
+    for _ in range(tag_count):
+        tag, pos, end = _tag(body, pos)
+        if tag == 0 and version >= 17:
+            _must_end(pos + 16, end)
+            partition.replica_directory_id = bytes(body[pos:end])
+        elif tag == 1 and version >= 18:
+            _must_end(pos + _HIGH_WATERMARK.size, end)
+            (partition.high_watermark,) = _HIGH_WATERMARK.unpack_from(body, pos)
+        pos = end
+    return pos
+
+
+def _read_request_tags(
+    version: int, body: memoryview, pos: int, replica_id: int
+) -> tuple[str | None, int, int]:
+    cluster_id, replica_epoch = None, -1
+    tag_count, pos = read_uvarint(body, pos)
+    for _ in range(tag_count):
+        tag, pos, end = _tag(body, pos)
+        if tag == 0:
+            cluster_id, pos = read_compact_nullable_string(body, pos)
+            _must_end(pos, end)
+        elif tag == 1 and version >= 15:
+            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(body, pos)
+            _must_end(skip_tagged_fields(body, pos + _REPLICA_STATE.size), end)
+        pos = end
+    return cluster_id, replica_id, replica_epoch
+
+
+def _tag(body: memoryview, pos: int) -> tuple[int, int, int]:
+    """(tag, where its field begins, where it ends)."""
+    tag, pos = read_uvarint(body, pos)
+    size, pos = read_uvarint(body, pos)
+    if pos + size > len(body):
+        raise Malformed("Fetch: a tagged field beyond the end")
+    return tag, pos, pos + size
+
+
+def _must_end(pos: int, end: int) -> None:
+    if pos != end:
+        raise Malformed("Fetch: a tagged field has another size than its tag says")
+
+
+def _encode_partition_head(between: list[bytes], version: int, partition: FetchPartitionResponse) -> None:
+    """All before the records, with their size."""
+    flexible = version >= FIRST_FLEXIBLE
+    fixed = (partition.index, partition.error_code, partition.high_watermark, partition.last_stable_offset)
+    if version >= 5:
+        between.append(_FETCHED_V5.pack(*fixed, partition.log_start_offset))
+    else:
+        between.append(_FETCHED_V4.pack(*fixed))
+    aborted, records = partition.aborted_transactions, partition.records
+    if aborted is None:
+        between.append(b"\0" if flexible else b"\xff\xff\xff\xff")
+    else:
+        tags = b"\0" if flexible else b""
+        between.append(encode_count(len(aborted), flexible))
+        between += [_ABORTED.pack(*transaction) + tags for transaction in aborted]
+    if version >= 11:
+        between.append(_ONE.pack(partition.preferred_read_replica))
+    size = -1 if records is None else sum(map(len, records))
+    between.append(encode_uvarint(size + 1) if flexible else _ONE.pack(size))
+
+
+def _partition_tags(partition: FetchPartitionResponse) -> bytes:
+    diverging, leader = partition.diverging_epoch, partition.current_leader
+    snapshot = partition.snapshot_id
+    if diverging is None and leader is None and snapshot is None:
+        return b"\0"
+    fields = []
+    if diverging is not None:
+        fields.append((0, _EPOCH_END.pack(*diverging, 0)))
+    if leader is not None:
+        fields.append((1, encode_leader(leader)))
+    if snapshot is not None:
+        fields.append((2, _SNAPSHOT.pack(*snapshot, 0)))
+    return encode_tags(fields)

@@ -1,0 +1,306 @@
+"""Produce, API key 0, versions 3 to 13, by hand (https://kafka.apache.org/protocol.html#The_Messages_Produce).
+
+Version 9 is flexible, 13 names topics by id. Requests are decoded on the frame itself: `records` are
+views of it. The generated module of the same name serves the other direction, and tests.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from struct import error as struct_error
+from typing import Final, NamedTuple
+
+from gateway.wire.errors import Malformed, UnsupportedVersion
+from gateway.wire.primitives import (
+    ZERO_UUID,
+    encode_compact_string,
+    encode_string,
+    encode_uvarint,
+    read_compact_nullable_string,
+    read_compact_string,
+    read_nullable_string,
+    read_string,
+    read_uvarint,
+    skip_tagged_fields,
+)
+
+FIRST_VERSION: Final = 3
+LAST_VERSION: Final = 13
+FIRST_FLEXIBLE: Final = 9
+FIRST_WITH_TOPIC_IDS: Final = 13
+
+_ACKS_AND_TIMEOUT = Struct(">hi")
+_COUNT = Struct(">i")
+_INDEX_AND_SIZE = Struct(">ii")
+_INDEX_AND_COMPACT_SIZE = Struct(">iB")
+_PRODUCED_V2 = Struct(">ihqq")
+_PRODUCED_V5 = Struct(">ihqqq")
+_LEADER = Struct(">iiB")
+_NO_RECORD_ERRORS_NO_MESSAGE = b"\0\0\0\0\xff\xff"
+_NO_RECORD_ERRORS_NO_MESSAGE_COMPACT = b"\x01\x00"
+_NO_TAGS = b"\0"
+
+
+@dataclass(slots=True)
+class ProducePartition:
+    index: int
+    records: memoryview | None
+    """A view of the frame: batches not yet looked at."""
+
+
+@dataclass(slots=True)
+class ProduceTopic:
+    """`name` is empty from version 13 on, `topic_id` is zero before."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[ProducePartition]
+
+
+@dataclass(slots=True)
+class ProduceRequest:
+    transactional_id: str | None
+    acks: int
+    """0 none, 1 leader, -1 all; what else a client may write is not judged here."""
+    timeout_ms: int
+    topics: list[ProduceTopic]
+
+
+class RecordError(NamedTuple):
+    """Why one record, by its index in the batch, made the batch be refused."""
+
+    batch_index: int
+    message: str | None
+
+
+class LeaderIdAndEpoch(NamedTuple):
+    leader_id: int
+    leader_epoch: int
+
+
+class NodeEndpoint(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(slots=True)
+class ProducePartitionResponse:
+    index: int
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[RecordError] = ()
+    error_message: str | None = None
+    current_leader: LeaderIdAndEpoch | None = None
+
+
+@dataclass(slots=True)
+class ProduceTopicResponse:
+    name: str
+    topic_id: bytes
+    partitions: Sequence[ProducePartitionResponse]
+
+
+@dataclass(slots=True)
+class ProduceResponse:
+    topics: Sequence[ProduceTopicResponse]
+    throttle_time_ms: int = 0
+    node_endpoints: Sequence[NodeEndpoint] = ()
+
+
+def decode_produce(version: int, body: memoryview) -> ProduceRequest:
+    """The request behind its header. Raises Malformed, UnsupportedVersion.
+
+    Bytes behind the message are ignored, as Kafka ignores them.
+    """
+    _check_version(version)
+    try:
+        return _decode_flexible(version, body) if version >= FIRST_FLEXIBLE else _decode_classic(body)
+    except (struct_error, IndexError):
+        raise Malformed(f"Produce v{version} ends within a field") from None
+
+
+def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
+    """The body behind the response header. What a version does not carry is left out."""
+    _check_version(version)
+    flexible = version >= FIRST_FLEXIBLE
+    out = [encode_count(len(response.topics), flexible)]
+    for topic in response.topics:
+        out.append(encode_topic(version >= FIRST_WITH_TOPIC_IDS, flexible, topic.name, topic.topic_id))
+        out.append(encode_count(len(topic.partitions), flexible))
+        for partition in topic.partitions:
+            _encode_partition(out, version, partition)
+        if flexible:
+            out.append(_NO_TAGS)
+    out.append(_COUNT.pack(response.throttle_time_ms))
+    if flexible:
+        endpoints = response.node_endpoints if version >= 10 else ()
+        out.append(encode_endpoints(endpoints))
+    return b"".join(out)
+
+
+def encode_count(count: int, flexible: bool) -> bytes:
+    """The length of an array that is not null."""
+    return encode_uvarint(count + 1) if flexible else _COUNT.pack(count)
+
+
+def encode_topic(by_id: bool, flexible: bool, name: str, topic_id: bytes) -> bytes:
+    """What a response calls a topic by."""
+    if by_id:
+        return topic_id
+    return encode_compact_string(name) if flexible else encode_string(name)
+
+
+def encode_leader(leader: LeaderIdAndEpoch) -> bytes:
+    """The struct in a tagged field."""
+    return _LEADER.pack(*leader, 0)
+
+
+def encode_tags(fields: Sequence[tuple[int, bytes]]) -> bytes:
+    """A tagged field section of these tags, ascending."""
+    out = [encode_uvarint(len(fields))]
+    for tag, data in fields:
+        out += (encode_uvarint(tag), encode_uvarint(len(data)), data)
+    return b"".join(out)
+
+
+def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """The tagged fields at the end of a Produce or Fetch response: tag 0, the node endpoints, if any."""
+    if not endpoints:
+        return _NO_TAGS
+    out = [encode_count(len(endpoints), flexible=True)]
+    for node_id, host, port, rack in endpoints:
+        out += (_COUNT.pack(node_id), encode_compact_string(host), _COUNT.pack(port))
+        out += (encode_compact_string(rack), _NO_TAGS)
+    return encode_tags([(0, b"".join(out))])
+
+
+def _check_version(version: int) -> None:
+    if not FIRST_VERSION <= version <= LAST_VERSION:
+        raise UnsupportedVersion(f"Produce v{version}")
+
+
+def _decode_classic(body: memoryview) -> ProduceRequest:
+    transactional_id, pos = read_nullable_string(body, 0)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(body, pos)
+    topic_count, pos = _classic_count(body, pos + _ACKS_AND_TIMEOUT.size)
+    topics = []
+    for _ in range(topic_count):
+        name, pos = read_string(body, pos)
+        partition_count, pos = _classic_count(body, pos)
+        partitions, pos = _classic_partitions(body, pos, partition_count)
+        topics.append(ProduceTopic(name, ZERO_UUID, partitions))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _classic_count(body: memoryview, pos: int) -> tuple[int, int]:
+    (count,) = _COUNT.unpack_from(body, pos)
+    if count < 0:
+        raise Malformed("Produce: an array is null")
+    return count, pos + 4
+
+
+def _classic_partitions(body: memoryview, pos: int, count: int) -> tuple[list[ProducePartition], int]:
+    partitions, unpack, frame_end = list[ProducePartition](), _INDEX_AND_SIZE.unpack_from, len(body)
+    for _ in range(count):
+        index, size = unpack(body, pos)
+        pos += 8
+        if size < 0:
+            partitions.append(ProducePartition(index, None))
+            continue
+        end = pos + size
+        if end > frame_end:
+            raise Malformed(f"Produce: {size} bytes of records claimed, {frame_end - pos} left")
+        partitions.append(ProducePartition(index, body[pos:end]))
+        pos = end
+    return partitions, pos
+
+
+def _decode_flexible(version: int, body: memoryview) -> ProduceRequest:
+    transactional_id, pos = (None, 1) if body[0] == 0 else read_compact_nullable_string(body, 0)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(body, pos)
+    topic_count, pos = _compact_count(body, pos + _ACKS_AND_TIMEOUT.size)
+    topics, name, topic_id = [], "", ZERO_UUID
+    for _ in range(topic_count):
+        if version >= FIRST_WITH_TOPIC_IDS:
+            topic_id = bytes(body[pos : pos + 16])
+            pos += 16
+        else:
+            name, pos = read_compact_string(body, pos)
+        partition_count, pos = _compact_count(body, pos)
+        partitions, pos = _compact_partitions(body, pos, partition_count)
+        pos = pos + 1 if body[pos] == 0 else skip_tagged_fields(body, pos)
+        topics.append(ProduceTopic(name, topic_id, partitions))
+    if body[pos]:
+        skip_tagged_fields(body, pos)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _compact_count(body: memoryview, pos: int) -> tuple[int, int]:
+    count = body[pos]
+    if count > 0x7F:
+        count, pos = read_uvarint(body, pos)
+    else:
+        pos += 1
+    if count == 0:
+        raise Malformed("Produce: an array is null")
+    return count - 1, pos
+
+
+def _compact_partitions(body: memoryview, pos: int, count: int) -> tuple[list[ProducePartition], int]:
+    partitions, unpack, frame_end = list[ProducePartition](), _INDEX_AND_COMPACT_SIZE.unpack_from, len(body)
+    for _ in range(count):
+        index, size = unpack(body, pos)
+        pos += 5
+        if size > 0x7F:
+            second = body[pos]
+            if second < 0x80:  # two bytes, written out for speed
+                size += (second << 7) - 0x80
+                pos += 1
+            else:
+                size, pos = read_uvarint(body, pos - 1)
+        records = None
+        if size:
+            end = pos + size - 1
+            if end > frame_end:
+                raise Malformed(f"Produce: {size - 1} bytes of records claimed, {frame_end - pos} left")
+            records = body[pos:end]
+            pos = end
+        pos = pos + 1 if body[pos] == 0 else skip_tagged_fields(body, pos)
+        partitions.append(ProducePartition(index, records))
+    return partitions, pos
+
+
+def _encode_partition(out: list[bytes], version: int, partition: ProducePartitionResponse) -> None:
+    fixed = (partition.index, partition.error_code, partition.base_offset, partition.log_append_time_ms)
+    if version >= 5:
+        out.append(_PRODUCED_V5.pack(*fixed, partition.log_start_offset))
+    else:
+        out.append(_PRODUCED_V2.pack(*fixed))
+    flexible = version >= FIRST_FLEXIBLE
+    if version >= 8:
+        if partition.record_errors or partition.error_message is not None:
+            _encode_errors(out, flexible, partition.record_errors, partition.error_message)
+        else:
+            out.append(_NO_RECORD_ERRORS_NO_MESSAGE_COMPACT if flexible else _NO_RECORD_ERRORS_NO_MESSAGE)
+    if not flexible:
+        return
+    if partition.current_leader is not None and version >= 10:
+        out.append(encode_tags([(0, encode_leader(partition.current_leader))]))
+    else:
+        out.append(_NO_TAGS)
+
+
+def _encode_errors(
+    out: list[bytes], flexible: bool, errors: Sequence[RecordError], message: str | None
+) -> None:
+    encode = encode_compact_string if flexible else encode_string
+    out.append(encode_count(len(errors), flexible))
+    for batch_index, why in errors:
+        out += (_COUNT.pack(batch_index), encode(why))
+        if flexible:
+            out.append(_NO_TAGS)
+    out.append(encode(message))
