@@ -1,0 +1,130 @@
+"""The topics room: finds, creates and deletes topics through the shard."""
+
+import asyncio
+import uuid
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from gateway.config import Settings
+from gateway.coordination.shard import Shard
+from gateway.topics.creation import (
+    INTERNAL_TOPICS,
+    CreationRules,
+    NewTopic,
+    check_new_name,
+    check_partition_count,
+)
+from ledger.errors import OutcomeUnknown, StoreUnavailable
+from ledger.requests import Answer, Created, CreateTopic, Deleted, DeleteTopic, Refused, Request
+from ledger.topics import Topic
+from ledger.types import TopicId
+
+REMEMBER_SECONDS: Final = 0.2
+MOST_REMEMBERED: Final = 10_000
+CREATIONS_AT_ONCE: Final = 100
+
+Key = str | TopicId
+
+
+class TopicsRoom:
+    """Topics by name and id. Negative answers come only after a barrier."""
+
+    def __init__(self, shard: Shard, settings: Settings) -> None:
+        self._shard = shard
+        self._settings = settings
+        self._unknown: dict[Key, float] = {}
+        """What a barrier has just shown not to exist, and until when that is believed (loop time)."""
+
+    def all(self) -> Sequence[Topic]:
+        """Every topic, by name."""
+        by_name = self._shard.state.topics.by_name
+        return [by_name[name] for name in sorted(by_name)]
+
+    def get(self, key: Key) -> Topic | None:
+        """What is known here and now of a topic, by name or id."""
+        topics = self._shard.state.topics
+        return topics.by_name.get(key) if isinstance(key, str) else topics.by_id.get(key)
+
+    async def prove_unknown(self, keys: Collection[Key], deadline: float) -> bool:
+        """Make sure that `get` knows all that exists under these keys, for negative answers. False if
+        the journal could not be asked: then nothing may be denied."""
+        now = asyncio.get_running_loop().time()
+        missing = [key for key in keys if self.get(key) is None and self._unknown.get(key, 0.0) <= now]
+        if not missing:
+            return True
+        try:
+            await self._shard.barrier(deadline)
+        except (OutcomeUnknown, StoreUnavailable, TimeoutError):
+            return False
+        self._remember([key for key in missing if self.get(key) is None])
+        return True
+
+    def rules(self) -> CreationRules:
+        limits, broker = self._settings.limits, self._settings.broker
+        return CreationRules(
+            default_partitions=broker.num_partitions,
+            most_partitions=limits.topic_partitions,
+            partitions_left=limits.partitions - len(self._shard.state.logs),
+            node_id=broker.node_id,
+        )
+
+    def check_name(self, name: str) -> Refused | None:
+        """Why a topic of this name cannot be created, its existence apart."""
+        return check_new_name(name, self._shard.state.topics.by_name)
+
+    async def create(self, topic: NewTopic, deadline: float) -> Topic | Refused:
+        """Create, durably. Refused with TOPIC_ALREADY_EXISTS if it is there."""
+        request = CreateTopic(topic.name, TopicId(uuid.uuid4().bytes), topic.partitions, topic.configs)
+        answer = await self._ask(request, deadline)
+        self._unknown.pop(topic.name, None)
+        if isinstance(answer, Created):
+            created = self.get(answer.topic_id)
+            return created or Refused("UNKNOWN_TOPIC_OR_PARTITION", "The topic was deleted meanwhile.")
+        return _refusal(answer)
+
+    async def create_missing(self, names: Collection[str], deadline: float) -> dict[str, Refused]:
+        """Create topics as a metadata request asks for them; returns what could not be created."""
+        refused: dict[str, Refused] = {}
+        wanted = list(names)
+        for start in range(0, len(wanted), CREATIONS_AT_ONCE):
+            part = wanted[start : start + CREATIONS_AT_ONCE]
+            answers = await asyncio.gather(*(self._create_default(name, deadline) for name in part))
+            refused.update({name: answer for name, answer in zip(part, answers, strict=True) if answer})
+        return refused
+
+    async def delete(self, topic_id: TopicId, deadline: float) -> Refused | None:
+        """Delete, durably; None when done."""
+        answer = await self._ask(DeleteTopic(topic_id), deadline)
+        return None if isinstance(answer, Deleted) else _refusal(answer)
+
+    async def _create_default(self, name: str, deadline: float) -> Refused | None:
+        rules = self.rules()
+        refused = self.check_name(name) or check_partition_count(rules.default_partitions, rules)
+        if refused is not None:
+            return refused
+        if name in INTERNAL_TOPICS:
+            return Refused("UNKNOWN_TOPIC_OR_PARTITION")
+        answer = await self.create(NewTopic(name, rules.default_partitions, {}), deadline)
+        if isinstance(answer, Refused) and answer.error != "TOPIC_ALREADY_EXISTS":
+            return answer
+        return None
+
+    async def _ask(self, request: Request, deadline: float) -> Answer:
+        try:
+            return await self._shard.ask(request, deadline)
+        except (OutcomeUnknown, TimeoutError):
+            return Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")
+        except StoreUnavailable as error:
+            return Refused("KAFKA_STORAGE_ERROR", str(error))
+
+    def _remember(self, keys: Sequence[Key]) -> None:
+        now = asyncio.get_running_loop().time()
+        if len(self._unknown) + len(keys) > MOST_REMEMBERED:
+            self._unknown = {key: until for key, until in self._unknown.items() if until > now}
+        room = MOST_REMEMBERED - len(self._unknown)
+        self._unknown.update((key, now + REMEMBER_SECONDS) for key in keys[: max(room, 0)])
+
+
+def _refusal(answer: Answer) -> Refused:
+    assert isinstance(answer, Refused), answer
+    return answer
