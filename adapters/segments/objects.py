@@ -105,8 +105,10 @@ class ObjectSegments:
         except NotFound:
             # Some of its positions may be there all the same.
             if len(merged.pieces) > 1:
-                for index, _ in merged.pieces:
-                    await self._read_merged(merge_adjacent([positions[index]])[0], positions, found, errors)
+                for index, offset in merged.pieces:
+                    alone = MergedRange(merged.locator, merged.start + offset, positions[index].size)
+                    alone.pieces.append((index, 0))
+                    await self._read_merged(alone, positions, found, errors)
             return
         except StoreError as error:
             errors.append(error)
