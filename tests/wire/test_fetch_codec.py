@@ -313,6 +313,15 @@ def test_other_versions_are_not_spoken(version: int) -> None:
         encode_fetch_response(version, fetch.FetchResponse([]))
 
 
+@pytest.mark.parametrize("size", [0, 126, 127, 16382, 16383, 2097150, 2097151])
+def test_sizes_of_records_are_right_where_their_encoding_grows(size: int) -> None:
+    for aborted in (None, []):
+        one = fetch.FetchPartitionResponse(0, 0, aborted_transactions=aborted, records=[bytes(size)])
+        response = fetch.FetchResponse([fetch.FetchTopicResponse("orders", b"i" * 16, [one])])
+        expected = codec.encode_response(ApiKey.FETCH, 18, generated_response(18, response))
+        assert b"".join(encode_fetch_response(18, response)) == expected
+
+
 def test_speed_is_printed() -> None:
     for count in (1, 100):
         some = [generated.FetchPartition(index, 0, 100, -1, -1, 1 << 20) for index in range(count)]

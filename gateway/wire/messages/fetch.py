@@ -56,6 +56,7 @@ _PARTITION_V12 = Struct(">iiqiqi")
 _RESPONSE_HEAD = Struct(">ihi")
 _FETCHED_V4 = Struct(">ihqq")
 _FETCHED_V5 = Struct(">ihqqq")
+_FETCHED_V12_NONE_ABORTED = Struct(">ihqqqBi")
 _ABORTED = Struct(">qq")
 _EPOCH_END = Struct(">iqB")
 _SNAPSHOT = Struct(">qiB")
@@ -367,21 +368,39 @@ def _encode_partition_head(between: list[bytes], version: int, partition: FetchP
     """All before the records, with their size."""
     flexible = version >= FIRST_FLEXIBLE
     fixed = (partition.index, partition.error_code, partition.high_watermark, partition.last_stable_offset)
+    aborted, records = partition.aborted_transactions, partition.records
+    size = -1 if records is None else sum(map(len, records))
+    if flexible and aborted is None:  # nearly every partition of nearly every client: one pack
+        preferred = partition.preferred_read_replica
+        between.append(_FETCHED_V12_NONE_ABORTED.pack(*fixed, partition.log_start_offset, 0, preferred))
+        between.append(_size_plus_one(size))
+        return
     if version >= 5:
         between.append(_FETCHED_V5.pack(*fixed, partition.log_start_offset))
     else:
         between.append(_FETCHED_V4.pack(*fixed))
-    aborted, records = partition.aborted_transactions, partition.records
-    if aborted is None:
-        between.append(b"\0" if flexible else b"\xff\xff\xff\xff")
-    else:
-        tags = b"\0" if flexible else b""
-        between.append(encode_count(len(aborted), flexible))
-        between += [_ABORTED.pack(*transaction) + tags for transaction in aborted]
+    between.append(_encode_aborted(aborted, flexible))
     if version >= 11:
         between.append(_ONE.pack(partition.preferred_read_replica))
-    size = -1 if records is None else sum(map(len, records))
-    between.append(encode_uvarint(size + 1) if flexible else _ONE.pack(size))
+    between.append(_size_plus_one(size) if flexible else _ONE.pack(size))
+
+
+def _encode_aborted(aborted: Sequence[AbortedTransaction] | None, flexible: bool) -> bytes:
+    if aborted is None:
+        return b"\0" if flexible else b"\xff\xff\xff\xff"
+    tags = b"\0" if flexible else b""
+    transactions = [_ABORTED.pack(*transaction) + tags for transaction in aborted]
+    return encode_count(len(aborted), flexible) + b"".join(transactions)
+
+
+def _size_plus_one(size: int) -> bytes:
+    """A compact length; the usual two and three bytes are written out for speed."""
+    raw = size + 1
+    if 0x80 <= raw < 0x4000:
+        return bytes((raw & 0x7F | 0x80, raw >> 7))
+    if 0x4000 <= raw < 0x20_0000:
+        return bytes((raw & 0x7F | 0x80, raw >> 7 & 0x7F | 0x80, raw >> 14))
+    return encode_uvarint(raw)
 
 
 def _partition_tags(partition: FetchPartitionResponse) -> bytes:
