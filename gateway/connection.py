@@ -47,7 +47,7 @@ class Router(Protocol):
 
     async def answer(self, request: Request, peer: "Peer", received_at: float) -> Sequence[Buffer] | None:
         """Response header and body, or None where the protocol has none. Raises Malformed for a body
-        that cannot be read. Ends by itself within the longest request timeout."""
+        that cannot be read, and CloseConnection. Ends by itself within the longest request timeout."""
         ...
 
 

@@ -1,0 +1,59 @@
+"""What a handler gets with a request: who asks, over which listener, and the rooms it may use."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gateway.config import Settings
+from gateway.coordination.shard import Shard
+from gateway.listeners import Listener
+from gateway.produce.producer_ids import ProducerIds
+from gateway.produce.room import ProduceRoom
+from gateway.telemetry.metrics import Metrics
+from gateway.topics.room import TopicsRoom
+from gateway.wire.header import RequestHeader
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The rooms and facts that all connections share."""
+
+    settings: Settings
+    shard: Shard
+    produce: ProduceRoom
+    topics: TopicsRoom
+    producer_ids: ProducerIds
+    cluster_id: str
+    node_id: int
+    metrics: Metrics
+    clock: Callable[[], int]
+    """Unix time in ms."""
+    now: Callable[[], float]
+    """Loop time."""
+    served: Mapping[int, tuple[int, int]]
+    """Lowest and highest version of each API that this gateway answers, as ApiVersions tells them."""
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One request's surroundings. `error` is what the request is counted under; handlers may set it."""
+
+    header: RequestHeader
+    listener: Listener
+    peer_host: str
+    principal: str
+    received_at: float
+    """Loop time."""
+    services: Services
+    connection_id: int
+    error: str = "NONE"
+
+    def deadline(self, timeout_ms: int) -> float:
+        """Loop time at which a wait of so long ends, shortened to what the gateway allows."""
+        longest = self.services.settings.limits.request_timeout_ms
+        return self.received_at + min(max(timeout_ms, 0), longest) / 1000
+
+    def journal_deadline(self) -> float:
+        """Loop time for waits on the journal, where the request says nothing."""
+        return self.deadline(self.services.settings.ledger.commit_timeout_ms)

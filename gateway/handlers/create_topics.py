@@ -1,0 +1,80 @@
+"""CreateTopics, versions 2-7 (KIP-4, KIP-525 for the configs in the answer)."""
+
+import asyncio
+from collections import Counter
+
+from gateway.context import RequestContext
+from gateway.topics.creation import NewTopic, plan_topic
+from gateway.topics.describing import describe_topic
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from gateway.wire.primitives import ZERO_UUID
+from ledger.requests import Refused
+from ledger.topics import Topic
+
+REPLICATION_FACTOR = 1
+
+
+async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    deadline = context.deadline(request.timeout_ms)
+    results = await asyncio.gather(
+        *(
+            _create(context, topic, request.validate_only, deadline)
+            for topic in request.topics
+            if times[topic.name] == 1
+        )
+    )
+    doubled = [
+        _refused(name, Refused("INVALID_REQUEST", "Duplicate topic name."))
+        for name, n in times.items()
+        if n > 1
+    ]
+    return CreateTopicsResponse(topics=[*results, *doubled])
+
+
+async def _create(
+    context: RequestContext, topic: CreatableTopic, validate_only: bool, deadline: float
+) -> CreatableTopicResult:
+    room = context.services.topics
+    refused = room.check_name(topic.name)
+    if refused is not None:
+        return _refused(topic.name, refused)
+    if room.get(topic.name) is not None:
+        return _refused(topic.name, Refused("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists."))
+    planned = plan_topic(topic, room.rules())
+    if isinstance(planned, Refused):
+        return _refused(topic.name, planned)
+    if validate_only:
+        return _accepted(context, planned, None)
+    created = await room.create(planned, deadline)
+    if isinstance(created, Refused):
+        return _refused(topic.name, created)
+    return _accepted(context, planned, created)
+
+
+def _accepted(context: RequestContext, planned: NewTopic, created: Topic | None) -> CreatableTopicResult:
+    configs = [
+        CreatableTopicConfigs(value.config.name, value.value, config_source=value.source)
+        for value in describe_topic(planned.configs, context.services.settings.broker)
+    ]
+    return CreatableTopicResult(
+        name=planned.name,
+        topic_id=ZERO_UUID if created is None else created.topic_id,
+        error_message=None,
+        num_partitions=planned.partitions,
+        replication_factor=REPLICATION_FACTOR,
+        configs=configs,
+    )
+
+
+def _refused(name: str, refused: Refused) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=ErrorCode[refused.error], error_message=refused.message or None
+    )

@@ -1,0 +1,97 @@
+"""DeleteTopics, versions 1-6 (by id from 6 on, KIP-516)."""
+
+import asyncio
+from collections import Counter
+from typing import Final
+
+from gateway.context import RequestContext
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from gateway.wire.primitives import ZERO_UUID
+from ledger.requests import Refused
+from ledger.types import TopicId
+
+STATES_FROM_VERSION: Final = 6
+
+
+async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if context.header.api_version >= STATES_FROM_VERSION:
+        asked = request.topics
+    else:
+        asked = [DeleteTopicState(name=name) for name in request.topic_names]
+    deadline = context.deadline(request.timeout_ms)
+    may_deny = await context.services.topics.prove_unknown([_key(state) for state in asked], deadline)
+    times = Counter(_identity(context, state) for state in asked)
+    results: dict[object, DeletableTopicResult] = {}
+    deletions = {}
+    for state in asked:
+        identity = _identity(context, state)
+        refused = _check(context, state, times[identity] > 1, may_deny)
+        if refused is not None:
+            results[identity] = _result(state, refused)
+        else:
+            deletions[identity] = state
+    answers = await asyncio.gather(*(_delete(context, state, deadline) for state in deletions.values()))
+    return DeleteTopicsResponse(responses=[*results.values(), *answers])
+
+
+def _key(state: DeleteTopicState) -> str | TopicId:
+    return TopicId(state.topic_id) if state.name is None else state.name
+
+
+def _identity(context: RequestContext, state: DeleteTopicState) -> object:
+    """The topic that is meant, so that a name and its own id count as the same."""
+    topic = context.services.topics.get(_key(state))
+    return _key(state) if topic is None else topic.topic_id
+
+
+def _check(
+    context: RequestContext, state: DeleteTopicState, is_doubled: bool, may_deny: bool
+) -> Refused | None:
+    if not context.services.settings.broker.delete_topic_enable:
+        return Refused("TOPIC_DELETION_DISABLED", "Topic deletion is disabled (broker.delete.topic.enable).")
+    if state.name is None and state.topic_id == ZERO_UUID:
+        return Refused("INVALID_REQUEST", "Neither a topic name nor an id was given.")
+    if state.name is not None and state.topic_id != ZERO_UUID:
+        return Refused("INVALID_REQUEST", "Give a topic name or an id, not both.")
+    if is_doubled:
+        return Refused("INVALID_REQUEST", "The topic is given more than once.")
+    if context.services.topics.get(_key(state)) is None:
+        if not may_deny:
+            return Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")
+        return _unknown(state)
+    return None
+
+
+async def _delete(context: RequestContext, state: DeleteTopicState, deadline: float) -> DeletableTopicResult:
+    topic = context.services.topics.get(_key(state))
+    if topic is None:
+        return _result(state, _unknown(state))
+    refused = await context.services.topics.delete(topic.topic_id, deadline)
+    if refused is not None and refused.error == "UNKNOWN_TOPIC_ID":
+        refused = _unknown(state)
+    result = _result(state, refused)
+    result.name, result.topic_id = topic.name, topic.topic_id
+    return result
+
+
+def _unknown(state: DeleteTopicState) -> Refused:
+    if state.name is None:
+        return Refused("UNKNOWN_TOPIC_ID", "There is no topic of this id.")
+    return Refused("UNKNOWN_TOPIC_OR_PARTITION", "There is no topic of this name.")
+
+
+def _result(state: DeleteTopicState, refused: Refused | None) -> DeletableTopicResult:
+    if refused is None:
+        return DeletableTopicResult(name=state.name, topic_id=state.topic_id)
+    return DeletableTopicResult(
+        name=state.name,
+        topic_id=state.topic_id,
+        error_code=ErrorCode[refused.error],
+        error_message=refused.message or None,
+    )

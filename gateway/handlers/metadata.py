@@ -1,0 +1,116 @@
+"""Metadata, versions 0-13. The gateway that is asked leads every partition, at the address of the listener
+over which it is asked; the leader epoch is 0 for ever."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.context import RequestContext
+from gateway.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gateway.topics.creation import INTERNAL_TOPICS
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from gateway.wire.primitives import ZERO_UUID
+from ledger.requests import Refused
+from ledger.topics import Topic, check_topic_name
+from ledger.types import TopicId
+
+LEADER_EPOCH: Final = 0
+NULLABLE_NAME_FROM: Final = 12
+
+Key = str | TopicId
+
+
+async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    services, listener = context.services, context.listener
+    cluster_operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(services.node_id, listener.host, listener.port)],
+        cluster_id=services.cluster_id,
+        controller_id=services.node_id,
+        topics=await _topics(context, request),
+        cluster_authorized_operations=cluster_operations,
+    )
+
+
+async def _topics(context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
+    room = context.services.topics
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    if request.topics is None or (context.header.api_version == 0 and not request.topics):
+        return [_described(topic, context.services.node_id, operations) for topic in room.all()]
+    keys = _keys(request.topics)
+    legal = [key for key in keys if not isinstance(key, str) or check_topic_name(key) is None]
+    deadline = context.journal_deadline()
+    may_deny = await room.prove_unknown(legal, deadline)
+    refused: dict[str, Refused] = {}
+    if (
+        may_deny
+        and request.allow_auto_topic_creation
+        and context.services.settings.broker.auto_create_topics_enable
+    ):
+        missing = [key for key in legal if isinstance(key, str) and room.get(key) is None]
+        refused = await room.create_missing(missing, deadline)
+    answers = []
+    for key in keys:
+        topic = room.get(key)
+        if topic is not None:
+            answers.append(_described(topic, context.services.node_id, operations))
+        else:
+            answers.append(_denied(key, may_deny, refused, context.header.api_version))
+    return answers
+
+
+def _keys(topics: Sequence[MetadataRequestTopic]) -> list[Key]:
+    """Names and ids asked for, each once, in order. An id counts if there is no name (KIP-516)."""
+    keys: dict[Key, None] = {}
+    for topic in topics:
+        by_id = topic.topic_id != ZERO_UUID or topic.name is None
+        keys[TopicId(topic.topic_id) if by_id else topic.name or ""] = None
+    return list(keys)
+
+
+def _described(topic: Topic, node_id: int, operations: int) -> MetadataResponseTopic:
+    nodes = [node_id]
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=node_id,
+                leader_epoch=LEADER_EPOCH,
+                replica_nodes=nodes,
+                isr_nodes=nodes,
+            )
+            for index in range(len(topic.partitions))
+        ],
+        topic_authorized_operations=operations,
+    )
+
+
+def _denied(key: Key, may_deny: bool, refused: dict[str, Refused], api_version: int) -> MetadataResponseTopic:
+    if not isinstance(key, str):
+        error = ErrorCode.UNKNOWN_TOPIC_ID if may_deny else ErrorCode.LEADER_NOT_AVAILABLE
+        name = None if api_version >= NULLABLE_NAME_FROM else ""
+        return MetadataResponseTopic(error, name=name, topic_id=key)
+    if check_topic_name(key) is not None:
+        return MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name=key)
+    if not may_deny:
+        return MetadataResponseTopic(ErrorCode.LEADER_NOT_AVAILABLE, name=key)
+    return MetadataResponseTopic(_error_of(refused.get(key)), name=key)
+
+
+def _error_of(refused: Refused | None) -> ErrorCode:
+    """A topic that could not be created is unknown; where time may help, clients are told to try again."""
+    if refused is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if refused.error in ("REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR"):
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return ErrorCode[refused.error]

@@ -1,0 +1,121 @@
+"""Which handler answers which API. What the gateway advertises is read from this table."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.connection import Peer
+from gateway.context import ANONYMOUS, RequestContext, Services
+from gateway.handlers import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    init_producer_id,
+    metadata,
+    produce,
+)
+from gateway.wire.apis import RANGES, ApiKey
+from gateway.wire.connection import CloseConnection, Request
+from gateway.wire.errors import Malformed
+from gateway.wire.header import encode_response_header
+from gateway.wire.messages import codec
+from ledger.types import Buffer
+
+NOT_SERVED_BELOW: Final[Mapping[ApiKey, int]] = {ApiKey.PRODUCE: 3}
+"""Versions that are advertised, because clients look for them, but never answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """`handle(context, request)` gives the response message, or None where the protocol has no answer.
+
+    A `raw` one gets the body's bytes and gives the buffers of the answer's body. A `pipelined` one starts
+    while earlier requests of its connection are unanswered, if those are pipelined too.
+    """
+
+    handle: Callable[[RequestContext, Any], Awaitable[Any]]
+    versions: tuple[int, int]
+    raw: bool = False
+    pipelined: bool = False
+
+
+HANDLERS: Final[Mapping[ApiKey, Handler]] = {
+    ApiKey.PRODUCE: Handler(produce.handle, RANGES[ApiKey.PRODUCE], raw=True, pipelined=True),
+    ApiKey.METADATA: Handler(metadata.handle, RANGES[ApiKey.METADATA]),
+    ApiKey.API_VERSIONS: Handler(api_versions.handle, RANGES[ApiKey.API_VERSIONS]),
+    ApiKey.CREATE_TOPICS: Handler(create_topics.handle, RANGES[ApiKey.CREATE_TOPICS]),
+    ApiKey.DELETE_TOPICS: Handler(delete_topics.handle, RANGES[ApiKey.DELETE_TOPICS]),
+    ApiKey.INIT_PRODUCER_ID: Handler(init_producer_id.handle, RANGES[ApiKey.INIT_PRODUCER_ID]),
+    ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, RANGES[ApiKey.DESCRIBE_CONFIGS]),
+    ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, RANGES[ApiKey.DESCRIBE_CLUSTER]),
+}
+
+
+def served_versions(handlers: Mapping[ApiKey, Handler]) -> dict[int, tuple[int, int]]:
+    """Lowest and highest version of each API, as ApiVersions tells them."""
+    return {int(key): handler.versions for key, handler in handlers.items()}
+
+
+class RequestRouter:
+    """Decodes, calls the handler, encodes, and counts."""
+
+    def __init__(self, services: Services, handlers: Mapping[ApiKey, Handler] = HANDLERS) -> None:
+        self._services = services
+        self._handlers = {int(key): (key, handler) for key, handler in handlers.items()}
+        self._pipelined = {int(key) for key, handler in handlers.items() if handler.pipelined}
+        self.served = served_versions(handlers)
+
+    def is_pipelined(self, api_key: int) -> bool:
+        return api_key in self._pipelined
+
+    async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
+        """Response header and body. Raises Malformed, and CloseConnection for a version never answered."""
+        key, handler = self._handlers[request.header.api_key]
+        if request.header.api_version < NOT_SERVED_BELOW.get(key, 0):
+            raise CloseConnection(f"version {request.header.api_version} of {key.name} is not answered")
+        context = RequestContext(
+            request.header,
+            peer.listener,
+            peer.host,
+            ANONYMOUS,
+            received_at,
+            self._services,
+            peer.connection_id,
+        )
+        outcome = "UNKNOWN_SERVER_ERROR"
+        try:
+            body = await self._body(key, handler, context, request)
+            outcome = context.error
+        except (Malformed, CloseConnection) as refused:
+            outcome = "MALFORMED" if isinstance(refused, Malformed) else context.error
+            raise
+        finally:
+            self._services.metrics.request_done(key.name, outcome, self._services.now() - received_at)
+        if body is None:
+            return None
+        version = 0 if request.unsupported_api_versions else request.header.api_version
+        return [encode_response_header(key, version, request.header.correlation_id), *body]
+
+    async def _body(
+        self, key: ApiKey, handler: Handler, context: RequestContext, request: Request
+    ) -> Sequence[Buffer] | None:
+        version = request.header.api_version
+        if request.unsupported_api_versions:
+            return [codec.encode_response(key, 0, api_versions.too_new(context))]
+        if handler.raw:
+            buffers: Sequence[Buffer] | None = await handler.handle(context, request.body)
+            return buffers
+        response = await handler.handle(context, codec.decode_request(key, version, request.body))
+        if response is None:
+            return None
+        _note_error(context, response)
+        return [codec.encode_response(key, version, response)]
+
+
+def _note_error(context: RequestContext, response: Any) -> None:
+    """Count the request under its response's own error, where the API has one for all."""
+    code = getattr(response, "error_code", 0)
+    if code and context.error == "NONE":
+        context.error = str(getattr(code, "name", code))
