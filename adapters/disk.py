@@ -45,7 +45,8 @@ def sync_directory(path: str | os.PathLike[str]) -> None:
 def check_writable(path: str | os.PathLike[str]) -> None:
     """OSError with the reason unless this user may write to the file, or create files in the directory."""
     wanted = os.R_OK | os.W_OK | (os.X_OK if os.path.isdir(path) else 0)
-    if not os.access(path, wanted):
+    effective = os.access in os.supports_effective_ids
+    if not os.access(path, wanted, effective_ids=effective):
         is_read_only = os.statvfs(path).f_flag & os.ST_RDONLY
         raise OSError(errno.EROFS if is_read_only else errno.EACCES, "not writable", os.fspath(path))
 

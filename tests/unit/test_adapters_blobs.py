@@ -1,0 +1,179 @@
+"""Blobs as files: the order of syncs, leftovers of unfinished puts, failing disks."""
+
+import errno
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.blobs.files import INCOMING, FileBlobs
+from adapters.blobs.memory import MemoryBlobs
+from adapters.segments.objects import ObjectSegments
+from ledger.errors import AlreadyExists, OutcomeUnknown, StoreUnavailable
+from ledger.types import DraftBatch, Position, TopicId
+from tests.contract.faulty import Fault, Faults, FaultyBlobs
+
+
+@pytest.fixture
+async def blobs(tmp_path: Path) -> AsyncIterator[FileBlobs]:
+    blobs = FileBlobs(tmp_path / "blobs")
+    yield blobs
+    await blobs.close()
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is written, synced and linked from now on, in order; directories by their name."""
+    calls: list[str] = []
+
+    def record(name: str, what: Any) -> None:
+        real = getattr(os, name)
+
+        def call(*args: Any, **more: Any) -> Any:
+            calls.append(f"{name} {what(*args)}")
+            return real(*args, **more)
+
+        monkeypatch.setattr(os, name, call)
+
+    def name_of(fd: int, *_: object) -> str:
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))
+        return "incoming" if name.startswith(INCOMING) else name
+
+    record("writev", name_of)
+    record("fdatasync", name_of)
+    record("fsync", name_of)
+    record("link", lambda _, path: os.path.basename(path))
+    return calls
+
+
+async def test_a_blob_is_synced_before_it_gets_its_name_and_the_name_before_the_answer(
+    blobs: FileBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = recorded(monkeypatch)
+    await blobs.put("d/e/a", [b"x"])
+    made = ["fsync blobs", "fsync d"]
+    assert calls == [*made, "writev incoming", "fdatasync incoming", "link a", "fsync e"]
+    calls.clear()
+    await blobs.put("d/e/b", [b"x"])
+    assert calls == ["writev incoming", "fdatasync incoming", "link b", "fsync e"]
+    calls.clear()
+    with pytest.raises(AlreadyExists):
+        await blobs.put("d/e/b", [b"x"])
+    assert calls == ["writev incoming", "fdatasync incoming", "link b", "fsync e"]
+    calls.clear()
+    await blobs.delete(["d/e/a", "d/e/b"])
+    assert calls == ["fsync e"]
+
+
+async def test_leftovers_of_unfinished_puts_are_never_listed_and_go_at_opening(tmp_path: Path) -> None:
+    (tmp_path / "blobs/d").mkdir(parents=True)
+    (tmp_path / "blobs/empty/empty").mkdir(parents=True)
+    (tmp_path / "blobs/d/a").write_bytes(b"x")
+    blobs = FileBlobs(tmp_path / "blobs")
+    (tmp_path / f"blobs/d/{INCOMING}1").write_bytes(b"half")
+    assert [info.key for info in await blobs.list("")] == ["d/a"]
+    await blobs.close()
+    blobs = FileBlobs(tmp_path / "blobs")
+    assert [info.key for info in await blobs.list("")] == ["d/a"]
+    assert os.listdir(tmp_path / "blobs") == ["d"]
+    assert os.listdir(tmp_path / "blobs/d") == ["a"]
+    await blobs.close()
+
+
+async def test_opening_syncs_every_directory_that_holds_blobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = FileBlobs(tmp_path / "blobs")
+    await first.put("d/e/a", [b"x"])
+    await first.put("f/a", [b"x"])
+    await first.close()
+    calls = recorded(monkeypatch)
+    await FileBlobs(tmp_path / "blobs").close()
+    assert {"fsync e", "fsync d", "fsync f", "fsync blobs"} <= set(calls)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"), [("writev", errno.ENOSPC), ("fdatasync", errno.EIO), ("link", errno.EIO)]
+)
+async def test_a_put_that_fails_before_it_has_its_name_has_no_effect(
+    blobs: FileBlobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, call, fail)
+        with pytest.raises(StoreUnavailable, match="--data-dir"):
+            await blobs.put("d/a", [b"x"])
+    assert os.listdir(tmp_path / "blobs/d") == []
+    await blobs.put("d/a", [b"x"])
+
+
+async def test_a_put_whose_name_cannot_be_synced_is_unknown(
+    blobs: FileBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await blobs.put("d/a", [b"x"])
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, "on purpose")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fail)
+        with pytest.raises(OutcomeUnknown):
+            await blobs.put("d/b", [b"x"])
+        with pytest.raises(OutcomeUnknown):
+            await blobs.delete(["d/a"])
+
+
+async def test_a_key_cannot_lie_below_or_above_another(blobs: FileBlobs) -> None:
+    await blobs.put("a/b", [b"x"])
+    with pytest.raises(ValueError, match="below another key"):
+        await blobs.put("a/b/c", [b"x"])
+    with pytest.raises(ValueError, match="above another key"):
+        await blobs.put("a", [b"x"])
+    assert [info.key for info in await blobs.list("")] == ["a/b"]
+
+
+def batch(data: bytes) -> DraftBatch:
+    return DraftBatch(TopicId(bytes(16)), 0, data, 1)
+
+
+async def test_objects_recognise_their_own_bytes_in_a_conflict() -> None:
+    faulty = FaultyBlobs(MemoryBlobs(), Faults(1, Fault.CONFLICT_AFTER_RETRY))
+    segments = ObjectSegments(faulty)
+    placement = await segments.write([batch(b"mine")], 1)
+    (found,) = await segments.read([Position(placement.locator, placement.starts[0], 4)])
+    assert bytes(found or b"") == b"mine"
+
+
+async def test_objects_do_not_take_foreign_bytes_in_a_conflict_for_their_own() -> None:
+    segments = ObjectSegments(MemoryBlobs(), random=bytes)
+    await segments.write([batch(b"first")], 1)
+    with pytest.raises(StoreUnavailable, match="with other bytes"):
+        await segments.write([batch(b"second")], 1)
+
+
+@pytest.mark.parametrize("fault", [Fault.ERROR_BEFORE, Fault.ANSWER_LOST, Fault.NEVER_SENT, Fault.LATE])
+async def test_objects_call_every_failed_put_unavailable_and_go_on_elsewhere(fault: Fault) -> None:
+    faults = Faults(1, fault)
+    segments = ObjectSegments(FaultyBlobs(MemoryBlobs(), faults))
+    with pytest.raises(StoreUnavailable):
+        await segments.write([batch(b"lost")], 1)
+    placement = await segments.write([batch(b"next")], 1)
+    keys = [call.key for call in faults.calls if call.method == "put"]
+    assert len(set(keys)) == 2
+    assert keys[1] == placement.locator
+
+
+async def test_objects_read_adjacent_batches_with_one_get_and_do_not_hide_errors() -> None:
+    faults = Faults(fail_at=3, only=["get"])
+    segments = ObjectSegments(FaultyBlobs(MemoryBlobs(), faults))
+    datas = [b"%d" % number * 100 for number in range(9)]
+    placement = await segments.write([batch(data) for data in datas], 1)
+    positions = [Position(placement.locator, start, 100) for start in placement.starts]
+    assert [bytes(found or b"") for found in await segments.read(positions)] == datas
+    assert len(faults.calls) == 1
+    await segments.read([positions[0]])
+    with pytest.raises(StoreUnavailable):
+        await segments.read([positions[0], positions[5]])

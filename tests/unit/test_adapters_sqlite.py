@@ -1,0 +1,244 @@
+"""Metadata in SQLite: its file, what a failing disk makes of it, and what is refused at opening."""
+
+import os
+import resource
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters.metadata.memory import MemoryMetadata
+from adapters.metadata.sqlite import SqliteMetadata
+from adapters.metadata.sqlite_file import SqliteFile
+from ledger.errors import StoreDamaged, StoreLocked, StoreTooNew, StoreUnavailable
+from ledger.ports import Lost, PutOutcome, Unknown, Versioned, Won
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "metadata.sqlite3"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[SqliteFile]:
+    file = SqliteFile(path)
+    file.open()
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+@contextmanager
+def files_no_larger_than(limit: int) -> Iterator[None]:
+    """A disk that refuses the bytes of every file behind `limit`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def wal_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def value_of(found: Versioned | None) -> bytes | None:
+    return None if found is None else found.value
+
+
+def test_a_commit_is_synced_before_it_is_answered(path: Path) -> None:
+    with opened(path) as file:
+        db = file._connection()
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert db.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_a_scan_searches_the_key_and_sorts_nothing(path: Path) -> None:
+    with opened(path) as file:
+        statements: list[str] = []
+        file._connection().set_trace_callback(statements.append)
+        file.scan("journal/0/", "journal/0/5", 10)
+        (plan,) = file._connection().execute(f"EXPLAIN QUERY PLAN {statements[0]}").fetchall()
+        assert plan[3] == "SEARCH entry USING PRIMARY KEY (key>?)"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)))
+async def test_sqlite_orders_keys_as_memory_does(
+    tmp_path_factory: pytest.TempPathFactory, keys: list[str]
+) -> None:
+    memory = MemoryMetadata()
+    with opened(tmp_path_factory.mktemp("order") / "m.sqlite3") as file:
+        for key in keys:
+            first = file.put(key, b"", None)
+            assert isinstance(first, Won) == isinstance(await memory.put(key, b"", None), Won)
+        for prefix in {"", *(key[:1] for key in keys), *keys}:
+            for start in ("", prefix + "a", *keys[:3]):
+                expected = [key for key, _ in await memory.scan(prefix, start, 5)]
+                assert [key for key, _ in file.scan(prefix, start, 5)] == expected
+
+
+def test_everything_that_can_be_read_after_opening_is_in_the_synced_file(path: Path, tmp_path: Path) -> None:
+    with opened(path) as file:
+        assert isinstance(file.put("a", b"one", None), Won)
+        # What a process killed right now leaves behind.
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        for left in (path, wal_of(path)):
+            (copy / left.name).write_bytes(left.read_bytes())
+    assert wal_of(copy / path.name).stat().st_size > 0
+    with opened(copy / path.name) as file:
+        assert wal_of(copy / path.name).stat().st_size == 0
+        assert value_of(file.get("a")) == b"one"
+
+
+def test_a_write_that_fails_before_the_commit_has_certainly_not_happened(path: Path) -> None:
+    with opened(path) as file:
+        db = file._connection()
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages + 2}")
+        with pytest.raises(StoreUnavailable, match=r"metadata\.sqlite3: no space is left.*--data-dir$"):
+            file.put("a", bytes(100_000), None)
+        assert file.get("a") is None
+        assert isinstance(file.put("a", b"small", None), Won)
+
+
+def test_a_write_that_fails_in_the_commit_is_unknown_and_can_be_repeated(path: Path) -> None:
+    with opened(path) as file:
+        assert isinstance(file.put("a", b"before", None), Won)
+        with files_no_larger_than(wal_of(path).stat().st_size + 20_000):
+            outcome = file.put("b", bytes(400_000), None)
+            assert isinstance(outcome, Unknown), outcome
+            assert "I/O error" in outcome.reason
+        assert file.get("b") is None
+        assert isinstance(file.put("b", bytes(400_000), None), Won)
+    with opened(path) as file:
+        assert value_of(file.get("b")) == bytes(400_000)
+
+
+class _FailingCommit:
+    """A connection whose next COMMIT fails as SQLite would fail it."""
+
+    def __init__(self, db: sqlite3.Connection, errorname: str, happens: bool) -> None:
+        self._db = db
+        self._errorname = errorname
+        self._happens = happens
+
+    def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
+        if statement != "COMMIT":
+            return self._db.execute(statement, *parameters)  # type: ignore[arg-type]
+        if self._happens:
+            self._db.execute("COMMIT")
+        error = sqlite3.OperationalError("failed on purpose")
+        error.sqlite_errorname = self._errorname
+        raise error
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._db, name)
+
+
+@pytest.mark.parametrize("happens", [False, True])
+def test_a_failed_sync_in_the_commit_is_unknown_whatever_happened(path: Path, happens: bool) -> None:
+    with opened(path) as file:
+        db = file._connection()
+        file._db = _FailingCommit(db, "SQLITE_IOERR_FSYNC", happens)  # type: ignore[assignment]
+        assert isinstance(file.put("a", b"x", None), Unknown)
+        file._db = db
+        assert (file.get("a") is not None) == happens
+        again: PutOutcome = file.put("a", b"x", None)
+        assert isinstance(again, Lost if happens else Won)
+
+
+def test_no_space_in_the_commit_is_certain(path: Path) -> None:
+    with opened(path) as file:
+        db = file._connection()
+        file._db = _FailingCommit(db, "SQLITE_FULL", happens=False)  # type: ignore[assignment]
+        with pytest.raises(StoreUnavailable, match="no space is left"):
+            file.put("a", b"x", None)
+        with pytest.raises(StoreUnavailable, match="no space is left"):
+            file.delete(["a"])
+        file._db = db
+        assert isinstance(file.put("a", b"x", None), Won)
+
+
+def test_a_second_opening_is_refused_while_the_first_lasts(path: Path) -> None:
+    with opened(path):
+        with pytest.raises(StoreLocked, match="held by another process"):
+            SqliteMetadata(path)
+    with opened(path) as file:
+        assert isinstance(file.put("a", b"x", None), Won)
+
+
+def test_a_newer_format_is_refused_with_one_sentence(path: Path) -> None:
+    with opened(path) as file:
+        file._connection().execute("PRAGMA user_version = 2")
+    with pytest.raises(
+        StoreTooNew, match=r"metadata\.sqlite3 has format version 2, this build knows up to 1"
+    ):
+        SqliteMetadata(path)
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(path: Path) -> None:
+    foreign = sqlite3.connect(path)
+    foreign.execute("CREATE TABLE theirs (x)")
+    foreign.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreDamaged, match="database of another program"):
+        SqliteMetadata(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_damaged(path: Path) -> None:
+    path.write_bytes(os.urandom(8192))
+    with pytest.raises(StoreDamaged, match=r"metadata\.sqlite3 is damaged .*restore it from a backup$"):
+        SqliteMetadata(path)
+
+
+def test_a_damaged_page_is_never_read_as_absence(path: Path) -> None:
+    with opened(path) as file:
+        for number in range(300):
+            file.put(f"k{number:03}", bytes(300), None)
+    damaged = bytearray(path.read_bytes())
+    damaged[4096:] = b"\xa5" * (len(damaged) - 4096)
+    path.write_bytes(damaged)
+    with pytest.raises(StoreDamaged, match="is damaged"), opened(path) as file:
+        file.get("k100")
+
+
+def test_after_an_unclean_end_the_structure_is_checked(path: Path, tmp_path: Path) -> None:
+    with opened(path) as file:
+        for number in range(300):
+            file.put(f"k{number:03}", bytes(300), None)
+    with opened(path) as file:
+        file.put("new", b"x", None)
+        wal = wal_of(path).read_bytes()
+        damaged = bytearray(path.read_bytes())
+    for page in range(4, len(damaged) // 4096):
+        damaged[page * 4096 : page * 4096 + 100] = b"\xa5" * 100
+    path.write_bytes(damaged)
+    wal_of(path).write_bytes(wal)
+    with pytest.raises(StoreDamaged, match="is damaged"):
+        SqliteMetadata(path)
+
+
+async def test_a_disk_that_hangs_makes_the_outcome_unknown_after_the_deadline(path: Path) -> None:
+    store = SqliteMetadata(path, deadline_s=0.2)
+    blocker = store._threads._submit(time.sleep, 0.6)
+    assert await store.put("a", b"x", None) == Unknown(
+        f"the metadata store {path} did not answer within 0.2 s"
+    )
+    with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.2 s"):
+        await store.get("a")
+    blocker.result(10)
+    assert await store.get("a") is None
+    assert isinstance(await store.put("a", b"x", None), Won)
+    await store.close()
+    with pytest.raises(StoreUnavailable, match="is closed"):
+        await store.get("a")
