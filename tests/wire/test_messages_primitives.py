@@ -62,7 +62,9 @@ def test_strings_read_back(text: str | None) -> None:
     assert primitives.read_compact_nullable_string(memoryview(compact), 0) == (text, len(compact))
 
 
-@pytest.mark.parametrize("raw", ["ffffffff1f", "ffffffff7f", "808080808001", "80", "", "ffffffffff"])
+@pytest.mark.parametrize(
+    "raw", ["ffffffff1f", "ffffffff7f", "808080808001", "808080808000", "80", "", "ffffffffff"]
+)
 def test_an_unsigned_varint_above_32_bits_or_cut_off_is_malformed(raw: str) -> None:
     with pytest.raises(Malformed):
         primitives.read_uvarint(memoryview(bytes.fromhex(raw)), 0)
@@ -79,6 +81,12 @@ def test_null_where_a_string_is_required_is_malformed() -> None:
         primitives.read_string(memoryview(b"\xff\xff"), 0)
     with pytest.raises(Malformed):
         primitives.read_compact_string(memoryview(b"\x00"), 0)
+
+
+def test_a_tagged_field_that_claims_more_than_is_left_is_malformed() -> None:
+    assert primitives.skip_tagged_fields(memoryview(b"\x01\x05\x02\xaa\xbb"), 0) == 5
+    with pytest.raises(Malformed):
+        primitives.skip_tagged_fields(memoryview(b"\x01\x05\x02\xaa"), 0)
 
 
 def test_an_array_that_cannot_fit_into_the_rest_is_malformed() -> None:

@@ -18,6 +18,11 @@ class Leaf:
 
 
 @dataclass(slots=True)
+class Ids:
+    ids: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Root:
     name: str | None = ""
     flag: bool = False
@@ -127,7 +132,7 @@ def test_a_long_text_takes_a_varint_of_two_bytes() -> None:
         (1, "8080808080 01", "varint of six bytes"),
         (1, "01 00 01 01 ff 01 09 05 aa", "tagged field beyond the end"),
         (1, "01 00 01 01 ff 01 03 02 0002 00", "known tag with another size"),
-        (1, "81808002 " + "61" * 32768 + "00 01 01 ff 00", "text above 32,767 bytes"),
+        (1, "818002 " + "61" * 32768 + "00 01 01 ff 00", "text above 32,767 bytes"),
         (0, "", "nothing at all"),
     ],
 )
@@ -159,6 +164,20 @@ def test_a_version_outside_the_range_has_no_codec() -> None:
             compile_decoder(SCHEMA, version)
         with pytest.raises(UnsupportedVersion):
             compile_encoder(SCHEMA, version)
+
+
+def test_an_array_count_is_refused_before_any_element_is_made() -> None:
+    schema = Schema(Ids, (0, 0), 1, {Ids: (Field("ids", "uuid", (0, 0), array=True),)})
+    decode_ids = compile_decoder(schema, 0)
+    assert decode_ids(memoryview(bytes.fromhex("00000001") + bytes(16)))[0].ids == [ZERO_UUID]
+    for count in (2, 100_000):
+        with pytest.raises(Malformed, match="counts more than there is"):
+            decode_ids(memoryview(count.to_bytes(4, "big") + bytes(31)))
+
+
+def test_elements_without_a_byte_of_their_own_cannot_be_claimed_without_bound() -> None:
+    schema = Schema(Root, (0, 0), 1, {Leaf: (), Root: (Field("leaves", Leaf, (0, 0), array=True),)})
+    assert schema.least_item_bytes(schema.structs[Root][0], 0) == 1
 
 
 def test_decoded_messages_do_not_share_their_mutable_defaults() -> None:
