@@ -153,14 +153,14 @@ def _encode_partition(log: PartitionLog) -> bytes:
     )
 
 
-def _little(column: array[int]) -> bytes:
+def _little(column: "array[int]") -> bytes:
     if sys.byteorder == "big":
         column = array(column.typecode, column)
         column.byteswap()
     return column.tobytes()
 
 
-def _from_little(typecode: str, data: memoryview) -> array[int]:
+def _from_little(typecode: str, data: memoryview) -> "array[int]":
     column = array(typecode)
     column.frombytes(data)
     if sys.byteorder == "big":

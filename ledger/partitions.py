@@ -63,7 +63,7 @@ class RunChunk:
         self.size = array("I")
         self.max_timestamp = array("q")
 
-    def columns(self) -> tuple[array[int], ...]:
+    def columns(self) -> "tuple[array[int], ...]":
         return (self.base, self.last, self.object_number, self.start, self.size, self.max_timestamp)
 
     def run(self, i: int) -> Run:
