@@ -19,7 +19,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import structlog
 
@@ -133,14 +133,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         """When the frame that is unfinished now began, or 0."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
         pool = self._pool
-        self._transport = transport
+        # uvloop's transports are not asyncio's class, only of its shape.
+        self._transport = cast(asyncio.Transport, transport)
         pool.last_id += 1
         peername = transport.get_extra_info("peername")
         self._peer = Peer(pool.last_id, self._listener, str(peername[0]) if peername else "")
         pool.connections[self._peer.connection_id] = self
-        transport.set_write_buffer_limits(high=pool.limits.send_bytes)
+        self._transport.set_write_buffer_limits(high=pool.limits.send_bytes)
         if pool.is_draining or len(pool.connections) > pool.limits.connections:
             self.abort("draining" if pool.is_draining else "too_many_connections")
 

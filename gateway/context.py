@@ -29,8 +29,6 @@ class Services:
     metrics: Metrics
     clock: Callable[[], int]
     """Unix time in ms."""
-    now: Callable[[], float]
-    """Loop time."""
     served: Mapping[int, tuple[int, int]]
     """Lowest and highest version of each API that this gateway answers, as ApiVersions tells them."""
 

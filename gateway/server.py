@@ -28,8 +28,9 @@ REQUEST_GRACE_SECONDS: Final = 60.0
 class ListenFailed(Exception):
     """An address cannot be listened on; `in_use` if another process has it."""
 
-    def __init__(self, address: Address, error: OSError) -> None:
-        super().__init__(f"cannot listen on {address}: {error.strerror or error}")
+    def __init__(self, address: Address, flag: str, error: OSError) -> None:
+        reason = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        super().__init__(f"cannot listen on {address}: {reason}; choose another address with {flag}")
         self.address = address
         self.in_use = error.errno == errno.EADDRINUSE
 
@@ -52,7 +53,7 @@ class Server:
         opened: list[tuple[Listener, list[socket.socket]]] = []
         try:
             for binding in bindings:
-                sockets = await open_sockets(binding.bind)
+                sockets = await open_sockets(binding.bind, "--listen")
                 bound = Address(binding.bind.host, int(sockets[0].getsockname()[1]))
                 self.bound.append(bound)
                 advertised = binding.advertised
@@ -126,15 +127,15 @@ class Server:
         return None
 
 
-async def open_sockets(address: Address) -> list[socket.socket]:
-    """Bound, not yet listening, on every address that the host name stands for. Raises ListenFailed."""
+async def open_sockets(address: Address, flag: str) -> list[socket.socket]:
+    """Listening on every address that the host name stands for. Raises ListenFailed, which names the flag."""
     loop = asyncio.get_running_loop()
     try:
         infos = await loop.getaddrinfo(
             address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError as error:
-        raise ListenFailed(address, error) from error
+        raise ListenFailed(address, flag, error) from error
     sockets: list[socket.socket] = []
     absent: OSError | None = None
     for family, target in dict.fromkeys((info[0], info[4]) for info in infos):
@@ -145,10 +146,10 @@ async def open_sockets(address: Address) -> list[socket.socket]:
             # A machine without IPv6 still resolves localhost to ::1.
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 _close_all(sockets)
-                raise ListenFailed(address, error) from error
+                raise ListenFailed(address, flag, error) from error
             absent = error
     if not sockets:
-        raise ListenFailed(address, absent or OSError(errno.EADDRNOTAVAIL, "no such address"))
+        raise ListenFailed(address, flag, absent or OSError(errno.EADDRNOTAVAIL, "no such address"))
     return sockets
 
 

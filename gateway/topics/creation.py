@@ -74,7 +74,7 @@ def plan_topic(topic: CreatableTopic, rules: CreationRules) -> NewTopic | Refuse
 def check_partition_count(partitions: int, rules: CreationRules) -> Refused | None:
     if partitions > rules.most_partitions:
         return Refused(
-            "INVALID_PARTITIONS",
+            "POLICY_VIOLATION",
             f"{partitions} partitions; a topic may have {rules.most_partitions} (limits.topic_partitions).",
         )
     if partitions > rules.partitions_left:

@@ -1,0 +1,67 @@
+"""The admin address: /healthz, /readyz, /metrics, /version. Plain HTTP, by default on loopback only."""
+
+import socket
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aiohttp import web
+
+from gateway.listeners import Address
+from gateway.telemetry.metrics import Metrics
+
+HEADER_BYTES: Final = 8190
+BODY_BYTES: Final = 1024
+METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class AdminServer:
+    """Answers operators and probes. `not_ready` gives the reasons why clients should stay away."""
+
+    def __init__(self, metrics: Metrics, version: str, not_ready: Callable[[], Sequence[str]]) -> None:
+        self._metrics = metrics
+        self._version = version
+        self._not_ready = not_ready
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve on bound sockets."""
+        app = web.Application(client_max_size=BODY_BYTES)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics_page)
+        app.router.add_get("/version", self._version_page)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=1.0,
+            max_line_size=HEADER_BYTES,
+            max_field_size=HEADER_BYTES,
+            keepalive_timeout=15.0,
+        )
+        self._runner = runner
+        await runner.setup()
+        for sock in sockets:
+            await web.SockSite(runner, sock).start()
+
+    async def close(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        reasons = list(self._not_ready())
+        return web.json_response({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+
+    async def _metrics_page(self, request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.render(), headers={"Content-Type": METRICS_TYPE})
+
+    async def _version_page(self, request: web.Request) -> web.Response:
+        return web.json_response({"version": self._version})
+
+
+def admin_address(sockets: Sequence[socket.socket], configured: Address) -> Address:
+    """Where the admin server really listens."""
+    return Address(configured.host, int(sockets[0].getsockname()[1]))

@@ -1,0 +1,192 @@
+"""Puts a gateway together from its settings: stores, shard, rooms, server; and takes it apart in reverse.
+
+The one place that knows the adapters.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from adapters.open import UnknownStore, open_blobs, open_metadata, open_segments
+from gateway.admin.server import AdminServer, admin_address
+from gateway.config import ConfigError, Settings
+from gateway.context import Services
+from gateway.coordination.imagefile import ImageFile
+from gateway.coordination.opening import open_shard
+from gateway.coordination.shard import Shard
+from gateway.datadir import DataDirectory
+from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
+from gateway.housekeeping.garbage import GarbageCollector
+from gateway.housekeeping.housekeeper import Housekeeper
+from gateway.listeners import Address, Listener, parse_address, parse_bindings
+from gateway.produce.producer_ids import ProducerIds
+from gateway.produce.room import ProduceOptions, ProduceRoom
+from gateway.router import HANDLERS, RequestRouter, served_versions
+from gateway.server import Server, open_sockets
+from gateway.telemetry.metrics import Metrics
+from gateway.topics.room import TopicsRoom
+from gateway.version import product_version
+from ledger.ports import Blobs, MetadataStore, SegmentStore
+
+METADATA_FILE: Final = "metadata.db"
+IMAGE_FILE: Final = "image.db"
+MEMORY_URL: Final = "memory:"
+OBJECTS_PREFIX: Final = "objects+"
+CLOSE_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """A gateway that listens and owns its shard."""
+
+    services: Services
+    listeners: Sequence[Listener]
+    bound: Sequence[Address]
+    admin: Address | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    metadata: MetadataStore
+    segments: SegmentStore
+    blobs: Blobs
+    image: ImageFile | None
+
+
+@dataclass(slots=True)
+class Readiness:
+    """Why clients should stay away, for /readyz."""
+
+    shard: Shard
+    is_draining: bool = False
+
+    def reasons(self) -> list[str]:
+        reasons = []
+        if self.shard.broken is not None:
+            reasons.append(f"shard 0 is not owned: {self.shard.broken}")
+        if self.is_draining:
+            reasons.append("the gateway is shutting down")
+        return reasons
+
+
+def clock_ms() -> int:
+    """Unix time."""
+    return time.time_ns() // 1_000_000
+
+
+@asynccontextmanager
+async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
+    """Start everything; at the end drain and close everything, in reverse.
+
+    Raises ConfigError, the StoreErrors of `ledger.errors`, and `gateway.server.ListenFailed`.
+    """
+    bindings = parse_bindings(settings.listeners.listen, settings.listeners.advertise)
+    admin_bind = parse_address(settings.admin.listen, "admin.listen") if settings.admin.listen else None
+    async with AsyncExitStack() as stack:
+        stores = await _open_stores(settings, stack)
+        shard = await open_shard(
+            stores.metadata, stores.blobs, stores.image, settings.broker.node_id, clock_ms
+        )
+        stack.push_async_callback(shard.close)
+        await _keep_house(settings, stores, shard, stack)
+        services = await _open_rooms(settings, stores, shard, stack)
+        readiness = Readiness(shard)
+        # Before the clients' listeners, so that it says "shutting down" while those are drained.
+        admin = await _open_admin(admin_bind, services, readiness, stack)
+        server = Server(settings.limits, RequestRouter(services), services.metrics)
+        stack.push_async_callback(server.close)
+        listeners = await server.listen(bindings)
+        stack.callback(setattr, readiness, "is_draining", True)
+        yield RunningGateway(services, listeners, server.bound, admin)
+
+
+async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
+    storage = settings.storage
+    directory = Path(storage.data_dir)
+    metadata_url = storage.metadata or f"sqlite:{directory / METADATA_FILE}"
+    data_url = storage.data or f"file:{directory}"
+    in_memory = metadata_url == MEMORY_URL
+    if not in_memory or not storage.data:
+        stack.callback(DataDirectory(directory).close)
+    try:
+        metadata = open_metadata(metadata_url)
+        stack.push_async_callback(metadata.close)
+        segments = open_segments(data_url, roll_age_ms=settings.ledger.orphan_grace_ms // 4)
+        stack.push_async_callback(segments.close)
+        blobs = open_blobs(data_url.removeprefix(OBJECTS_PREFIX))
+        stack.push_async_callback(blobs.close)
+    except UnknownStore as error:
+        raise ConfigError(str(error)) from error
+    if not storage.allow_unsafe_acks:
+        _check_durable(metadata, segments)
+    if in_memory:
+        return Stores(metadata, segments, blobs, None)
+    image = ImageFile(directory / IMAGE_FILE)
+    stack.push_async_callback(image.close)
+    return Stores(metadata, segments, blobs, image)
+
+
+def _check_durable(metadata: MetadataStore, segments: SegmentStore) -> None:
+    for setting, is_durable in (
+        ("storage.metadata", metadata.durable_ack),
+        ("storage.data", segments.capabilities.durable_ack),
+    ):
+        if not is_durable:
+            raise ConfigError(
+                f"{setting}: what this store acknowledges does not survive loss of power; "
+                "to use it all the same set storage.allow_unsafe_acks=true"
+            )
+
+
+async def _keep_house(settings: Settings, stores: Stores, shard: Shard, stack: AsyncExitStack) -> None:
+    grace_ms = settings.ledger.orphan_grace_ms
+    rule = SnapshotRule(settings.ledger.snapshot_bytes)
+    checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, clock_ms)
+    await checkpointer.start()
+    wait_seconds = settings.ledger.commit_timeout_ms / 1000
+    garbage = GarbageCollector(shard, stores.segments, grace_ms, clock_ms, wait_seconds)
+    housekeeper = Housekeeper(shard, checkpointer, garbage, grace_ms)
+    stack.push_async_callback(checkpointer.write_image)
+    task = asyncio.create_task(housekeeper.run(), name="housekeeper")
+    stack.push_async_callback(_end, task)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def _open_rooms(settings: Settings, stores: Stores, shard: Shard, stack: AsyncExitStack) -> Services:
+    ledger = settings.ledger
+    options = ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight)
+    produce = ProduceRoom(shard, stores.segments, options, clock_ms)
+    stack.push_async_callback(produce.close, CLOSE_SECONDS)
+    return Services(
+        settings=settings,
+        shard=shard,
+        produce=produce,
+        topics=TopicsRoom(shard, settings),
+        producer_ids=ProducerIds(shard),
+        cluster_id=shard.state.cluster_id,
+        node_id=settings.broker.node_id,
+        metrics=Metrics(),
+        clock=clock_ms,
+        served=served_versions(HANDLERS),
+    )
+
+
+async def _open_admin(
+    bind: Address | None, services: Services, readiness: Readiness, stack: AsyncExitStack
+) -> Address | None:
+    if bind is None:
+        return None
+    sockets = await open_sockets(bind, "--admin")
+    admin = AdminServer(services.metrics, product_version(), readiness.reasons)
+    stack.push_async_callback(admin.close)
+    await admin.start(sockets)
+    return admin_address(sockets, bind)

@@ -1,0 +1,66 @@
+"""A small blocking Kafka client over the gateway's own codec, for the demo and for commands."""
+
+import socket
+import struct
+from types import TracebackType
+from typing import Any, Final
+
+from gateway.listeners import Address
+from gateway.wire.apis import ApiKey
+from gateway.wire.header import RequestHeader, decode_response_header, encode_request_header
+from gateway.wire.messages import codec
+
+CLIENT_ID: Final = "dragoman"
+MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
+_LENGTH: Final = struct.Struct(">i")
+
+
+class ClientError(Exception):
+    """The other end is not there, hung up, or did not answer in time."""
+
+
+class Client:
+    """One connection; one request at a time. Every wait ends after `timeout` seconds."""
+
+    def __init__(self, address: Address, timeout: float = 10.0) -> None:
+        self._address = address
+        self._correlation_id = 0
+        try:
+            self._socket = socket.create_connection((address.host, address.port), timeout)
+        except OSError as error:
+            raise ClientError(f"cannot connect to {address}: {error.strerror or error}") from error
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def ask(self, key: ApiKey, version: int, request: Any) -> Any:
+        """Send a request message and return the response message. Raises ClientError."""
+        self._correlation_id += 1
+        header = RequestHeader(key, version, self._correlation_id, CLIENT_ID)
+        frame = encode_request_header(header) + codec.encode_request(key, version, request)
+        try:
+            self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
+            (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
+            if not 4 <= size <= MAX_ANSWER_BYTES:
+                raise ClientError(f"{self._address} sent an answer of {size} bytes")
+            answer = memoryview(self._read(size))
+        except OSError as error:
+            raise ClientError(f"{self._address} did not answer {key.name}: {error or 'timed out'}") from error
+        correlation_id, body_at = decode_response_header(key, version, answer)
+        if correlation_id != self._correlation_id:
+            raise ClientError(f"{self._address} answered another request")
+        return codec.decode_response(key, version, answer[body_at:])
+
+    def _read(self, size: int) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            part = self._socket.recv(min(size - len(received), 1 << 20))
+            if not part:
+                raise ClientError(f"{self._address} closed the connection")
+            received += part
+        return bytes(received)

@@ -1,0 +1,116 @@
+"""The `dragoman` command. Heavy modules are imported only when a command runs, so that --help is quick."""
+
+from typing import Annotated
+
+import typer
+
+HELP = """A Kafka endpoint that stores nothing itself.
+
+Clients speak Kafka to Dragoman; record batches go to your own storage, and an offset ledger gives each its
+Kafka offsets.
+
+Start one with [bold]dragoman serve[/bold], then produce and consume with any Kafka client on 127.0.0.1:9092:
+
+    kcat -P -b 127.0.0.1:9092 -t greetings
+    kcat -C -b 127.0.0.1:9092 -t greetings -o beginning
+"""
+SERVE_HELP = """Run a gateway in the foreground until SIGTERM or Ctrl-C.
+
+Every setting has a name, section.key. A value comes from a flag, else the environment
+(DRAGOMAN_SECTION_KEY), else the --config file (TOML), else the default: see [bold]dragoman settings[/bold].
+
+Exit codes: 0 stopped and drained, 1 failed while running, 2 wrong flag or setting, 4 a store is out of
+reach or damaged, 5 data directory locked or port in use, 130 interrupted.
+"""
+
+app = typer.Typer(
+    name="dragoman",
+    help=HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from gateway.version import product_version
+
+        typer.echo(product_version())
+        raise typer.Exit
+
+
+@app.callback()
+def dragoman(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(help=SERVE_HELP)
+def serve(
+    config: Annotated[str | None, typer.Option(help="TOML file with settings.", metavar="FILE")] = None,
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Where clients connect; repeat for more, port 0 = any.", metavar="PLAINTEXT://HOST:PORT"
+        ),
+    ] = None,
+    advertise: Annotated[
+        list[str] | None,
+        typer.Option(help="What clients are told to connect to, one a --listen.", metavar="HOST:PORT"),
+    ] = None,
+    admin: Annotated[
+        str | None, typer.Option(help="Health, metrics and version pages; '' = none.", metavar="HOST:PORT")
+    ] = None,
+    metadata: Annotated[
+        str | None, typer.Option(help="Metadata store; default sqlite: in the data directory.", metavar="URL")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Record data; default file: in the data directory.", metavar="URL")
+    ] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(help="Directory of the embedded stores; default data.", metavar="DIR")
+    ] = None,
+    node_id: Annotated[int | None, typer.Option(help="Broker id that clients are told.", metavar="N")] = None,
+    ready_file: Annotated[
+        str | None, typer.Option(help="Written (JSON: pid, ports) once clients can connect.", metavar="PATH")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any setting; repeat for more.", metavar="SECTION.KEY=VALUE"),
+    ] = None,
+) -> None:
+    from gateway.cli.serve import run_gateway
+
+    flags: dict[str, object] = {
+        "listeners.listen": tuple(listen) if listen else None,
+        "listeners.advertise": tuple(advertise) if advertise else None,
+        "admin.listen": admin,
+        "storage.metadata": metadata,
+        "storage.data": data,
+        "storage.data_dir": data_dir,
+        "broker.node.id": node_id,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    raise typer.Exit(run_gateway(config, given, set_ or [], ready_file))
+
+
+@app.command(help="List every setting with its default and its name in the environment.")
+def settings() -> None:
+    from gateway.cli.settings import print_settings
+
+    print_settings()
+
+
+def main() -> None:
+    """Entry point of the `dragoman` command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""`dragoman serve`: run a gateway until it is told to stop."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+import uvloop
+from rich.console import Console
+
+from gateway.assembly import RunningGateway, running_gateway
+from gateway.cli.exits import Exit
+from gateway.config import ConfigError, Settings, load_settings, parse_assignment
+from gateway.server import ListenFailed
+from gateway.telemetry.logs import set_up_logs
+from ledger.errors import StoreError, StoreLocked
+
+log = structlog.get_logger()
+
+HINTS: Final = """\
+[bold]Dragoman[/bold] listens on [green]{bootstrap}[/green] (data: {data}). Any Kafka client will do:
+  produce   echo hello | kcat -P -b {bootstrap} -t greetings
+  consume   kcat -C -b {bootstrap} -t greetings -o beginning -e
+  or both   python -m gateway.cli.demo --bootstrap {bootstrap}"""
+
+
+def run_gateway(
+    config: str | None, flags: Mapping[str, Any], assignments: Sequence[str], ready_file: str | None
+) -> Exit:
+    """Load settings and serve. Prints one sentence for an error and returns the exit code."""
+    try:
+        given = dict(parse_assignment(text) for text in assignments)
+        settings = load_settings({**given, **flags}, os.environ, Path(config) if config else None)
+        set_up_logs(settings.log)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(settings, Path(ready_file) if ready_file else None))
+    except ConfigError as error:
+        return _complain(error, Exit.USAGE)
+    except ListenFailed as error:
+        return _complain(error, Exit.IN_USE if error.in_use else Exit.USAGE)
+    except StoreLocked as error:
+        return _complain(error, Exit.IN_USE)
+    except StoreError as error:
+        return _complain(error, Exit.STORE)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+
+
+async def _serve(settings: Settings, ready_file: Path | None) -> Exit:
+    stop = _Stop()
+    async with running_gateway(settings) as gateway:
+        if ready_file is not None:
+            write_ready_file(ready_file, gateway)
+        _greet(settings, gateway)
+        log.info("gateway.ready", cluster_id=gateway.services.cluster_id, node_id=gateway.services.node_id)
+        code = await stop.wait(gateway.services.shard.lost)
+        log.info("gateway.stopping", reason=stop.reason)
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)
+    log.info("gateway.stopped")
+    return code
+
+
+class _Stop:
+    """Waits for a signal, or for the loss of the shard. A second signal ends the process at once."""
+
+    def __init__(self) -> None:
+        self.reason = "shard lost"
+        self._asked = asyncio.Event()
+        self._code = Exit.FAILED
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._on_signal, signal.SIGTERM, Exit.OK)
+        loop.add_signal_handler(signal.SIGINT, self._on_signal, signal.SIGINT, Exit.INTERRUPTED)
+
+    async def wait(self, lost: asyncio.Event) -> Exit:
+        waits = [asyncio.create_task(self._asked.wait()), asyncio.create_task(lost.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+        return self._code
+
+    def _on_signal(self, number: signal.Signals, code: Exit) -> None:
+        if self._asked.is_set():
+            log.warning("gateway.killed", signal=number.name)
+            os._exit(code or Exit.FAILED)
+        self.reason, self._code = number.name, code
+        self._asked.set()
+
+
+def write_ready_file(path: Path, gateway: RunningGateway) -> None:
+    """Atomically: who finds the file finds all of it."""
+    listeners = [
+        {"name": listener.name, "host": bound.host or listener.host, "port": bound.port}
+        for listener, bound in zip(gateway.listeners, gateway.bound, strict=True)
+    ]
+    admin = gateway.admin
+    content = {
+        "pid": os.getpid(),
+        "listeners": listeners,
+        "admin": None if admin is None else {"host": admin.host, "port": admin.port},
+    }
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(json.dumps(content))
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write the ready file {path}: {error.strerror}") from error
+
+
+def _greet(settings: Settings, gateway: RunningGateway) -> None:
+    bootstrap = f"{gateway.listeners[0].host}:{gateway.listeners[0].port}"
+    data = settings.storage.data or settings.storage.data_dir
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(HINTS.format(bootstrap=bootstrap, data=data))
+    if gateway.admin is not None:
+        console.print(f"  health    http://{gateway.admin}/readyz   metrics  http://{gateway.admin}/metrics")
+
+
+def _complain(error: Exception, code: Exit) -> Exit:
+    print(f"dragoman: {error}", file=sys.stderr)  # noqa: T201
+    return code
