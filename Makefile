@@ -34,6 +34,7 @@ lint: $(VENV)/.stamp-lint $(VENV)/.stamp-test ## ruff, mypy --strict and the imp
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy tests/support tests/e2e tools
 	$(VENV)/bin/lint-imports
 
 clean: ## remove the environment, caches and build output (not ./data)

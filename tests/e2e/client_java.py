@@ -70,6 +70,8 @@ class Jvm:
             "-Xmx1g",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
+            # A killed JVM leaves the native codecs behind that it unpacked there.
+            f"-Djava.io.tmpdir={directory}",
             f"-Dlog4j2.configurationFile={SOURCES / 'log4j2.xml'}",
             "-cp",
             f"{compiled()}:{kafka_classpath()}",

@@ -22,9 +22,14 @@ ClientsByName = Callable[[str], ClientUnderTest]
 class Endpoint(Protocol):
     """A gateway, or Apache Kafka when DRAGOMAN_E2E_TARGET=kafka: the tests hold for both."""
 
-    host: str
-    port: int
-    bootstrap: str
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def bootstrap(self) -> str: ...
 
     def restart(self) -> None:
         """Stop cleanly (unless it was killed) and start again on the same port."""

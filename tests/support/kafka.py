@@ -191,7 +191,8 @@ class KafkaServer:
 
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         log_config = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}"
-        command = ["java", *JVM_FLAGS, log_config, "-cp", kafka_classpath(), main, *arguments]
+        scratch = f"-Djava.io.tmpdir={self.directory}"
+        command = ["java", *JVM_FLAGS, scratch, log_config, "-cp", kafka_classpath(), main, *arguments]
         with (self.directory / "jvm.log").open("ab") as log:
             return subprocess.Popen(
                 command,

@@ -6,7 +6,8 @@ from tests.support.gateway import GatewayFactory, GatewayNotReady, Listener, Rea
 
 
 def test_a_ready_file_gives_pid_listeners_and_admin() -> None:
-    text = '{"pid": 7, "listeners": [{"name": "A", "host": "127.0.0.1", "port": 9}], "admin": {"host": "h", "port": 1}}'
+    listener = '{"name": "A", "host": "127.0.0.1", "port": 9}'
+    text = f'{{"pid": 7, "listeners": [{listener}], "admin": {{"host": "h", "port": 1}}}}'
     assert read_ready(text) == Ready(7, (Listener("A", "127.0.0.1", 9),), Listener("admin", "h", 1))
 
 
