@@ -171,16 +171,16 @@ async def test_whatever_a_store_has_answered_survives_a_power_cut(
     case: Case,
     survival: Survival,
     recording: Recording,
-    tmp_path: Path,
+    scratch: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert await lost_answers(case, recording, tmp_path, monkeypatch, survival) == []
+    assert await lost_answers(case, recording, scratch, monkeypatch, survival) == []
 
 
 @pytest.mark.parametrize("ignore_sync", ["1", "files", "directories"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 async def test_without_its_syncs_a_store_would_lose_what_it_has_answered(
-    case: Case, ignore_sync: str, recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: Case, ignore_sync: str, recording: Recording, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lost = await lost_answers(case, recording, tmp_path, monkeypatch, Survival.NOTHING, ignore_sync)
+    lost = await lost_answers(case, recording, scratch, monkeypatch, Survival.NOTHING, ignore_sync)
     assert len(lost) > 10

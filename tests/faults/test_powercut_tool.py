@@ -180,11 +180,11 @@ def test_every_way_to_write_from_python_is_recorded(recording: Recording) -> Non
     assert written["a"] == b"012P4QR789abcddup" + bytes(28) + b"sixty"
 
 
-def test_sockets_and_files_elsewhere_are_not_recorded(recording: Recording, tmp_path: Path) -> None:
+def test_sockets_and_files_elsewhere_are_not_recorded(recording: Recording, scratch: Path) -> None:
     script = f"""
     import socket, subprocess
     a, b = socket.socketpair(); a.send(b'x'); os.write(a.fileno(), b'y')
-    open({str(tmp_path / "elsewhere")!r}, 'wb').write(b'x')
+    open({str(scratch / "elsewhere")!r}, 'wb').write(b'x')
     f = open('in', 'wb'); subprocess.run(['true'], check=True); f.write(b'x'); f.close()
     """
     kinds = [event.kind for event in run(recording, script)]
@@ -251,10 +251,10 @@ def test_random_survival_never_touches_what_was_synced_and_loses_and_keeps_block
 
 
 def lost_rows(
-    recording: Recording, tmp_path: Path, synchronous: str, survival: Survival, ignore: str = ""
+    recording: Recording, scratch: Path, synchronous: str, survival: Survival, ignore: str = ""
 ) -> int:
     """How many committed rows are missing, summed over a power cut at every sync point."""
-    acks_file = tmp_path / "acks"
+    acks_file = scratch / "acks"
     script = f"os.environ['ACKS'] = {str(acks_file)!r}\n" + SQLITE.format(synchronous=synchronous)
     events = run(recording, script, ignore)
     acks = [tuple(map(int, line.split())) for line in acks_file.read_text().splitlines()]
@@ -264,7 +264,7 @@ def lost_rows(
     lost = 0
     for cut, tree in trees_at(events, cuts, survival):
         lost += len(
-            missing_rows(tree, tmp_path / f"cut{cut}", committed_before(acks, cut_time_ns(events, cut)))
+            missing_rows(tree, scratch / f"cut{cut}", committed_before(acks, cut_time_ns(events, cut)))
         )
     return lost
 
@@ -289,17 +289,17 @@ def missing_rows(tree: Tree, directory: Path, committed: set[int]) -> set[int]:
 
 @pytest.mark.parametrize("survival", list(Survival))
 def test_sqlite_with_synchronous_full_keeps_every_committed_row_at_every_cut(
-    recording: Recording, tmp_path: Path, survival: Survival
+    recording: Recording, scratch: Path, survival: Survival
 ) -> None:
-    assert lost_rows(recording, tmp_path, "full", survival) == 0
+    assert lost_rows(recording, scratch, "full", survival) == 0
 
 
 @pytest.mark.parametrize("synchronous", ["normal", "off"])
 def test_sqlite_with_less_than_synchronous_full_loses_committed_rows(
-    recording: Recording, tmp_path: Path, synchronous: str
+    recording: Recording, scratch: Path, synchronous: str
 ) -> None:
-    assert lost_rows(recording, tmp_path, synchronous, Survival.NOTHING) > 0
+    assert lost_rows(recording, scratch, synchronous, Survival.NOTHING) > 0
 
 
-def test_sqlite_with_syncs_ignored_loses_committed_rows(recording: Recording, tmp_path: Path) -> None:
-    assert lost_rows(recording, tmp_path, "full", Survival.NOTHING, ignore="1") > 0
+def test_sqlite_with_syncs_ignored_loses_committed_rows(recording: Recording, scratch: Path) -> None:
+    assert lost_rows(recording, scratch, "full", Survival.NOTHING, ignore="1") > 0

@@ -1,0 +1,88 @@
+"""Opens a data directory as a starting gateway does, and reads every record in it, without a gateway."""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapters.open import open_blobs, open_metadata, open_segments
+from gateway.assembly import IMAGE_FILE, METADATA_FILE
+from gateway.coordination.imagefile import ImageFile
+from gateway.coordination.opening import open_shard
+from gateway.datadir import DataDirectory
+from ledger.batch.header import verify_crc, walk
+from ledger.batch.records import read_batch
+from ledger.errors import StoreDamaged
+from ledger.partitions import PartitionLog, Run
+from ledger.ports import SegmentStore
+from ledger.state import LedgerState
+from ledger.types import Position
+from tests.faults.load import Found, Place
+
+MOST_BYTES = 1 << 40
+MOST_RUNS = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    state: LedgerState
+    segments: SegmentStore
+
+
+@asynccontextmanager
+async def opened(data_dir: Path) -> AsyncIterator[Opened]:
+    """Owner of the shard for a moment. Errors: StoreError."""
+    async with AsyncExitStack() as stack:
+        stack.callback(DataDirectory(data_dir).close)
+        metadata = open_metadata(f"sqlite:{data_dir / METADATA_FILE}")
+        stack.push_async_callback(metadata.close)
+        segments = open_segments(f"file:{data_dir}")
+        stack.push_async_callback(segments.close)
+        blobs = open_blobs(f"file:{data_dir}")
+        stack.push_async_callback(blobs.close)
+        image = ImageFile(data_dir / IMAGE_FILE)
+        stack.push_async_callback(image.close)
+        shard = await open_shard(metadata, blobs, image, 1, lambda: time.time_ns() // 1_000_000)
+        stack.push_async_callback(shard.close)
+        yield Opened(shard.state, segments)
+
+
+async def read_recovered(data_dir: Path) -> tuple[Sequence[str], dict[Place, list[Found]]]:
+    """Topic names, and every record. StoreDamaged if bytes that the ledger knows are missing or wrong."""
+    async with opened(data_dir) as stores:
+        topics = stores.state.topics.by_name
+        log = {
+            (name, partition.index): await _records(stores, partition)
+            for name, topic in topics.items()
+            for partition in topic.partitions
+        }
+        return list(topics), log
+
+
+async def _records(stores: Opened, partition: PartitionLog) -> list[Found]:
+    runs = partition.find(partition.log_start, MOST_BYTES, MOST_RUNS)
+    locators = [stores.state.files.locator(run.object_number) for run in runs]
+    positions = [Position(at, run.start, run.size) for at, run in zip(locators, runs, strict=True)]
+    found: list[Found] = []
+    for run, position, data in zip(runs, positions, await stores.segments.read(positions), strict=True):
+        if data is None:
+            raise StoreDamaged(f"nothing lies at {position}")
+        found += _records_of(run, memoryview(data))
+    if len(found) != partition.high_watermark - partition.log_start:
+        raise StoreDamaged(f"{len(found)} records below the high watermark {partition.high_watermark}")
+    return found
+
+
+def _records_of(run: Run, data: memoryview) -> list[Found]:
+    """True offsets are counted from the run's first: a WAL object keeps the producer's base offsets."""
+    found: list[Found] = []
+    for walked in walk(data):
+        batch = data[walked.position : walked.position + walked.size_bytes]
+        if not verify_crc(batch):
+            raise StoreDamaged(f"a batch of the run at offset {run.base} does not match its CRC")
+        header, records = read_batch(batch, MOST_BYTES)
+        for record in records:
+            value = bytes(record.value) if record.value is not None else b""
+            found.append(Found(run.base + len(found), value, header.base_timestamp + record.timestamp_delta))
+    return found
