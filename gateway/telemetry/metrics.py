@@ -9,7 +9,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-disable_created_metrics()  # they double the number of series and tell nothing here
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and tell nothing here
 
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _STORE_BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
