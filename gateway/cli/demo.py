@@ -1,0 +1,154 @@
+"""Produce ten records to topic `demo` and consume them again: `python -m gateway.cli.demo`.
+
+Written on the gateway's own codec, so that it needs no client library; it works with any Kafka 4 broker.
+"""
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from gateway.cli.client import Client, ClientError
+from gateway.cli.exits import Exit
+from gateway.config import ConfigError
+from gateway.listeners import Address, parse_address
+from gateway.wire.apis import ApiKey
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
+from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ledger.batch.header import walk
+from ledger.batch.records import Record, build_batch, read_batch
+
+TOPIC: Final = "demo"
+PARTITION: Final = 0
+RECORDS: Final = 10
+METADATA_VERSION: Final = 12
+PRODUCE_VERSION: Final = 13
+FETCH_VERSION: Final = 16
+TIMEOUT_MS: Final = 10_000
+MAX_BYTES: Final = 1 << 20
+TRIES: Final = 20
+ACKS_ALL: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    offset: int
+    timestamp_ms: int
+    key: str
+    value: str
+
+
+def run_demo(bootstrap: Address, console: Console) -> None:
+    """Raises ClientError when something does not answer as it should."""
+    with Client(bootstrap) as client:
+        topic_id = create_topic(client)
+        console.print(f"Topic [bold]{TOPIC}[/bold] is there, its id is {topic_id.hex()}.")
+        base_offset = produce(client, topic_id)
+        console.print(f"Produced {RECORDS} records, acknowledged from offset {base_offset} on. Consuming:")
+        table = Table("offset", "timestamp", "key", "value")
+        for record in consume(client, topic_id, base_offset):
+            at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.timestamp_ms / 1000))
+            table.add_row(str(record.offset), at, record.key, record.value)
+        console.print(table)
+
+
+def create_topic(client: Client) -> bytes:
+    """Ask for the topic by name, which creates it, until a leader is told. Returns its id."""
+    request = MetadataRequest([MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=True)
+    error = ErrorCode.NONE
+    for _ in range(TRIES):
+        (topic,) = client.ask(ApiKey.METADATA, METADATA_VERSION, request).topics
+        error = ErrorCode(topic.error_code)
+        if error is ErrorCode.NONE:
+            return bytes(topic.topic_id)
+        if not error.retriable:
+            break
+        time.sleep(0.1)
+    raise ClientError(f"topic {TOPIC} could not be created: {error.name}")
+
+
+def produce(client: Client, topic_id: bytes) -> int:
+    """Send one batch and wait until it is durable. Returns the offset of its first record."""
+    records = [
+        Record(number, 0, b"key-%d" % number, b"hello number %d" % number) for number in range(RECORDS)
+    ]
+    batch = bytes(build_batch(records, base_timestamp=int(time.time() * 1000)))
+    partition = PartitionProduceData(PARTITION, batch)
+    topic = TopicProduceData(topic_id=topic_id, partition_data=[partition])
+    request = ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[topic])
+    answer = client.ask(ApiKey.PRODUCE, PRODUCE_VERSION, request).responses[0].partition_responses[0]
+    if answer.error_code:
+        raise ClientError(f"produce was refused: {ErrorCode(answer.error_code).name} {answer.error_message}")
+    return int(answer.base_offset)
+
+
+def consume(client: Client, topic_id: bytes, offset: int) -> list[Consumed]:
+    """Fetch from an offset on until all records of the demo have come."""
+    consumed: list[Consumed] = []
+    for _ in range(TRIES):
+        partition = FetchPartition(PARTITION, fetch_offset=offset, partition_max_bytes=MAX_BYTES)
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=MAX_BYTES,
+            topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
+        )
+        answer = client.ask(ApiKey.FETCH, FETCH_VERSION, request)
+        if answer.error_code or not answer.responses:
+            raise ClientError(f"fetch was refused: {ErrorCode(answer.error_code).name}")
+        data = answer.responses[0].partitions[0]
+        if data.error_code:
+            raise ClientError(f"fetch was refused: {ErrorCode(data.error_code).name}")
+        consumed += [record for record in _records(data.records) if record.offset >= offset]
+        if len(consumed) >= RECORDS:
+            return consumed[:RECORDS]
+        offset = consumed[-1].offset + 1 if consumed else offset
+    raise ClientError(f"only {len(consumed)} of {RECORDS} records came back")
+
+
+def _records(data: bytes | memoryview | None) -> list[Consumed]:
+    consumed = []
+    view = memoryview(data or b"")
+    for walked in walk(view):
+        batch = view[walked.position : walked.position + walked.size_bytes]
+        header, records = read_batch(batch, MAX_BYTES)
+        consumed += [
+            Consumed(
+                header.base_offset + record.offset_delta,
+                header.base_timestamp + record.timestamp_delta,
+                bytes(record.key or b"").decode(errors="replace"),
+                bytes(record.value or b"").decode(errors="replace"),
+            )
+            for record in records
+        ]
+    return consumed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m gateway.cli.demo", description=__doc__)
+    parser.add_argument(
+        "--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT", help="where a gateway listens"
+    )
+    arguments = parser.parse_args()
+    try:
+        run_demo(parse_address(arguments.bootstrap, "--bootstrap"), Console())
+    except ConfigError as error:
+        return _complain(str(error), Exit.USAGE)
+    except ClientError as error:
+        return _complain(f"{error}; is a gateway running? Start one with: make run", Exit.FAILED)
+    return Exit.OK
+
+
+def _complain(sentence: str, code: Exit) -> Exit:
+    print(f"demo: {sentence}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
