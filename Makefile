@@ -18,7 +18,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 run: $(VENV)/.stamp-run ## start a gateway on 127.0.0.1:9092 in the foreground (another port if that is taken)
-	@listen=$$($(PY) tools/free_port.py 9092 "Kafka clients") && admin=$$($(PY) tools/free_port.py 9644 "the admin page") && \
+	@listen=$$($(PY) tools/free_port.py 9092 "for Kafka clients") && admin=$$($(PY) tools/free_port.py 9644 "for the admin pages") && \
 	  exec $(VENV)/bin/dragoman serve --listen "PLAINTEXT://127.0.0.1:$$listen" --admin "127.0.0.1:$$admin" --data-dir data
 
 demo: $(VENV)/.stamp-run ## produce and consume through the gateway that `make run` started

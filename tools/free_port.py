@@ -24,7 +24,7 @@ def any_free_port() -> int:
 def main(wanted: int, purpose: str) -> None:
     port = wanted if is_free(wanted) else any_free_port()
     if port != wanted:
-        print(f"Port {wanted} is taken; {purpose} will find the gateway on port {port}.", file=sys.stderr)
+        print(f"Port {wanted} is taken; {purpose}: port {port} instead.", file=sys.stderr)
     print(port)
 
 
