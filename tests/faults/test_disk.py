@@ -22,11 +22,10 @@ RETRIABLE = {KafkaError.KAFKA_STORAGE_ERROR, KafkaError.REQUEST_TIMED_OUT, Kafka
 
 
 def one_sentence(gateway: Gateway) -> str:
-    """What a gateway that refused to start said: a single line, and no stack trace."""
-    text = gateway.log_tail().strip()
-    assert "Traceback" not in text, text
-    assert len(text.splitlines()) == 1, text
-    return text
+    """What a gateway that refused to start said beside its log of events: one line, no stack trace."""
+    lines = gateway.log_tail().strip().splitlines()
+    (said,) = (line for line in lines if not line.startswith("{"))
+    return said
 
 
 def exit_code_and_sentence(gateway: Gateway) -> tuple[int, str]:
@@ -99,7 +98,7 @@ def test_a_disk_that_is_full_at_start_is_refused_with_the_reason(
     disk.fill()
     code, sentence = exit_code_and_sentence(gateway_factory(data_dir=disk.path / "data"))
     assert code == STORE_UNREACHABLE
-    assert "no space is left" in sentence and "--data-dir" in sentence
+    assert "no space" in sentence.casefold() and "--data-dir" in sentence
 
 
 @pytest.mark.parametrize("was_used", [False, True])
@@ -112,7 +111,7 @@ def test_a_read_only_disk_is_refused_at_start_with_the_setting_to_change(
     disk.make_read_only()
     code, sentence = exit_code_and_sentence(gateway_factory(data_dir=disk.path / "data"))
     assert code == STORE_UNREACHABLE
-    assert "read-only" in sentence and "--data-dir" in sentence and str(disk.path) in sentence
+    assert "read-only" in sentence.casefold() and "--data-dir" in sentence and str(disk.path) in sentence
 
 
 def test_a_port_in_use_is_refused_with_the_setting_to_change(gateway_factory: GatewayFactory) -> None:

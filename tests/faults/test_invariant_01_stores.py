@@ -14,7 +14,7 @@ from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.wal import WalSegments
 from ledger.errors import NotFound, StoreError
 from ledger.types import Position
-from tests.faults.powercut import Survival, cut_time_ns, sync_points, trees_at, write_tree
+from tests.faults.powercut import Survival, cut_time_ns, replayed, sync_points, trees_at, write_tree
 from tests.faults.recording import Recording
 
 ROOT = Path(__file__).parents[2]
@@ -184,3 +184,73 @@ async def test_without_its_syncs_a_store_would_lose_what_it_has_answered(
 ) -> None:
     lost = await lost_answers(case, recording, scratch, monkeypatch, Survival.NOTHING, ignore_sync)
     assert len(lost) > 10
+
+
+UNSYNCED_METADATA = """
+from adapters.metadata.sqlite import SqliteMetadata
+async def main():
+    store = SqliteMetadata("metadata.db")
+    for n in range(20): await store.put(f"{os.getpid()}/{n}", b"value", None)
+    os._exit(0)
+asyncio.run(main())
+"""
+
+READ_METADATA = """
+from adapters.metadata.sqlite import SqliteMetadata
+async def main():
+    store = SqliteMetadata("metadata.db")
+    for key, found in await store.scan(""): ack(key, found.value)
+    acks.flush()
+    os._exit(0)
+asyncio.run(main())
+"""
+
+UNSYNCED_BLOBS = """
+from adapters.blobs.files import FileBlobs
+async def main():
+    store = FileBlobs("blobs")
+    for n in range(10): await store.put(f"{os.getpid()}/{n}/{n}", [b"value"])
+    os._exit(0)
+asyncio.run(main())
+"""
+
+READ_BLOBS = """
+from adapters.blobs.files import FileBlobs
+async def main():
+    store = FileBlobs("blobs")
+    for found in await store.list(""): ack(found.key, await store.get(found.key))
+    acks.flush()
+    os._exit(0)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "unsynced", "look", "read", "count"),
+    [
+        (UNSYNCED_METADATA, "files", READ_METADATA, read_metadata, 40),
+        (UNSYNCED_BLOBS, "directories", READ_BLOBS, read_blobs, 20),
+    ],
+    ids=["sqlite", "file"],
+)
+async def test_whatever_a_store_lets_read_after_kill_9_survives_a_power_cut(
+    write: str,
+    unsynced: str,
+    look: str,
+    read: Read,
+    count: int,
+    recording: Recording,
+    scratch: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process killed before its sync leaves what can be read but is not durable yet. Who reads it
+    after the restart builds on it, so opening must have made it durable."""
+    monkeypatch.setenv("ACKS", str(scratch / "acks"))
+    monkeypatch.setenv("REPOSITORY", str(ROOT))
+    recording.run([sys.executable, "-c", PRELUDE + write])
+    recording.run([sys.executable, "-c", PRELUDE + write], unsynced)
+    events = recording.run([sys.executable, "-c", PRELUDE + look])
+    known = answered_before((scratch / "acks").read_text().splitlines(), cut_time_ns(events, len(events)))
+    assert len(known) == count
+    write_tree(replayed(events).tree(Survival.NOTHING), scratch / "cut")
+    assert None not in await read(scratch / "cut", list(known))
