@@ -35,7 +35,7 @@ lint: $(VENV)/.stamp-lint $(VENV)/.stamp-test ## ruff, mypy --strict and the imp
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/mypy tests/support tests/e2e tools
-	$(VENV)/bin/lint-imports
+	$(VENV)/bin/lint-imports --no-logo
 
 clean: ## remove the environment, caches and build output (not ./data)
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info

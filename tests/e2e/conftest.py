@@ -86,6 +86,13 @@ def client(request: pytest.FixtureRequest, client_named: ClientsByName) -> Clien
     return client_named(request.param)
 
 
+@pytest.fixture
+def readers(client_named: ClientsByName) -> list[ClientUnderTest]:
+    """All clients that can run here. Where Java is missing its own tests are skipped, and say so."""
+    names = [name for name in CLIENT_NAMES if name != "java" or why_no_java_client() is None]
+    return [client_named(name) for name in names]
+
+
 numbers = itertools.count(1)
 
 

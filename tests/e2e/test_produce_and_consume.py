@@ -4,7 +4,7 @@ import pytest
 
 from tests.e2e.batches_on_the_wire import fetch_batch_headers
 from tests.e2e.client import ClientUnderTest, Codec, Earliest, TopicExists
-from tests.e2e.conftest import CLIENT_NAMES, ClientsByName, Endpoint
+from tests.e2e.conftest import Endpoint
 from tests.e2e.sample_records import expected, large_records, odd_records, small_records
 
 PARTITIONS = 32
@@ -21,7 +21,7 @@ def test_a_topic_is_created_once(client: ClientUnderTest, topic: str) -> None:
 @pytest.mark.parametrize("codec", list(Codec))
 def test_odd_records_reach_every_client_byte_for_byte(
     client: ClientUnderTest,
-    client_named: ClientsByName,
+    readers: list[ClientUnderTest],
     endpoint: Endpoint,
     topic: str,
     codec: Codec,
@@ -31,7 +31,7 @@ def test_odd_records_reach_every_client_byte_for_byte(
     client.create_topic(topic, 1)
     offsets = client.produce(topic, records, codec, idempotent)
     assert offsets == list(range(len(records)))
-    for reader in map(client_named, CLIENT_NAMES):
+    for reader in readers:
         assert reader.consume(topic, [0], Earliest(), len(records)) == expected(records, offsets)
         assert reader.end_offset(topic, 0) == len(records)
     batches = fetch_batch_headers(endpoint.host, endpoint.port, topic)
@@ -41,18 +41,18 @@ def test_odd_records_reach_every_client_byte_for_byte(
 
 
 def test_records_of_900_kb_reach_every_client(
-    client: ClientUnderTest, client_named: ClientsByName, topic: str
+    client: ClientUnderTest, readers: list[ClientUnderTest], topic: str
 ) -> None:
     records = large_records(4)
     client.create_topic(topic, 1)
     offsets = client.produce(topic, records, Codec.NONE, idempotent=True)
-    for reader in map(client_named, CLIENT_NAMES):
+    for reader in readers:
         assert reader.consume(topic, [0], Earliest(), len(records)) == expected(records, offsets)
 
 
 @pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
 def test_thousands_of_small_records_keep_their_order(
-    client: ClientUnderTest, client_named: ClientsByName, topic: str, idempotent: bool
+    client: ClientUnderTest, readers: list[ClientUnderTest], topic: str, idempotent: bool
 ) -> None:
     records = small_records(5000)
     client.create_topic(topic, 1)
@@ -62,18 +62,18 @@ def test_thousands_of_small_records_keep_their_order(
     if idempotent:
         assert offsets == sorted(offsets)
     in_offset_order = sorted(expected(records, offsets), key=lambda received: received.offset)
-    for reader in map(client_named, CLIENT_NAMES):
+    for reader in readers:
         assert reader.consume(topic, [0], Earliest(), len(records)) == in_offset_order
 
 
 def test_each_of_32_partitions_counts_from_zero(
-    client: ClientUnderTest, client_named: ClientsByName, topic: str
+    client: ClientUnderTest, readers: list[ClientUnderTest], topic: str
 ) -> None:
     records = small_records(PARTITIONS * 20, PARTITIONS)
     client.create_topic(topic, PARTITIONS)
     offsets = client.produce(topic, records, Codec.ZSTD, idempotent=True)
     assert offsets == [number // PARTITIONS for number in range(len(records))]
-    for reader in map(client_named, CLIENT_NAMES):
+    for reader in readers:
         received = reader.consume(topic, range(PARTITIONS), Earliest(), len(records))
         for partition in range(PARTITIONS):
             of_partition = [one for one in received if one.record.partition == partition]

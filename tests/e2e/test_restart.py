@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.e2e.client import ClientUnderTest, Codec, Earliest, FromOffset
-from tests.e2e.conftest import CLIENT_NAMES, ClientsByName, Endpoint
+from tests.e2e.conftest import Endpoint
 from tests.e2e.sample_records import expected, small_records
 
 PARTITIONS = 2
@@ -23,7 +23,7 @@ def by_kill_9(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize("restart", [cleanly, by_kill_9])
 def test_records_and_offsets_go_on_over_a_restart(
     client: ClientUnderTest,
-    client_named: ClientsByName,
+    readers: list[ClientUnderTest],
     endpoint: Endpoint,
     topic: str,
     restart: Callable[[Endpoint], None],
@@ -37,7 +37,7 @@ def test_records_and_offsets_go_on_over_a_restart(
     assert client.consume(topic, [1], FromOffset(50), 50) == expected(before[101::2], range(50, 100))
     offsets += client.produce(topic, after, Codec.SNAPPY, idempotent=True)
     assert offsets == [number // PARTITIONS for number in range(len(records))]
-    for reader in map(client_named, CLIENT_NAMES):
+    for reader in readers:
         for partition in range(PARTITIONS):
             received = reader.consume(topic, [partition], Earliest(), 200)
             assert received == expected(records[partition::PARTITIONS], range(200))
