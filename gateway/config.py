@@ -327,4 +327,15 @@ def _build(values: Mapping[str, Any]) -> Settings:
     for name, value in values.items():
         setting = SETTINGS[name]
         sections.setdefault(setting.section, {})[setting.key] = value
-    return msgspec.convert(sections, Settings)
+    settings = msgspec.convert(sections, Settings)
+    _check_together(settings)
+    return settings
+
+
+def _check_together(settings: Settings) -> None:
+    limits = settings.limits
+    if limits.frame_bytes > limits.buffer_bytes:
+        raise ConfigError(
+            f"limits.frame_bytes = {limits.frame_bytes} is more than limits.buffer_bytes = "
+            f"{limits.buffer_bytes}: the largest request must fit into what all requests may hold"
+        )

@@ -87,6 +87,11 @@ def test_an_assignment_needs_an_equals_sign() -> None:
         parse_assignment("log.level")
 
 
+def test_the_largest_request_must_fit_into_the_budget() -> None:
+    with pytest.raises(ConfigError, match="must fit"):
+        load_settings({"limits.buffer_bytes": "1048576"}, {})
+
+
 def test_every_setting_is_documented_and_its_default_is_within_its_bounds() -> None:
     for setting in SETTINGS.values():
         assert setting.doc

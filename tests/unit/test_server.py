@@ -1,0 +1,319 @@
+"""A server over real sockets: order, push-back, bounds, and the end of connections.
+
+The handlers are the test's, so that it can hold each request for as long as it likes.
+"""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, closing
+
+import pytest
+
+from gateway.config import MIB, Limits
+from gateway.connection import Peer
+from gateway.listeners import Address, Binding
+from gateway.server import ListenFailed, Server
+from gateway.telemetry.metrics import Metrics
+from gateway.wire.apis import ApiKey
+from gateway.wire.connection import Request
+from gateway.wire.errors import Malformed
+from ledger.types import Buffer
+from tests.support.raw import request
+
+PRODUCE, METADATA = ApiKey.PRODUCE, ApiKey.METADATA
+LOOPBACK = Address("127.0.0.1", 0)
+SHORT_S = 0.1
+LONG_S = 5.0
+
+
+class HeldRequests:
+    """Answers a request with its correlation id once it is released; Produce is pipelined."""
+
+    def __init__(self) -> None:
+        self.served = {int(PRODUCE): (0, 13), int(METADATA): (0, 13)}
+        self.started: list[int] = []
+        self.cancelled: list[int] = []
+        self.released = asyncio.Event()
+        self.kept: set[int] = set()
+        self.failing: dict[int, Exception] = {}
+        self.answer_bytes = 0
+
+    def is_pipelined(self, api_key: int) -> bool:
+        return api_key == PRODUCE
+
+    async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
+        number = request.header.correlation_id
+        self.started.append(number)
+        try:
+            if number in self.failing:
+                raise self.failing[number]
+            if number in self.kept:
+                await self.released.wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(number)
+            raise
+        return [struct.pack(">i", number), bytes(self.answer_bytes)]
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, key: ApiKey, *numbers: int, body: bytes = b"") -> None:
+        for number in numbers:
+            self.writer.write(request(key, 0, body, correlation_id=number))
+
+    async def answer(self) -> int | None:
+        """The correlation id of the next answer; None when the gateway has closed the connection."""
+        async with asyncio.timeout(LONG_S):
+            try:
+                size, number = struct.unpack(">ii", await self.reader.readexactly(8))
+                await self.reader.readexactly(size - 4)
+            except (asyncio.IncompleteReadError, ConnectionResetError):
+                return None
+            return int(number)
+
+    async def answers(self, count: int) -> list[int | None]:
+        return [await self.answer() for _ in range(count)]
+
+
+class Serving:
+    def __init__(self, server: Server, requests: HeldRequests, metrics: Metrics) -> None:
+        self.server = server
+        self.requests = requests
+        self.metrics = metrics
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.server.bound[0].port)
+        with closing(writer):
+            yield Client(reader, writer)
+
+    def held_bytes(self) -> float:
+        return self.metrics.registry.get_sample_value("dragoman_buffer_bytes") or 0.0
+
+    def connections(self) -> float:
+        return self.metrics.registry.get_sample_value("dragoman_connections") or 0.0
+
+
+@asynccontextmanager
+async def serving(**limits: int) -> AsyncIterator[Serving]:
+    requests, metrics = HeldRequests(), Metrics()
+    server = Server(Limits(**{"drain_ms": 5000, **limits}), requests, metrics)
+    await server.listen([Binding("PLAINTEXT", LOOPBACK, LOOPBACK)])
+    try:
+        yield Serving(server, requests, metrics)
+    finally:
+        requests.released.set()
+        await server.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds; what never comes true fails the test."""
+    async with asyncio.timeout(LONG_S):
+        while not condition():  # noqa: ASYNC110 - a test may look from outside only
+            await asyncio.sleep(0.005)
+
+
+async def test_answers_leave_in_the_order_of_the_requests() -> None:
+    async with serving() as gateway, gateway.client() as client:
+        gateway.requests.kept = {1}
+        client.send(PRODUCE, 1, 2, 3)
+        await until(lambda: gateway.requests.started == [1, 2, 3])
+        gateway.requests.released.set()
+        assert await client.answers(3) == [1, 2, 3]
+
+
+async def test_a_request_that_is_not_pipelined_starts_when_all_before_it_are_answered() -> None:
+    async with serving() as gateway, gateway.client() as client:
+        gateway.requests.kept = {1}
+        client.send(PRODUCE, 1, 2)
+        client.send(METADATA, 3, 4)
+        client.send(PRODUCE, 5)
+        await until(lambda: gateway.requests.started == [1, 2])
+        await asyncio.sleep(SHORT_S)
+        assert gateway.requests.started == [1, 2]
+        gateway.requests.released.set()
+        assert await client.answers(5) == [1, 2, 3, 4, 5]
+        assert gateway.requests.started == [1, 2, 3, 4, 5]
+
+
+async def test_connections_do_not_wait_for_each_other() -> None:
+    async with serving() as gateway, gateway.client() as slow, gateway.client() as quick:
+        gateway.requests.kept = {1}
+        slow.send(METADATA, 1)
+        quick.send(METADATA, 2)
+        assert await quick.answer() == 2
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 0),
+        struct.pack(">i", 2**31 - 1),
+        request(999, 0),
+        request(METADATA, 99),
+        struct.pack(">ihhih", 10, METADATA, 0, 2, 100),
+    ],
+    ids=["negative size", "no size", "huge size", "unknown API", "unknown version", "cut-off client id"],
+)
+async def test_a_request_that_breaks_the_rules_closes_its_connection_behind_earlier_answers(
+    refused: bytes,
+) -> None:
+    async with serving() as gateway, gateway.client() as client, gateway.client() as other:
+        gateway.requests.kept = {1}
+        client.send(METADATA, 1)
+        client.writer.write(refused)
+        client.send(METADATA, 2)
+        await until(lambda: gateway.requests.started == [1])
+        gateway.requests.released.set()
+        assert await client.answers(2) == [1, None]
+        assert gateway.requests.started == [1]
+        other.send(METADATA, 3)
+        assert await other.answer() == 3
+
+
+@pytest.mark.parametrize("failure", [Malformed("half a string"), RuntimeError("a bug")])
+async def test_a_request_that_fails_closes_its_connection_and_no_other(failure: Exception) -> None:
+    async with serving() as gateway, gateway.client() as client, gateway.client() as other:
+        gateway.requests.failing = {2: failure}
+        gateway.requests.kept = {1}
+        client.send(PRODUCE, 1, 2, 3)
+        await until(lambda: gateway.requests.started == [1, 2, 3])
+        gateway.requests.released.set()
+        assert await client.answers(2) == [1, None]
+        other.send(METADATA, 4)
+        assert await other.answer() == 4
+
+
+async def test_reading_pauses_while_too_many_requests_are_unanswered() -> None:
+    async with serving(requests_in_flight=4) as gateway, gateway.client() as client:
+        gateway.requests.kept = {1}
+        client.send(PRODUCE, *range(1, 101), body=bytes(3000))
+        await until(lambda: len(gateway.requests.started) >= 4)
+        await asyncio.sleep(SHORT_S)
+        # What arrived in the same receive is taken, never the next receive.
+        assert len(gateway.requests.started) <= 4 + 64 * 1024 // 3000
+        gateway.requests.released.set()
+        assert await client.answers(100) == list(range(1, 101))
+
+
+async def test_all_connections_together_hold_no_more_than_the_budget() -> None:
+    async with serving(buffer_bytes=MIB) as gateway, gateway.client() as large, gateway.client() as small:
+        gateway.requests.kept = {1, 2, 3}
+        large.send(METADATA, 1, body=bytes(MIB))
+        await until(lambda: gateway.requests.started == [1])
+        small.send(METADATA, 2)
+        await until(lambda: 2 in gateway.requests.started)
+        small.send(METADATA, 3)
+        await asyncio.sleep(SHORT_S)
+        assert MIB <= gateway.held_bytes() < MIB + 1000
+        gateway.requests.released.set()
+        assert await large.answer() == 1
+        assert await small.answers(2) == [2, 3]
+        await until(lambda: gateway.held_bytes() == 0)
+
+
+async def test_unfinished_frames_that_hold_too_much_are_closed_the_oldest_first() -> None:
+    async with serving(buffer_bytes=MIB) as gateway, gateway.client() as first, gateway.client() as second:
+        # An unfinished frame has room for up to twice what has come of it: 1 MiB each.
+        part = struct.pack(">i", 10 * MIB) + bytes(MIB * 5 // 8)
+        first.writer.write(part)
+        await until(lambda: gateway.held_bytes() >= MIB)
+        await asyncio.sleep(SHORT_S)
+        assert gateway.connections() == 2
+        second.writer.write(part)
+        assert await first.answer() is None
+        assert gateway.connections() == 1
+
+
+async def test_a_client_that_does_not_read_gets_no_further_request_started() -> None:
+    async with serving(send_bytes=MIB) as gateway, gateway.client() as client:
+        gateway.requests.answer_bytes = 8 * MIB
+        client.send(METADATA, *range(1, 11))
+        await until(lambda: gateway.held_bytes() > MIB)
+        await asyncio.sleep(SHORT_S)
+        assert len(gateway.requests.started) <= 3
+        assert await client.answers(10) == list(range(1, 11))
+
+
+async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
+    async with serving(idle_ms=1000) as gateway, gateway.client() as idle, gateway.client() as waiting:
+        gateway.requests.kept = {1}
+        waiting.send(METADATA, 1)
+        await until(lambda: gateway.requests.started == [1])
+        assert await idle.answer() is None
+        await asyncio.sleep(SHORT_S)
+        gateway.requests.released.set()
+        assert await waiting.answer() == 1
+
+
+async def test_connections_beyond_the_limit_are_closed() -> None:
+    async with serving(connections=1) as gateway, gateway.client() as first:
+        first.send(METADATA, 1)
+        assert await first.answer() == 1
+        async with gateway.client() as second:
+            assert await second.answer() is None
+        first.send(METADATA, 2)
+        assert await first.answer() == 2
+
+
+async def test_a_lost_connection_ends_its_requests_but_not_what_it_has_produced() -> None:
+    async with serving() as gateway:
+        gateway.requests.kept = {1, 2}
+        async with gateway.client() as producer, gateway.client() as asker:
+            producer.send(PRODUCE, 1)
+            asker.send(METADATA, 2)
+            await until(lambda: sorted(gateway.requests.started) == [1, 2])
+        await until(lambda: gateway.connections() == 0)
+        await until(lambda: gateway.requests.cancelled == [2])
+        assert gateway.held_bytes() > 0
+        gateway.requests.released.set()
+        await until(lambda: gateway.held_bytes() == 0)
+        assert gateway.requests.cancelled == [2]
+
+
+async def test_a_stop_answers_what_is_under_way_and_takes_nothing_new() -> None:
+    async with serving() as gateway, gateway.client() as client, gateway.client() as idle:
+        gateway.requests.kept = {1}
+        client.send(METADATA, 1)
+        await until(lambda: gateway.requests.started == [1])
+        closing_server = asyncio.create_task(gateway.server.close())
+        assert await idle.answer() is None
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", gateway.server.bound[0].port)
+        client.send(METADATA, 2)
+        gateway.requests.released.set()
+        assert await client.answers(2) == [1, None]
+        await closing_server
+        assert gateway.requests.started == [1]
+
+
+async def test_a_stop_cuts_off_what_outlasts_the_drain() -> None:
+    async with serving(drain_ms=50) as gateway, gateway.client() as client:
+        gateway.requests.kept = {1}
+        client.send(PRODUCE, 1)
+        await until(lambda: gateway.requests.started == [1])
+        await gateway.server.close()
+        assert gateway.requests.cancelled == [1]
+        assert await client.answer() is None
+
+
+async def test_a_port_in_use_is_refused_with_the_flag_to_change() -> None:
+    async with serving() as gateway:
+        taken = Address("127.0.0.1", gateway.server.bound[0].port)
+        second = Server(Limits(), HeldRequests(), Metrics())
+        with pytest.raises(ListenFailed, match="--listen") as refusal:
+            await second.listen([Binding("PLAINTEXT", taken, taken)])
+        assert refusal.value.in_use
+
+
+async def test_a_host_that_is_not_here_is_refused() -> None:
+    absent = Address("192.0.2.1", 0)
+    server = Server(Limits(), HeldRequests(), Metrics())
+    with pytest.raises(ListenFailed, match="--listen") as refusal:
+        await server.listen([Binding("PLAINTEXT", absent, absent)])
+    assert not refusal.value.in_use
