@@ -110,6 +110,16 @@ def test_a_write_that_fails_before_the_commit_has_certainly_not_happened(path: P
         assert isinstance(file.put("a", b"small", None), Won)
 
 
+def test_after_a_failed_write_the_transaction_is_not_left_open(path: Path) -> None:
+    with opened(path) as file:
+        db = file._connection()
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1000)
+        with pytest.raises(StoreUnavailable, match="too big"):
+            file.put("a", bytes(2000), None)
+        assert not db.in_transaction
+        assert isinstance(file.put("a", b"small", None), Won)
+
+
 def test_a_write_that_fails_in_the_commit_is_unknown_and_can_be_repeated(path: Path) -> None:
     with opened(path) as file:
         assert isinstance(file.put("a", b"before", None), Won)

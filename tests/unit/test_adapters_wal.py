@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from adapters.segments.ranges import merge_adjacent
 from adapters.segments.wal import WalSegments
 from adapters.segments.wal_files import WalReader
 from ledger.errors import StoreUnavailable
@@ -258,3 +259,40 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     await store.close()
     with pytest.raises(StoreUnavailable, match="is closed"):
         await write(store, b"x")
+
+
+async def test_a_file_forgotten_while_it_is_read_is_closed_by_its_last_reader(
+    store: WalSegments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    position = await write(store, b"x")
+    reader = WalReader(tmp_path, max_open=4)
+    real = os.pread
+
+    def pread(fd: int, size: int, start: int) -> bytes:
+        reader.forget([position.locator])
+        return real(fd, size, start)
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, "pread", pread)
+    assert reader.read([position]) == [b"x"]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_positions_side_by_side_are_one_read_and_a_gap_is_never_read() -> None:
+    asked = [
+        Position("a", 30, 10),
+        Position("a", 0, 10),
+        Position("a", 10, 5),
+        Position("b", 15, 5),
+        Position("a", 15, 5),
+        Position("a", 15, 5),
+    ]
+    merged = merge_adjacent(asked)
+    assert [(one.locator, one.start, one.size) for one in merged] == [
+        ("a", 0, 20),
+        ("a", 30, 10),
+        ("b", 15, 5),
+    ]
+    assert merged[0].pieces == [(1, 0), (2, 10), (4, 15), (5, 15)]
+    large = [Position("a", number << 20, 1 << 20) for number in range(9)]
+    assert [one.size >> 20 for one in merge_adjacent(large)] == [4, 4, 1]
