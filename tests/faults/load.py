@@ -95,6 +95,10 @@ class Load:
     def finish(self, timeout_s: float = FLUSH_TIMEOUT_S) -> None:
         """Send no more, and wait for what is unanswered."""
         self._stopping.set()
+        self.complete(timeout_s)
+
+    def complete(self, timeout_s: float = FLUSH_TIMEOUT_S) -> None:
+        """Wait until all records are sent and answered."""
         assert self._thread is not None
         self._thread.join(timeout_s)
         assert not self._thread.is_alive(), f"{self.name}: {self.outstanding} records still unanswered"

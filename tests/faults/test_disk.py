@@ -145,7 +145,7 @@ def loaded(gateway: Gateway, records: int = 400) -> list[Load]:
         Load(gateway.bootstrap, f"p{number}", "t", 4, 20, most_records=records).start() for number in range(2)
     ]
     for load in loads:
-        load.finish()
+        load.complete()
     assert gateway.terminate() == 0
     return loads
 

@@ -59,7 +59,7 @@ class Run:
 
     def produce(self, loads: Iterable[Load]) -> None:
         for load in loads:
-            load.finish()
+            load.complete()
             assert load.failures == []
             self.acks += load.acks
 
@@ -176,14 +176,15 @@ def test_a_power_cut_at_any_sync_point_loses_no_acked_record(
 
 def check_whole_processes(run: Run, factory: GatewayFactory, directory: Path) -> None:
     """At a few cuts a gateway is started on what is left: clients read it all, and produce more."""
-    cuts = spread(sync_points(run.events), WHOLE_PROCESS_CUTS + 3)[-WHOLE_PROCESS_CUTS - 3 : -2]
+    points = sync_points(run.events)
+    cuts = [points[len(points) * part // WHOLE_PROCESS_CUTS - 1] for part in range(1, WHOLE_PROCESS_CUTS + 1)]
     for cut, tree in trees_at(run.events, cuts, Survival.NOTHING):
         root = directory / f"process-{cut}"
         write_tree(tree, root)
         gateway = factory(data_dir=root / "data")
         gateway.start()
         load = Load(gateway.bootstrap, "later", "many", TOPICS["many"], most_records=200).start()
-        load.finish()
+        load.complete()
         alive = {ack.place[0] for ack in run.acks_before(cut_time_ns(run.events, cut))} & TOPICS.keys()
         log = read_all(gateway.bootstrap, {name: TOPICS[name] for name in alive})
         acks = [ack for ack in run.acks_before(cut_time_ns(run.events, cut)) if ack.place in log]
