@@ -1,0 +1,88 @@
+"""Stored batches in memory: what was produced or read lately, the longest unused going first. Pure."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from typing import Final
+
+from ledger.types import Buffer
+
+ENTRY_OVERHEAD_BYTES: Final = 512
+"""About what the bookkeeping of one entry costs, counted so that small batches keep to the bound too."""
+
+
+class RunCache:
+    """Byte ranges of objects, at most about `max_bytes` of them.
+
+    Every entry is one or more whole batches, so a range is served as the entries it consists of and
+    nothing is ever joined. Objects are immutable and keys are never reused: nothing becomes stale.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[tuple[str, int], memoryview] = OrderedDict()
+        # Starts of entries with several batches, into which a reader may come in the middle.
+        self._stretches: dict[str, list[int]] = {}
+        self.held_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def put(self, locator: str, start: int, data: Buffer) -> None:
+        """Take up one stored batch."""
+        self._put(locator, start, data)
+
+    def put_stretch(self, locator: str, start: int, data: Buffer) -> None:
+        """Take up batches that lie back to back and were read together."""
+        if self._put(locator, start, data):
+            insort(self._stretches.setdefault(locator, []), start)
+
+    def get(self, locator: str, start: int, size: int) -> tuple[list[memoryview], int]:
+        """Views from `start` on without a gap, and how many bytes they cover: 0 when nothing is held
+        there; more than `size` when the last entry reaches further."""
+        views: list[memoryview] = []
+        covered = 0
+        while covered < size:
+            view = self._at(locator, start + covered)
+            if view is None:
+                break
+            views.append(view)
+            covered += len(view)
+        return views, covered
+
+    def _put(self, locator: str, start: int, data: Buffer) -> bool:
+        cost = len(data) + ENTRY_OVERHEAD_BYTES
+        key = (locator, start)
+        if not len(data) or cost > self._max_bytes or key in self._entries:
+            return False
+        self._entries[key] = memoryview(data)
+        self.held_bytes += cost
+        while self.held_bytes > self._max_bytes:
+            self._evict()
+        return True
+
+    def _at(self, locator: str, position: int) -> memoryview | None:
+        key = (locator, position)
+        view = self._entries.get(key)
+        if view is not None:
+            self._entries.move_to_end(key)
+            return view
+        starts = self._stretches.get(locator)
+        at = bisect_right(starts, position) - 1 if starts else -1
+        if not starts or at < 0:
+            return None
+        key = (locator, starts[at])
+        view = self._entries[key]
+        self._entries.move_to_end(key)
+        inside = position - starts[at]
+        return view[inside:] if inside < len(view) else None
+
+    def _evict(self) -> None:
+        (locator, start), view = self._entries.popitem(last=False)
+        self.held_bytes -= len(view) + ENTRY_OVERHEAD_BYTES
+        starts = self._stretches.get(locator)
+        if starts:
+            at = bisect_left(starts, start)
+            if at < len(starts) and starts[at] == start:
+                del starts[at]
+                if not starts:
+                    del self._stretches[locator]

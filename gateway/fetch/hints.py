@@ -1,0 +1,73 @@
+"""Where in a run an offset begins, as far as walking has shown: so that a large run is walked once."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from ledger.partitions import Run
+
+DEFAULT_RUNS: Final = 4_096
+DEFAULT_POINTS: Final = 256
+
+
+class Point(NamedTuple):
+    """All batches that lie before `position` (in the object) end before `offset`."""
+
+    offset: int
+    position: int
+
+
+class _Points:
+    __slots__ = ("offsets", "positions")
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.positions = array("q")
+
+
+class PositionHints:
+    """At most `max_points` points for each of the `max_runs` runs that were read last.
+
+    Only a help: a forgotten point costs reading, never truth. A run's bytes never change, so that no
+    point ever becomes wrong, also when the run has grown at its end.
+    """
+
+    def __init__(self, max_runs: int = DEFAULT_RUNS, max_points: int = DEFAULT_POINTS) -> None:
+        self._max_runs = max_runs
+        self._max_points = max_points
+        self._runs: OrderedDict[tuple[int, int], _Points] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def note(self, run: Run, offset: int, position: int) -> None:
+        """Remember a point of this run."""
+        if offset <= run.base:
+            return
+        key = (run.object_number, run.start)
+        points = self._runs.get(key)
+        if points is None:
+            points = self._runs[key] = _Points()
+            if len(self._runs) > self._max_runs:
+                self._runs.popitem(last=False)
+        at = bisect_left(points.offsets, offset)
+        if at < len(points.offsets) and points.offsets[at] == offset:
+            return
+        points.offsets.insert(at, offset)
+        points.positions.insert(at, position)
+        if len(points.offsets) > self._max_points:
+            # Every second goes; the newest stays, where those who follow the log read on.
+            points.offsets = points.offsets[::-2][::-1]
+            points.positions = points.positions[::-2][::-1]
+
+    def before(self, run: Run, offset: int) -> Point:
+        """The last known point at or before `offset`; the run's begin if there is none."""
+        key = (run.object_number, run.start)
+        points = self._runs.get(key)
+        if points is not None:
+            self._runs.move_to_end(key)
+            at = bisect_right(points.offsets, offset) - 1
+            if at >= 0:
+                return Point(points.offsets[at], points.positions[at])
+        return Point(run.base, run.start)

@@ -1,0 +1,96 @@
+"""Where fetches wait for min_bytes: woken by the ledger, one future a request."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from ledger.batch.header import HEADER_BYTES
+from ledger.partitions import PartitionLog
+
+NEWS_BYTES: Final = HEADER_BYTES
+"""No batch is smaller: where less is missing, anything new is enough."""
+
+
+class ParkedFetch:
+    """A fetch that waits. `logs` are its partitions; `is_ready` is told which of them moved, and says
+    whether the wait is over."""
+
+    __slots__ = ("is_ready", "logs", "missing_bytes", "woken")
+
+    def __init__(
+        self,
+        logs: Sequence[PartitionLog],
+        missing_bytes: int,
+        is_ready: Callable[[Sequence[PartitionLog]], bool],
+    ) -> None:
+        self.logs = logs
+        self.missing_bytes = missing_bytes
+        self.is_ready = is_ready
+        self.woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def wake(self, is_news: bool = True) -> None:
+        if not self.woken.done():
+            self.woken.set_result(is_news)
+
+
+class Purgatory:
+    """Parked fetches by partition number. `touched` is what the shard calls after each entry."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, set[ParkedFetch]] = {}
+        self._touched: dict[int, PartitionLog] = {}
+        self.is_closed = False
+        self.parked = 0
+
+    def touched(self, logs: Iterable[PartitionLog]) -> None:
+        """These partitions moved or were deleted. Who waits is looked at in the next turn of the loop:
+        by then the room that produced has put what is new into the cache."""
+        is_first = not self._touched
+        for log in logs:
+            if log.number in self._waiting:
+                self._touched[log.number] = log
+        if is_first and self._touched:
+            asyncio.get_running_loop().call_soon(self._wake_ready)
+
+    async def park(self, fetch: ParkedFetch, deadline: float) -> bool:
+        """Wait until the fetch may be ready (True), or the deadline (False)."""
+        if self.is_closed:
+            return False
+        for log in fetch.logs:
+            self._waiting.setdefault(log.number, set()).add(fetch)
+        self.parked += 1
+        timer = asyncio.get_running_loop().call_at(deadline, fetch.wake, False)
+        try:
+            return await fetch.woken
+        finally:
+            timer.cancel()
+            self._leave(fetch)
+
+    def close(self) -> None:
+        """Let everybody go who waits, and whoever comes from now on."""
+        self.is_closed = True
+        for fetches in tuple(self._waiting.values()):
+            for fetch in tuple(fetches):
+                fetch.wake(False)
+
+    def _wake_ready(self) -> None:
+        touched, self._touched = self._touched, {}
+        moved: dict[ParkedFetch, list[PartitionLog]] = {}
+        for log in touched.values():
+            for fetch in self._waiting.get(log.number, ()):
+                if log.deleted or fetch.missing_bytes <= NEWS_BYTES:
+                    fetch.wake()
+                else:
+                    moved.setdefault(fetch, []).append(log)
+        for fetch, logs in moved.items():
+            if not fetch.woken.done() and fetch.is_ready(logs):
+                fetch.wake()
+
+    def _leave(self, fetch: ParkedFetch) -> None:
+        self.parked -= 1
+        for log in fetch.logs:
+            fetches = self._waiting.get(log.number)
+            if fetches is not None:
+                fetches.discard(fetch)
+                if not fetches:
+                    del self._waiting[log.number]

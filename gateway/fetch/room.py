@@ -1,0 +1,266 @@
+"""The fetch room: one request, one look at the ledger, one long poll, one read a round.
+
+A fetch looks up all its partitions, counts what is there, and either waits in purgatory or reads. Only
+what has been read is answered; what could not be read is an error, never an empty success.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from gateway.coordination.shard import Shard
+from gateway.fetch.budget import FetchBudget
+from gateway.fetch.hints import PositionHints
+from gateway.fetch.planning import Share, Want, answer, look, readable_bytes, share_out
+from gateway.fetch.purgatory import ParkedFetch, Purgatory
+from gateway.fetch.reader import Missing, RunReader, Wish
+from gateway.fetch.sessions import FetchKind, FetchSessions
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.fetch import FetchRequest, FetchResponse
+from ledger.errors import StoreError
+from ledger.partitions import PartitionLog
+from ledger.types import Buffer
+
+log = structlog.get_logger(__name__)
+
+MIB: Final = 1024 * 1024
+STALE_PLANS: Final = 3
+"""How often a plan is made anew because the store did not have what it named."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    max_response_bytes: int = 55 * MIB
+    """Kafka's broker setting fetch.max.bytes."""
+    in_flight_bytes: int = 256 * MIB
+    """What all fetches together may hold while they read."""
+    round_bytes: int = 64 * MIB
+    """What one fetch reads at once."""
+    longest_wait_s: float = 120.0
+    ledger_wait_s: float = 10.0
+    """How long a negative answer waits for its proof, and a read for its share of the budget."""
+
+
+class FetchRoom:
+    """Answers fetches. Followers do not exist here: whatever its replica id, a fetch is a consumer's."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        reader: RunReader,
+        sessions: FetchSessions,
+        options: FetchOptions,
+        clock: Callable[[], int],
+    ) -> None:
+        self.shard = shard
+        self.reader = reader
+        self.sessions = sessions
+        self.options = options
+        self.clock = clock
+        self.budget = FetchBudget(options.in_flight_bytes)
+        self.purgatory = Purgatory()
+        self.hints = PositionHints()
+        self._unsubscribe = shard.subscribe(self.purgatory.touched)
+
+    async def fetch(
+        self, version: int, request: FetchRequest, principal: str, received_at: float
+    ) -> FetchResponse:
+        """Answer one Fetch. `received_at` is loop time; max_wait_ms counts from there."""
+        context = self.sessions.begin(version, request, principal, self.clock())
+        if context.kind is FetchKind.REFUSED:
+            return self.sessions.finish(context, (), self.clock())
+        wants = [Want(asked, asked.request) for asked in context.partitions]
+        shares = await _Fetch(self, request, wants, received_at).run()
+        isolation = request.isolation_level
+        answers = [
+            (share.want.asked, answer(share.want, share, isolation, self._outgoing)) for share in shares
+        ]
+        return self.sessions.finish(context, answers, self.clock())
+
+    def close(self) -> None:
+        """Let all that wait be answered with what there is."""
+        if not self.purgatory.is_closed:
+            self._unsubscribe()
+            self.purgatory.close()
+
+    def _outgoing(self, share: Share) -> list[Buffer]:
+        stream = share.want.stream
+        assert stream is not None
+        buffers: list[Buffer] = []
+        for batch in stream.batches[: share.batches]:
+            buffers += batch.outgoing()
+        stream.note_end(stream.batches[share.batches - 1])
+        return buffers
+
+
+class _Fetch:
+    """One fetch under way."""
+
+    def __init__(
+        self, room: FetchRoom, request: FetchRequest, wants: Sequence[Want], received_at: float
+    ) -> None:
+        self.room = room
+        self.wants = wants
+        self.isolation = request.isolation_level
+        self.max_bytes = min(max(request.max_bytes, 0), room.options.max_response_bytes)
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
+        wait_s = min(request.max_wait_ms / 1000, room.options.longest_wait_s)
+        self.deadline = received_at + wait_s
+        self.is_over = wait_s <= 0
+        """Nothing more is waited for."""
+        self.absent: set[int] | None = None
+        """Which of the wants were not there at the first look (by their place)."""
+        self.proved: set[int] = set()
+        self.stale_plans = 0
+
+    async def run(self) -> Sequence[Share]:
+        """What each partition gets, in the order of the response."""
+        while True:
+            await self._look()
+            if not self._must_wait():
+                shares = await self._read()
+                if shares is None:
+                    continue
+                if not self._must_wait():
+                    # What was not there at all comes last, as in Kafka.
+                    return sorted(shares, key=lambda share: share.want.is_absent)
+            self.is_over = not await self._park()
+
+    async def _look(self) -> None:
+        self._look_once()
+        unproved = [i for i, want in enumerate(self.wants) if want.is_negative and i not in self.proved]
+        if unproved:
+            # A negative answer may only come from a state that is not the newest.
+            is_newest = await self._barrier()
+            self._look_once()
+            for i in unproved:
+                if self.wants[i].is_negative:
+                    self.proved.add(i)
+                    if not is_newest:
+                        self.wants[i].fail(ErrorCode.KAFKA_STORAGE_ERROR)
+        if self.absent is None:
+            self.absent = {i for i, want in enumerate(self.wants) if want.is_absent}
+
+    def _look_once(self) -> None:
+        topics, hints = self.room.shard.state.topics, self.room.hints
+        for want in self.wants:
+            look(want, topics, self.isolation, self.max_bytes, hints)
+
+    async def _barrier(self) -> bool:
+        deadline = asyncio.get_running_loop().time() + self.room.options.ledger_wait_s
+        try:
+            await self.room.shard.barrier(deadline)
+        except (StoreError, TimeoutError) as error:
+            log.warning("fetch.barrier_failed", error=str(error))
+            return False
+        return True
+
+    def _must_wait(self) -> bool:
+        """KIP-74, and as Kafka: an error is told at once, but not that there never was such a partition,
+        unless there is nothing else to tell."""
+        if self.is_over or len(self.absent or ()) == len(self.wants):
+            return False
+        for i, want in enumerate(self.wants):
+            if want.is_diverging or (want.error is not ErrorCode.NONE and i not in (self.absent or ())):
+                return False
+        return readable_bytes(self.wants) < self.min_bytes
+
+    async def _park(self) -> bool:
+        """Wait for enough bytes, or for a partition to go. False: nothing more is to be waited for."""
+        room = self.room
+        have: dict[int, int] = {}
+        waiting: dict[int, list[Want]] = {}
+        logs: list[PartitionLog] = []
+        for want in self.wants:
+            if want.log is not None:
+                logs.append(want.log)
+                waiting.setdefault(want.log.number, []).append(want)
+                have[want.log.number] = have.get(want.log.number, 0) + want.available
+        total = sum(have.values())
+
+        def is_ready(moved: Sequence[PartitionLog]) -> bool:
+            nonlocal total
+            topics = room.shard.state.topics
+            for moved_log in moved:
+                available = 0
+                for want in waiting[moved_log.number]:
+                    look(want, topics, self.isolation, self.max_bytes, room.hints)
+                    available += want.available
+                    if want.error is not ErrorCode.NONE:
+                        return True
+                    want.stream = None
+                total += available - have[moved_log.number]
+                have[moved_log.number] = available
+            return total >= self.min_bytes
+
+        for want in self.wants:
+            want.stream = None
+        return await room.purgatory.park(ParkedFetch(logs, self.min_bytes - total, is_ready), self.deadline)
+
+    async def _read(self) -> Sequence[Share] | None:
+        """Read what the budgets allow. None: the plan was stale, and everything must be looked at anew."""
+        first = share_out(self.wants, self.max_bytes)
+        planned = min(sum(share.missing for share in first.missing), self.room.options.round_bytes)
+        if not planned:
+            return first.shares
+        latest = asyncio.get_running_loop().time() + self.room.options.ledger_wait_s
+        try:
+            held = await self.room.budget.acquire(planned, max(self.deadline, latest))
+        except TimeoutError:
+            self.is_over = True
+            return [Share(want, 0, 0) for want in self.wants]
+        try:
+            return await self._read_rounds()
+        finally:
+            self.room.budget.release(held)
+
+    async def _read_rounds(self) -> Sequence[Share] | None:
+        while True:
+            shares = share_out(self.wants, self.max_bytes)
+            missing = shares.missing
+            if not missing:
+                self.is_over |= shares.out_of_budget
+                return shares.shares
+            stale = await self._read_round(missing)
+            if not stale:
+                continue
+            if self.stale_plans < STALE_PLANS:
+                self.stale_plans += 1
+                await self._barrier()
+                return None
+            for want, reason in stale:
+                self._unreadable(want, "fetch.object_missing", reason)
+
+    async def _read_round(self, missing: Sequence[Share]) -> list[tuple[Want, str]]:
+        """One read of the store for all partitions. Returns those whose plan named what is not there."""
+        wishes = [
+            Wish(share.want.stream, share.missing) for share in missing if share.want.stream is not None
+        ]
+        try:
+            failures = await self.room.reader.read(wishes, self.room.options.round_bytes)
+        except StoreError as error:
+            log.error("fetch.storage_failed", partitions=len(missing), error=str(error))
+            for share in missing:
+                share.want.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+            return []
+        stale: list[tuple[Want, str]] = []
+        for share, failure in zip(missing, failures, strict=True):
+            if isinstance(failure, Missing):
+                stale.append((share.want, str(failure)))
+            elif failure is not None:
+                self._unreadable(share.want, "fetch.batch_damaged", str(failure))
+        return stale
+
+    def _unreadable(self, want: Want, event: str, reason: str) -> None:
+        """Acked data cannot be read. What lies before it is served; the next fetch gets the error."""
+        asked, request = want.asked, want.request
+        self.room.reader.alarm(
+            event, topic=asked.name, partition=request.index, offset=request.fetch_offset, reason=reason
+        )
+        if want.stream is not None and want.stream.batches:
+            want.stream.stop()
+        else:
+            want.fail(ErrorCode.KAFKA_STORAGE_ERROR)

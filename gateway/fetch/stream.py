@@ -1,0 +1,242 @@
+"""One partition's stored batches from an offset on, read piece by piece. Pure: says what to read, takes it.
+
+Every piece handed in begins at the start of a batch. A batch that is cut off at the end of a piece is
+dropped and read again from its start, so that batches are never joined from two reads.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from gateway.fetch.hints import PositionHints
+from ledger.batch.header import (
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    BatchError,
+    WalkedBatch,
+    outgoing_head,
+    read_header,
+    walk,
+)
+from ledger.partitions import PartitionLog, Run
+from ledger.types import Buffer
+
+PATCHED_BYTES: Final = 16
+"""Base offset, length and leader epoch: outside the CRC, and written anew on the way out."""
+MAX_RUNS: Final = 500
+"""Runs of one partition that one fetch looks at."""
+FIRST_SEEK_BYTES: Final = 256 * 1024
+LAST_SEEK_BYTES: Final = 4 * 1024 * 1024
+
+
+class Damaged(Exception):
+    """Stored bytes are not the batches that the ledger says they are."""
+
+
+class StoredBatch(NamedTuple):
+    """A batch with its true offsets; `data` is all of it as stored."""
+
+    run: Run
+    end_position: int
+    base_offset: int
+    last_offset: int
+    attributes: int
+    max_timestamp: int
+    data: memoryview
+
+    def outgoing(self) -> tuple[bytes, memoryview]:
+        """What is sent: patched head, and a view of the rest."""
+        length = len(self.data) - LENGTH_PREFIX_BYTES
+        return outgoing_head(self.base_offset, length), self.data[PATCHED_BYTES:]
+
+
+class Stretch(NamedTuple):
+    """Bytes [start, start + size) of the object of `run`, of which they are a part."""
+
+    run: Run
+    start: int
+    size: int
+
+
+class BatchStream:
+    """The batches of a partition that hold offsets >= `offset` and begin below `bound`.
+
+    `batches` are those read so far, `available` the bytes from the first of them to the end of the
+    runs: exact when `found`, else at most so many. `beyond` are bytes in runs behind those looked at.
+    """
+
+    __slots__ = (
+        "_at",
+        "_next_offset",
+        "_position",
+        "_seek_bytes",
+        "available",
+        "batches",
+        "beyond",
+        "bound",
+        "found",
+        "hints",
+        "next_size",
+        "offset",
+        "runs",
+    )
+
+    def __init__(self, runs: Sequence[Run], offset: int, bound: int, hints: PositionHints) -> None:
+        self.runs = runs
+        self.offset = offset
+        self.bound = bound
+        self.hints = hints
+        self.batches: list[StoredBatch] = []
+        self.next_size = 0
+        """Size of the next batch if its header was seen, else 0."""
+        self._at = 0
+        self._seek_bytes = FIRST_SEEK_BYTES
+        self.available = sum(run.size for run in runs)
+        self.beyond = 0
+        self.found = True
+        self._next_offset = self._position = 0
+        if runs:
+            point = hints.before(runs[0], offset)
+            self._next_offset, self._position = point
+            self.available -= point.position - runs[0].start
+            self.found = point.offset >= offset or runs[0].base >= offset
+
+    @property
+    def at_end(self) -> bool:
+        return self._at == len(self.runs)
+
+    def stretches(self, want: int) -> list[Stretch]:
+        """What to read next for about `want` bytes of batches: at least the next batch, as far as its
+        size is known."""
+        if not self.found:
+            want = max(want, self._seek_bytes)
+            self._seek_bytes = min(2 * self._seek_bytes, LAST_SEEK_BYTES)
+        left = max(want, self.next_size, HEADER_BYTES)
+        asked: list[Stretch] = []
+        position = self._position
+        for run in self.runs[self._at :]:
+            start = position if not asked else run.start
+            size = min(run.start + run.size - start, left)
+            asked.append(Stretch(run, start, size))
+            left -= size
+            if left < HEADER_BYTES:
+                break
+        return asked
+
+    def take(self, stretch: Stretch, pieces: Sequence[Buffer]) -> int:
+        """Take up what was read of a stretch that `stretches` named, in its order. Returns how many of
+        its bytes are whole batches. Raises Damaged."""
+        if self.at_end or self.runs[self._at] is not stretch.run or self._position != stretch.start:
+            return 0  # the stretch before this one ended within a batch
+        before = (self._position, self.next_size)
+        end = stretch.run.start + stretch.run.size
+        for piece in pieces:
+            view = memoryview(piece)[: end - self._position]
+            if len(view) and not self._take_view(stretch.run, view):
+                break
+        if self.at_end:
+            pass  # the bound was reached
+        elif self._position == end:
+            self._finish_run(stretch.run)
+        elif (self._position, self.next_size) == before:
+            raise Damaged(f"no batch can be read at {self._position}")
+        return self._position - stretch.start
+
+    def _take_view(self, run: Run, view: memoryview) -> bool:
+        """False if it ends within a batch."""
+        taken = 0
+        try:
+            for walked in walk(view):
+                taken = walked.position + walked.size_bytes
+                self._batch(run, walked, view)
+        except BatchError as error:
+            self.next_size = self._cut_off(run, view[taken:], error)
+            return False
+        self.next_size = 0
+        return True
+
+    def _batch(self, run: Run, walked: WalkedBatch, view: memoryview) -> None:
+        if self.at_end:
+            return
+        base = self._next_offset if run.dense else walked.base_offset
+        last = base + walked.last_offset_delta
+        if walked.last_offset_delta < 0 or last > run.last or base < self._next_offset:
+            raise Damaged(f"offsets {base} to {last} at {self._position} in a run up to {run.last}")
+        self._position += walked.size_bytes
+        self._next_offset = last + 1
+        if last < self.offset:
+            self.available -= walked.size_bytes
+            return
+        if not self.found:
+            self.found = True
+            self.hints.note(run, self.offset, self._position - walked.size_bytes)
+        if base >= self.bound:
+            self.stop()
+            return
+        data = view[walked.position : walked.position + walked.size_bytes]
+        self.batches.append(
+            StoredBatch(run, self._position, base, last, walked.attributes, walked.max_timestamp, data)
+        )
+
+    def _cut_off(self, run: Run, rest: memoryview, error: BatchError) -> int:
+        """Size of the batch that begins `rest` and goes on behind it; 0 if not even its header is there."""
+        if not self.found:
+            self.hints.note(run, self._next_offset, self._position)
+        left_in_run = run.start + run.size - self._position
+        if len(rest) < HEADER_BYTES:
+            if left_in_run < HEADER_BYTES:
+                raise Damaged(str(error))
+            return 0
+        header = read_header(rest)
+        if header.magic != MAGIC or not max(HEADER_BYTES, len(rest)) < header.size_bytes <= left_in_run:
+            raise Damaged(str(error))
+        return header.size_bytes
+
+    def _finish_run(self, run: Run) -> None:
+        if run.dense and self._next_offset != run.last + 1:
+            raise Damaged(f"the run up to offset {run.last} ends at {self._next_offset - 1}")
+        self._at += 1
+        self.next_size = 0
+        if not self.at_end:
+            following = self.runs[self._at]
+            self._position, self._next_offset = following.start, following.base
+            # Behind the first run nothing is to be skipped any more.
+            self.found = self.found or following.base >= self.offset
+
+    def stop(self) -> None:
+        """Behind the batches read so far lies something that cannot be read: end with them."""
+        self._at = len(self.runs)
+        self.available = sum(len(batch.data) for batch in self.batches)
+        self.beyond = 0
+
+    def note_end(self, batch: StoredBatch) -> None:
+        """The client has got everything up to this batch: remember where it will go on."""
+        self.hints.note(batch.run, batch.last_offset + 1, batch.end_position)
+
+
+def open_stream(
+    log: PartitionLog, offset: int, bound: int, max_bytes: int, hints: PositionHints
+) -> BatchStream:
+    """A stream over enough runs for `max_bytes` from `offset` on."""
+    runs = log.find(offset, max_bytes, MAX_RUNS)
+    stream = BatchStream(runs, offset, bound, hints)
+    if (
+        runs
+        and stream.available < max_bytes
+        and len(runs) < MAX_RUNS
+        and runs[-1].last + 1 < log.high_watermark
+    ):
+        # What lies before the offset in the first run was counted as if it could be served.
+        skipped = sum(run.size for run in runs) - stream.available
+        runs = log.find(offset, max_bytes + skipped, MAX_RUNS)
+        stream = BatchStream(runs, offset, bound, hints)
+    if len(runs) == MAX_RUNS:
+        stream.beyond = log.bytes_from(runs[-1].last + 1, max_bytes)
+    return stream
+
+
+def note_tail(log: PartitionLog, hints: PositionHints) -> None:
+    """Remember where the batch at the high watermark will begin, if it comes to lie in the last run."""
+    if log.high_watermark > log.log_start:
+        for run in log.find(log.high_watermark - 1, 1):
+            hints.note(run, log.high_watermark, run.start + run.size)

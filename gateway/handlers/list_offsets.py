@@ -1,0 +1,64 @@
+"""ListOffsets (API 2), versions 1 to 11. There are no followers: any replica id is a consumer's."""
+
+from collections import Counter
+
+from gateway.context import RequestContext
+from gateway.fetch.offsets import OffsetAnswer, OffsetQuestion
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+FIRST_WITH_TIMEOUT = 10
+DEFAULT_TIMEOUT_MS = 30_000
+
+
+async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """A partition that is asked for twice gets INVALID_REQUEST, each time."""
+    named = Counter(
+        (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
+    )
+    questions = [
+        OffsetQuestion(topic.name, part.partition_index, part.timestamp, part.current_leader_epoch)
+        for topic in request.topics
+        for part in topic.partitions
+        if named[topic.name, part.partition_index] == 1
+    ]
+    answers = await context.services.offsets.list_offsets(
+        context.header.api_version, questions, request.isolation_level, _deadline(context, request)
+    )
+    by_partition = {(q.topic, q.partition): answer for q, answer in zip(questions, answers, strict=True)}
+    refused = OffsetAnswer(ErrorCode.INVALID_REQUEST)
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        parts = [
+            _part(part.partition_index, by_partition.get((topic.name, part.partition_index), refused))
+            for part in topic.partitions
+        ]
+        response.topics.append(ListOffsetsTopicResponse(topic.name, parts))
+    context.error = next(
+        (
+            ErrorCode(part.error_code).name
+            for topic in response.topics
+            for part in topic.partitions
+            if part.error_code
+        ),
+        context.error,
+    )
+    return response
+
+
+def _deadline(context: RequestContext, request: ListOffsetsRequest) -> float:
+    """Loop time. The request has a timeout of its own from version 10 on (KIP-1075)."""
+    if context.header.api_version >= FIRST_WITH_TIMEOUT and request.timeout_ms > 0:
+        return context.deadline(request.timeout_ms)
+    return context.deadline(DEFAULT_TIMEOUT_MS)
+
+
+def _part(index: int, answer: OffsetAnswer) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        index, answer.error, answer.timestamp, answer.offset, answer.leader_epoch
+    )
