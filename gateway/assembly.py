@@ -4,6 +4,7 @@ The one place that knows the adapters.
 """
 
 import asyncio
+import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -19,6 +20,11 @@ from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.datadir import DataDirectory
+from gateway.fetch.cache import RunCache
+from gateway.fetch.offsets import OffsetsRoom
+from gateway.fetch.reader import RunReader
+from gateway.fetch.room import FetchOptions, FetchRoom
+from gateway.fetch.sessions import FetchSessions
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.housekeeper import Housekeeper
@@ -100,6 +106,8 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         server = Server(settings.limits, RequestRouter(services), services.metrics)
         stack.push_async_callback(server.close)
         listeners = await server.listen(bindings)
+        # First of all at the end: fetches that wait are answered, so that the drain need not wait for them.
+        stack.callback(services.fetch.close)
         stack.callback(setattr, readiness, "is_draining", True)
         yield RunningGateway(services, listeners, server.bound, admin)
 
@@ -163,21 +171,37 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 async def _open_rooms(settings: Settings, stores: Stores, shard: Shard, stack: AsyncExitStack) -> Services:
     ledger = settings.ledger
+    metrics = Metrics()
+    cache = RunCache(settings.cache.run_bytes)
     options = ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight)
-    produce = ProduceRoom(shard, stores.segments, options, clock_ms)
+    produce = ProduceRoom(shard, stores.segments, options, clock_ms, cache.put)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
+    reader = RunReader(stores.segments, cache, shard.state.files.locator, metrics.alarms.inc)
+    sessions = FetchSessions(settings.limits.fetch_sessions, _fetch_session_id)
+    fetch_options = FetchOptions(
+        longest_wait_s=settings.limits.request_timeout_ms / 1000,
+        ledger_wait_s=ledger.commit_timeout_ms / 1000,
+    )
+    offsets = OffsetsRoom(shard, reader)
+    stack.callback(offsets.close)
     return Services(
         settings=settings,
         shard=shard,
         produce=produce,
+        fetch=FetchRoom(shard, reader, sessions, fetch_options, clock_ms),
+        offsets=offsets,
         topics=TopicsRoom(shard, settings),
         producer_ids=ProducerIds(shard),
         cluster_id=shard.state.cluster_id,
         node_id=settings.broker.node_id,
-        metrics=Metrics(),
+        metrics=metrics,
         clock=clock_ms,
         served=served_versions(HANDLERS),
     )
+
+
+def _fetch_session_id() -> int:
+    return secrets.randbelow(2**31 - 1) + 1
 
 
 async def _open_admin(

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from gateway.config import Settings
 from gateway.coordination.shard import Shard
+from gateway.fetch.offsets import OffsetsRoom
+from gateway.fetch.room import FetchRoom
 from gateway.listeners import Listener
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceRoom
@@ -22,6 +24,8 @@ class Services:
     settings: Settings
     shard: Shard
     produce: ProduceRoom
+    fetch: FetchRoom
+    offsets: OffsetsRoom
     topics: TopicsRoom
     producer_ids: ProducerIds
     cluster_id: str

@@ -13,7 +13,9 @@ from gateway.handlers import (
     delete_topics,
     describe_cluster,
     describe_configs,
+    fetch,
     init_producer_id,
+    list_offsets,
     metadata,
     produce,
 )
@@ -44,6 +46,8 @@ class Handler:
 
 HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.PRODUCE: Handler(produce.handle, RANGES[ApiKey.PRODUCE], raw=True, pipelined=True),
+    ApiKey.FETCH: Handler(fetch.handle, RANGES[ApiKey.FETCH], raw=True),
+    ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, RANGES[ApiKey.LIST_OFFSETS]),
     ApiKey.METADATA: Handler(metadata.handle, RANGES[ApiKey.METADATA]),
     ApiKey.API_VERSIONS: Handler(api_versions.handle, RANGES[ApiKey.API_VERSIONS]),
     ApiKey.CREATE_TOPICS: Handler(create_topics.handle, RANGES[ApiKey.CREATE_TOPICS]),

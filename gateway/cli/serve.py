@@ -53,6 +53,9 @@ def run_gateway(
 
 async def _serve(settings: Settings, ready_file: Path | None) -> Exit:
     stop = _Stop()
+    if ready_file is not None:
+        # Left over by a gateway that was killed; nobody may take it for ours.
+        ready_file.unlink(missing_ok=True)
     async with running_gateway(settings) as gateway:
         if ready_file is not None:
             write_ready_file(ready_file, gateway)

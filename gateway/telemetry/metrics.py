@@ -48,6 +48,9 @@ class Metrics:
             registry=registry,
         )
         self.store_errors = Counter("dragoman_store_errors", "Failed calls", ["store"], registry=registry)
+        self.alarms = Counter(
+            "dragoman_alarms", "Stored data that is not as the ledger says", registry=registry
+        )
         self.journal_entries = Counter(
             "dragoman_journal_entries", "Journal entries appended", ["shard"], registry=registry
         )
