@@ -189,7 +189,7 @@ def _read_table(frame: memoryview, batches_at: int, end: int) -> tuple[StoredBat
     for topic_id, partition, start, size, count, producer_id, epoch, sequence in _ENTRY.iter_unpack(
         frame[HEADER_BYTES:batches_at]
     ):
-        if start != expected or start + size > end:
+        if start != expected:
             return None
         expected = start + size
         data = frame[start:expected]

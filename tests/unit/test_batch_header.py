@@ -223,7 +223,8 @@ def test_walking_finds_every_batch() -> None:
 
 def test_walking_stops_with_an_error_at_a_batch_that_is_cut_off_or_none() -> None:
     one = bytes(batch())
-    for rest in (one[:-1], one[:60], b"\0", bytes(100), bytes(changed(16, ">b", 1))):
+    too_short = bytes(changed(8, ">i", HEADER_BYTES - 12 - 1))
+    for rest in (one[:-1], one[:60], b"\0", bytes(100), bytes(changed(16, ">b", 1)), too_short):
         walking = walk(memoryview(one + rest))
         assert next(walking).position == 0
         with pytest.raises(BatchError, match="CORRUPT_MESSAGE"):

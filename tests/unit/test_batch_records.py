@@ -103,21 +103,23 @@ def test_every_truncation_of_records_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "reason"),
     [
-        "00 00 00 01 01 02",  # a header count that is larger than what is left
-        "00 00 00 01 01 01",  # a negative header count
-        "00 00 00 01 01 02 01 00",  # a header without a key
-        "00 00 00 08 01 00",  # a key beyond the record
-        "00 00 00 01 01 00 00",  # a byte too many
-        "00 ff ff ff ff ff ff ff ff ff 02 00 01 01 00",  # a timestamp delta above 64 bits
-        "00 00 ff ff ff ff 1f 01 01 00",  # an offset delta above 32 bits
+        ("00 00 00 01 01 02", "1 headers in 0 bytes"),
+        ("00 00 00 01 01 01", "-1 headers"),
+        ("00 00 00 01 01 02 01 00", "header without a key"),
+        ("00 00 00 08 01 00", "4 bytes at 5, 2 are left"),
+        ("00 00 00 01 01 02 02 78 04 79", "2 bytes at 10, 1 are left"),
+        ("00 00 00 01 01 00 00", "1 bytes too many in a record"),
+        ("00 ff ff ff ff ff ff ff ff ff 02 00 01 01 00", "no varint of 64 bits"),
+        ("00 00 ff ff ff ff 1f 01 01 00", "no varint of 32 bits"),
     ],
 )
-def test_a_record_that_lies_about_its_parts_is_refused(body: str) -> None:
+def test_a_record_that_lies_about_its_parts_is_refused(body: str, reason: str) -> None:
     raw = bytes.fromhex(body)
-    with pytest.raises(BatchError, match="INVALID_RECORD"):
-        list(parse_records(memoryview(bytes([2 * len(raw)]) + raw + bytes(20)), 1))
+    good = encode_record(Record(value=b"next"))
+    with pytest.raises(BatchError, match=f"INVALID_RECORD.*{reason}"):
+        list(parse_records(memoryview(bytes([2 * len(raw)]) + raw + good), 2))
 
 
 @given(st.binary(max_size=120), st.integers(-1, 20))
@@ -130,7 +132,9 @@ def test_random_bytes_raise_only_batch_errors(data: bytes, count: int) -> None:
 
 def test_a_batch_that_is_cut_or_followed_by_another_is_not_read() -> None:
     batch = build_batch([Record(value=b"x")])
-    for data in (batch[:-1], batch + b"\0", batch[: HEADER_BYTES - 1]):
-        with pytest.raises(BatchError):
+    for data in (batch[:-1], batch + b"\0", batch + batch):
+        with pytest.raises(BatchError, match=f"a batch of {len(batch)} bytes in {len(data)}"):
             read_batch(memoryview(data), LIMIT)
+    with pytest.raises(BatchError, match="too few for a batch header"):
+        read_batch(memoryview(batch[: HEADER_BYTES - 1]), LIMIT)
     assert verify_crc(memoryview(batch))

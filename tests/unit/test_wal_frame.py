@@ -168,6 +168,13 @@ def test_a_frame_that_contradicts_itself_is_damaged(at: int, layout: str, value:
     assert not damaged.is_torn
 
 
+def test_a_table_whose_batches_overlap_is_damaged() -> None:
+    frame = joined([DraftBatch(TOPICS[1], partition, b"records", 3) for partition in range(2)])
+    (damaged,) = scanned(resealed(frame, HEADER_BYTES + 20, ">I", HEADER_BYTES + 2 * ENTRY_BYTES + 7))
+    assert isinstance(damaged, DamagedFrame)
+    assert "table" in damaged.reason
+
+
 @given(st.binary(max_size=200))
 def test_random_bytes_are_no_frames(data: bytes) -> None:
     assert all(isinstance(found, DamagedFrame) for found in scanned(data))
