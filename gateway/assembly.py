@@ -33,7 +33,7 @@ from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceOptions, ProduceRoom
 from gateway.router import HANDLERS, RequestRouter, served_versions
 from gateway.server import Server, open_sockets
-from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.metrics import Metrics, ShardView
 from gateway.topics.room import TopicsRoom
 from gateway.version import product_version
 from ledger.ports import Blobs, MetadataStore, SegmentStore
@@ -172,6 +172,7 @@ async def _end(task: asyncio.Task[None]) -> None:
 async def _open_rooms(settings: Settings, stores: Stores, shard: Shard, stack: AsyncExitStack) -> Services:
     ledger = settings.ledger
     metrics = Metrics()
+    metrics.watch_shard(_view_of(shard))
     cache = RunCache(settings.cache.run_bytes)
     options = ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight)
     produce = ProduceRoom(shard, stores.segments, options, clock_ms, cache.put)
@@ -197,6 +198,16 @@ async def _open_rooms(settings: Settings, stores: Stores, shard: Shard, stack: A
         metrics=metrics,
         clock=clock_ms,
         served=served_versions(HANDLERS),
+    )
+
+
+def _view_of(shard: Shard) -> ShardView:
+    state = shard.state
+    return ShardView(
+        shard=shard.journal.shard,
+        is_owner=lambda: shard.broken is None,
+        entries=lambda: state.applied,
+        live_runs=lambda: sum(log.run_count for log in state.logs.values()),
     )
 
 

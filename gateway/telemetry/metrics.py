@@ -1,5 +1,8 @@
 """Counters and gauges for Prometheus. Labels are few and bounded: never a topic, client or address."""
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -8,11 +11,39 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and tell nothing here
 
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_STORE_BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardView:
+    """Where a shard's figures are read."""
+
+    shard: int
+    is_owner: Callable[[], bool]
+    entries: Callable[[], int]
+    """Journal entries applied, since the beginning of the journal."""
+    live_runs: Callable[[], int]
+
+
+class _ShardCollector(Collector):
+    def __init__(self, view: ShardView) -> None:
+        self._view = view
+
+    def collect(self) -> Iterable[Metric]:
+        view, label = self._view, [str(self._view.shard)]
+        entries = CounterMetricFamily("dragoman_journal_entries", "Journal entries applied", labels=["shard"])
+        entries.add_metric(label, view.entries())
+        owner = GaugeMetricFamily("dragoman_shard_owner", "1 if this gateway is the owner", labels=["shard"])
+        owner.add_metric(label, int(view.is_owner()))
+        runs = GaugeMetricFamily("dragoman_live_runs", "Runs in the ledger")
+        runs.add_metric([], view.live_runs())
+        return entries, owner, runs
 
 
 class Metrics:
@@ -40,26 +71,8 @@ class Metrics:
         self.connections_refused = Counter(
             "dragoman_connections_refused", "Connections closed by the gateway", ["reason"], registry=registry
         )
-        self.store_seconds = Histogram(
-            "dragoman_store_seconds",
-            "Calls to a backing store",
-            ["store", "op"],
-            buckets=_STORE_BUCKETS,
-            registry=registry,
-        )
-        self.store_errors = Counter("dragoman_store_errors", "Failed calls", ["store"], registry=registry)
         self.alarms = Counter(
             "dragoman_alarms", "Stored data that is not as the ledger says", registry=registry
-        )
-        self.journal_entries = Counter(
-            "dragoman_journal_entries", "Journal entries appended", ["shard"], registry=registry
-        )
-        self.shard_owner = Gauge(
-            "dragoman_shard_owner", "1 where this gateway owns the shard", ["shard"], registry=registry
-        )
-        self.live_runs = Gauge("dragoman_live_runs", "Runs in the ledger", registry=registry)
-        self.orphan_objects = Gauge(
-            "dragoman_orphan_objects", "Objects stored but never committed", registry=registry
         )
         self._by_request: dict[tuple[str, str], Counter] = {}
         self._by_api: dict[str, Histogram] = {}
@@ -74,6 +87,10 @@ class Metrics:
         if histogram is None:
             histogram = self._by_api[api] = self.request_seconds.labels(api)
         histogram.observe(seconds)
+
+    def watch_shard(self, shard: ShardView) -> None:
+        """Read a shard's figures whenever the metrics are asked for."""
+        self.registry.register(_ShardCollector(shard))
 
     def render(self) -> bytes:
         """The text exposition format."""

@@ -1,4 +1,4 @@
-"""The topic configs of Kafka 4.3.1: names, types, defaults, allowed values, and the broker configs behind.
+"""The topic configs of Kafka 4.3.1: names, types, defaults, allowed values, and the broker's defaults.
 
 Every one of them is accepted, kept and described, so that tools which set them work. Values are kept in the
 form in which Kafka describes them: numbers without spaces, lists without spaces or repeats.

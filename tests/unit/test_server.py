@@ -208,7 +208,7 @@ async def test_all_connections_together_hold_no_more_than_the_budget() -> None:
         await until(lambda: gateway.requests.started == [1])
         small.send(METADATA, 2)
         await until(lambda: 2 in gateway.requests.started)
-        small.send(METADATA, 3)
+        small.send(METADATA, 3, body=bytes(MIB // 4))
         await asyncio.sleep(SHORT_S)
         assert MIB <= gateway.held_bytes() < MIB + 1000
         gateway.requests.released.set()
