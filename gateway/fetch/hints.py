@@ -12,17 +12,20 @@ DEFAULT_POINTS: Final = 256
 
 
 class Point(NamedTuple):
-    """All batches that lie before `position` (in the object) end before `offset`."""
+    """The batch at `position` (in the object) has base offset `base` and is the first that holds
+    `offset` or anything later."""
 
     offset: int
+    base: int
     position: int
 
 
 class _Points:
-    __slots__ = ("offsets", "positions")
+    __slots__ = ("bases", "offsets", "positions")
 
     def __init__(self) -> None:
         self.offsets = array("q")
+        self.bases = array("q")
         self.positions = array("q")
 
 
@@ -41,8 +44,9 @@ class PositionHints:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def note(self, run: Run, offset: int, position: int) -> None:
+    def note(self, run: Run, point: Point) -> None:
         """Remember a point of this run."""
+        offset = point.offset
         if offset <= run.base:
             return
         key = (run.object_number, run.start)
@@ -55,10 +59,12 @@ class PositionHints:
         if at < len(points.offsets) and points.offsets[at] == offset:
             return
         points.offsets.insert(at, offset)
-        points.positions.insert(at, position)
+        points.bases.insert(at, point.base)
+        points.positions.insert(at, point.position)
         if len(points.offsets) > self._max_points:
             # Every second goes; the newest stays, where those who follow the log read on.
             points.offsets = points.offsets[::-2][::-1]
+            points.bases = points.bases[::-2][::-1]
             points.positions = points.positions[::-2][::-1]
 
     def before(self, run: Run, offset: int) -> Point:
@@ -69,5 +75,5 @@ class PositionHints:
             self._runs.move_to_end(key)
             at = bisect_right(points.offsets, offset) - 1
             if at >= 0:
-                return Point(points.offsets[at], points.positions[at])
-        return Point(run.base, run.start)
+                return Point(points.offsets[at], points.bases[at], points.positions[at])
+        return Point(run.base, run.base, run.start)

@@ -87,7 +87,7 @@ class OffsetsRoom:
     ) -> None:
         self._shard = shard
         self._reader = reader
-        self._max_decompressed_bytes = max_decompressed_bytes
+        self.max_decompressed_bytes = max_decompressed_bytes
         self._hints = PositionHints()
         self._threads = ThreadPoolExecutor(PARSING_THREADS, thread_name_prefix="list-offsets")
         self._searching = asyncio.Semaphore(SEARCHES_AT_ONCE)
@@ -221,7 +221,7 @@ class OffsetsRoom:
     async def _first_in_run(self, run: Run, timestamp: int, from_offset: int) -> TimedOffset | None:
         async for batch in self._batches(run, from_offset):
             if batch.max_timestamp >= timestamp:
-                search = partial(first_since, batch, timestamp, from_offset, self._max_decompressed_bytes)
+                search = partial(first_since, batch, timestamp, from_offset, self.max_decompressed_bytes)
                 found = await asyncio.get_running_loop().run_in_executor(self._threads, search)
                 if found is not None:
                     return found

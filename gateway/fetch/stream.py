@@ -7,7 +7,7 @@ dropped and read again from its start, so that batches are never joined from two
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from gateway.fetch.hints import PositionHints
+from gateway.fetch.hints import Point, PositionHints
 from ledger.batch.header import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -97,7 +97,7 @@ class BatchStream:
         self._next_offset = self._position = 0
         if runs:
             point = hints.before(runs[0], offset)
-            self._next_offset, self._position = point
+            self._next_offset, self._position = point.base, point.position
             self.available -= point.position - runs[0].start
             self.found = point.offset >= offset or runs[0].base >= offset
 
@@ -169,7 +169,7 @@ class BatchStream:
             return
         if not self.found:
             self.found = True
-            self.hints.note(run, self.offset, self._position - walked.size_bytes)
+            self.hints.note(run, Point(self.offset, base, self._position - walked.size_bytes))
         if base >= self.bound:
             self.stop()
             return
@@ -181,7 +181,7 @@ class BatchStream:
     def _cut_off(self, run: Run, rest: memoryview, error: BatchError) -> int:
         """Size of the batch that begins `rest` and goes on behind it; 0 if not even its header is there."""
         if not self.found:
-            self.hints.note(run, self._next_offset, self._position)
+            self.hints.note(run, Point(self._next_offset, self._next_offset, self._position))
         left_in_run = run.start + run.size - self._position
         if len(rest) < HEADER_BYTES:
             if left_in_run < HEADER_BYTES:
@@ -211,7 +211,8 @@ class BatchStream:
 
     def note_end(self, batch: StoredBatch) -> None:
         """The client has got everything up to this batch: remember where it will go on."""
-        self.hints.note(batch.run, batch.last_offset + 1, batch.end_position)
+        following = batch.last_offset + 1
+        self.hints.note(batch.run, Point(following, following, batch.end_position))
 
 
 def open_stream(
@@ -239,4 +240,5 @@ def note_tail(log: PartitionLog, hints: PositionHints) -> None:
     """Remember where the batch at the high watermark will begin, if it comes to lie in the last run."""
     if log.high_watermark > log.log_start:
         for run in log.find(log.high_watermark - 1, 1):
-            hints.note(run, log.high_watermark, run.start + run.size)
+            end = log.high_watermark
+            hints.note(run, Point(end, end, run.start + run.size))

@@ -1,0 +1,149 @@
+"""Streams over runs, hints, the cache and the budget, each by itself."""
+
+import asyncio
+
+import pytest
+
+from gateway.fetch.budget import FetchBudget
+from gateway.fetch.cache import ENTRY_OVERHEAD_BYTES, RunCache
+from gateway.fetch.hints import Point, PositionHints
+from gateway.fetch.stream import BatchStream, Damaged
+from ledger.batch.records import Record, build_batch
+from ledger.partitions import Run
+from tests.support.reading import batch_of
+
+
+def segment_batch(base: int, *deltas: int) -> bytes:
+    """As log compaction leaves it: some records gone, base and last offset kept."""
+    return build_batch([Record(delta, 0, None, b"v") for delta in deltas], base_offset=base)
+
+
+def read_all(stream: BatchStream, data: bytes, want: int = 10**9) -> list[tuple[int, int]]:
+    """Feed it what it asks for; base and last offsets of its batches."""
+    while not stream.at_end:
+        for stretch in stream.stretches(want):
+            stream.take(stretch, [data[stretch.start : stretch.start + stretch.size]])
+    return [(batch.base_offset, batch.last_offset) for batch in stream.batches]
+
+
+# Offsets 10-12, a gap, 20-25 with holes inside, 26.
+SEGMENT = segment_batch(10, 0, 1, 2) + segment_batch(20, 1, 3, 5) + segment_batch(26, 0)
+SEGMENT_RUN = Run(10, 26, 1, 0, len(SEGMENT), 0, dense=False)
+
+
+@pytest.mark.parametrize("want", [1, 100, 10**9])
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        (10, [(10, 12), (20, 25), (26, 26)]),
+        (12, [(10, 12), (20, 25), (26, 26)]),
+        (15, [(20, 25), (26, 26)]),
+        (24, [(20, 25), (26, 26)]),
+        (26, [(26, 26)]),
+    ],
+)
+def test_a_segments_offsets_come_from_its_headers_and_gaps_are_skipped(
+    offset: int, expected: list[tuple[int, int]], want: int
+) -> None:
+    hints = PositionHints()
+    for _ in range(2):
+        stream = BatchStream([SEGMENT_RUN], offset, 27, hints)
+        assert read_all(stream, SEGMENT, want) == expected
+        assert stream.available == sum(len(batch.data) for batch in stream.batches)
+
+
+def test_nothing_that_begins_at_the_bound_or_behind_is_served() -> None:
+    stream = BatchStream([SEGMENT_RUN], 10, 26, PositionHints())
+    assert read_all(stream, SEGMENT) == [(10, 12), (20, 25)]
+
+
+def test_a_dense_run_that_ends_before_its_last_offset_is_damaged() -> None:
+    data = batch_of(b"a", b"b")
+    stream = BatchStream([Run(0, 2, 1, 0, len(data), 0)], 0, 3, PositionHints())
+    with pytest.raises(Damaged):
+        read_all(stream, data)
+
+
+@pytest.mark.parametrize("cut", [1, 60, 61, 70])
+def test_a_run_that_ends_within_a_batch_is_damaged(cut: int) -> None:
+    data = (batch_of(b"a") * 2)[: -len(batch_of(b"a"))] + batch_of(b"a")[:cut]
+    stream = BatchStream([Run(0, 1, 1, 0, len(data), 0)], 0, 2, PositionHints())
+    if cut < len(batch_of(b"a")):
+        with pytest.raises(Damaged):
+            read_all(stream, data)
+
+
+def test_hints_are_bounded_in_runs_and_in_points_and_keep_the_newest() -> None:
+    hints = PositionHints(max_runs=2, max_points=8)
+    runs = [Run(0, 10**6, number, 0, 10**6, 0) for number in range(3)]
+    for run in runs:
+        for offset in range(1, 100):
+            hints.note(run, Point(offset, offset, 10 * offset))
+    assert len(hints) == 2
+    assert hints.before(runs[0], 99) == Point(0, 0, 0)
+    assert hints.before(runs[2], 99) == Point(99, 99, 990)
+    assert hints.before(runs[2], 500) == Point(99, 99, 990)
+    assert 0 < hints.before(runs[2], 97).offset <= 97
+
+
+def test_the_cache_serves_a_range_as_the_entries_it_consists_of() -> None:
+    cache = RunCache(10**6)
+    cache.put("o", 0, b"aaaa")
+    cache.put("o", 4, b"bb")
+    cache.put("o", 7, b"dd")
+    views, covered = cache.get("o", 0, 100)
+    assert ([bytes(view) for view in views], covered) == ([b"aaaa", b"bb"], 6)
+    assert cache.get("o", 6, 1) == ([], 0)
+    assert cache.get("p", 0, 1) == ([], 0)
+
+
+def test_a_reader_may_come_in_the_middle_of_a_stretch_but_not_of_a_batch() -> None:
+    cache = RunCache(10**6)
+    cache.put_stretch("o", 10, b"aaaabb")
+    cache.put("o", 30, b"cccc")
+    assert [bytes(view) for view in cache.get("o", 14, 2)[0]] == [b"bb"]
+    assert cache.get("o", 16, 1) == ([], 0)
+    assert cache.get("o", 31, 1) == ([], 0)
+
+
+def test_the_cache_lets_go_of_what_was_unused_the_longest_and_keeps_to_its_bound() -> None:
+    entry = 100
+    cache = RunCache(3 * (entry + ENTRY_OVERHEAD_BYTES))
+    for start in (0, 100, 200):
+        cache.put_stretch("o", start, bytes(entry))
+    cache.get("o", 0, 1)
+    cache.put("o", 300, bytes(entry))
+    assert [cache.get("o", start, 1)[1] for start in (0, 100, 200, 300)] == [100, 0, 100, 100]
+    assert cache.held_bytes == 3 * (entry + ENTRY_OVERHEAD_BYTES)
+    cache.put("o", 400, bytes(10**6))
+    assert cache.get("o", 400, 1) == ([], 0)
+
+
+async def test_the_budget_is_given_in_order_and_never_exceeded() -> None:
+    budget = FetchBudget(100)
+    loop = asyncio.get_running_loop()
+    first = await budget.acquire(80, loop.time() + 5)
+    large = asyncio.create_task(budget.acquire(500, loop.time() + 5))
+    small = asyncio.create_task(budget.acquire(10, loop.time() + 5))
+    await asyncio.sleep(0.01)
+    assert not large.done()
+    assert not small.done()
+    budget.release(first)
+    assert await large == 100
+    await asyncio.sleep(0)
+    assert not small.done()
+    budget.release(100)
+    budget.release(await small)
+    assert budget.held_bytes == 0
+
+
+async def test_who_gives_up_waiting_for_the_budget_does_not_hold_up_the_others() -> None:
+    budget = FetchBudget(100)
+    loop = asyncio.get_running_loop()
+    first = await budget.acquire(60, loop.time() + 5)
+    with pytest.raises(TimeoutError):
+        await asyncio.gather(budget.acquire(100, loop.time() + 0.02))
+    assert await budget.acquire(40, loop.time() + 5) == 40
+    budget.release(40)
+    budget.release(first)
+    assert budget.held_bytes == 0

@@ -1,0 +1,208 @@
+"""ListOffsets against a real shard over stores in memory."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from gateway.fetch.offsets import OffsetAnswer, OffsetQuestion
+from gateway.wire.errors import ErrorCode
+from ledger.batch.header import Codec
+from ledger.batch.records import Record, build_batch
+from tests.support.reading import NOW_MS, batch_of, reading_world
+
+NOTHING = OffsetAnswer()
+EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -2, -1, -3, -4, -5, -6
+FIRST_VERSIONS = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    PENDING_UPLOAD: 11,
+}
+
+
+def found(timestamp: int, offset: int) -> OffsetAnswer:
+    return OffsetAnswer(ErrorCode.NONE, timestamp, offset, 0)
+
+
+async def test_earliest_and_latest_are_log_start_and_high_watermark() -> None:
+    async with reading_world() as world:
+        topic_id = await world.create()
+        assert await world.offset(EARLIEST) == await world.offset(LATEST) == found(-1, 0)
+        await world.produce(batch_of(b"1", b"2", b"3"))
+        await world.delete_records(topic_id, 0, 1)
+        assert await world.offset(EARLIEST) == await world.offset(EARLIEST_LOCAL) == found(-1, 1)
+        assert await world.offset(LATEST) == await world.offset(LATEST, isolation=1) == found(-1, 3)
+
+
+async def test_without_tiered_storage_there_is_no_tiered_offset() -> None:
+    async with reading_world() as world:
+        await world.create()
+        await world.produce(batch_of(b"1"))
+        assert await world.offset(LATEST_TIERED) == await world.offset(PENDING_UPLOAD) == NOTHING
+
+
+@pytest.mark.parametrize("timestamp", sorted(FIRST_VERSIONS))
+async def test_each_special_timestamp_is_known_from_its_version_on(timestamp: int) -> None:
+    async with reading_world() as world:
+        await world.create()
+        first = FIRST_VERSIONS[timestamp]
+        assert (await world.offset(timestamp, version=first)).error is ErrorCode.NONE
+        if first > 1:
+            assert (await world.offset(timestamp, version=first - 1)).error is ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_other_negative_timestamps_are_unsupported() -> None:
+    async with reading_world() as world:
+        await world.create()
+        assert (await world.offset(-7)).error is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+async def test_by_time_gives_the_first_record_that_is_as_late(codec: Codec) -> None:
+    async with reading_world(cache_bytes=0) as world:
+        await world.create()
+        await world.produce(
+            batch_of(b"a", b"b", timestamps=[0, 10], codec=codec),
+            batch_of(b"c", b"d", b"e", timestamps=[30, 20, 40], codec=codec),
+        )
+        assert await world.offset(0) == found(NOW_MS, 0)
+        assert await world.offset(NOW_MS) == found(NOW_MS, 0)
+        assert await world.offset(NOW_MS + 1) == found(NOW_MS + 10, 1)
+        assert await world.offset(NOW_MS + 15) == found(NOW_MS + 30, 2)
+        assert await world.offset(NOW_MS + 31) == found(NOW_MS + 40, 4)
+        assert await world.offset(NOW_MS + 41) == NOTHING
+
+
+async def test_timestamps_need_not_ascend() -> None:
+    async with reading_world() as world:
+        await world.create()
+        for stamp in (50, 20, 70, 10):
+            await world.produce(batch_of(b"x", timestamps=[stamp]))
+        assert await world.offset(NOW_MS + 15) == found(NOW_MS + 50, 0)
+        assert await world.offset(NOW_MS + 60) == found(NOW_MS + 70, 2)
+
+
+async def test_the_greatest_timestamp_is_found_at_its_first_record() -> None:
+    async with reading_world() as world:
+        await world.create()
+        assert await world.offset(MAX_TIMESTAMP) == NOTHING
+        await world.produce(batch_of(b"a", b"b", timestamps=[5, 90]))
+        await world.produce(batch_of(b"c", b"d", b"e", timestamps=[90, 1, 90]))
+        assert await world.offset(MAX_TIMESTAMP) == found(NOW_MS + 90, 1)
+
+
+async def test_records_below_the_log_start_offset_are_not_found_by_time() -> None:
+    async with reading_world() as world:
+        topic_id = await world.create()
+        await world.produce(batch_of(b"a", timestamps=[90]), batch_of(b"b", b"c", timestamps=[80, 10]))
+        await world.produce(batch_of(b"d", timestamps=[20]), batch_of(b"e", timestamps=[85]))
+        await world.delete_records(topic_id, 0, 2)
+        assert await world.offset(0) == found(NOW_MS + 10, 2)
+        assert await world.offset(NOW_MS + 15) == found(NOW_MS + 20, 3)
+        assert await world.offset(NOW_MS + 86) == NOTHING
+        assert await world.offset(MAX_TIMESTAMP) == found(NOW_MS + 85, 4)
+
+
+async def test_with_log_append_time_every_record_has_the_time_of_its_batch() -> None:
+    async with reading_world() as world:
+        await world.create()
+        await world.produce(batch_of(b"a", b"b", timestamps=[900, 5]), stamp=True)
+        assert await world.offset(NOW_MS) == found(NOW_MS, 0)
+        assert await world.offset(NOW_MS + 1) == NOTHING
+        assert await world.offset(MAX_TIMESTAMP) == found(NOW_MS, 0)
+
+
+async def test_a_large_run_is_searched_a_window_at_a_time() -> None:
+    async with reading_world(cache_bytes=0) as world:
+        await world.create()
+        batches = [batch_of(bytes(100_000), timestamps=[i]) for i in range(60)]
+        await world.produce(*batches)
+        assert await world.offset(NOW_MS + 30) == found(NOW_MS + 30, 30)
+        assert max(position.size for read in world.segments.reads for position in read) <= 1024 * 1024
+        assert world.segments.bytes_read < 5_000_000
+
+
+async def test_what_is_not_there_is_unknown() -> None:
+    async with reading_world() as world:
+        await world.create()
+        unknown = OffsetAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        questions = [
+            OffsetQuestion("nope", 0, LATEST),
+            OffsetQuestion("t", 1, 5),
+            OffsetQuestion("t", -1, EARLIEST),
+        ]
+        assert await world.offsets(*questions) == [unknown] * 3
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [(0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_LEADER_EPOCH), (-2, ErrorCode.FENCED_LEADER_EPOCH)],
+)
+async def test_the_leader_epoch_is_checked(epoch: int, error: ErrorCode) -> None:
+    async with reading_world() as world:
+        await world.create()
+        (answer,) = await world.offsets(OffsetQuestion("t", 0, LATEST, epoch))
+        assert answer.error is error
+
+
+async def test_many_partitions_are_searched_each_by_itself_and_answered_in_order() -> None:
+    async with reading_world(cache_bytes=0) as world:
+        await world.create(partitions=40)
+        await world.produce_many([("t", i, batch_of(b"x", timestamps=[i])) for i in range(40)])
+        questions = [OffsetQuestion("t", i, NOW_MS + 20) for i in range(40)]
+        answers = await world.offsets(*questions)
+        assert answers == [NOTHING if i < 20 else found(NOW_MS + i, 0) for i in range(40)]
+
+
+async def test_an_object_that_is_gone_is_an_error_and_an_alarm() -> None:
+    async with reading_world(cache_bytes=0) as world:
+        await world.create()
+        await world.produce(batch_of(b"x"))
+        run = world.log().find(0, 1)[0]
+        await world.segments.delete([world.shard.state.files.locator(run.object_number)])
+        assert (await world.offset(5)).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (len(world.segments.reads), len(world.alarms)) == (4, 1)
+        assert await world.offset(LATEST) == found(-1, 1)
+
+
+async def test_records_that_swell_beyond_the_bound_are_an_error() -> None:
+    async with reading_world() as world:
+        await world.create()
+        await world.produce(build_batch([Record(value=bytes(10_000_000))], Codec.ZSTD, base_timestamp=NOW_MS))
+        world.offsets_room.max_decompressed_bytes = 1_000_000
+        assert (await world.offset(5)).error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_without_proof_that_the_state_is_the_newest_there_is_no_answer() -> None:
+    async with reading_world(exclusive=False) as world:
+        await world.create()
+        await world.shard.close()
+        question = OffsetQuestion("t", 0, LATEST)
+        room = world.offsets_room
+        (answer,) = await room.list_offsets(11, [question], 0, asyncio.get_running_loop().time() + 0.05)
+        assert answer.error is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_partition_asked_for_twice_is_an_invalid_request_both_times() -> None:
+    from gateway.handlers.list_offsets import handle
+    from gateway.wire.messages.generated.list_offsets import (
+        ListOffsetsPartition,
+        ListOffsetsRequest,
+        ListOffsetsTopic,
+    )
+
+    async with reading_world() as world:
+        await world.create(partitions=2)
+        context = SimpleNamespace(
+            services=SimpleNamespace(offsets=world.offsets_room),
+            header=SimpleNamespace(api_version=11),
+            deadline=lambda timeout_ms: world.soon(),
+            error="NONE",
+        )
+        asked = [ListOffsetsPartition(index, -1, LATEST) for index in (0, 1, 0)]
+        response = await handle(context, ListOffsetsRequest(topics=[ListOffsetsTopic("t", asked)]))  # type: ignore[arg-type]
+        assert [part.error_code for part in response.topics[0].partitions] == [42, 0, 42]
+        assert context.error == "INVALID_REQUEST"
