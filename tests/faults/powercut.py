@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from itertools import pairwise
 from pathlib import Path
 
 BLOCK_BYTES = 4096
@@ -87,6 +88,17 @@ def read_trace(path: Path) -> list[Event]:
 def sync_points(events: Sequence[Event]) -> list[int]:
     """The indices of the SYNC_END events, ignored syncs included."""
     return [index for index, event in enumerate(events) if event.kind is Kind.SYNC_END]
+
+
+def sample(points: Sequence[int], count: int, seed: int = 1) -> list[int]:
+    """At most `count` of them: one at random of each stretch of equal length, and the last. Not at equal
+    distances: syncs of two files take turns, and all cuts would fall on one of the two."""
+    if len(points) <= count:
+        return list(points)
+    dice = random.Random(seed)
+    edges = [len(points) * part // (count - 1) for part in range(count)]
+    chosen = [points[dice.randrange(start, end)] for start, end in pairwise(edges)]
+    return sorted({*chosen, points[-1]})
 
 
 def cut_time_ns(events: Sequence[Event], cut: int) -> int:

@@ -22,7 +22,7 @@ from ledger.errors import StoreError
 from ledger.keys import uuid7
 from ledger.requests import CommitBatch, CommitFile, Committed, Created, CreateTopic, FileCommit
 from ledger.types import TopicId
-from tests.faults.powercut import Survival, cut_time_ns, sync_points, trees_at, write_tree
+from tests.faults.powercut import Survival, cut_time_ns, sample, sync_points, trees_at, write_tree
 from tests.faults.recording import Recording
 
 ROOT = Path(__file__).parents[2]
@@ -138,7 +138,7 @@ async def problems(
     acks = [json.loads(line) for line in acks_path.read_text().splitlines()]
     assert len(acks) == 1 + LIVES * COMMITS * PARTITIONS
     points = sync_points(events)
-    cuts = {*points[:: -(-len(points) // MOST_CUTS)], points[-1], len(events)}
+    cuts = [*sample(points, MOST_CUTS), len(events)]
     found: list[str] = []
     for cut, tree in trees_at(events, cuts, survival):
         root = directory / f"cut{cut}"

@@ -14,7 +14,7 @@ from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.wal import WalSegments
 from ledger.errors import NotFound, StoreError
 from ledger.types import Position
-from tests.faults.powercut import Survival, cut_time_ns, replayed, sync_points, trees_at, write_tree
+from tests.faults.powercut import Survival, cut_time_ns, replayed, sample, sync_points, trees_at, write_tree
 from tests.faults.recording import Recording
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +148,7 @@ async def lost_answers(
     events = recording.run([sys.executable, "-c", PRELUDE + case.script], ignore_sync)
     lines = (directory / "acks").read_text().splitlines()
     points = sync_points(events)
-    cuts = {*points[:: -(-len(points) // MOST_CUTS)], points[-1], len(events)}
+    cuts = [*sample(points, MOST_CUTS), len(events)]
     lost: list[str] = []
     for cut, tree in trees_at(events, cuts, survival):
         root = directory / f"cut{cut}"

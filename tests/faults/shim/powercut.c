@@ -7,8 +7,9 @@
  *                                  so several processes may write one trace
  *   DRAGOMAN_TEST_POWERCUT_IGNORE_SYNC  "1" (all), "files" or "directories": such syncs are neither done nor
  *                                       counted: the negative proof that they are needed
- *   DRAGOMAN_TEST_POWERCUT_SYNC_DELAY_MS  every sync takes this much longer, so that whatever does not wait
- *                                       for it is seen to be too early
+ *   DRAGOMAN_TEST_POWERCUT_SYNC_DELAY_MS  syncs of a file take this much longer in a random half of all
+ *                                       tenths of a second: whatever waits for the sync of one file but
+ *                                       not of another is then seen to be too early
  *
  * One lock orders all effects, so the sequence in the trace is the order of the effects. It is not held
  * during a sync: a sync covers what was recorded before its SYNC_BEGIN, and counts from its SYNC_END.
@@ -541,6 +542,15 @@ int mkdir(const char *path, mode_t mode) { return mkdirat(AT_FDCWD, path, mode);
 
 /* ---- syncs ---- */
 
+static int is_slow(uint64_t ino) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t tenth = (uint64_t)now.tv_sec * 10 + (uint64_t)now.tv_nsec / 100000000u;
+    uint64_t mixed = ino * 0x9E3779B97F4A7C15u + tenth * 0xBF58476D1CE4E5B9u;
+    mixed = (mixed ^ (mixed >> 31)) * 0x94D049BB133111EBu;
+    return (int)(mixed >> 63);
+}
+
 /* ino 0 = everything (sync, syncfs). */
 static int sync_fd(int fd, uint64_t ino, long call) {
     struct stat st;
@@ -549,7 +559,7 @@ static int sync_fd(int fd, uint64_t ino, long call) {
     lock();
     uint64_t begin = emit((struct event){.kind = SYNC_BEGIN, .ino = ino}, NULL, 0, NULL, 0);
     unlock();
-    if (sync_delay_ms > 0) usleep((useconds_t)sync_delay_ms * 1000);
+    if (sync_delay_ms > 0 && is_slow(ino)) usleep((useconds_t)sync_delay_ms * 1000);
     int result = ignored ? 0 : (int)syscall(call, fd), saved = errno;
     lock();
     emit((struct event){.kind = SYNC_END,
