@@ -17,8 +17,11 @@ What a producer sends is refused in the order and with the errors of Apache Kafk
 | a control batch                                                      | INVALID_RECORD                |
 | producer id without a base sequence                                  | INVALID_RECORD                |
 | producer id without an epoch (Kafka lets -1 pass)                    | INVALID_RECORD                |
-| timestamp type LogAppendTime, set by the client                      | INVALID_TIMESTAMP             |
+| timestamp type LogAppendTime, set by the client (Kafka: only on      | INVALID_TIMESTAMP             |
+| topics of LogAppendTime; on others it rewrites the batch)            |                               |
 
+Where Kafka runs into an overflow of its own and answers UNKNOWN_SERVER_ERROR (a length field near
+2^31, a batch too short for the fields it reads first), the answer here is the one for such lengths.
 Bytes of an incomplete batch behind the first are cut off, as Kafka cuts them off.
 """
 

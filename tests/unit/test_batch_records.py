@@ -95,6 +95,11 @@ def test_a_count_other_than_the_records_is_refused(count: int) -> None:
         list(parse_records(memoryview(data), count))
 
 
+def test_a_negative_count_of_no_bytes_is_refused() -> None:
+    with pytest.raises(BatchError, match="a count of -1 records"):
+        list(parse_records(memoryview(b""), -1))
+
+
 def test_every_truncation_of_records_is_refused() -> None:
     data = encode_record(Record(1, 2, b"key", b"value", (RecordHeader("h", b"x"), RecordHeader("i", None))))
     for end in range(len(data)):
