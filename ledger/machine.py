@@ -5,7 +5,7 @@ A machine only looks; its records change the state once they are durable (`Ledge
 records are applied; lost, nothing has to be undone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ledger.commits import decide_commit
@@ -16,17 +16,25 @@ from ledger.records import (
     MetadataRecord,
     ObjectsForgotten,
     OwnerChanged,
+    PartitionsAdded,
     ProducerIdsReserved,
     ProducersExpired,
     RecordsDeleted,
     RunsDropped,
+    TopicConfigsSet,
     TopicCreated,
     TopicDeleted,
 )
 from ledger.requests import (
+    MAX_CONFIG_BYTES,
+    AddPartitions,
+    Altered,
+    AlterTopicConfigs,
     Answer,
     BecomeOwner,
     CommitFile,
+    ConfigChange,
+    ConfigOp,
     Created,
     CreateTopic,
     Deleted,
@@ -36,6 +44,7 @@ from ledger.requests import (
     DrainRuns,
     ExpireProducers,
     ForgetObjects,
+    Grown,
     LowWatermark,
     Owner,
     RaiseFloor,
@@ -45,6 +54,8 @@ from ledger.requests import (
     ReserveProducerIds,
 )
 from ledger.state import LedgerState
+from ledger.topics import Topic
+from ledger.types import TopicId
 
 HIGH_WATERMARK = -1
 
@@ -83,6 +94,60 @@ def _create_topic(state: LedgerState, overlay: Overlay, request: CreateTopic, no
     return Decision(Created(request.topic_id), (record,))
 
 
+def _add_partitions(state: LedgerState, overlay: Overlay, request: AddPartitions, now_ms: int) -> Decision:
+    topic = _live_topic(state, overlay, request.topic_id)
+    if topic is None:
+        return Decision(Refused("UNKNOWN_TOPIC_OR_PARTITION"))
+    present = overlay.partitions.get(request.topic_id, len(topic.partitions))
+    if request.total <= present:
+        return Decision(Refused("INVALID_PARTITIONS", f"the topic has {present} partitions already"))
+    added = request.total - present
+    record = PartitionsAdded(request.topic_id, overlay.next_number, added)
+    overlay.next_number += added
+    overlay.partitions[request.topic_id] = request.total
+    return Decision(Grown(request.total), (record,))
+
+
+def _alter_configs(state: LedgerState, overlay: Overlay, request: AlterTopicConfigs, now_ms: int) -> Decision:
+    topic = _live_topic(state, overlay, request.topic_id)
+    if topic is None:
+        return Decision(Refused("UNKNOWN_TOPIC_OR_PARTITION"))
+    before = overlay.configs.get(request.topic_id, topic.configs)
+    after = altered_configs(before, request)
+    if sum(len(name) + len(value) for name, value in after.items()) * 4 > MAX_CONFIG_BYTES:
+        return Decision(Refused("INVALID_CONFIG", "the configs of the topic would become too long"))
+    if after == before:
+        return Decision(Altered(after))
+    overlay.configs[request.topic_id] = after
+    return Decision(Altered(after), (TopicConfigsSet(request.topic_id, after),))
+
+
+def altered_configs(before: Mapping[str, str], request: AlterTopicConfigs) -> dict[str, str]:
+    """What the configs are after the changes."""
+    after = {} if request.replace else dict(before)
+    for change in request.changes:
+        if change.op is ConfigOp.SET:
+            after[change.name] = change.value
+        elif change.op is ConfigOp.DELETE:
+            after.pop(change.name, None)
+        else:
+            held = after.get(change.name, request.list_defaults.get(change.name, ""))
+            after[change.name] = ",".join(_changed_list(held, change))
+    return after
+
+
+def _changed_list(held: str, change: ConfigChange) -> list[str]:
+    items = [item for item in held.split(",") if item]
+    named = [item for item in change.value.split(",") if item]
+    if change.op is ConfigOp.APPEND:
+        return items + [item for item in named if item not in items]
+    return [item for item in items if item not in named]
+
+
+def _live_topic(state: LedgerState, overlay: Overlay, topic_id: TopicId) -> Topic | None:
+    return None if topic_id in overlay.deleted else state.topics.by_id.get(topic_id)
+
+
 def _delete_topic(state: LedgerState, overlay: Overlay, request: DeleteTopic, now_ms: int) -> Decision:
     if request.topic_id not in state.topics.by_id or request.topic_id in overlay.deleted:
         return Decision(Refused("UNKNOWN_TOPIC_ID"))
@@ -96,12 +161,8 @@ def _commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_
 
 
 def _delete_records(state: LedgerState, overlay: Overlay, request: DeleteRecords, now_ms: int) -> Decision:
-    topic = state.topics.by_id.get(request.topic_id)
-    if (
-        topic is None
-        or request.topic_id in overlay.deleted
-        or not 0 <= request.partition < len(topic.partitions)
-    ):
+    topic = _live_topic(state, overlay, request.topic_id)
+    if topic is None or not 0 <= request.partition < len(topic.partitions):
         return Decision(Refused("UNKNOWN_TOPIC_OR_PARTITION"))
     log = topic.partitions[request.partition]
     offset = log.high_watermark if request.offset == HIGH_WATERMARK else request.offset
@@ -163,6 +224,8 @@ def _raise_floor(state: LedgerState, overlay: Overlay, request: RaiseFloor, now_
 _DECIDE: dict[type, Callable[..., Decision]] = {
     BecomeOwner: _become_owner,
     CreateTopic: _create_topic,
+    AddPartitions: _add_partitions,
+    AlterTopicConfigs: _alter_configs,
     DeleteTopic: _delete_topic,
     CommitFile: _commit_file,
     DeleteRecords: _delete_records,

@@ -1,5 +1,7 @@
 """What was decided for the entry that is being filled, on top of the durable state."""
 
+from collections.abc import Mapping
+
 from ledger.producers import ProducerState
 from ledger.state import LedgerState
 from ledger.types import TopicId
@@ -9,6 +11,7 @@ class Overlay:
     """Made empty for each entry; holds only what later decisions of the same entry must see."""
 
     __slots__ = (
+        "configs",
         "created",
         "deleted",
         "dropped",
@@ -18,12 +21,14 @@ class Overlay:
         "next_offset",
         "next_producer_id",
         "object_bytes",
+        "partitions",
         "producers",
         "repeats",
         "touched_objects",
     )
 
     def __init__(self, state: LedgerState) -> None:
+        self.configs: dict[TopicId, Mapping[str, str]] = {}
         self.created: set[str] = set()
         self.deleted: set[TopicId] = set()
         self.dropped: set[int] = set()
@@ -32,6 +37,8 @@ class Overlay:
         self.next_number = state.next_number
         self.next_offset: dict[int, int] = {}
         self.next_producer_id = state.next_producer_id
+        self.partitions: dict[TopicId, int] = {}
+        """How many partitions a topic has by now."""
         self.object_bytes: dict[str, int] = {}
         self.repeats: dict[tuple[str, int], int] = {}
         """Base offsets given in this entry, by (locator, start)."""

@@ -111,6 +111,23 @@ class FloorRaised:
     floor_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """A topic grew: its next partitions get the numbers from first_number on."""
+
+    topic_id: TopicId
+    first_number: int
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigsSet:
+    """All configs that are set on a topic from now on."""
+
+    topic_id: TopicId
+    configs: Mapping[str, str]
+
+
 MetadataRecord: TypeAlias = (
     ClusterCreated
     | OwnerChanged
@@ -123,6 +140,8 @@ MetadataRecord: TypeAlias = (
     | ProducersExpired
     | ObjectsForgotten
     | FloorRaised
+    | PartitionsAdded
+    | TopicConfigsSet
 )
 
 _OWNER = struct.Struct(">ii16s")
@@ -133,6 +152,8 @@ RUN = struct.Struct(">IIIqqqI")
 BATCH = struct.Struct(">IIqqhih")
 _NUMBER_OFFSET = struct.Struct(">Iq")
 _NUMBER_COUNT = struct.Struct(">II")
+_ADDED = struct.Struct(">16sII")
+_CONFIGS = struct.Struct(">16sH")
 _I64 = struct.Struct(">q")
 _U32 = struct.Struct(">I")
 
@@ -155,29 +176,56 @@ def _decode_owner(body: memoryview) -> OwnerChanged:
 
 def _encode_topic(record: TopicCreated) -> bytes:
     name = record.name.encode()
-    parts = [
-        _TOPIC.pack(record.topic_id, record.first_number, record.partitions, len(name), len(record.configs)),
-        name,
-    ]
-    for key, value in sorted(record.configs.items()):
-        key_bytes, value_bytes = key.encode(), value.encode()
-        parts += (_PAIR.pack(len(key_bytes), len(value_bytes)), key_bytes, value_bytes)
-    return b"".join(parts)
+    head = _TOPIC.pack(
+        record.topic_id, record.first_number, record.partitions, len(name), len(record.configs)
+    )
+    return head + name + _encode_pairs(record.configs)
 
 
 def _decode_topic(body: memoryview) -> TopicCreated:
     topic_id, first, partitions, name_bytes, pairs = _TOPIC.unpack_from(body)
     pos = _TOPIC.size
     name = str(body[pos : pos + name_bytes], "utf-8")
-    pos += name_bytes
-    configs: dict[str, str] = {}
-    for _ in range(pairs):
+    configs = _decode_pairs(body[pos + name_bytes :], pairs)
+    return TopicCreated(TopicId(topic_id), name, first, partitions, configs)
+
+
+def _encode_pairs(pairs: Mapping[str, str]) -> bytes:
+    parts: list[bytes] = []
+    for key, value in sorted(pairs.items()):
+        key_bytes, value_bytes = key.encode(), value.encode()
+        parts += (_PAIR.pack(len(key_bytes), len(value_bytes)), key_bytes, value_bytes)
+    return b"".join(parts)
+
+
+def _decode_pairs(body: memoryview, count: int) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    pos = 0
+    for _ in range(count):
         key_bytes, value_bytes = _PAIR.unpack_from(body, pos)
         pos += _PAIR.size
         key = str(body[pos : pos + key_bytes], "utf-8")
-        configs[key] = str(body[pos + key_bytes : pos + key_bytes + value_bytes], "utf-8")
+        pairs[key] = str(body[pos + key_bytes : pos + key_bytes + value_bytes], "utf-8")
         pos += key_bytes + value_bytes
-    return TopicCreated(TopicId(topic_id), name, first, partitions, configs)
+    return pairs
+
+
+def _encode_added(record: PartitionsAdded) -> bytes:
+    return _ADDED.pack(record.topic_id, record.first_number, record.partitions)
+
+
+def _decode_added(body: memoryview) -> PartitionsAdded:
+    topic_id, first, partitions = _ADDED.unpack(body)
+    return PartitionsAdded(TopicId(topic_id), first, partitions)
+
+
+def _encode_configs(record: TopicConfigsSet) -> bytes:
+    return _CONFIGS.pack(record.topic_id, len(record.configs)) + _encode_pairs(record.configs)
+
+
+def _decode_configs(body: memoryview) -> TopicConfigsSet:
+    topic_id, pairs = _CONFIGS.unpack_from(body)
+    return TopicConfigsSet(TopicId(topic_id), _decode_pairs(body[_CONFIGS.size :], pairs))
 
 
 def _encode_file(record: FileCommitted) -> bytes:
@@ -259,6 +307,8 @@ _CODECS: Mapping[int, tuple[type, int, Callable[..., bytes], Callable[[memoryvie
     9: (ProducersExpired, 0, _encode_expired, _decode_expired),
     10: (ObjectsForgotten, 0, _encode_forgotten, _decode_forgotten),
     11: (FloorRaised, 0, lambda record: _I64.pack(record.floor_ms), _decode_floor),
+    12: (PartitionsAdded, 0, _encode_added, _decode_added),
+    13: (TopicConfigsSet, 0, _encode_configs, _decode_configs),
 }
 _BY_CLASS = {cls: (number, version, encode) for number, (cls, version, encode, _) in _CODECS.items()}
 

@@ -5,13 +5,16 @@ Error names are Kafka's (`TOPIC_ALREADY_EXISTS`), so that the ledger need not kn
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import TypeAlias
 
 from ledger.records import BATCH, FRAME, RUN
 from ledger.types import TopicId
 
 _SMALL = 64
+MAX_CONFIG_BYTES = 128 * 1024
+"""Of all configs of one topic, names and values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,59 @@ class CreateTopic:
 @dataclass(frozen=True, slots=True)
 class Created:
     topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """Let a topic grow to `total` partitions."""
+
+    topic_id: TopicId
+    total: int
+    weight: int = _SMALL
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    partitions: int
+
+
+class ConfigOp(Enum):
+    """KIP-339; APPEND and SUBTRACT work on comma-separated lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """`value` is a checked value, or for a list operation its items; for DELETE it is not looked at."""
+
+    op: ConfigOp
+    name: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTopicConfigs:
+    """Change some configs of a topic. `replace`: what is not named goes back to its default.
+    `list_defaults`: what a list that is not set holds, for APPEND and SUBTRACT."""
+
+    topic_id: TopicId
+    changes: Sequence[ConfigChange]
+    replace: bool = False
+    list_defaults: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def weight(self) -> int:
+        # The record holds all configs of the topic, not only those that change.
+        return _SMALL + MAX_CONFIG_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    configs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +249,8 @@ class Done:
 Request: TypeAlias = (
     BecomeOwner
     | CreateTopic
+    | AddPartitions
+    | AlterTopicConfigs
     | DeleteTopic
     | CommitFile
     | DeleteRecords
@@ -203,5 +261,15 @@ Request: TypeAlias = (
     | RaiseFloor
 )
 Answer: TypeAlias = (
-    Owner | Created | Deleted | FileCommit | StaleObject | LowWatermark | Reserved | Done | Refused
+    Owner
+    | Created
+    | Grown
+    | Altered
+    | Deleted
+    | FileCommit
+    | StaleObject
+    | LowWatermark
+    | Reserved
+    | Done
+    | Refused
 )

@@ -19,10 +19,12 @@ from ledger.records import (
     MetadataRecord,
     ObjectsForgotten,
     OwnerChanged,
+    PartitionsAdded,
     ProducerIdsReserved,
     ProducersExpired,
     RecordsDeleted,
     RunsDropped,
+    TopicConfigsSet,
     TopicCreated,
     TopicDeleted,
 )
@@ -86,6 +88,21 @@ class LedgerState:
         for log in logs:
             self.logs[log.number] = log
             self.dirty.partitions.add(log.number)
+
+    def _partitions_added(self, record: PartitionsAdded) -> None:
+        topic = self.topics.by_id[record.topic_id]
+        first_index = len(topic.partitions)
+        for i in range(record.partitions):
+            log = PartitionLog(record.first_number + i, record.topic_id, first_index + i)
+            topic.partitions.append(log)
+            self.logs[log.number] = log
+            self.dirty.partitions.add(log.number)
+        self.next_number = record.first_number + record.partitions
+        self.dirty.topics.add(record.topic_id)
+
+    def _topic_configs_set(self, record: TopicConfigsSet) -> None:
+        self.topics.by_id[record.topic_id].configs = dict(record.configs)
+        self.dirty.topics.add(record.topic_id)
 
     def _topic_deleted(self, record: TopicDeleted) -> None:
         topic = self.topics.remove(record.topic_id)
@@ -186,4 +203,6 @@ _APPLY: dict[type, Callable[..., None]] = {
     ProducersExpired: LedgerState._producers_expired,
     ObjectsForgotten: LedgerState._objects_forgotten,
     FloorRaised: LedgerState._floor_raised,
+    PartitionsAdded: LedgerState._partitions_added,
+    TopicConfigsSet: LedgerState._topic_configs_set,
 }
