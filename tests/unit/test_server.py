@@ -302,6 +302,18 @@ async def test_a_stop_cuts_off_what_outlasts_the_drain() -> None:
         assert await client.answer() is None
 
 
+async def test_a_stop_does_not_wait_for_ever_for_what_a_lost_connection_has_left() -> None:
+    async with serving(drain_ms=50) as gateway:
+        gateway.requests.kept = {1}
+        async with gateway.client() as client:
+            client.send(PRODUCE, 1)
+            await until(lambda: gateway.requests.started == [1])
+        await until(lambda: gateway.connections() == 0)
+        async with asyncio.timeout(LONG_S):
+            await gateway.server.close()
+        assert gateway.requests.cancelled == [1]
+
+
 async def test_a_port_in_use_is_refused_with_the_flag_to_change() -> None:
     async with serving() as gateway:
         taken = Address("127.0.0.1", gateway.server.bound[0].port)

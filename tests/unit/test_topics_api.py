@@ -274,6 +274,9 @@ async def test_a_version_that_is_advertised_for_old_clients_alone_closes_the_con
     sent = request(ApiKey.PRODUCE, 2, b"\0\1\0\0\0\0\0\0\0\0")
     answer = await asyncio.to_thread(raw_exchange, "127.0.0.1", gateway.bound[0].port, sent)
     assert not isinstance(answer, bytes)
+    refused = gateway.services.metrics.registry.get_sample_value
+    assert refused("dragoman_connections_refused_total", {"reason": "request"}) == 1
+    assert refused("dragoman_connections_refused_total", {"reason": "failure"}) is None
 
 
 async def test_a_gateway_that_is_gone_is_a_client_error(gateway: RunningGateway) -> None:
