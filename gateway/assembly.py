@@ -6,7 +6,7 @@ The one place that knows the adapters.
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +28,15 @@ from gateway.fetch.sessions import FetchSessions
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.housekeeper import Housekeeper
+from gateway.housekeeping.retention import Retention
 from gateway.listeners import Address, Listener, parse_address, parse_bindings
+from gateway.produce.admission import RuleBook
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceOptions, ProduceRoom
 from gateway.router import HANDLERS, RequestRouter, served_versions
 from gateway.server import Server, open_sockets
 from gateway.telemetry.metrics import Metrics, ShardView
+from gateway.topics.describing import topic_value
 from gateway.topics.room import TopicsRoom
 from gateway.version import product_version
 from ledger.ports import Blobs, MetadataStore, SegmentStore
@@ -157,10 +160,17 @@ async def _keep_house(settings: Settings, stores: Stores, shard: Shard, stack: A
     await checkpointer.start()
     wait_seconds = settings.ledger.commit_timeout_ms / 1000
     garbage = GarbageCollector(shard, stores.segments, grace_ms, clock_ms, wait_seconds)
-    housekeeper = Housekeeper(shard, checkpointer, garbage, grace_ms)
+    retention = Retention(shard, _topic_configs(settings), clock_ms, wait_seconds)
+    check_ms = settings.broker.log_retention_check_interval_ms
+    housekeeper = Housekeeper(shard, checkpointer, garbage, retention, grace_ms, check_ms)
     stack.push_async_callback(checkpointer.write_image)
     task = asyncio.create_task(housekeeper.run(), name="housekeeper")
     stack.push_async_callback(_end, task)
+
+
+def _topic_configs(settings: Settings) -> Callable[[str, Mapping[str, str]], str]:
+    """Tells a topic config in force from what is set on the topic."""
+    return lambda name, configs: topic_value(name, configs, settings.broker)
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -189,6 +199,7 @@ async def _open_rooms(settings: Settings, stores: Stores, shard: Shard, stack: A
         settings=settings,
         shard=shard,
         produce=produce,
+        produce_rules=RuleBook(_topic_configs(settings), settings.limits.decompressed_bytes),
         fetch=FetchRoom(shard, reader, sessions, fetch_options, clock_ms),
         offsets=offsets,
         topics=TopicsRoom(shard, settings),

@@ -114,6 +114,14 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="Bytes of unanswered requests of all connections before reading pauses",
         ),
     ] = 512 * MIB
+    decompressed_bytes: Annotated[
+        int,
+        Meta(
+            ge=MIB,
+            le=2 * GIB,
+            description="Largest batch, unpacked, that a topic with keys, bounds or a codec of its own takes",
+        ),
+    ] = 64 * MIB
     send_bytes: Annotated[
         int, Meta(ge=KIB, le=GIB, description="Unsent answer bytes of a connection before reading pauses")
     ] = 4 * MIB
@@ -180,6 +188,9 @@ class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_ka
     num_partitions: Annotated[
         int, Meta(ge=1, le=100_000, description="Partitions of a topic that is created without a number")
     ] = 1
+    log_retention_check_interval_ms: Annotated[
+        int, Meta(ge=100, le=HOUR, description="How often partitions are looked at for what retention ends")
+    ] = 30 * SECOND
     message_max_bytes: Annotated[
         int,
         Meta(

@@ -8,6 +8,7 @@ from gateway.coordination.shard import Shard
 from gateway.fetch.offsets import OffsetsRoom
 from gateway.fetch.room import FetchRoom
 from gateway.listeners import Listener
+from gateway.produce.admission import RuleBook
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceRoom
 from gateway.telemetry.metrics import Metrics
@@ -24,6 +25,7 @@ class Services:
     settings: Settings
     shard: Shard
     produce: ProduceRoom
+    produce_rules: RuleBook
     fetch: FetchRoom
     offsets: OffsetsRoom
     topics: TopicsRoom

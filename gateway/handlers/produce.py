@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from gateway.context import RequestContext
 from gateway.produce.accumulator import PendingBatch
-from gateway.produce.admission import ACKS, Refusal, TopicRules, check, find_topic, rules_of, unknown_topic
+from gateway.produce.admission import ACKS, TopicRules, check, find_topic, unknown_topic
+from gateway.produce.refusals import Refusal
 from gateway.produce.room import RequestWaiter
 from gateway.wire.connection import CloseConnection
 from gateway.wire.errors import ErrorCode
@@ -17,6 +18,7 @@ from gateway.wire.messages.produce import (
     ProduceResponse,
     ProduceTopic,
     ProduceTopicResponse,
+    RecordError,
     decode_produce,
     encode_produce_response,
 )
@@ -74,7 +76,7 @@ def _take_up(
     version = context.header.api_version
     if topic is None:
         return [_Produced(partition.index, unknown_topic(version)) for partition in asked.partitions]
-    rules = rules_of(topic.configs, context.services.settings.broker.message_max_bytes)
+    rules = context.services.produce_rules.of(topic)
     return [
         _Produced(partition.index, _take_up_one(context, topic, rules, partition, waiter))
         for partition in asked.partitions
@@ -90,12 +92,12 @@ def _take_up_one(
 ) -> PendingBatch | Refusal:
     if not 0 <= partition.index < len(topic.partitions):
         return Refusal("UNKNOWN_TOPIC_OR_PARTITION", "this server does not host this topic-partition")
-    batch = check(partition.records, rules, context.header.api_version)
+    services = context.services
+    batch = check(partition.records, rules, context.header.api_version, services.clock())
     if isinstance(batch, Refusal):
         return batch
-    context.services.metrics.produce_bytes.inc(len(batch.data))
-    log = topic.partitions[partition.index]
-    return context.services.produce.add(log, batch.header, batch.data, waiter, rules.log_append_time)
+    services.metrics.produce_bytes.inc(len(batch.data))
+    return services.produce.add(topic.partitions[partition.index], batch, waiter, rules)
 
 
 def _may_be_unknown(partitions: Sequence[_Produced]) -> bool:
@@ -156,13 +158,9 @@ def _answer(
 def _partition_answer(produced: _Produced) -> ProducePartitionResponse:
     outcome = produced.outcome
     if isinstance(outcome, Refusal):
-        return ProducePartitionResponse(
-            produced.index, ErrorCode[outcome.error], error_message=outcome.message
-        )
+        return _refused(produced.index, outcome)
     if outcome.error:
-        return ProducePartitionResponse(
-            produced.index, ErrorCode[outcome.error], error_message=outcome.message or None
-        )
+        return _refused(produced.index, Refusal(outcome.error, outcome.message, outcome.record_errors))
     if outcome.base_offset < 0:
         return ProducePartitionResponse(
             produced.index,
@@ -175,4 +173,11 @@ def _partition_answer(produced: _Produced) -> ProducePartitionResponse:
         outcome.base_offset,
         outcome.append_time_ms,
         outcome.log_start,
+    )
+
+
+def _refused(index: int, refusal: Refusal) -> ProducePartitionResponse:
+    errors = [RecordError(at, reason) for at, reason in refusal.records]
+    return ProducePartitionResponse(
+        index, ErrorCode[refusal.error], record_errors=errors, error_message=refusal.message or None
     )

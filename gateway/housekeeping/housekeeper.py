@@ -9,6 +9,7 @@ import structlog
 from gateway.coordination.shard import Shard
 from gateway.housekeeping.checkpoint import Checkpointer
 from gateway.housekeeping.garbage import GarbageCollector
+from gateway.housekeeping.retention import Retention
 from ledger.errors import StoreError
 
 log = structlog.get_logger(__name__)
@@ -30,7 +31,9 @@ class Housekeeper:
         shard: Shard,
         checkpointer: Checkpointer,
         garbage: GarbageCollector,
+        retention: Retention,
         grace_ms: int,
+        retention_check_ms: int,
     ) -> None:
         self._shard = shard
         self._loop_time = asyncio.get_running_loop().time
@@ -38,6 +41,7 @@ class Housekeeper:
         sweep_s = min(60.0, grace_ms / 4_000)
         self._steps = [
             _Step("drain", TICK_S, lambda: garbage.drain(self._loop_time)),
+            _Step("retention", retention_check_ms / 1000, retention.apply, now + retention_check_ms / 1000),
             _Step("image", 5.0, checkpointer.write_image, now + 5.0),
             _Step("snapshot", 5.0, checkpointer.snapshot_if_due, now + 5.0),
             _Step("sweep", sweep_s, lambda: garbage.sweep(self._loop_time), now + sweep_s),

@@ -4,6 +4,7 @@ Batches of a partition keep the order in which they came, and lie side by side i
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ledger.batch.header import BatchHeader
@@ -40,6 +41,7 @@ class PendingBatch:
     error: str = ""
     """Kafka's error name, or empty."""
     message: str = ""
+    record_errors: Sequence[tuple[int, str]] = ()
     base_offset: int = -1
     log_start: int = -1
     append_time_ms: int = -1

@@ -1,23 +1,28 @@
 """Who gets in: each partition of a produce request is checked by itself, and a refusal sinks no neighbour."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from gateway.produce.inspection import Inspection
+from gateway.produce.refusals import Refusal
 from gateway.wire.messages.produce import FIRST_WITH_TOPIC_IDS, ProduceTopic
-from ledger.batch.header import BatchError, CheckedBatch, check_batches
+from ledger.batch.header import BatchError, CheckedBatch, Codec, check_batches
 from ledger.topics import Topic, Topics
 from ledger.types import TopicId
 
 ZSTD_FROM_VERSION = 7
 ACKS = (-1, 0, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Kafka's error name and a readable reason."""
-
-    error: str
-    message: str
+MOST_KNOWN: Final = 10_000
+MIB: Final = 1024 * 1024
+MAX_LONG: Final = 2**63 - 1
+CODECS: Final[Mapping[str, Codec]] = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +30,62 @@ class TopicRules:
     """What the configs of a topic ask of a batch."""
 
     max_batch_bytes: int
-    log_append_time: bool
+    log_append_time: bool = False
+    keys_required: bool = False
+    before_max_ms: int | None = None
+    after_max_ms: int | None = None
+    """How far a timestamp may lie before and after now; None = as far as it likes."""
+    codec: Codec | None = None
+    max_decompressed_bytes: int = 64 * MIB
+
+    def inspection(self, now_ms: int) -> Inspection:
+        """What these rules want to see inside a batch that comes now."""
+        return Inspection(
+            self.keys_required,
+            now_ms - self.before_max_ms if self.before_max_ms is not None else None,
+            now_ms + self.after_max_ms if self.after_max_ms is not None else None,
+            self.codec,
+            self.max_decompressed_bytes,
+            self.max_batch_bytes,
+        )
 
 
-def rules_of(configs: Mapping[str, str], default_max_batch_bytes: int) -> TopicRules:
-    """The rules of a topic with these configs."""
-    own_max = configs.get("max.message.bytes")
+def rules_of(value: Callable[[str], str], max_decompressed_bytes: int = 64 * MIB) -> TopicRules:
+    """The rules of a topic; `value` tells each of its configs in force."""
+    log_append_time = value("message.timestamp.type") == "LogAppendTime"
+    compression = value("compression.type")
     return TopicRules(
-        int(own_max) if own_max is not None else default_max_batch_bytes,
-        configs.get("message.timestamp.type") == "LogAppendTime",
+        int(value("max.message.bytes")),
+        log_append_time,
+        "compact" in value("cleanup.policy").split(","),
+        None if log_append_time else _bound(value("message.timestamp.before.max.ms")),
+        None if log_append_time else _bound(value("message.timestamp.after.max.ms")),
+        None if compression == "producer" else CODECS[compression],
+        max_decompressed_bytes,
     )
+
+
+class RuleBook:
+    """The rules of each topic, worked out once until its configs change."""
+
+    def __init__(self, value: Callable[[str, Mapping[str, str]], str], max_decompressed_bytes: int) -> None:
+        self._value = value
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._known: dict[TopicId, tuple[Mapping[str, str], TopicRules]] = {}
+
+    def of(self, topic: Topic) -> TopicRules:
+        known = self._known.get(topic.topic_id)
+        if known is not None and known[0] is topic.configs:
+            return known[1]
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        rules = rules_of(lambda name: self._value(name, topic.configs), self._max_decompressed_bytes)
+        self._known[topic.topic_id] = (topic.configs, rules)
+        return rules
+
+
+def _bound(value: str) -> int | None:
+    return int(value) if int(value) < MAX_LONG else None
 
 
 def find_topic(topics: Topics, version: int, asked: ProduceTopic) -> Topic | None:
@@ -49,7 +100,7 @@ def unknown_topic(version: int) -> Refusal:
     return Refusal("UNKNOWN_TOPIC_OR_PARTITION", "this server does not host this topic-partition")
 
 
-def check(records: memoryview | None, rules: TopicRules, version: int) -> CheckedBatch | Refusal:
+def check(records: memoryview | None, rules: TopicRules, version: int, now_ms: int) -> CheckedBatch | Refusal:
     """The one batch that a partition may hold, or why it is refused."""
     try:
         batch = check_batches(records, rules.max_batch_bytes, zstd_allowed=version >= ZSTD_FROM_VERSION)
@@ -57,4 +108,9 @@ def check(records: memoryview | None, rules: TopicRules, version: int) -> Checke
         return Refusal(error.refusal.value, error.reason)
     if batch.header.is_transactional:
         return Refusal("INVALID_TXN_STATE", "there is no transaction that this batch could belong to")
+    if rules.after_max_ms is not None and batch.header.max_timestamp > now_ms + rules.after_max_ms:
+        # The header's word is taken: looking at each record would open every batch of every topic.
+        latest = now_ms + rules.after_max_ms
+        reason = f"timestamp {batch.header.max_timestamp} is later than {latest}"
+        return Refusal("INVALID_TIMESTAMP", reason)
     return batch

@@ -5,14 +5,19 @@ is done, or the draft is full. Writes may overlap, commits keep the order of the
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import structlog
 
 from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import Accumulator, PendingBatch, Waiter
-from ledger.batch.header import BatchHeader, stamp_log_append_time
+from gateway.produce.admission import TopicRules
+from gateway.produce.inspection import Inspection, inspect
+from gateway.produce.refusals import Refusal
+from ledger.batch.header import CheckedBatch, stamp_log_append_time
 from ledger.errors import OutcomeUnknown, StoreError
 from ledger.partitions import PartitionLog
 from ledger.ports import SegmentStore
@@ -21,6 +26,7 @@ from ledger.types import Buffer, DraftBatch, Placement
 
 log = structlog.get_logger(__name__)
 
+INSPECTING_THREADS = 2
 STORE_ATTEMPTS = 3
 """How often a draft is stored anew because its object had become too old to be committed."""
 
@@ -40,6 +46,16 @@ class RequestWaiter(Waiter):
     def settle(self) -> None:
         if not self.done.done():
             self.done.set_result(None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Laned:
+    """A batch that waits for its turn in a partition where batches have to be opened."""
+
+    pending: PendingBatch
+    batch: CheckedBatch
+    inspection: Inspection
+    stamp: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +87,80 @@ class ProduceRoom:
         self._last_draft: asyncio.Task[None] | None = None
         self._closing = False
         self._scheduled = False
+        self._lanes: dict[int, deque[_Laned]] = {}
+        self._lane_tasks: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(INSPECTING_THREADS, thread_name_prefix="inspect")
 
     def add(
-        self, log_: PartitionLog, header: BatchHeader, data: memoryview, waiter: Waiter, stamp: bool
+        self, partition: PartitionLog, batch: CheckedBatch, waiter: Waiter, rules: TopicRules
     ) -> PendingBatch:
-        """Take up one checked batch; with `stamp`, as of now (LogAppendTime). Never waits: batches of a
-        partition get their offsets in the order of these calls."""
-        pending = PendingBatch(log_, header, data, waiter)
-        if stamp:
-            pending.append_time_ms = self._clock()
-            pending.data = stamp_log_append_time(data, pending.append_time_ms)
+        """Take up one checked batch of a partition. Never waits: batches of a partition get their offsets
+        in the order of these calls, also those that have to be opened first."""
+        pending = PendingBatch(partition, batch.header, batch.data, waiter)
+        inspection = rules.inspection(self._clock())
+        lane = self._lanes.get(partition.number)
         if self._closing:
             waiter.remaining += 1
             pending.refused("KAFKA_STORAGE_ERROR", "the gateway is shutting down")
-            return pending
+        elif lane is not None or inspection.is_needed(batch.header):
+            waiter.remaining += 1
+            self._enqueue(_Laned(pending, batch, inspection, rules.log_append_time))
+        else:
+            self._accept(pending, rules.log_append_time)
+        return pending
+
+    def _enqueue(self, laned: "_Laned") -> None:
+        """Line up behind the batches of the same partition that are being opened."""
+        number = laned.pending.log.number
+        lane = self._lanes.get(number)
+        if lane is not None:
+            lane.append(laned)
+            return
+        self._lanes[number] = deque([laned])
+        task = asyncio.create_task(self._run_lane(number))
+        self._lane_tasks.add(task)
+        task.add_done_callback(self._lane_tasks.discard)
+
+    async def _run_lane(self, number: int) -> None:
+        lane = self._lanes[number]
+        try:
+            while lane:
+                await self._open(lane[0])
+                lane.popleft()
+        finally:
+            del self._lanes[number]
+            for laned in lane:
+                laned.pending.refused("KAFKA_STORAGE_ERROR", "the gateway is shutting down")
+
+    async def _open(self, laned: "_Laned") -> None:
+        """Inspect one batch in a thread, if it needs that, and take it up or refuse it."""
+        pending, batch = laned.pending, laned.batch
+        if pending.waiter.given_up:
+            pending.waiter.resolved()
+            return
+        opened: CheckedBatch | Refusal = batch
+        if laned.inspection.is_needed(batch.header):
+            opened = await asyncio.get_running_loop().run_in_executor(
+                self._threads, inspect, batch, laned.inspection
+            )
+        if isinstance(opened, Refusal):
+            pending.record_errors = opened.records
+            pending.refused(opened.error, opened.message)
+            return
+        pending.header, pending.data = opened
+        self._accept(pending, laned.stamp)
+        # The accumulator counts it by itself.
+        pending.waiter.remaining -= 1
+
+    def _accept(self, pending: PendingBatch, stamp: bool) -> None:
+        if stamp:
+            pending.append_time_ms = self._clock()
+            pending.data = stamp_log_append_time(memoryview(pending.data), pending.append_time_ms)
         self._accumulator.add(pending)
         if not self._scheduled and self._may_write():
             # After the other callbacks of this turn, so that requests that came together share a draft.
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._write_next)
-        return pending
 
     async def close(self, timeout_s: float) -> None:
         """Let what was taken up be stored, for so long; what then still waits is answered as unknown."""
@@ -98,10 +168,11 @@ class ProduceRoom:
         deadline = asyncio.get_running_loop().time() + timeout_s
         while self._drafts and (left := deadline - asyncio.get_running_loop().time()) > 0:
             await asyncio.wait(set(self._drafts), timeout=left)
-        abandoned = set(self._drafts)
+        abandoned = self._drafts | self._lane_tasks
         for task in abandoned:
             task.cancel()
         await asyncio.gather(*abandoned, return_exceptions=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
         while len(self._accumulator):
             _refuse_all(self._accumulator.take(), "KAFKA_STORAGE_ERROR", "the gateway is shutting down")
 

@@ -1,0 +1,63 @@
+"""Retention by retention.ms and retention.bytes, in journaled steps."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from gateway.coordination.shard import Shard
+from ledger.requests import DeleteRecords, LowWatermark
+from ledger.retention import UNLIMITED, retention_offset
+from ledger.topics import Topic
+
+log = structlog.get_logger(__name__)
+
+SLICE_RUNS = 2_000
+YIELD_EVERY = 500
+"""Partitions looked at before other work gets its turn."""
+
+Value = Callable[[str, Mapping[str, str]], str]
+"""A topic config in force, by name and what is set."""
+
+
+class Retention:
+    def __init__(self, shard: Shard, value: Value, clock: Callable[[], int], wait_s: float) -> None:
+        self._shard = shard
+        self._value = value
+        self._clock = clock
+        self._wait_s = wait_s
+
+    async def apply(self) -> int:
+        """Raise the log start of every partition that keeps too much. Returns how many were raised."""
+        raised = looked = 0
+        for topic in list(self._shard.state.topics.by_id.values()):
+            bounds = self._bounds(topic)
+            for partition in range(len(topic.partitions)) if bounds is not None else ():
+                assert bounds is not None
+                raised += await self._apply_to(topic, partition, bounds)
+                looked += 1
+                if looked % YIELD_EVERY == 0:
+                    await asyncio.sleep(0)
+        return raised
+
+    def _bounds(self, topic: Topic) -> tuple[int, int] | None:
+        """(retention.ms, retention.bytes), or None for a topic that keeps everything."""
+        if "delete" not in self._value("cleanup.policy", topic.configs).split(","):
+            return None
+        retention_ms = int(self._value("retention.ms", topic.configs))
+        retention_bytes = int(self._value("retention.bytes", topic.configs))
+        if retention_ms < 0 and retention_bytes < 0:
+            return None
+        return max(retention_ms, UNLIMITED), max(retention_bytes, UNLIMITED)
+
+    async def _apply_to(self, topic: Topic, partition: int, bounds: tuple[int, int]) -> int:
+        ledger_log = topic.partitions[partition]
+        offset = retention_offset(ledger_log, *bounds, self._clock(), SLICE_RUNS)
+        if offset <= ledger_log.log_start:
+            return 0
+        request = DeleteRecords(topic.topic_id, partition, offset)
+        answer = await self._shard.ask(request, asyncio.get_running_loop().time() + self._wait_s)
+        if not isinstance(answer, LowWatermark):
+            return 0
+        log.info("retention.applied", topic=topic.name, partition=partition, log_start=answer.offset)
+        return 1
