@@ -4,6 +4,7 @@ Batches are judged one by one in the order in which they lie; a refusal sinks no
 Accepted batches of one partition that lie side by side become one run.
 """
 
+from ledger.keys import created_ms
 from ledger.overlay import Overlay
 from ledger.partitions import PartitionLog
 from ledger.producers import Fenced, OutOfOrder, ProducerState, Repeat, add_sequence, judge
@@ -34,7 +35,8 @@ def _committed_bytes(state: LedgerState, overlay: Overlay, request: CommitFile) 
     """How much of the object is committed; None if nothing new may be committed from it."""
     known = state.files.by_locator.get(request.locator)
     closing = known is not None and known.number in overlay.touched_objects
-    if closing or state.files.refuses(request.locator):
+    too_old = created_ms(request.locator) < overlay.floor_ms
+    if closing or too_old or state.files.refuses(request.locator):
         return None
     return overlay.object_bytes.get(request.locator, known.size if known is not None else 0)
 

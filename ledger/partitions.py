@@ -142,12 +142,13 @@ class PartitionLog:
         self.run_count += 1
         return True
 
-    @staticmethod
-    def _adjoins(chunk: RunChunk, i: int, object_number: int, start: int, base: int) -> bool:
+    def _adjoins(self, chunk: RunChunk, i: int, object_number: int, start: int, base: int) -> bool:
+        # A run below the log start may be dropped by this very entry: what lives must not hang on to it.
         return (
             chunk.start[i] + chunk.size[i] == start
             and chunk.object_number[i] == object_number
             and chunk.last[i] + 1 == base
+            and chunk.last[i] >= self.log_start
         )
 
     def _grow(self) -> RunChunk:

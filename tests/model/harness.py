@@ -2,17 +2,27 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ledger.formats.snapshot import Snapshot, decode_snapshot, encode_snapshot
-from ledger.image import all_rows, restore, take_dirty_rows
+from ledger.image import Row, all_rows, everything, restore, take_dirty_rows
 from ledger.journal import decode_entry, encode_entry
 from ledger.keys import uuid7
-from ledger.machine import decide
+from ledger.machine import Decision, decide
 from ledger.overlay import Overlay
+from ledger.partitions import PartitionLog
 from ledger.records import encode_record
 from ledger.requests import Answer, BecomeOwner, CommitBatch, Request
 from ledger.state import LedgerState
 from ledger.types import TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedEntry:
+    """What was decided, and is not durable yet."""
+
+    time_ms: int
+    decisions: Sequence[Decision]
 
 
 class JournalledLedger:
@@ -28,16 +38,24 @@ class JournalledLedger:
 
     def ask(self, *requests: Request) -> list[Answer]:
         """Decide the requests in one entry, make it durable, apply it."""
+        decided = self.decide(*requests)
+        self.make_durable(decided)
+        return [decision.answer for decision in decided.decisions]
+
+    def decide(self, *requests: Request) -> DecidedEntry:
         overlay = Overlay(self.state)
         now_ms = max(self.now_ms, self.state.entry_time_ms)
-        decisions = [decide(self.state, overlay, request, now_ms) for request in requests]
-        records = [encode_record(record) for decision in decisions for record in decision.records]
-        if records:
-            nonce = next(self._nonces).to_bytes(16, "big")
-            data = encode_entry(self.state.epoch, now_ms, nonce, records)
-            self.entries.append(data)
-            self.state.apply_entry(decode_entry(data, "entry"))
-        return [decision.answer for decision in decisions]
+        return DecidedEntry(now_ms, [decide(self.state, overlay, request, now_ms) for request in requests])
+
+    def make_durable(self, decided: DecidedEntry) -> list[PartitionLog]:
+        """Apply it from its bytes. Returns the partitions that it touched."""
+        records = [encode_record(record) for decision in decided.decisions for record in decision.records]
+        if not records:
+            return []
+        nonce = next(self._nonces).to_bytes(16, "big")
+        data = encode_entry(self.state.epoch, decided.time_ms, nonce, records)
+        self.entries.append(data)
+        return self.state.apply_entry(decode_entry(data, "entry"))
 
     def write_image(self) -> None:
         for section, key, value in take_dirty_rows(self.state):
@@ -48,8 +66,6 @@ class JournalledLedger:
 
     def from_image(self) -> LedgerState:
         """Image, then the journal behind it."""
-        from ledger.image import Row
-
         state = restore([Row(section, key, value) for (section, key), value in self.image.items()])
         return self._follow(state)
 
@@ -59,6 +75,15 @@ class JournalledLedger:
     def from_snapshot(self) -> LedgerState:
         data = encode_snapshot(Snapshot(self.state.applied, bytes(16), list(all_rows(self.state))))
         return restore(decode_snapshot(data, "snapshot").rows)
+
+    def restart(self, source: str) -> None:
+        """Go on with the state that `source` ("image", "journal" or "snapshot") gives, as recovery does."""
+        if source == "image" and self.image:
+            self.state = self.from_image()
+            return
+        self.state = self.from_snapshot() if source == "snapshot" else self.from_journal()
+        self.image = {}
+        self.state.dirty = everything(self.state)
 
     def _follow(self, state: LedgerState) -> LedgerState:
         for data in self.entries[state.applied :]:

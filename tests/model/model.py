@@ -1,0 +1,313 @@
+"""What a ledger must answer, kept in lists: no runs, no columns, no bytes, nothing that is ever joined."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ledger.records import MetadataRecord, ProducersExpired, RunsDropped
+from ledger.requests import (
+    Answer,
+    CommitBatch,
+    CommitFile,
+    Committed,
+    Created,
+    CreateTopic,
+    Deleted,
+    DeleteRecords,
+    DeleteTopic,
+    Done,
+    DrainRuns,
+    ExpireProducers,
+    FileCommit,
+    ForgetObjects,
+    LowWatermark,
+    RaiseFloor,
+    Refused,
+    Request,
+    Reserved,
+    ReserveProducerIds,
+    StaleObject,
+)
+from ledger.state import LedgerState
+from ledger.types import TopicId
+
+REMEMBERED = 5
+SEQUENCES = 1 << 31
+UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
+
+Place = tuple[str, int]
+"""(locator, start): where a batch lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelBatch:
+    base: int
+    records: int
+    place: Place
+    max_timestamp: int
+
+
+@dataclass(slots=True)
+class ModelProducer:
+    """`batches`: (first sequence, last sequence, base offset), all there ever were in this epoch."""
+
+    epoch: int
+    batches: list[tuple[int, int, int]] = field(default_factory=list)
+    last_ms: int = 0
+
+
+@dataclass(slots=True)
+class ModelPartition:
+    batches: list[ModelBatch] = field(default_factory=list)
+    log_start: int = 0
+    end: int = 0
+    durable_end: int = 0
+    producers: dict[int, ModelProducer] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ModelTopic:
+    topic_id: TopicId
+    partitions: list[ModelPartition]
+    configs: dict[str, str]
+
+
+class Model:
+    """Judges the answers of one entry after the other. The only thing that it takes from the real state
+    is which objects are closed; that has invariants of its own."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, ModelTopic] = {}
+        self.floor_ms = 0
+        self.next_producer_id = 0
+        self.sizes: dict[Place, int] = {}
+        """Bytes of every batch that lies in an object whose bytes are still there."""
+        self.first_answers: dict[Place, int] = {}
+        self.created_ms: dict[str, int] = {}
+
+    def judge_entry(
+        self,
+        state: LedgerState,
+        requests: Sequence[Request],
+        answers: Sequence[Answer],
+        records: Sequence[Sequence[MetadataRecord]],
+        now_ms: int,
+    ) -> None:
+        """Check the answers of an entry that is not applied yet, and take up what it says."""
+        entry = _Entry(self, state, now_ms)
+        for request, answer, written in zip(requests, answers, records, strict=True):
+            entry.judge(request, answer, written)
+        entry.end()
+
+    def partitions(self) -> list[ModelPartition]:
+        return [partition for topic in self.topics.values() for partition in topic.partitions]
+
+    def forget(self, locators: set[str]) -> None:
+        """The bytes of these objects are gone."""
+        for place in [place for place in self.sizes if place[0] in locators]:
+            del self.sizes[place]
+            self.first_answers.pop(place, None)
+
+
+class _Entry:
+    """One entry: what was durable before it, and what it decided so far."""
+
+    def __init__(self, model: Model, state: LedgerState, now_ms: int) -> None:
+        self.model = model
+        self.state = state
+        self.now_ms = now_ms
+        self.known = dict(model.topics)
+        self.by_id = {topic.topic_id: topic for topic in model.topics.values()}
+        self.deleted: set[TopicId] = set()
+        self.losing_runs: set[int] = set()
+        self.answered = dict(model.first_answers)
+        self.committed: set[tuple[int, int]] = set()
+        self.expired: dict[tuple[int, int], int] = {}
+        """(id of the partition, producer id) -> how many of its batches it had by then."""
+
+    def end(self) -> None:
+        for partition in self.model.partitions():
+            partition.durable_end = partition.end
+            for producer_id in list(partition.producers):
+                gone = self.expired.get((id(partition), producer_id))
+                if gone is not None:
+                    del partition.producers[producer_id].batches[:gone]
+                    if not partition.producers[producer_id].batches:
+                        del partition.producers[producer_id]
+        floor = self.model.floor_ms
+        kept = self.model.created_ms
+        self.model.first_answers = {p: b for p, b in self.answered.items() if kept[p[0]] >= floor}
+
+    def judge(self, request: Request, answer: Answer, written: Sequence[MetadataRecord]) -> None:
+        match request:
+            case CreateTopic():
+                self._create(request, answer)
+            case DeleteTopic():
+                self._delete(request, answer)
+            case CommitFile():
+                self._commit(request, answer)
+            case DeleteRecords():
+                assert answer == self._delete_records(request)
+            case ReserveProducerIds(count=count):
+                assert answer == Reserved(self.model.next_producer_id, count)
+                self.model.next_producer_id += count
+            case DrainRuns():
+                self._drain(request, answer, written)
+            case ExpireProducers():
+                self._expire(request, answer, written)
+            case RaiseFloor(floor_ms=floor):
+                assert answer == Done(int(floor > self.model.floor_ms))
+                self.model.floor_ms = max(floor, self.model.floor_ms)
+            case ForgetObjects(objects=objects):
+                assert answer == Done(len(objects))
+            case _:
+                raise AssertionError(f"the model does not know {request}")
+
+    def _create(self, request: CreateTopic, answer: Answer) -> None:
+        if request.name in self.model.topics:
+            assert isinstance(answer, Refused) and answer.error == "TOPIC_ALREADY_EXISTS"
+            return
+        assert answer == Created(request.topic_id)
+        fresh = [ModelPartition() for _ in range(request.partitions)]
+        self.model.topics[request.name] = ModelTopic(request.topic_id, fresh, dict(request.configs))
+
+    def _delete(self, request: DeleteTopic, answer: Answer) -> None:
+        topic = self._durable(request.topic_id)
+        if topic is None:
+            assert answer == Refused("UNKNOWN_TOPIC_ID")
+            return
+        assert answer == Deleted()
+        self.deleted.add(request.topic_id)
+        self.model.topics = {n: t for n, t in self.model.topics.items() if t is not topic}
+
+    def _durable(self, topic_id: TopicId) -> ModelTopic | None:
+        """A topic made in this very entry is not there yet; one deleted in it is there no more."""
+        return None if topic_id in self.deleted else self.by_id.get(topic_id)
+
+    def _partition(self, topic_id: TopicId, index: int) -> ModelPartition | None:
+        topic = self._durable(topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def _delete_records(self, request: DeleteRecords) -> Answer:
+        partition = self._partition(request.topic_id, request.partition)
+        if partition is None:
+            return Refused(UNKNOWN)
+        wanted = partition.durable_end if request.offset == -1 else request.offset
+        if not 0 <= wanted <= partition.durable_end:
+            return Refused("OFFSET_OUT_OF_RANGE")
+        partition.log_start = max(partition.log_start, wanted)
+        return LowWatermark(partition.log_start)
+
+    def _drain(self, request: DrainRuns, answer: Answer, written: Sequence[MetadataRecord]) -> None:
+        dropped = 0
+        for record in written:
+            assert isinstance(record, RunsDropped)
+            going = list(self.state.logs[record.number].runs())[: record.count]
+            self.losing_runs.update(run.object_number for run in going)
+            dropped += record.count
+        assert dropped <= request.limit
+        assert answer == Done(dropped)
+
+    def _expire(self, request: ExpireProducers, answer: Answer, written: Sequence[MetadataRecord]) -> None:
+        pairs = [pair for record in written if isinstance(record, ProducersExpired) for pair in record.pairs]
+        assert answer == Done(len(pairs)) and len(pairs) <= request.limit
+        due = {
+            (topic.topic_id, index, producer_id)
+            for topic in self.known.values()
+            for index, partition in enumerate(topic.partitions)
+            for producer_id, producer in partition.producers.items()
+            if producer.last_ms < request.before_ms and (id(partition), producer_id) not in self.committed
+        }
+        named = set()
+        for number, producer_id in pairs:
+            log = self.state.logs[number]
+            named.add((log.topic_id, log.index, producer_id))
+        assert named <= due
+        assert named == due or len(pairs) == request.limit
+        for topic_id, index, producer_id in named:
+            partition = self.by_id[topic_id].partitions[index]
+            gone = len(partition.producers[producer_id].batches)
+            self.expired.setdefault((id(partition), producer_id), gone)
+
+    def _commit(self, request: CommitFile, answer: Answer) -> None:
+        known = self.state.files.by_locator.get(request.locator)
+        closing = known is not None and (known.closed or known.number in self.losing_runs)
+        if closing or self.model.created_ms[request.locator] < self.model.floor_ms:
+            self._late_commit(request, answer)
+            return
+        assert isinstance(answer, FileCommit)
+        for batch, result in zip(request.batches, answer.results, strict=True):
+            place = (request.locator, batch.start)
+            base = self.answered.get(place)
+            if base is not None:
+                assert result == Committed(base, self._log_start(batch), duplicate=True)
+            else:
+                self._batch(place, batch, result)
+
+    def _late_commit(self, request: CommitFile, answer: Answer) -> None:
+        """Nothing new is taken from an object too old or closed; repeats get their first answers."""
+        firsts = [self.answered.get((request.locator, batch.start)) for batch in request.batches]
+        if any(base is None for base in firsts):
+            assert answer == StaleObject()
+            return
+        assert isinstance(answer, FileCommit)
+        assert answer.results == [
+            Committed(base, self._log_start(batch), duplicate=True)
+            for base, batch in zip(firsts, request.batches, strict=True)
+            if base is not None
+        ]
+
+    def _log_start(self, batch: CommitBatch) -> int:
+        partition = self._partition(batch.topic_id, batch.partition)
+        return partition.log_start if partition is not None else 0
+
+    def _batch(self, place: Place, batch: CommitBatch, result: Committed | Refused) -> None:
+        partition = self._partition(batch.topic_id, batch.partition)
+        verdict = UNKNOWN if partition is None else expected(partition, batch)
+        if partition is None or isinstance(verdict, str):
+            assert isinstance(result, Refused) and result.error == verdict, (verdict, result)
+            return
+        if verdict is not None:
+            assert result == Committed(verdict, partition.log_start, duplicate=True)
+            return
+        assert result == Committed(partition.end, partition.log_start)
+        self._take(partition, place, batch)
+
+    def _take(self, partition: ModelPartition, place: Place, batch: CommitBatch) -> None:
+        base = partition.end
+        partition.batches.append(ModelBatch(base, batch.record_count, place, batch.max_timestamp))
+        partition.end += batch.record_count
+        self.answered[place] = base
+        self.model.sizes[place] = batch.size
+        if batch.producer_id < 0:
+            return
+        key = (id(partition), batch.producer_id)
+        self.committed.add(key)
+        producer = partition.producers.get(batch.producer_id)
+        if producer is None or producer.epoch != batch.producer_epoch:
+            producer = partition.producers[batch.producer_id] = ModelProducer(batch.producer_epoch)
+            if key in self.expired:
+                self.expired[key] = 0
+        producer.batches.append((batch.base_sequence, last_sequence(batch), base))
+        producer.last_ms = self.now_ms
+
+
+def last_sequence(batch: CommitBatch) -> int:
+    return (batch.base_sequence + batch.record_count - 1) % SEQUENCES
+
+
+def expected(partition: ModelPartition, batch: CommitBatch) -> str | int | None:
+    """An error, the first answer to a repeat, or None for a batch to be taken."""
+    known = partition.producers.get(batch.producer_id)
+    if batch.producer_id < 0 or known is None:
+        return None
+    if batch.producer_epoch < known.epoch:
+        return "INVALID_PRODUCER_EPOCH"
+    if batch.producer_epoch > known.epoch:
+        return None if batch.base_sequence == 0 else "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    for first, last, base in known.batches[-REMEMBERED:]:
+        if (first, last) == (batch.base_sequence, last_sequence(batch)):
+            return base
+    following = (known.batches[-1][1] + 1) % SEQUENCES
+    return None if batch.base_sequence == following else "OUT_OF_ORDER_SEQUENCE_NUMBER"
