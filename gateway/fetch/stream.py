@@ -134,13 +134,14 @@ class BatchStream:
             view = memoryview(piece)[: end - self._position]
             if len(view) and not self._take_view(stretch.run, view):
                 break
+        whole = self._position - stretch.start
         if self.at_end:
             pass  # the bound was reached
         elif self._position == end:
             self._finish_run(stretch.run)
         elif (self._position, self.next_size) == before:
             raise Damaged(f"no batch can be read at {self._position}")
-        return self._position - stretch.start
+        return whole
 
     def _take_view(self, run: Run, view: memoryview) -> bool:
         """False if it ends within a batch."""
