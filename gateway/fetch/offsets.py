@@ -174,7 +174,11 @@ class OffsetsRoom:
             except StoreError as error:
                 log.error("list_offsets.storage_failed", error=str(error))
                 return OffsetAnswer(ErrorCode.KAFKA_STORAGE_ERROR)
-            except (Damaged, ValueError) as error:
+            except ValueError as error:
+                # The batch is as it was produced; what its producer put into it is no list of records.
+                log.warning("list_offsets.records_unreadable", topic=question.topic, error=str(error))
+                return OffsetAnswer(ErrorCode.CORRUPT_MESSAGE)
+            except Damaged as error:
                 self._alarm("list_offsets.batch_damaged", question, str(error))
                 return OffsetAnswer(ErrorCode.KAFKA_STORAGE_ERROR)
             if found is None or found.offset >= _end(partition, isolation):

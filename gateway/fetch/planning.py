@@ -42,6 +42,8 @@ class Want:
     last_stable: int = -1
     log_start: int = -1
     is_diverging: bool = False
+    was_found: bool = False
+    """At an earlier look it was there."""
     max_bytes: int = 0
     stream: BatchStream | None = None
 
@@ -96,7 +98,9 @@ def look(want: Want, topics: Topics, isolation: int, max_bytes: int, hints: Posi
         want.error = _absence(want.asked, topics)
         return
     log, request = want.log, want.request
-    want.error = check_epoch(request.current_leader_epoch)
+    want.was_found = True
+    # Unlike ListOffsets, Fetch takes any negative epoch for none.
+    want.error = check_epoch(max(request.current_leader_epoch, NO_EPOCH))
     if want.error is not ErrorCode.NONE:
         return
     want.high_watermark, want.last_stable, want.log_start = log.high_watermark, log.last_stable, log.log_start
@@ -164,10 +168,9 @@ def answer(
 ) -> FetchPartitionResponse:
     """The partition's part of the response, with the values that Kafka gives where there is an error."""
     index = want.request.index
-    if want.is_absent:
-        return FetchPartitionResponse(index, want.error, aborted_transactions=())
     if want.error is not ErrorCode.NONE:
-        return FetchPartitionResponse(index, want.error)
+        never_there = want.is_absent and not want.was_found
+        return FetchPartitionResponse(index, want.error, aborted_transactions=() if never_there else None)
     return FetchPartitionResponse(
         index,
         ErrorCode.NONE,

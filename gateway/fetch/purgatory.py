@@ -78,7 +78,7 @@ class Purgatory:
         moved: dict[ParkedFetch, list[PartitionLog]] = {}
         for log in touched.values():
             for fetch in self._waiting.get(log.number, ()):
-                if log.deleted or fetch.missing_bytes <= NEWS_BYTES:
+                if fetch.missing_bytes <= NEWS_BYTES:
                     fetch.wake()
                 else:
                     moved.setdefault(fetch, []).append(log)

@@ -17,7 +17,7 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 
 async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """A partition that is asked for twice gets INVALID_REQUEST, each time."""
+    """A partition that is asked for twice is answered once, with INVALID_REQUEST, as Kafka does."""
     named = Counter(
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
@@ -32,13 +32,12 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
     )
     by_partition = {(q.topic, q.partition): answer for q, answer in zip(questions, answers, strict=True)}
     refused = OffsetAnswer(ErrorCode.INVALID_REQUEST)
-    response = ListOffsetsResponse()
-    for topic in request.topics:
-        parts = [
-            _part(part.partition_index, by_partition.get((topic.name, part.partition_index), refused))
-            for part in topic.partitions
-        ]
-        response.topics.append(ListOffsetsTopicResponse(topic.name, parts))
+    topics: dict[str, list[ListOffsetsPartitionResponse]] = {topic.name: [] for topic in request.topics}
+    for name, index in named:
+        topics[name].append(_part(index, by_partition.get((name, index), refused)))
+    response = ListOffsetsResponse(
+        topics=[ListOffsetsTopicResponse(name, parts) for name, parts in topics.items()]
+    )
     context.error = next(
         (
             ErrorCode(part.error_code).name

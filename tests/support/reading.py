@@ -17,6 +17,7 @@ from gateway.fetch.offsets import OffsetAnswer, OffsetQuestion, OffsetsRoom
 from gateway.fetch.reader import RunReader
 from gateway.fetch.room import FetchOptions, FetchRoom
 from gateway.fetch.sessions import FetchSessions
+from gateway.produce.admission import TopicRules
 from gateway.produce.room import ProduceOptions, ProduceRoom, RequestWaiter
 from gateway.wire.messages.fetch import (
     FetchPartition,
@@ -112,7 +113,7 @@ class ReadingWorld:
         for name, partition, batch in batches:
             checked = check_batches(memoryview(batch), 100 * MIB)
             log = self.log(name, partition)
-            pending.append(self.produce_room.add(log, checked.header, checked.data, waiter, stamp))
+            pending.append(self.produce_room.add(log, checked, waiter, TopicRules(100 * MIB, stamp)))
         await waiter.done
         assert not any(batch.error for batch in pending)
         return [batch.base_offset for batch in pending]

@@ -259,7 +259,7 @@ async def test_an_unknown_partition_neither_hides_the_others_nor_ends_the_wait()
         (-1, ErrorCode.NONE),
         (0, ErrorCode.NONE),
         (1, ErrorCode.UNKNOWN_LEADER_EPOCH),
-        (-2, ErrorCode.FENCED_LEADER_EPOCH),
+        (-2, ErrorCode.NONE),
     ],
 )
 async def test_the_leader_epoch_is_zero_for_ever(epoch: int, error: ErrorCode) -> None:
@@ -278,6 +278,7 @@ async def test_deleting_a_topic_wakes_who_waits_for_it() -> None:
         for fetch in (by_name, by_id):
             fetched = await asyncio.wait_for(fetch, 2)
             assert fetched.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert fetched.aborted_transactions is None
 
 
 async def test_the_id_of_a_topic_that_was_made_anew_under_its_name_is_inconsistent_within_a_session() -> None:

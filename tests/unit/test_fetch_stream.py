@@ -57,6 +57,13 @@ def test_nothing_that_begins_at_the_bound_or_behind_is_served() -> None:
     assert read_all(stream, SEGMENT) == [(10, 12), (20, 25)]
 
 
+def test_all_of_a_run_is_whole_wherever_the_next_one_lies() -> None:
+    data = batch_of(b"a")
+    runs = [Run(0, 0, 1, 500, len(data), 0), Run(1, 1, 2, 520, len(data), 0)]
+    stream = BatchStream(runs, 0, 2, PositionHints())
+    assert [stream.take(stretch, [data]) for stretch in stream.stretches(10**6)] == [len(data)] * 2
+
+
 def test_a_dense_run_that_ends_before_its_last_offset_is_damaged() -> None:
     data = batch_of(b"a", b"b")
     stream = BatchStream([Run(0, 2, 1, 0, len(data), 0)], 0, 3, PositionHints())
