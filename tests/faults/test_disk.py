@@ -5,6 +5,7 @@ import sqlite3
 import struct
 import time
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -153,32 +154,38 @@ def loaded(gateway: Gateway, records: int = 400) -> list[Load]:
     return loads
 
 
-def metadata_file(gateway: Gateway) -> Path:
-    (found,) = (path for path in gateway.data_dir.rglob("*") if has_table(path, "entry"))
-    return found
-
-
-def has_table(path: Path, name: str) -> bool:
+def tables(path: Path) -> set[str]:
+    """Of a SQLite file; none of any other."""
     if not path.is_file() or path.read_bytes()[:6] != b"SQLite":
-        return False
-    with sqlite3.connect(path) as db:
-        return bool(db.execute("select 1 from sqlite_master where name = ?", (name,)).fetchall())
+        return set()
+    with closing(sqlite3.connect(path)) as db:
+        return {name for (name,) in db.execute("select name from sqlite_master")}
 
 
-def flip_journal_byte(path: Path, key: str) -> None:
-    with sqlite3.connect(path) as db:
-        (value,) = db.execute("select value from entry where key = ?", (key,)).fetchone()
-        middle = len(value) // 2
-        flipped = value[:middle] + bytes([value[middle] ^ 0xFF]) + value[middle + 1 :]
-        db.execute("update entry set value = ? where key = ?", (flipped, key))
-    db.close()
+def metadata_file(gateway: Gateway) -> Path:
+    (found,) = (path for path in gateway.data_dir.rglob("*") if "entry" in tables(path))
+    return found
 
 
 def remove_image(gateway: Gateway) -> None:
     """The image covers old entries; without it all are read."""
-    for path in gateway.data_dir.rglob("*"):
-        if has_table(path, "head"):
+    for path in list(gateway.data_dir.rglob("*")):
+        if "head" in tables(path):
             path.unlink()
+
+
+def journal_keys(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as db:
+        keys = [key for (key,) in db.execute("select key from entry where key like 'journal/%' order by key")]
+    return [key for key in keys if key.rpartition("/")[2].isdigit()]
+
+
+def flip_journal_byte(path: Path, key: str) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        (value,) = db.execute("select value from entry where key = ?", (key,)).fetchone()
+        middle = len(value) // 2
+        flipped = value[:middle] + bytes([value[middle] ^ 0xFF]) + value[middle + 1 :]
+        db.execute("update entry set value = ? where key = ?", (flipped, key))
 
 
 def test_a_damaged_journal_entry_is_named_and_once_repaired_nothing_is_lost(
@@ -187,9 +194,7 @@ def test_a_damaged_journal_entry_is_named_and_once_repaired_nothing_is_lost(
     gateway = gateway_factory()
     loads = loaded(gateway)
     store = metadata_file(gateway)
-    with sqlite3.connect(store) as db:
-        keys = [key for (key,) in db.execute("select key from entry where key like 'journal/%' order by key")]
-    key = [key for key in keys if key.rpartition("/")[2].isdigit()][10]
+    key = journal_keys(store)[10]
     remove_image(gateway)
     flip_journal_byte(store, key)
     gateway.log_path.unlink()
