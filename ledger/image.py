@@ -213,7 +213,9 @@ def _restore_meta(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:
     head = _META.unpack_from(value)
     _, state.applied, state.epoch, state.entry_time_ms, state.next_number = head[:5]
     state.next_producer_id, state.files.next_number, state.files.floor_ms, cluster_bytes = head[5:]
-    state.cluster_id = value[_META.size : _META.size + cluster_bytes].decode()
+    if len(value) != _META.size + cluster_bytes:
+        raise StoreDamaged("the first row of an image does not have the length it claims")
+    state.cluster_id = value[_META.size :].decode()
 
 
 def _restore_partitions(
@@ -256,6 +258,8 @@ def _restore_chunks(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None
                 raise StoreDamaged("a chunk of runs in an image is cut short")
             setattr(chunk, name, _from_little(empty.typecode, view[:taken]))
             view = view[taken:]
+        if len(view):
+            raise StoreDamaged("a chunk of runs in an image is longer than it claims")
         log = state.logs[number]
         log.chunks.append(chunk)
         log.run_count += count
@@ -266,7 +270,9 @@ def _restore_producers(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> N
     for key, value in rows:
         number, producer_id = _NUMBER_PRODUCER.unpack(key)
         epoch, last_ms, count = _PRODUCER.unpack_from(value)
-        batches = [_SEQUENCES.unpack_from(value, _PRODUCER.size + i * _SEQUENCES.size) for i in range(count)]
+        batches = list(_SEQUENCES.iter_unpack(value[_PRODUCER.size :]))
+        if len(batches) != count:
+            raise StoreDamaged("the row of a producer in an image does not have the length it claims")
         state.logs[number].producers[producer_id] = ProducerState(epoch, batches, last_ms)
 
 
@@ -279,8 +285,10 @@ def _restore_objects(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> Non
         view = view[locator_bytes:]
         stored.size, stored.live_runs, stored.closed_ms = size, live_runs, closed_ms
         split = answers * stored.starts.itemsize
+        if len(view) != split + answers * stored.bases.itemsize:
+            raise StoreDamaged("the row of an object in an image does not have the length it claims")
         stored.starts = _from_little("I", view[:split])
-        stored.bases = _from_little("q", view[split : split + answers * stored.bases.itemsize])
+        stored.bases = _from_little("q", view[split:])
         state.files.put_back(stored)
 
 

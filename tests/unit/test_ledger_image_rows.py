@@ -1,0 +1,258 @@
+"""The state as rows, and rows in snapshots: canonical, complete, checked."""
+
+import dataclasses
+from collections.abc import Callable
+
+import cramjam
+import pytest
+
+from ledger import partitions as ledger_partitions
+from ledger.errors import StoreDamaged, StoreTooNew
+from ledger.formats.snapshot import (
+    Snapshot,
+    decode_archive,
+    decode_snapshot,
+    encode_archive,
+    encode_snapshot,
+)
+from ledger.image import (
+    CHUNK,
+    META,
+    OBJECT,
+    PARTITION,
+    PRODUCER,
+    TOPIC,
+    Row,
+    all_rows,
+    digest,
+    everything,
+    pack_rows,
+    put_back_dirty,
+    restore,
+    take_dirty_rows,
+    unpack_rows,
+)
+from ledger.requests import (
+    CommitFile,
+    CreateTopic,
+    DeleteRecords,
+    DeleteTopic,
+    DrainRuns,
+    ForgetObjects,
+    RaiseFloor,
+    ReserveProducerIds,
+)
+from ledger.state import Dirty
+from tests.model.harness import JournalledLedger, commit_batch, locator, topic_id
+
+SECTIONS = [META, TOPIC, PARTITION, CHUNK, PRODUCER, OBJECT]
+NONCE = bytes(range(16))
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> JournalledLedger:
+    """Something of everything: trimmed chunks, a topic half drained, a closed object."""
+    monkeypatch.setattr(ledger_partitions, "CHUNK_RUNS", 3)
+    ledger = JournalledLedger()
+    ledger.ask(
+        CreateTopic("t", topic_id(1), 2, {"retention.ms": "7", "cleanup.policy": "delete"}),
+        CreateTopic("gone", topic_id(2), 1, {}),
+        ReserveProducerIds(5),
+    )
+    ledger.ask(*[commit_of(number, 1) for number in range(8)])
+    ledger.ask(*[commit_of(number, 2) for number in range(4)])
+    ledger.ask(DeleteRecords(topic_id(1), 0, 2), DeleteTopic(topic_id(2)))
+    ledger.ask(DrainRuns(4), RaiseFloor(999_000))
+    assert ledger.state.draining and ledger.state.files.garbage
+    return ledger
+
+
+def commit_of(number: int, topic: int) -> CommitFile:
+    """The n-th batch of the only producer of a topic."""
+    batch = commit_batch(topic_id(topic), 0, 0, records=2, producer=(3, 1, 2 * number), max_timestamp=5)
+    return CommitFile(locator(100 * topic + number, 1_000_000), 100, [batch])
+
+
+def rows_of(ledger: JournalledLedger) -> list[Row]:
+    return list(all_rows(ledger.state))
+
+
+def test_rows_restore_the_state_that_they_were_made_of(ledger: JournalledLedger) -> None:
+    rows = rows_of(ledger)
+    assert {row.section for row in rows} == set(SECTIONS)
+    restored = restore(rows)
+    assert sorted(all_rows(restored)) == sorted(rows)
+    assert set(restored.draining) == set(ledger.state.draining)
+    assert set(restored.files.garbage) == set(ledger.state.files.garbage)
+    assert restored.topics.by_name["t"].configs == {"retention.ms": "7", "cleanup.policy": "delete"}
+    assert [log.find(0, 1 << 20) for log in restored.logs.values()] == [
+        log.find(0, 1 << 20) for log in ledger.state.logs.values()
+    ]
+
+
+def test_rows_restore_in_whatever_order_they_come(ledger: JournalledLedger) -> None:
+    rows = rows_of(ledger)
+    assert digest(all_rows(restore(rows[::-1]))) == digest(rows)
+
+
+def test_gateways_that_applied_the_same_entries_have_the_same_digest(ledger: JournalledLedger) -> None:
+    assert digest(all_rows(ledger.from_journal())) == digest(all_rows(ledger.state))
+
+
+def test_a_digest_differs_if_any_byte_of_any_row_does(ledger: JournalledLedger) -> None:
+    rows = rows_of(ledger)
+    right = digest(rows)
+    assert digest(rows[::-1]) == right
+    assert digest(rows[1:]) != right
+    for at, (section, key, value) in enumerate(rows):
+        assert value is not None
+        for changed in (
+            Row(section + 1, key, value),
+            Row(section, key + b"\0", value),
+            Row(section, key, value[:-1]),
+            Row(section, key, value[:-1] + bytes([value[-1] ^ 1])),
+        ):
+            assert digest([*rows[:at], changed, *rows[at + 1 :]]) != right
+
+
+def test_only_what_changed_is_written_and_only_once(ledger: JournalledLedger) -> None:
+    take_dirty_rows(ledger.state)
+    assert [row.section for row in take_dirty_rows(ledger.state)] == [META]
+    ledger.ask(commit_of(8, 1))
+    changed = [row.section for row in take_dirty_rows(ledger.state)]
+    assert changed == [META, PARTITION, CHUNK, PRODUCER, OBJECT]
+
+
+def test_a_row_of_something_that_is_gone_says_so(ledger: JournalledLedger) -> None:
+    before = {(row.section, row.key) for row in rows_of(ledger)}
+    take_dirty_rows(ledger.state)
+    ledger.ask(DeleteTopic(topic_id(1)), DrainRuns(100))
+    ledger.ask(DrainRuns(100))
+    ledger.now_ms += 10
+    ledger.ask(RaiseFloor(ledger.now_ms))
+    ledger.ask(ForgetObjects(list(ledger.state.files.garbage)))
+    gone = {(row.section, row.key) for row in take_dirty_rows(ledger.state) if row.value is None}
+    assert gone == before - {(META, b"")}
+    assert [row.section for row in rows_of(ledger)] == [META]
+
+
+def test_rows_that_could_not_be_written_are_written_the_next_time(ledger: JournalledLedger) -> None:
+    take_dirty_rows(ledger.state)
+    ledger.ask(commit_of(8, 1), DeleteTopic(topic_id(1)), CreateTopic("v", topic_id(9), 1, {}))
+    rows = take_dirty_rows(ledger.state)
+    put_back_dirty(ledger.state, rows)
+    assert sorted(take_dirty_rows(ledger.state), key=lambda row: row[:2]) == sorted(
+        rows, key=lambda row: row[:2]
+    )
+    ledger.state.dirty = Dirty()
+    put_back_dirty(ledger.state, all_rows(ledger.state))
+    assert ledger.state.dirty == everything(ledger.state)
+
+
+def without(section: int) -> Callable[[list[Row]], list[Row]]:
+    return lambda rows: [row for row in rows if row.section != section]
+
+
+def resized(section: int, by: int) -> Callable[[list[Row]], list[Row]]:
+    def value(row: Row) -> bytes:
+        assert row.value is not None
+        return row.value[:by] if by < 0 else row.value + bytes(by)
+
+    return lambda rows: [row._replace(value=value(row)) if row.section == section else row for row in rows]
+
+
+DAMAGE = {"no meta": without(META), "no partitions": without(PARTITION)} | {
+    f"section {section} by {by}": resized(section, by) for section in SECTIONS for by in (-1, -8, 8)
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_rows_that_do_not_fit_together_are_damage(
+    ledger: JournalledLedger, damage: Callable[[list[Row]], list[Row]]
+) -> None:
+    with pytest.raises(StoreDamaged):
+        restore(damage(rows_of(ledger)))
+
+
+def test_rows_of_a_later_format_are_refused_as_too_new(ledger: JournalledLedger) -> None:
+    meta, *others = rows_of(ledger)
+    assert meta.value is not None
+    with pytest.raises(StoreTooNew, match="format version 2"):
+        restore([meta._replace(value=b"\0\2" + meta.value[2:]), *others])
+
+
+def test_packed_rows_read_back_and_every_cut_is_found(ledger: JournalledLedger) -> None:
+    rows = rows_of(ledger)
+    packed = pack_rows(rows)
+    assert list(unpack_rows(memoryview(packed))) == rows
+    ends = {len(pack_rows(rows[:count])) for count in range(len(rows))}
+    for size in set(range(len(packed))) - ends:
+        with pytest.raises(StoreDamaged):
+            list(unpack_rows(memoryview(packed)[:size]))
+
+
+@pytest.fixture
+def snapshot(ledger: JournalledLedger) -> Snapshot:
+    return Snapshot(ledger.state.applied, NONCE, rows_of(ledger))
+
+
+def test_a_snapshot_reads_back_as_it_was_written(snapshot: Snapshot) -> None:
+    data = encode_snapshot(snapshot)
+    assert decode_snapshot(data, "s") == snapshot
+    assert (data[:6], data[6:14]) == (b"DSN1\0\1", snapshot.applied.to_bytes(8, "big"))
+    assert (data[14:30], data[30:62]) == (NONCE, digest(snapshot.rows))
+    assert int.from_bytes(data[62:70], "big") == len(pack_rows(snapshot.rows))
+    assert bytes(cramjam.zstd.decompress(data[74:])) == pack_rows(snapshot.rows)
+
+
+def test_an_archive_reads_back_as_it_was_written() -> None:
+    entries = [b"one", b"", b"three" * 1000]
+    data = encode_archive(17, entries)
+    assert decode_archive(data, "a") == (17, entries)
+    assert (data[:6], data[6:14], data[14:18]) == (b"DAR1\0\1", (17).to_bytes(8, "big"), bytes([0, 0, 0, 3]))
+    assert decode_archive(encode_archive(0, []), "a") == (0, [])
+
+
+def test_every_flipped_byte_of_a_snapshot_is_found(snapshot: Snapshot) -> None:
+    data = encode_snapshot(snapshot)
+    for at in range(len(data)):
+        damaged = data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :]
+        with pytest.raises((StoreDamaged, StoreTooNew), match="snapshot/0/7"):
+            decode_snapshot(damaged, "snapshot/0/7")
+
+
+def test_every_flipped_byte_of_an_archive_is_found(ledger: JournalledLedger) -> None:
+    data = encode_archive(3, ledger.entries)
+    for at in range(len(data)):
+        damaged = data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :]
+        with pytest.raises((StoreDamaged, StoreTooNew), match="archive/0/7"):
+            decode_archive(damaged, "archive/0/7")
+
+
+def test_every_cut_of_a_snapshot_or_an_archive_is_found(snapshot: Snapshot) -> None:
+    for size in range(len(data := encode_snapshot(snapshot))):
+        with pytest.raises(StoreDamaged):
+            decode_snapshot(data[:size], "s")
+    for size in range(len(data := encode_archive(3, [b"entry", b"another"]))):
+        with pytest.raises(StoreDamaged):
+            decode_archive(data[:size], "a")
+
+
+def test_a_snapshot_whose_rows_are_not_those_of_its_digest_is_damaged(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = dataclasses.replace(snapshot, rows=snapshot.rows[:-1])
+    monkeypatch.setattr("ledger.formats.snapshot.digest", lambda _: digest(snapshot.rows))
+    data = encode_snapshot(other)
+    monkeypatch.undo()
+    with pytest.raises(StoreDamaged, match="its digest does not match"):
+        decode_snapshot(data, "s")
+
+
+def test_snapshots_and_archives_of_a_later_format_are_refused_as_too_new(snapshot: Snapshot) -> None:
+    data = encode_snapshot(snapshot)
+    with pytest.raises(StoreTooNew, match="format version 2"):
+        decode_snapshot(data[:4] + b"\0\2" + data[6:], "s")
+    data = encode_archive(0, [])
+    with pytest.raises(StoreTooNew, match="format version 2"):
+        decode_archive(data[:4] + b"\0\2" + data[6:], "a")

@@ -1,0 +1,179 @@
+"""The bytes of journal entries: fixed for ever, checked to the last bit."""
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from ledger.errors import StoreDamaged, StoreTooNew
+from ledger.journal import (
+    HEAD_BYTES,
+    decode_entry,
+    encode_entry,
+    entry_key,
+    entry_prefix,
+    nonce_of,
+    start_key,
+)
+from ledger.records import (
+    ClusterCreated,
+    FileCommitted,
+    FloorRaised,
+    MetadataRecord,
+    ObjectsForgotten,
+    OwnerChanged,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    ProducersExpired,
+    RecordsDeleted,
+    RunsDropped,
+    TopicConfigsSet,
+    TopicCreated,
+    TopicDeleted,
+    decode_records,
+    encode_record,
+)
+from ledger.types import TopicId
+
+TOPIC = TopicId(bytes(range(16)))
+NONCE = bytes(range(16, 32))
+
+# What a released version has written must be read by every later one: these never change.
+GOLDEN: list[tuple[MetadataRecord, str]] = [
+    (ClusterCreated("Zürich"), "01 00 00000007 5ac3bc72696368"),
+    (OwnerChanged(7, 3, NONCE), "02 00 00000018 00000007 00000003 101112131415161718191a1b1c1d1e1f"),
+    (
+        TopicCreated(TOPIC, "t", 9, 2, {"b": "", "a": "1é"}),
+        "03 00 0000002e 000102030405060708090a0b0c0d0e0f 00000009 00000002 0001 0002 74"
+        "0001 00000003 61 31c3a9  0001 00000000 62",
+    ),
+    (TopicDeleted(TOPIC), "04 00 00000010 000102030405060708090a0b0c0d0e0f"),
+    (
+        FileCommitted(
+            "wal/0/x", 4096, [(9, 100, 250, 1 << 40, (1 << 40) + 4, -1, 2)], [(150, 3, -1, -1, -1, -1, 0)]
+        ),
+        "05 00 00000061 0007 0000000000001000 00000001 00000001 77616c2f302f78"
+        "00000009 00000064 000000fa 0000010000000000 0000010000000004 ffffffffffffffff 00000002"
+        "00000096 00000003 ffffffffffffffff ffffffffffffffff ffff ffffffff 0000",
+    ),
+    (
+        FileCommitted("w", 1, [], [(61, 1, 1_700_000_000_000, 5, 2, 0x7FFFFFFF, 0x18)]),
+        "05 00 00000033 0001 0000000000000001 00000000 00000001 77"
+        "0000003d 00000001 0000018bcfe56800 0000000000000005 0002 7fffffff 0018",
+    ),
+    (RecordsDeleted(9, 5), "06 00 0000000c 00000009 0000000000000005"),
+    (RunsDropped(9, 2000), "07 00 00000008 00000009 000007d0"),
+    (ProducerIdsReserved(1000), "08 00 00000008 00000000000003e8"),
+    (
+        ProducersExpired([(9, 1), (10, 2)]),
+        "09 00 00000018 00000009 0000000000000001 0000000a 0000000000000002",
+    ),
+    (ObjectsForgotten([1, 258]), "0a 00 00000008 00000001 00000102"),
+    (PartitionsAdded(TOPIC, 11, 3), "0c 00 00000018 000102030405060708090a0b0c0d0e0f 0000000b 00000003"),
+    (
+        TopicConfigsSet(TOPIC, {"b": "", "a": "1"}),
+        "0d 00 00000021 000102030405060708090a0b0c0d0e0f 0002 0001 00000001 61 31 0001 00000000 62",
+    ),
+    (FloorRaised(1_700_000_000_000), "0b 00 00000008 0000018bcfe56800"),
+]
+RECORDS = [record for record, _ in GOLDEN]
+
+
+@pytest.fixture
+def entry() -> bytes:
+    return encode_entry(5, 1_700_000_000_000, NONCE, [encode_record(record) for record in RECORDS])
+
+
+@pytest.mark.parametrize(("record", "text"), GOLDEN, ids=[type(record).__name__ for record in RECORDS])
+def test_the_bytes_of_a_metadata_record_never_change(record: MetadataRecord, text: str) -> None:
+    assert encode_record(record).hex() == text.replace(" ", "")
+    assert list(decode_records(bytes.fromhex(text), 1)) == [record]
+
+
+def test_every_kind_of_metadata_record_has_its_golden_bytes() -> None:
+    assert {type(record) for record in RECORDS} == set(MetadataRecord.__args__)
+
+
+def test_the_bytes_of_an_entry_never_change() -> None:
+    data = encode_entry(5, 1_700_000_000_000, NONCE, [encode_record(RunsDropped(9, 2000))])
+    head = "444a4531 0001 0001 00000005 0000018bcfe56800 101112131415161718191a1b1c1d1e1f"
+    body = "07 00 00000008 00000009 000007d0"
+    crc = crc32c(bytes.fromhex(head + body))
+    assert data.hex() == f"{head}{crc:08x}{body}".replace(" ", "")
+    assert crc == 0x6FBD1968
+
+
+def test_an_entry_reads_back_as_it_was_written(entry: bytes) -> None:
+    decoded = decode_entry(entry, "here")
+    assert (decoded.epoch, decoded.time_ms, decoded.nonce) == (5, 1_700_000_000_000, NONCE)
+    assert list(decoded.records) == RECORDS
+    assert decode_entry(bytearray(entry), "here") == decode_entry(memoryview(entry), "here") == decoded
+    assert nonce_of(entry) == NONCE
+
+
+def test_every_flipped_bit_of_an_entry_is_found(entry: bytes) -> None:
+    for at in range(len(entry) * 8):
+        damaged = bytearray(entry)
+        damaged[at // 8] ^= 1 << at % 8
+        with pytest.raises((StoreDamaged, StoreTooNew), match="journal/0/7"):
+            decode_entry(damaged, "journal/0/7")
+
+
+def test_every_cut_of_an_entry_is_found(entry: bytes) -> None:
+    for size in range(len(entry)):
+        with pytest.raises(StoreDamaged, match="journal/0/7"):
+            decode_entry(entry[:size], "journal/0/7")
+    with pytest.raises(StoreDamaged):
+        decode_entry(entry + b"\0", "journal/0/7")
+
+
+def test_an_entry_of_a_later_format_is_refused_as_too_new_and_not_as_damaged(entry: bytes) -> None:
+    later = bytearray(entry)
+    later[4:6] = b"\0\2"
+    with pytest.raises(StoreTooNew, match="journal/0/7 has format version 2"):
+        decode_entry(later, "journal/0/7")
+
+
+@pytest.mark.parametrize("frame", [(5, 1), (0, 0), (254, 0), (255, 255)])
+def test_a_metadata_record_of_a_later_type_or_version_is_refused_as_too_new(frame: tuple[int, int]) -> None:
+    data = encode_entry(0, 0, NONCE, [struct.pack(">BBI", *frame, 0)])
+    with pytest.raises(StoreTooNew, match=f"type {frame[0]} version {frame[1]}"):
+        decode_entry(data, "here")
+
+
+def wrong_length_of_file() -> bytes:
+    body = encode_record(FileCommitted("w", 1, [(1, 0, 1, 0, 0, 0, 1)], [(1, 1, 0, -1, -1, -1, 0)]))
+    return body[:2] + struct.pack(">I", len(body) - 6 - 1) + body[6:-1]
+
+
+@pytest.mark.parametrize(
+    ("records", "count"),
+    [
+        (encode_record(RunsDropped(1, 1)), 2),
+        (encode_record(RunsDropped(1, 1)) * 2, 1),
+        (encode_record(RunsDropped(1, 1)), 0),
+        (struct.pack(">BBI", 7, 0, 9) + bytes(9), 1),
+        (struct.pack(">BBI", 7, 0, 0xFFFFFFFF) + bytes(9), 1),
+        (struct.pack(">BBI", 1, 0, 1) + b"\xff", 1),
+        (wrong_length_of_file(), 1),
+    ],
+    ids=["one too few", "one too many", "none", "long body", "huge length", "not UTF-8", "short file"],
+)
+def test_records_that_do_not_fill_their_entry_exactly_are_damage(records: bytes, count: int) -> None:
+    with pytest.raises(StoreDamaged):
+        list(decode_records(records, count))
+
+
+def test_keys_of_entries_sort_by_number_and_none_of_another_shard_is_among_them() -> None:
+    numbers = [0, 9, 10, 99, 1 << 40]
+    keys = [entry_key(1, number) for number in numbers]
+    assert keys == sorted(keys)
+    assert keys[1] == "journal/1/00000000000000000009"
+    assert all(key.startswith(entry_prefix(1)) for key in keys)
+    assert not entry_key(11, 0).startswith(entry_prefix(1))
+    assert not start_key(1).startswith(entry_prefix(1))
+    assert start_key(1) == "journal-start/1"
+
+
+def test_what_is_too_short_for_an_entry_has_no_nonce() -> None:
+    assert nonce_of(bytes(HEAD_BYTES - 1)) == b""

@@ -1,0 +1,41 @@
+"""Object keys that carry their creation time."""
+
+import uuid
+
+import pytest
+
+from ledger.keys import created_ms, uuid7
+
+NOISE = bytes(range(0xF6, 0x100))
+
+
+def test_a_key_is_a_uuid_of_version_7_and_of_the_rfc_variant() -> None:
+    key = uuid7(0x0123_4567_89AB, NOISE)
+    assert (key.version, key.variant) == (7, uuid.RFC_4122)
+    assert str(key) == "01234567-89ab-7bdf-b8f9-fafbfcfdfeff"
+    assert uuid7(0, bytes(10)) == uuid.UUID("00000000-0000-7000-8000-000000000000")
+    assert uuid7((1 << 48) - 1, b"\xff" * 10) == uuid.UUID("ffffffff-ffff-7fff-bfff-ffffffffffff")
+
+
+@pytest.mark.parametrize("ms", [0, 1, 1_700_000_000_000, (1 << 48) - 1])
+def test_a_locator_tells_its_creation_time(ms: int) -> None:
+    key = uuid7(ms, NOISE)
+    assert created_ms(f"wal/0/{key}") == created_ms(f"wal/0/{key}.wal") == created_ms(str(key)) == ms
+    assert created_ms(f"prefix/namespace/t/0/segment-00000000000000000007-{key}.kfs") == ms
+
+
+def test_keys_sort_by_creation_time_whatever_their_noise() -> None:
+    keys = [str(uuid7(ms, noise)) for ms, noise in [(1, b"\xff" * 10), (2, bytes(10)), (300, bytes(10))]]
+    assert keys == sorted(keys)
+
+
+def test_every_bit_of_the_noise_but_the_six_fixed_ones_counts() -> None:
+    plain = uuid7(5, bytes(10)).int
+    seen = {uuid7(5, (1 << bit).to_bytes(10, "big")).int ^ plain for bit in range(80)} - {0}
+    assert len(seen) == 74 and all(bits.bit_count() == 1 for bits in seen)
+
+
+@pytest.mark.parametrize("locator", ["", "wal/0/x", f"wal/0/{uuid.UUID(int=0)}", f"wal/0/{uuid.uuid4()}"])
+def test_a_locator_without_a_time_is_refused(locator: str) -> None:
+    with pytest.raises(ValueError):
+        created_ms(locator)

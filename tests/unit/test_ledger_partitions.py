@@ -1,0 +1,151 @@
+"""A partition's runs: joined, cut into chunks, dropped from the front, found."""
+
+import pytest
+
+from ledger import partitions as ledger_partitions
+from ledger.partitions import PartitionLog, Run, partitions_of
+from ledger.types import TopicId
+
+TOPIC = TopicId(bytes(16))
+ALL = 1 << 40
+
+
+@pytest.fixture(autouse=True)
+def chunks_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_partitions, "CHUNK_RUNS", 3)
+
+
+def log_of(*runs: tuple[int, int]) -> PartitionLog:
+    """Runs of (records, max timestamp), 100 bytes each, each in an object of its own."""
+    log = PartitionLog(1, TOPIC, 0)
+    for at, (records, stamp) in enumerate(runs):
+        base = log.high_watermark
+        assert log.append(at, 0, 100, base, base + records - 1, stamp)
+    return log
+
+
+@pytest.fixture
+def log() -> PartitionLog:
+    """Offsets 0-1, 2-3, ... 18-19 in ten runs, the timestamps going up and down."""
+    return log_of(*[(2, stamp) for stamp in (10, 30, 20, 20, 40, 40, 35, 5, 40, 1)])
+
+
+def bases(runs: list[Run]) -> list[int]:
+    return [run.base for run in runs]
+
+
+def test_batches_that_adjoin_in_object_and_offset_are_one_run() -> None:
+    log = log_of((2, 7))
+    assert not log.append(0, 100, 50, 2, 4, 3)
+    assert list(log.runs()) == [Run(0, 4, 0, 0, 150, 7)]
+    assert not log.append(0, 150, 10, 5, 5, 9)
+    assert list(log.runs()) == [Run(0, 5, 0, 0, 160, 9)]
+    assert (log.high_watermark, log.size_bytes, log.run_count) == (6, 160, 1)
+
+
+@pytest.mark.parametrize(
+    ("object_number", "start", "base"), [(1, 100, 2), (0, 101, 2), (0, 0, 2), (0, 100, 3), (0, 99, 2)]
+)
+def test_batches_that_do_not_adjoin_are_two_runs(object_number: int, start: int, base: int) -> None:
+    log = log_of((2, 7))
+    assert log.append(object_number, start, 50, base, base, 3)
+    assert log.run_count == 2
+
+
+def test_a_run_below_the_log_start_is_not_lengthened() -> None:
+    log = log_of((2, 7))
+    log.log_start = 1
+    assert not log.append(0, 100, 50, 2, 2, 3)
+    log.log_start = 3
+    assert log.append(0, 150, 50, 3, 3, 3)
+    assert log.droppable(10) == 1
+
+
+def test_find_begins_with_the_run_that_holds_the_offset(log: PartitionLog) -> None:
+    for offset in range(20):
+        assert bases(log.find(offset, ALL)) == list(range(offset - offset % 2, 20, 2))
+    assert bases(log.find(0, ALL, 4)) == [0, 2, 4, 6]
+
+
+def test_find_goes_on_behind_a_gap() -> None:
+    log = log_of((2, 0))
+    log.append(7, 0, 100, 10, 11, 0)
+    assert [bases(log.find(offset, ALL)) for offset in (1, 2, 9, 10, 11, 12)] == [
+        [0, 10],
+        [10],
+        [10],
+        [10],
+        [10],
+        [],
+    ]
+
+
+def test_find_stops_once_there_are_bytes_enough(log: PartitionLog) -> None:
+    assert [len(log.find(0, limit)) for limit in (0, 1, 100, 101, 200, 301, 5000)] == [1, 1, 1, 2, 2, 4, 10]
+
+
+def test_nothing_is_found_at_or_above_the_high_watermark(log: PartitionLog) -> None:
+    assert log.high_watermark == log.last_stable == 20
+    assert log.find(19, ALL) and not log.find(20, ALL) and not log.find(1 << 60, ALL)
+    assert not PartitionLog(1, TOPIC, 0).find(0, ALL)
+
+
+def test_bytes_from_counts_whole_runs_and_stops_at_the_limit(log: PartitionLog) -> None:
+    assert [log.bytes_from(offset, ALL) for offset in (0, 1, 2, 19, 20, 99)] == [1000, 1000, 900, 100, 0, 0]
+    assert [log.bytes_from(0, limit) for limit in (1, 100, 101, 450)] == [100, 100, 200, 500]
+
+
+def test_find_time_gives_the_first_readable_run_that_is_late_enough(log: PartitionLog) -> None:
+    def base_of(stamp: int) -> int | None:
+        run = log.find_time(stamp)
+        return run.base if run is not None else None
+
+    assert [base_of(stamp) for stamp in (0, 10, 11, 31, 40, 41)] == [0, 0, 2, 8, 8, None]
+    log.log_start = 9
+    assert [base_of(stamp) for stamp in (0, 31, 40)] == [8, 8, 8]
+    log.log_start = 10
+    assert [base_of(stamp) for stamp in (0, 36, 40)] == [10, 10, 10]
+
+
+def test_find_max_time_gives_the_first_readable_run_with_the_greatest_timestamp(log: PartitionLog) -> None:
+    for log_start, base in [(0, 8), (9, 8), (10, 10), (12, 16), (18, 18)]:
+        log.log_start = log_start
+        found = log.find_max_time()
+        assert found is not None and found.base == base
+    log.log_start = 20
+    assert log.find_max_time() is None
+    assert log_of((1, -1)).find_max_time() is None
+
+
+def test_dropped_runs_are_found_no_more_and_their_chunks_go_once_empty(log: PartitionLog) -> None:
+    assert [len(chunk.base) for chunk in log.chunks] == [3, 3, 3, 1]
+    assert log.first_objects(4) == [0, 1, 2, 3]
+    assert log.drop(4) == ([0, 1, 2, 3], [0])
+    assert (log.run_count, log.size_bytes, [chunk.head for chunk in log.chunks]) == (6, 600, [1, 0, 0])
+    assert bases(log.find(0, ALL)) == bases(list(log.runs())) == [8, 10, 12, 14, 16, 18]
+    assert log.bytes_from(0, ALL) == 600
+    found = log.find_time(0)
+    assert found is not None and found.base == 8
+    assert log.first_objects(3) == [4, 5, 6]
+    assert log.drop(6) == ([4, 5, 6, 7, 8, 9], [1, 2, 3])
+    assert (log.run_count, log.size_bytes, log.chunks, log.high_watermark) == (0, 0, [], 20)
+
+
+def test_offsets_and_chunk_serials_go_on_after_everything_was_dropped(log: PartitionLog) -> None:
+    log.drop(10)
+    log.append(77, 0, 100, 20, 22, 0)
+    assert bases(log.find(0, ALL)) == [20]
+    assert [chunk.serial for chunk in log.chunks] == [4]
+
+
+def test_only_whole_runs_below_the_log_start_can_be_dropped(log: PartitionLog) -> None:
+    for log_start, count in [(0, 0), (1, 0), (2, 1), (7, 3), (8, 4), (19, 9), (20, 10)]:
+        log.log_start = log_start
+        assert log.droppable(100) == count
+        assert log.droppable(3) == min(count, 3)
+    log.log_start, log.deleted = 0, True
+    assert (log.droppable(100), log.droppable(7)) == (10, 7)
+
+
+def test_partitions_of_a_new_topic_are_numbered_in_a_row() -> None:
+    assert [(log.number, log.index) for log in partitions_of(TOPIC, 5, 3)] == [(5, 0), (6, 1), (7, 2)]
