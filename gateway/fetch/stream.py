@@ -13,6 +13,7 @@ from ledger.batch.header import (
     LENGTH_PREFIX_BYTES,
     MAGIC,
     BatchError,
+    BatchHeader,
     WalkedBatch,
     outgoing_head,
     read_header,
@@ -67,6 +68,7 @@ class BatchStream:
 
     __slots__ = (
         "_at",
+        "_cut",
         "_next_offset",
         "_position",
         "_seek_bytes",
@@ -90,6 +92,7 @@ class BatchStream:
         self.next_size = 0
         """Size of the next batch if its header was seen, else 0."""
         self._at = 0
+        self._cut: BatchHeader | None = None
         self._seek_bytes = FIRST_SEEK_BYTES
         self.available = sum(run.size for run in runs)
         self.beyond = 0
@@ -130,14 +133,16 @@ class BatchStream:
             return 0  # the stretch before this one ended within a batch
         before = (self._position, self.next_size)
         end = stretch.run.start + stretch.run.size
+        self._cut = None
         for piece in pieces:
             view = memoryview(piece)[: end - self._position]
             if len(view) and not self._take_view(stretch.run, view):
                 break
         whole = self._position - stretch.start
         if self.at_end:
-            pass  # the bound was reached
-        elif self._position == end:
+            return whole  # the bound was reached
+        self._look_at_cut(stretch.run)
+        if self._position == end:
             self._finish_run(stretch.run)
         elif (self._position, self.next_size) == before:
             raise Damaged(f"no batch can be read at {self._position}")
@@ -151,26 +156,20 @@ class BatchStream:
                 taken = walked.position + walked.size_bytes
                 self._batch(run, walked, view)
         except BatchError as error:
-            self.next_size = self._cut_off(run, view[taken:], error)
+            self._cut = self._cut_off(run, view[taken:], error)
             return False
-        self.next_size = 0
         return True
 
     def _batch(self, run: Run, walked: WalkedBatch, view: memoryview) -> None:
         if self.at_end:
             return
-        base = self._next_offset if run.dense else walked.base_offset
-        last = base + walked.last_offset_delta
-        if walked.last_offset_delta < 0 or last > run.last or base < self._next_offset:
-            raise Damaged(f"offsets {base} to {last} at {self._position} in a run up to {run.last}")
+        base, last = self._offsets(run, walked.base_offset, walked.last_offset_delta)
         self._position += walked.size_bytes
         self._next_offset = last + 1
         if last < self.offset:
             self.available -= walked.size_bytes
             return
-        if not self.found:
-            self.found = True
-            self.hints.note(run, Point(self.offset, base, self._position - walked.size_bytes))
+        self._arrive(run, base, self._position - walked.size_bytes)
         if base >= self.bound:
             self.stop()
             return
@@ -179,19 +178,47 @@ class BatchStream:
             StoredBatch(run, self._position, base, last, walked.attributes, walked.max_timestamp, data)
         )
 
-    def _cut_off(self, run: Run, rest: memoryview, error: BatchError) -> int:
-        """Size of the batch that begins `rest` and goes on behind it; 0 if not even its header is there."""
+    def _offsets(self, run: Run, stored_base: int, last_offset_delta: int) -> tuple[int, int]:
+        """True base and last offset of the batch at the present position."""
+        base = self._next_offset if run.dense else stored_base
+        last = base + last_offset_delta
+        if last_offset_delta < 0 or last > run.last or base < self._next_offset:
+            raise Damaged(f"offsets {base} to {last} at {self._position} in a run up to {run.last}")
+        return base, last
+
+    def _arrive(self, run: Run, base: int, position: int) -> None:
+        """The batch that holds the offset, or the first behind it, is here."""
         if not self.found:
-            self.hints.note(run, Point(self._next_offset, self._next_offset, self._position))
+            self.found = True
+            self.hints.note(run, Point(self.offset, base, position))
+
+    def _cut_off(self, run: Run, rest: memoryview, error: BatchError) -> BatchHeader | None:
+        """Header of the batch that begins `rest` and goes on behind it; None if not even that is there."""
         left_in_run = run.start + run.size - self._position
         if len(rest) < HEADER_BYTES:
             if left_in_run < HEADER_BYTES:
                 raise Damaged(str(error))
-            return 0
+            return None
         header = read_header(rest)
         if header.magic != MAGIC or not max(HEADER_BYTES, len(rest)) < header.size_bytes <= left_in_run:
             raise Damaged(str(error))
-        return header.size_bytes
+        return header
+
+    def _look_at_cut(self, run: Run) -> None:
+        """Of a batch of which only the header was read: pass it by unread if it ends before the offset,
+        else remember its size."""
+        self.next_size = 0
+        if self._cut is None:
+            return
+        base, last = self._offsets(run, self._cut.base_offset, self._cut.last_offset_delta)
+        if last >= self.offset:
+            self._arrive(run, base, self._position)
+            self.next_size = self._cut.size_bytes
+            return
+        self._position += self._cut.size_bytes
+        self._next_offset = last + 1
+        self.available -= self._cut.size_bytes
+        self.hints.note(run, Point(last + 1, last + 1, self._position))
 
     def _finish_run(self, run: Run) -> None:
         if run.dense and self._next_offset != run.last + 1:
@@ -222,14 +249,11 @@ def open_stream(
     """A stream over enough runs for `max_bytes` from `offset` on."""
     runs = log.find(offset, max_bytes, MAX_RUNS)
     stream = BatchStream(runs, offset, bound, hints)
-    if (
-        runs
-        and stream.available < max_bytes
-        and len(runs) < MAX_RUNS
-        and runs[-1].last + 1 < log.high_watermark
-    ):
-        # What lies before the offset in the first run was counted as if it could be served.
-        skipped = sum(run.size for run in runs) - stream.available
+    is_enough = stream.found and stream.available >= max_bytes
+    if runs and not is_enough and runs[-1].last + 1 < log.high_watermark and len(runs) < MAX_RUNS:
+        # What lies before the offset in the first run was counted as if it could be served; how much that
+        # is may not be known yet.
+        skipped = sum(run.size for run in runs) - stream.available if stream.found else runs[0].size
         runs = log.find(offset, max_bytes + skipped, MAX_RUNS)
         stream = BatchStream(runs, offset, bound, hints)
     if len(runs) == MAX_RUNS:

@@ -116,7 +116,7 @@ async def compare(world, model: Model, fetched: Fetched) -> None:  # type: ignor
     assert got == model.fetch(fetched)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     drafts,
     st.lists(fetches, min_size=1, max_size=8),

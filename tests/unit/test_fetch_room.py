@@ -173,6 +173,15 @@ async def test_bytes_before_the_offset_in_the_same_run_do_not_count_for_min_byte
         assert records_of(await waiting) == with_base(A, 3) + with_base(B, 4)
 
 
+async def test_bytes_in_later_objects_count_for_min_bytes_before_the_offset_was_ever_searched() -> None:
+    async with reading_world(cache_bytes=0) as world:
+        await world.create()
+        await world.produce(C, C, C, A)
+        await world.produce(B)
+        fetch = world.one("t", 0, 3, len(C), max_wait_ms=60_000, min_bytes=len(A) + 1)
+        assert records_of(await asyncio.wait_for(fetch, 2)) == with_base(A, 3) + with_base(B, 4)
+
+
 async def test_what_exceeds_a_partitions_maximum_does_not_count_for_min_bytes() -> None:
     async with reading_world() as world:
         await world.create()

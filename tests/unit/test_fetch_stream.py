@@ -64,6 +64,19 @@ def test_all_of_a_run_is_whole_wherever_the_next_one_lies() -> None:
     assert [stream.take(stretch, [data]) for stretch in stream.stretches(10**6)] == [len(data)] * 2
 
 
+def test_a_large_batch_before_the_offset_is_passed_by_unread() -> None:
+    large, small = batch_of(b"x" * 5_000_000), batch_of(b"a")
+    data = large + small
+    stream = BatchStream([Run(0, 1, 1, 0, len(data), 0)], 1, 2, PositionHints())
+    read = 0
+    while not stream.at_end:
+        for stretch in stream.stretches(100):
+            read += stretch.size
+            stream.take(stretch, [data[stretch.start : stretch.start + stretch.size]])
+    assert [(batch.base_offset, bytes(batch.data)) for batch in stream.batches] == [(1, small)]
+    assert read < 1_000_000
+
+
 def test_a_dense_run_that_ends_before_its_last_offset_is_damaged() -> None:
     data = batch_of(b"a", b"b")
     stream = BatchStream([Run(0, 2, 1, 0, len(data), 0)], 0, 3, PositionHints())
