@@ -188,6 +188,14 @@ def test_an_answer_that_a_later_request_overtook_is_refused() -> None:
     assert (response.error_code, response.session_id) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 1)
 
 
+def test_an_answer_whose_session_was_closed_meanwhile_is_refused() -> None:
+    sessions = sessions_of()
+    fetch(sessions, request_of(0))
+    slow = sessions.begin(12, request_of(session=(1, 1)), ALICE, 0)
+    fetch(sessions, request_of(0, session=(1, -1)))
+    assert sessions.finish(slow, [], 0).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
 def test_epochs_go_round_without_zero() -> None:
     assert [next_epoch(epoch) for epoch in (1, MAX_EPOCH - 1, MAX_EPOCH)] == [2, MAX_EPOCH, 1]
 

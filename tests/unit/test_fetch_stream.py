@@ -7,9 +7,10 @@ import pytest
 from gateway.fetch.budget import FetchBudget
 from gateway.fetch.cache import ENTRY_OVERHEAD_BYTES, RunCache
 from gateway.fetch.hints import Point, PositionHints
-from gateway.fetch.stream import BatchStream, Damaged
+from gateway.fetch.stream import BatchStream, Damaged, note_tail, open_stream
 from ledger.batch.records import Record, build_batch
-from ledger.partitions import Run
+from ledger.partitions import PartitionLog, Run
+from ledger.types import TopicId
 from tests.support.reading import batch_of
 
 
@@ -75,6 +76,18 @@ def test_a_large_batch_before_the_offset_is_passed_by_unread() -> None:
             stream.take(stretch, [data[stretch.start : stretch.start + stretch.size]])
     assert [(batch.base_offset, bytes(batch.data)) for batch in stream.batches] == [(1, small)]
     assert read < 1_000_000
+
+
+def test_what_lengthens_a_run_is_counted_from_the_high_watermark_that_was_seen() -> None:
+    hints = PositionHints()
+    log = PartitionLog(0, TopicId(bytes(16)), 0)
+    log.append(1, 0, 1000, 0, 9, 0)
+    note_tail(log, hints)
+    log.append(1, 1000, 70, 10, 10, 0)
+    assert len(log.find(10, 1)) == 1
+    stream = open_stream(log, 10, 11, 10**6, hints)
+    assert (stream.found, stream.available) == (True, 70)
+    assert open_stream(log, 9, 11, 10**6, hints).found is False
 
 
 def test_a_dense_run_that_ends_before_its_last_offset_is_damaged() -> None:
