@@ -78,7 +78,7 @@ class RequestRouter:
     async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
         """Response header and body. Raises Malformed, and CloseConnection for a version never answered."""
         key, handler = self._handlers[request.header.api_key]
-        if request.header.api_version < NOT_SERVED_BELOW.get(key, 0):
+        if key in NOT_SERVED_BELOW and request.header.api_version < NOT_SERVED_BELOW[key]:
             raise CloseConnection(f"version {request.header.api_version} of {key.name} is not answered")
         context = RequestContext(
             request.header,

@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from gateway.context import RequestContext
+from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.api_versions import (
     ApiVersion,
@@ -29,9 +30,10 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
 
 
 def too_new(context: RequestContext) -> ApiVersionsResponse:
-    """The answer in version 0 to a version that is not known."""
+    """The answer in version 0 to a version that is not known: which ones are (KIP-511)."""
     context.error = ErrorCode.UNSUPPORTED_VERSION.name
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_api_keys(context))
+    own = [row for row in _api_keys(context) if row.api_key == ApiKey.API_VERSIONS]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 
 def _api_keys(context: RequestContext) -> list[ApiVersion]:
