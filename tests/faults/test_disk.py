@@ -60,7 +60,7 @@ def is_alive(gateway: Gateway) -> bool:
 
 
 @pytest.mark.timeout(180)
-def test_a_full_disk_fails_produce_retriably_and_loses_nothing_acked(
+def test_invariant_10_a_full_disk_fails_produce_retriably_and_loses_nothing_acked(
     disk: SmallDisk, gateway_factory: GatewayFactory
 ) -> None:
     gateway = gateway_factory(data_dir=disk.path / "data")
@@ -96,7 +96,7 @@ def wait_for_acks(loads: list[Load], more: int, timeout_s: float = 60.0) -> None
         time.sleep(0.02)
 
 
-def test_a_disk_that_is_full_at_start_is_refused_with_the_reason(
+def test_invariant_10_a_disk_that_is_full_at_start_is_refused_with_the_reason(
     disk: SmallDisk, gateway_factory: GatewayFactory
 ) -> None:
     disk.fill()
@@ -106,7 +106,7 @@ def test_a_disk_that_is_full_at_start_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("was_used", [False, True])
-def test_a_read_only_disk_is_refused_at_start_with_the_setting_to_change(
+def test_invariant_10_a_read_only_disk_is_refused_at_start_with_the_setting_to_change(
     was_used: bool, disk: SmallDisk, gateway_factory: GatewayFactory, tmp_path: Path
 ) -> None:
     if was_used:
@@ -127,7 +127,7 @@ def test_a_port_in_use_is_refused_with_the_setting_to_change(gateway_factory: Ga
     assert f"127.0.0.1:{port}" in sentence and "in use" in sentence and "--listen" in sentence
 
 
-def test_a_second_gateway_on_one_data_directory_is_told_who_holds_it(
+def test_invariant_02_a_second_gateway_on_one_data_directory_is_told_who_holds_it(
     gateway: Gateway, gateway_factory: GatewayFactory
 ) -> None:
     code, sentence = exit_code_and_sentence(gateway_factory(data_dir=gateway.data_dir))
@@ -188,7 +188,7 @@ def flip_journal_byte(path: Path, key: str) -> None:
         db.execute("update entry set value = ? where key = ?", (flipped, key))
 
 
-def test_a_damaged_journal_entry_is_named_and_once_repaired_nothing_is_lost(
+def test_invariant_10_a_damaged_journal_entry_is_named_and_once_repaired_nothing_is_lost(
     gateway_factory: GatewayFactory,
 ) -> None:
     gateway = gateway_factory()
@@ -293,7 +293,7 @@ def refuse_damaged(gateway: Gateway, part: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["record", "header"])
-def test_damaged_bytes_of_a_batch_are_refused_and_spoil_nothing_else(
+def test_invariant_10_damaged_bytes_of_a_batch_are_refused_and_spoil_nothing_else(
     part: str, gateway_factory: GatewayFactory
 ) -> None:
     refuse_damaged(gateway_factory(), part)

@@ -154,6 +154,7 @@ def gateway_for(recording: Recording, factory: GatewayFactory, ignore_sync: str 
     return factory(env=environment, data_dir=recording.root / "data")
 
 
+@pytest.mark.timeout(7200 if FULL else 300)
 def test_a_power_cut_at_any_sync_point_loses_no_acked_record(
     recorded_gateway: Gateway, recording: Recording, gateway_factory: GatewayFactory, scratch: Path
 ) -> None:
