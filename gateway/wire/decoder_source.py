@@ -48,7 +48,7 @@ class _DecoderSource:
             src.line("p = 0")
             with src.block("try:"):
                 src.line(f"return {self._struct(self._schema.root)}, p")
-            with src.block("except (struct_error, UnicodeDecodeError) as wrong:"):
+            with src.block("except struct_error as wrong:"):
                 src.line(f"raise Malformed(f'{self._label} v{self._version}: {{wrong}}') from None")
         return src.compiled("decode")
 
@@ -123,7 +123,7 @@ class _DecoderSource:
             limit = f" or {length} > {MAX_STRING_BYTES}" if field.kind == "string" else ""
             with src.block(f"if {end} > e{limit}:"):
                 self._refuse(field, "is cut off or too long")
-            made = {"string": "str({}, 'utf-8')", "bytes": "bytes({})", "records": "{}"}[str(field.kind)]
+            made = {"string": "str({}, 'utf-8', 'replace')", "bytes": "bytes({})", "records": "{}"}[str(field.kind)]
             src.line(f"{variable} = {made.format(f'b[p:{end}]')}")
             src.line(f"p = {end}")
         return variable

@@ -199,10 +199,8 @@ def _text(view: memoryview, pos: int, length: int) -> tuple[str, int]:
     if length > MAX_STRING_BYTES:
         raise Malformed(f"string of {length} bytes")
     raw, pos = _slice(view, pos, length)
-    try:
-        return str(raw, "utf-8"), pos
-    except UnicodeDecodeError:
-        raise Malformed("string is not UTF-8") from None
+    # As Java reads it: what is not UTF-8 becomes U+FFFD, which no name may have.
+    return str(raw, "utf-8", "replace"), pos
 
 
 def _slice(view: memoryview, pos: int, length: int) -> tuple[memoryview, int]:

@@ -120,12 +120,16 @@ def test_a_long_text_takes_a_varint_of_two_bytes() -> None:
     assert decode(1, raw).name == "x" * 127
 
 
+def test_bytes_that_are_not_utf_8_become_replacement_characters_as_in_kafka() -> None:
+    raw = bytes.fromhex("0003 61c3ff 00 00000000 00000000 ff")
+    assert decode(0, raw).name == "a\ufffd\ufffd"
+
+
 @pytest.mark.parametrize(
     ("version", "raw", "why"),
     [
         (0, "ffff 00 00000000 00000000 ff", "null where version 0 has none"),
         (1, "01 00 00 01 ff 00", "null array that cannot be null"),
-        (0, "0001 c3 00 00000000 00000000 ff", "text that is not UTF-8"),
         (0, "7fff 61", "string longer than the frame"),
         (0, "0000 00 7fffffff 00000000 ff", "array longer than the frame"),
         (1, "ffffffff7f 00", "varint above 32 bits"),
