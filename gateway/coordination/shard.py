@@ -94,11 +94,15 @@ class Shard:
         return answer
 
     async def close(self) -> None:
-        """Stop. What still waits has failed for certain, unless it is in the entry in flight."""
+        """Stop. What still waits has failed for certain, unless it is in the entry in flight; what comes
+        later fails at once."""
+        closed = StoreUnavailable("the gateway is shutting down")
+        if self.broken is None:
+            self.broken = closed
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._fail_waiting(StoreUnavailable("the gateway is shutting down"))
+        self._fail_waiting(closed)
 
     def submit(self, request: Request) -> asyncio.Future[Answer]:
         """Queue a request; requests are decided in the order of this call. The future raises
@@ -154,8 +158,9 @@ class Shard:
     async def _turn(self) -> None:
         """One entry, or one proof for the barriers that wait."""
         barriers, self._barriers = self._barriers, []
-        filling = self._fill()
+        filling = _Filling(max(self.state.entry_time_ms, self.clock()))
         try:
+            self._fill(filling)
             if filling.records:
                 await self._append(filling)
             elif barriers:
@@ -182,22 +187,22 @@ class Shard:
             if not barrier.done():
                 barrier.set_result(None)
 
-    def _fill(self) -> _Filling:
-        filling = _Filling(max(self.state.entry_time_ms, self.clock()))
+    def _fill(self, filling: _Filling) -> None:
         overlay = Overlay(self.state)
         while self._waiting and filling.has_room(self._waiting[0].request):
-            asked = self._waiting.popleft()
+            asked = self._waiting[0]
             if asked.answered.done():
+                self._waiting.popleft()
                 continue  # its asker gave up while it was still undecided
             decision = decide(self.state, overlay, asked.request, filling.time_ms)
+            # Encoded before it is taken out: whatever cannot be written fails with all that waits.
+            records = [encode_record(record) for record in decision.records]
+            self._waiting.popleft()
             filling.answers.append((asked.answered, decision.answer))
-            for record in decision.records:
-                data = encode_record(record)
-                filling.records.append(data)
-                filling.size += len(data)
+            filling.records += records
+            filling.size += sum(map(len, records))
             if isinstance(asked.request, CommitFile):
                 filling.batches += len(asked.request.batches)
-        return filling
 
     async def _append(self, filling: _Filling) -> None:
         number = self.state.applied

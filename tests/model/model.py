@@ -5,10 +5,14 @@ from dataclasses import dataclass, field
 
 from ledger.records import MetadataRecord, ProducersExpired, RunsDropped
 from ledger.requests import (
+    AddPartitions,
+    Altered,
+    AlterTopicConfigs,
     Answer,
     CommitBatch,
     CommitFile,
     Committed,
+    ConfigOp,
     Created,
     CreateTopic,
     Deleted,
@@ -19,6 +23,7 @@ from ledger.requests import (
     ExpireProducers,
     FileCommit,
     ForgetObjects,
+    Grown,
     LowWatermark,
     RaiseFloor,
     Refused,
@@ -117,6 +122,7 @@ class _Entry:
         self.now_ms = now_ms
         self.known = dict(model.topics)
         self.by_id = {topic.topic_id: topic for topic in model.topics.values()}
+        self.partitions_before = {id_: len(topic.partitions) for id_, topic in self.by_id.items()}
         self.deleted: set[TopicId] = set()
         self.losing_runs: set[int] = set()
         self.answered = dict(model.first_answers)
@@ -141,6 +147,10 @@ class _Entry:
         match request:
             case CreateTopic():
                 self._create(request, answer)
+            case AddPartitions():
+                self._add_partitions(request, answer)
+            case AlterTopicConfigs():
+                self._alter(request, answer)
             case DeleteTopic():
                 self._delete(request, answer)
             case CommitFile():
@@ -170,6 +180,29 @@ class _Entry:
         fresh = [ModelPartition() for _ in range(request.partitions)]
         self.model.topics[request.name] = ModelTopic(request.topic_id, fresh, dict(request.configs))
 
+    def _add_partitions(self, request: AddPartitions, answer: Answer) -> None:
+        topic = self._durable(request.topic_id)
+        if topic is None or request.total <= len(topic.partitions):
+            error = UNKNOWN if topic is None else "INVALID_PARTITIONS"
+            assert isinstance(answer, Refused) and answer.error == error
+            return
+        assert answer == Grown(request.total)
+        topic.partitions += [ModelPartition() for _ in range(request.total - len(topic.partitions))]
+
+    def _alter(self, request: AlterTopicConfigs, answer: Answer) -> None:
+        topic = self._durable(request.topic_id)
+        if topic is None:
+            assert answer == Refused(UNKNOWN)
+            return
+        if request.replace:
+            topic.configs.clear()
+        for change in request.changes:
+            assert change.op in (ConfigOp.SET, ConfigOp.DELETE)
+            topic.configs.pop(change.name, None)
+            if change.op is ConfigOp.SET:
+                topic.configs[change.name] = change.value
+        assert answer == Altered(topic.configs)
+
     def _delete(self, request: DeleteTopic, answer: Answer) -> None:
         topic = self._durable(request.topic_id)
         if topic is None:
@@ -185,7 +218,8 @@ class _Entry:
 
     def _partition(self, topic_id: TopicId, index: int) -> ModelPartition | None:
         topic = self._durable(topic_id)
-        if topic is None or not 0 <= index < len(topic.partitions):
+        # A partition added in this very entry is not there yet either.
+        if topic is None or not 0 <= index < self.partitions_before[topic.topic_id]:
             return None
         return topic.partitions[index]
 

@@ -14,8 +14,12 @@ from ledger.image import all_rows, digest, take_dirty_rows
 from ledger.partitions import PartitionLog, Run
 from ledger.producers import MAX_SEQUENCE
 from ledger.requests import (
+    AddPartitions,
+    AlterTopicConfigs,
     CommitBatch,
     CommitFile,
+    ConfigChange,
+    ConfigOp,
     CreateTopic,
     DeleteRecords,
     DeleteTopic,
@@ -171,9 +175,14 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         if kind < 0.58:
             name = choose.choice(NAMES)
             return CreateTopic(name, self.new_topic_id(), choose.randint(1, 3), {"retention.ms": "1"})
+        topic = self.model.topics.get(choose.choice(NAMES))
+        named = topic.topic_id if topic is not None else topic_id(0)
         if kind < 0.62:
-            topic = self.model.topics.get(choose.choice(NAMES))
-            return DeleteTopic(topic.topic_id if topic is not None else topic_id(0))
+            return DeleteTopic(named)
+        if kind < 0.64:
+            return AddPartitions(named, choose.randint(1, 4))
+        if kind < 0.66:
+            return self.alter_configs(choose, named)
         if kind < 0.72:
             return self.delete_records(choose)
         if kind < 0.82:
@@ -186,13 +195,21 @@ class LedgerAgainstModel(RuleBasedStateMachine):
             return self.forget_due()
         return ReserveProducerIds(choose.randint(1, 3))
 
+    @staticmethod
+    def alter_configs(choose: random.Random, topic: TopicId) -> AlterTopicConfigs:
+        changes = [
+            ConfigChange(choose.choice([ConfigOp.SET, ConfigOp.DELETE]), choose.choice("ab"), str(n))
+            for n in range(choose.randint(0, 3))
+        ]
+        return AlterTopicConfigs(topic, changes, replace=choose.random() < 0.3)
+
     def new_topic_id(self) -> TopicId:
         self.next_topic += 1
         return topic_id(self.next_topic)
 
-    def new_object(self) -> None:
+    def new_object(self, first_byte: int = 0) -> None:
         self.objects += 1
-        self.object_end = 0
+        self.object_end = first_byte
         created_ms = max(self.ledger.now_ms, self.ledger.state.entry_time_ms)
         self.open_object = locator(self.objects, created_ms)
         self.model.created_ms[self.open_object] = created_ms
@@ -225,7 +242,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         known = self.ledger.state.files.by_locator.get(self.open_object)
         is_stale = (known is not None and known.closed) or self.is_below_floor(self.open_object)
         if choose.random() < (0.8 if is_stale else 0.1):
-            self.new_object()
+            self.new_object(choose.choice([0, self.object_end]))
         batches: list[CommitBatch] = []
         for _ in range(choose.randint(1, 3)):
             name, at = self.some_partition(choose)
@@ -400,5 +417,5 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
 TestLedgerAgainstModel = LedgerAgainstModel.TestCase
 TestLedgerAgainstModel.settings = settings(
-    max_examples=8_000 if FULL else 450, stateful_step_count=40, deadline=None
+    max_examples=8_000 if FULL else 300, stateful_step_count=40, deadline=None
 )
