@@ -16,6 +16,7 @@ from gateway.wire.schema import FIXED, WIDTH, Field, Schema
 from gateway.wire.source import Source
 
 Decoder = Callable[[memoryview], tuple[Any, int]]
+_MADE = {"string": "str({}, 'utf-8', 'replace')", "bytes": "bytes({})", "records": "{}"}
 
 
 def compile_decoder(schema: Schema, version: int) -> Decoder:
@@ -123,8 +124,7 @@ class _DecoderSource:
             limit = f" or {length} > {MAX_STRING_BYTES}" if field.kind == "string" else ""
             with src.block(f"if {end} > e{limit}:"):
                 self._refuse(field, "is cut off or too long")
-            made = {"string": "str({}, 'utf-8', 'replace')", "bytes": "bytes({})", "records": "{}"}[str(field.kind)]
-            src.line(f"{variable} = {made.format(f'b[p:{end}]')}")
+            src.line(f"{variable} = {_MADE[str(field.kind)].format(f'b[p:{end}]')}")
             src.line(f"p = {end}")
         return variable
 
