@@ -1,6 +1,7 @@
 """CreateTopics, versions 2-7 (KIP-4, KIP-525 for the configs in the answer)."""
 
 import asyncio
+import uuid
 from collections import Counter
 
 from gateway.context import RequestContext
@@ -14,9 +15,7 @@ from gateway.wire.messages.generated.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from gateway.wire.primitives import ZERO_UUID
 from ledger.requests import Refused
-from ledger.topics import Topic
 
 REPLICATION_FACTOR = 1
 
@@ -52,21 +51,28 @@ async def _create(
     if isinstance(planned, Refused):
         return _refused(topic.name, planned)
     if validate_only:
-        return _accepted(context, planned, None)
+        # Kafka names an id here too, which no topic will have.
+        return _accepted(context, topic, planned, uuid.uuid4().bytes)
     created = await room.create(planned, deadline)
     if isinstance(created, Refused):
         return _refused(topic.name, created)
-    return _accepted(context, planned, created)
+    return _accepted(context, topic, planned, created.topic_id)
 
 
-def _accepted(context: RequestContext, planned: NewTopic, created: Topic | None) -> CreatableTopicResult:
+def _accepted(
+    context: RequestContext, asked: CreatableTopic, planned: NewTopic, topic_id: bytes
+) -> CreatableTopicResult:
+    # What was set is told in the words of the client, as Kafka does.
+    given = {config.name: config.value for config in asked.configs}
     configs = [
-        CreatableTopicConfigs(value.config.name, value.value, config_source=value.source)
+        CreatableTopicConfigs(
+            value.config.name, given.get(value.config.name, value.value), config_source=value.source
+        )
         for value in describe_topic(planned.configs, context.services.settings.broker)
     ]
     return CreatableTopicResult(
         name=planned.name,
-        topic_id=ZERO_UUID if created is None else created.topic_id,
+        topic_id=topic_id,
         error_message=None,
         num_partitions=planned.partitions,
         replication_factor=REPLICATION_FACTOR,

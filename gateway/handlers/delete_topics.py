@@ -33,7 +33,12 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
         identity = _identity(context, state)
         refused = _check(context, state, times[identity] > 1, may_deny)
         if refused is not None:
-            results[identity] = _result(state, refused)
+            result = _result(state, refused)
+            earlier = results.get(identity, result)
+            # Once by name and once by id: one result with both.
+            result.name = result.name or earlier.name
+            result.topic_id = max(result.topic_id, earlier.topic_id)
+            results[identity] = result
         else:
             deletions[identity] = state
     answers = await asyncio.gather(*(_delete(context, state, deadline) for state in deletions.values()))

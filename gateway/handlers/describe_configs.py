@@ -48,7 +48,6 @@ def _describe(
         result.error_code, result.error_message = ErrorCode[found.error], found.message
     else:
         wanted = set(resource.configuration_keys or ())
-        result.error_message = None
         result.configs = [config for config in found if not wanted or config.name in wanted]
     return result
 

@@ -5,10 +5,15 @@ from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ledger.errors import StoreError
 
+NONE = -1
+"""No producer id, no epoch."""
+
 
 async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """A fresh producer id with epoch 0. As with Kafka, a producer without a transactional id gets a new
-    one each time, whatever id and epoch it names."""
+    one each time, whatever id and epoch it names; naming only one of the two is an error (KIP-360)."""
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE):
+        return _refused(context, ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         # No transaction coordinator is advertised, so no client finds the way here by itself.
         return _refused(context, ErrorCode.INVALID_REQUEST)
@@ -22,4 +27,4 @@ async def handle(context: RequestContext, request: InitProducerIdRequest) -> Ini
 
 def _refused(context: RequestContext, error: ErrorCode) -> InitProducerIdResponse:
     context.error = error.name
-    return InitProducerIdResponse(error_code=error)
+    return InitProducerIdResponse(error_code=error, producer_epoch=NONE)

@@ -28,6 +28,9 @@ Key = str | TopicId
 
 
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    error = _check(context.header.api_version, request)
+    if error is not ErrorCode.NONE:
+        return _refused(context, request, error)
     services, listener = context.services, context.listener
     cluster_operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
     return MetadataResponse(
@@ -36,6 +39,25 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
         controller_id=services.node_id,
         topics=await _topics(context, request),
         cluster_authorized_operations=cluster_operations,
+    )
+
+
+def _check(version: int, request: MetadataRequest) -> ErrorCode:
+    """Kafka's answer to a request that names a topic in no proper way; it then describes nothing at all."""
+    for topic in request.topics or ():
+        by_id = topic.topic_id != ZERO_UUID
+        if version < NULLABLE_NAME_FROM and (topic.name is None or by_id):
+            return ErrorCode.INVALID_REQUEST
+        if topic.name is None and not by_id:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NONE
+
+
+def _refused(context: RequestContext, request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
+    context.error = error.name
+    named = request.topics or ()
+    return MetadataResponse(
+        topics=[MetadataResponseTopic(error, topic.name or "", topic.topic_id) for topic in named]
     )
 
 
@@ -62,17 +84,17 @@ async def _topics(context: RequestContext, request: MetadataRequest) -> list[Met
         if topic is not None:
             answers.append(_described(topic, context.services.node_id, operations))
         else:
-            answers.append(_denied(key, may_deny, refused, context.header.api_version))
+            answers.append(_denied(key, may_deny, refused))
+            if isinstance(key, str):
+                answers[-1].topic_authorized_operations = operations
     return answers
 
 
 def _keys(topics: Sequence[MetadataRequestTopic]) -> list[Key]:
-    """Names and ids asked for, each once, in order. An id counts if there is no name (KIP-516)."""
-    keys: dict[Key, None] = {}
-    for topic in topics:
-        by_id = topic.topic_id != ZERO_UUID or topic.name is None
-        keys[TopicId(topic.topic_id) if by_id else topic.name or ""] = None
-    return list(keys)
+    """Names or ids asked for, each once, in order. If there is an id, names do not count (KIP-516)."""
+    ids = [TopicId(topic.topic_id) for topic in topics if topic.topic_id != ZERO_UUID]
+    names = [topic.name or "" for topic in topics]
+    return list(dict.fromkeys(ids)) if ids else list(dict.fromkeys(names))
 
 
 def _described(topic: Topic, node_id: int, operations: int) -> MetadataResponseTopic:
@@ -95,11 +117,10 @@ def _described(topic: Topic, node_id: int, operations: int) -> MetadataResponseT
     )
 
 
-def _denied(key: Key, may_deny: bool, refused: dict[str, Refused], api_version: int) -> MetadataResponseTopic:
+def _denied(key: Key, may_deny: bool, refused: dict[str, Refused]) -> MetadataResponseTopic:
     if not isinstance(key, str):
         error = ErrorCode.UNKNOWN_TOPIC_ID if may_deny else ErrorCode.LEADER_NOT_AVAILABLE
-        name = None if api_version >= NULLABLE_NAME_FROM else ""
-        return MetadataResponseTopic(error, name=name, topic_id=key)
+        return MetadataResponseTopic(error, name=None, topic_id=key)
     if check_topic_name(key) is not None:
         return MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name=key)
     if not may_deny:

@@ -17,12 +17,14 @@ from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.api_versions import ApiVersionsRequest
 from gateway.wire.messages.generated.create_topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
 )
 from gateway.wire.messages.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from gateway.wire.messages.generated.describe_cluster import DescribeClusterRequest
 from gateway.wire.messages.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest
 from gateway.wire.messages.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -179,7 +181,42 @@ async def test_a_topic_is_found_by_its_id(gateway: RunningGateway) -> None:
     assert (found.name, found.error_code) == ("t", 0)
     assert (strange.name, strange.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
     (old,) = await describe(gateway, ids=[STRANGE_ID], version=11)
-    assert (old.name, old.error_code) == ("", ErrorCode.UNKNOWN_TOPIC_ID)
+    assert (old.name, old.error_code) == ("", ErrorCode.INVALID_REQUEST)  # ids are asked for from 12 on
+
+
+async def test_where_ids_are_asked_for_names_do_not_count(gateway: RunningGateway) -> None:
+    topic_id = (await create(gateway, CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1)))["t"].topic_id
+    assert [topic.name for topic in await describe(gateway, ["u"], [topic_id])] == ["t"]
+
+
+async def test_a_deletion_by_name_and_id_of_one_topic_is_refused_once_with_both(
+    gateway: RunningGateway,
+) -> None:
+    topic_id = (await create(gateway, CreatableTopic("t", 1, 1)))["t"].topic_id
+    states = [DeleteTopicState("t"), DeleteTopicState(None, topic_id)]
+    response = await ask(gateway, ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(states, [], 5000))
+    refused = [(result.name, result.topic_id, result.error_code) for result in response.responses]
+    assert refused == [("t", topic_id, ErrorCode.INVALID_REQUEST)]
+
+
+async def test_a_created_topic_tells_its_configs_as_they_were_given(gateway: RunningGateway) -> None:
+    given = [CreatableTopicConfig("preallocate", "TRUE")]
+    created = (await create(gateway, CreatableTopic("t", 1, 1, configs=given)))["t"]
+    told = {config.name: config.value for config in created.configs or ()}
+    assert (told["preallocate"], told["flush.ms"]) == ("TRUE", str(2**63 - 1))
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "error"),
+    [(5, -1, "INVALID_REQUEST"), (-1, 5, "INVALID_REQUEST"), (5, 5, "NONE")],
+)
+async def test_a_producer_names_an_id_and_an_epoch_or_neither(
+    gateway: RunningGateway, producer_id: int, epoch: int, error: str
+) -> None:
+    request = InitProducerIdRequest(None, 1000, producer_id, epoch)
+    response = await ask(gateway, ApiKey.INIT_PRODUCER_ID, 5, request)
+    assert ErrorCode(response.error_code).name == error
+    assert response.producer_epoch == (0 if error == "NONE" else -1)
 
 
 async def test_validating_creates_nothing(gateway: RunningGateway) -> None:
