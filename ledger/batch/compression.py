@@ -39,7 +39,7 @@ def compress(codec: Codec, data: Buffer) -> bytes:
         case Codec.GZIP:
             return bytes(cramjam.gzip.compress(data, _GZIP_LEVEL))
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(data))
+            return _compress_lz4(data)
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data, _ZSTD_LEVEL))
         case Codec.SNAPPY:
@@ -72,6 +72,13 @@ def decompress(codec: Codec, data: memoryview, max_bytes: int) -> memoryview:
         if room >= max_bytes:
             raise _too_large(max_bytes)
         room = min(max_bytes, 4 * room)
+
+
+def _compress_lz4(data: Buffer) -> bytes:
+    # Kafka and Java clients refuse frames whose blocks lean on each other.
+    compressor = cramjam.lz4.Compressor(block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
 
 
 def _compress_xerial(data: memoryview) -> bytes:

@@ -36,6 +36,11 @@ def test_an_independent_client_reads_and_writes_the_same(codec: Codec) -> None:
     assert decompress(codec, memoryview(bytes(encode(DATA))), len(DATA)) == DATA
 
 
+def test_lz4_blocks_stand_alone_as_java_clients_need_them() -> None:
+    independent = 0b10_0000
+    assert compress(Codec.LZ4, DATA)[4] & independent
+
+
 def test_a_single_raw_snappy_block_is_read_too() -> None:
     raw = memoryview(bytes(cramjam.snappy.compress_raw(DATA)))
     assert decompress(Codec.SNAPPY, raw, len(DATA)) == DATA
