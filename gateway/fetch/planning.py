@@ -12,7 +12,7 @@ from typing import Final
 
 from gateway.fetch.hints import PositionHints
 from gateway.fetch.sessions import AskedPartition
-from gateway.fetch.stream import BatchStream, note_tail, open_stream
+from gateway.fetch.stream import BatchStream, open_stream
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import EpochEndOffset, FetchPartition, FetchPartitionResponse
 from ledger.batch.header import HEADER_BYTES, LEADER_EPOCH
@@ -188,8 +188,6 @@ def _open(want: Want, log: PartitionLog, isolation: int, max_bytes: int, hints: 
     bound = log.last_stable if isolation == READ_COMMITTED else log.high_watermark
     if offset < bound:
         want.stream = open_stream(log, offset, bound, max_bytes, hints)
-    elif offset == log.high_watermark:
-        note_tail(log, hints)
 
 
 def _absence(asked: AskedPartition, topics: Topics) -> ErrorCode:

@@ -259,11 +259,3 @@ def open_stream(
     if len(runs) == MAX_RUNS:
         stream.beyond = log.bytes_from(runs[-1].last + 1, max_bytes)
     return stream
-
-
-def note_tail(log: PartitionLog, hints: PositionHints) -> None:
-    """Remember where the batch at the high watermark will begin, if it comes to lie in the last run."""
-    if log.high_watermark > log.log_start:
-        for run in log.find(log.high_watermark - 1, 1):
-            end = log.high_watermark
-            hints.note(run, Point(end, end, run.start + run.size))

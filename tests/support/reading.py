@@ -190,6 +190,7 @@ async def reading_world(
     cache_bytes: int = 64 * MIB,
     slots: int = 10,
     exclusive: bool = True,
+    produce_to_cache: bool = True,
 ) -> AsyncIterator[ReadingWorld]:
     shard = Shard(Journal(MemoryMetadata(exclusive), 0), LedgerState(), lambda: NOW_MS)
     await shard.start(1, "cluster", asyncio.get_running_loop().time() + 10)
@@ -204,7 +205,8 @@ async def reading_world(
         shard, reader, FetchSessions(slots, lambda: next(ids)), options or FetchOptions(), lambda: NOW_MS
     )
     offsets = OffsetsRoom(shard, reader)
-    produce = ProduceRoom(shard, segments, ProduceOptions(64 * MIB, 3000, 4), lambda: NOW_MS, cache.put)
+    stored = cache.put if produce_to_cache else None
+    produce = ProduceRoom(shard, segments, ProduceOptions(64 * MIB, 3000, 4), lambda: NOW_MS, stored)
     try:
         yield ReadingWorld(shard, segments, produce, fetch, offsets, cache, alarms)
     finally:

@@ -88,11 +88,11 @@ class Model:
 
 
 async def check(
-    drafts: list[list[Produced]], fetches: list[Fetched], cache_bytes: int, round_bytes: int
+    drafts: list[list[Produced]], fetches: list[Fetched], cache_bytes: int, round_bytes: int, warm: bool
 ) -> None:
     model = Model()
     options = FetchOptions(round_bytes=round_bytes)
-    async with reading_world(options, cache_bytes=cache_bytes) as world:
+    async with reading_world(options, cache_bytes=cache_bytes, produce_to_cache=warm) as world:
         await world.create(partitions=PARTITIONS)
         for draft in drafts:
             await world.produce_many([("t", one.partition, one.batch) for one in draft])
@@ -122,8 +122,9 @@ async def compare(world, model: Model, fetched: Fetched) -> None:  # type: ignor
     st.lists(fetches, min_size=1, max_size=8),
     st.sampled_from([0, 2_000, 10**8]),
     st.sampled_from([1, 10**8]),
+    st.booleans(),
 )
 def test_fetches_give_what_the_model_gives(
-    drafts: list[list[Produced]], fetches: list[Fetched], cache_bytes: int, round_bytes: int
+    drafts: list[list[Produced]], fetches: list[Fetched], cache_bytes: int, round_bytes: int, warm: bool
 ) -> None:
-    asyncio.run(check(drafts, fetches, cache_bytes, round_bytes))
+    asyncio.run(check(drafts, fetches, cache_bytes, round_bytes, warm))

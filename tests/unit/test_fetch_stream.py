@@ -7,7 +7,7 @@ import pytest
 from gateway.fetch.budget import FetchBudget
 from gateway.fetch.cache import ENTRY_OVERHEAD_BYTES, RunCache
 from gateway.fetch.hints import Point, PositionHints
-from gateway.fetch.stream import BatchStream, Damaged, note_tail, open_stream
+from gateway.fetch.stream import BatchStream, Damaged, open_stream
 from ledger.batch.records import Record, build_batch
 from ledger.partitions import PartitionLog, Run
 from ledger.types import TopicId
@@ -78,16 +78,27 @@ def test_a_large_batch_before_the_offset_is_passed_by_unread() -> None:
     assert read < 1_000_000
 
 
-def test_what_lengthens_a_run_is_counted_from_the_high_watermark_that_was_seen() -> None:
+def test_what_lengthens_a_run_is_counted_from_where_the_last_reader_stopped() -> None:
     hints = PositionHints()
     log = PartitionLog(0, TopicId(bytes(16)), 0)
-    log.append(1, 0, 1000, 0, 9, 0)
-    note_tail(log, hints)
-    log.append(1, 1000, 70, 10, 10, 0)
-    assert len(log.find(10, 1)) == 1
+    data = batch_of(*[b"x"] * 10)
+    log.append(1, 0, len(data), 0, 9, 0)
+    first = open_stream(log, 0, 10, 10**6, hints)
+    read_all(first, data)
+    first.note_end(first.batches[-1])
+    log.append(1, len(data), 70, 10, 10, 0)
+    assert len(log.find(10, 1)) == log.run_count == 1
     stream = open_stream(log, 10, 11, 10**6, hints)
     assert (stream.found, stream.available) == (True, 70)
     assert open_stream(log, 9, 11, 10**6, hints).found is False
+
+
+def test_no_stretch_is_too_short_for_a_batch_header() -> None:
+    size = len(batch_of(b"a"))
+    runs = [Run(i, i, i, 0, size, 0) for i in range(3)]
+    for want in range(3 * size):
+        stretches = BatchStream(runs, 0, 3, PositionHints()).stretches(want)
+        assert all(stretch.size >= 61 for stretch in stretches)
 
 
 def test_a_dense_run_that_ends_before_its_last_offset_is_damaged() -> None:

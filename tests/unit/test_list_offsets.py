@@ -180,11 +180,13 @@ async def test_records_that_swell_beyond_the_bound_are_an_error_but_no_alarm() -
 async def test_without_proof_that_the_state_is_the_newest_there_is_no_answer() -> None:
     async with reading_world(exclusive=False) as world:
         await world.create()
-        await world.shard.close()
         question = OffsetQuestion("t", 0, LATEST)
-        room = world.offsets_room
-        (answer,) = await room.list_offsets(11, [question], 0, asyncio.get_running_loop().time() + 0.05)
-        assert answer.error is ErrorCode.REQUEST_TIMED_OUT
+        over = asyncio.get_running_loop().time() - 1
+        (late,) = await world.offsets_room.list_offsets(11, [question], 0, over)
+        assert late.error is ErrorCode.REQUEST_TIMED_OUT
+        await world.shard.close()
+        (unowned,) = await world.offsets(question)
+        assert unowned.error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_a_partition_asked_for_twice_is_answered_once_as_an_invalid_request() -> None:
