@@ -197,7 +197,7 @@ def restore(rows: Iterable[Row]) -> LedgerState:
         _restore_chunks(state, sections.get(CHUNK, []))
         _restore_producers(state, sections.get(PRODUCER, []))
         _restore_objects(state, sections.get(OBJECT, []))
-    except (struct.error, KeyError, IndexError, ValueError) as error:
+    except (struct.error, KeyError, IndexError, TypeError, ValueError) as error:
         raise StoreDamaged(f"the rows of an image do not fit together: {error!r}") from error
     for log in state.logs.values():
         if log.droppable(1):

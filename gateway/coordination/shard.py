@@ -129,6 +129,8 @@ class Shard:
             return
         if self.broken is not None:
             raise StoreUnavailable(f"this gateway does not own the shard: {self.broken}")
+        if len(self._barriers) >= MAX_WAITING:
+            raise StoreUnavailable("too many requests wait for a proof that this gateway owns the shard")
         proved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._barriers.append(proved)
         self._wake.set()

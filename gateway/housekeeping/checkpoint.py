@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.coordination.imagefile import ImageFile
-from gateway.coordination.journal import Journal, encode_start
+from gateway.coordination.journal import Journal, StoredEntry, encode_start
 from gateway.coordination.recovery import KEPT_SNAPSHOTS, snapshot_keys
 from gateway.coordination.shard import Shard
 from ledger.formats.snapshot import Snapshot, archive_prefix, encode_archive, encode_snapshot, snapshot_prefix
@@ -78,8 +78,11 @@ class Checkpointer:
         try:
             await self._image.write(rows, self._shard.last_nonce)
             self._imaged = applied
-        except sqlite3.Error as error:
+        except BaseException as error:
+            # Also when cancelled: the thread may still write them or fail to, and twice does no harm.
             put_back_dirty(self._shard.state, rows)
+            if not isinstance(error, sqlite3.Error):
+                raise
             log.warning("image.not_written", path=str(self._image.path), error=str(error))
 
     async def snapshot_if_due(self) -> None:
@@ -133,8 +136,7 @@ class Checkpointer:
         async for stored in self._journal.entries(first):
             if stored.number >= end:
                 break
-            records = decode_entry(stored.data, stored.key).records
-            if any(isinstance(record, OwnerChanged) for record in records):
+            if _begins_epoch(stored):
                 kept.add(stored.number)
             batch.append(stored.data)
             size += len(stored.data)
@@ -160,9 +162,25 @@ class Checkpointer:
             raise RuntimeError(f"the journal's start could not be raised: {outcome}")
 
     async def _delete_entries(self, first: int, end: int, kept: set[int]) -> None:
-        keys = [entry_key(self._journal.shard, n) for n in range(first, end) if n not in kept]
+        keys = await self._left_below(first)
+        keys += [entry_key(self._journal.shard, n) for n in range(first, end) if n not in kept]
         for at in range(0, len(keys), DELETE_ENTRIES):
             await self._journal.store.delete(keys[at : at + DELETE_ENTRIES])
+
+    async def _left_below(self, end: int) -> list[str]:
+        """Keys of entries that an earlier pruning did not come to delete: they are archived already."""
+        left: list[str] = []
+        async for stored in self._journal.entries(0):
+            if stored.number >= end:
+                break
+            if not _begins_epoch(stored):
+                left.append(stored.key)
+        return left
+
+
+def _begins_epoch(stored: StoredEntry) -> bool:
+    records = decode_entry(stored.data, stored.key).records
+    return any(isinstance(record, OwnerChanged) for record in records)
 
 
 def _applied_of(snapshot_key: str) -> int:

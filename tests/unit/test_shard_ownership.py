@@ -1,0 +1,272 @@
+"""Several owners of one shard over a store that they share: one wins each entry, the loser finds out."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from adapters.metadata.memory import MemoryMetadata
+from gateway.coordination.journal import encode_start
+from gateway.coordination.opening import open_shard
+from gateway.coordination.shard import Shard
+from ledger.errors import OutcomeUnknown, StoreUnavailable
+from ledger.image import all_rows, digest
+from ledger.journal import decode_entry, entry_key, entry_prefix, start_key
+from ledger.ports import MetadataStore, Won
+from ledger.records import OwnerChanged, TopicCreated
+from ledger.requests import Created, CreateTopic, Reserved, ReserveProducerIds
+from tests.contract.faulty import Fault, Faults, FaultyMetadata
+from tests.model.harness import topic_id
+from tests.model.stores import HeldMetadata
+
+WAIT_S = 20.0
+
+
+class Gateways:
+    """Gateways over one store; each recovers and takes the shard when it is opened."""
+
+    def __init__(self) -> None:
+        self.store = MemoryMetadata(exclusive=False)
+        self.shards: list[Shard] = []
+
+    async def open(self, store: MetadataStore | None = None) -> Shard:
+        shard = await open_shard(store or self.store, None, None, len(self.shards), lambda: 1_000)
+        self.shards.append(shard)
+        return shard
+
+    async def topics_in_journal(self) -> list[str]:
+        found = await self.store.scan(entry_prefix(0))
+        records = [record for key, value in found for record in decode_entry(value.value, key).records]
+        return [record.name for record in records if isinstance(record, TopicCreated)]
+
+
+@pytest.fixture
+async def gateways() -> AsyncIterator[Gateways]:
+    made = Gateways()
+    yield made
+    for shard in made.shards:
+        await shard.close()
+
+
+def deadline() -> float:
+    return asyncio.get_running_loop().time() + WAIT_S
+
+
+def create(name: str) -> CreateTopic:
+    return CreateTopic(name, topic_id(zlib.crc32(name.encode())), 1, {})
+
+
+async def turns(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_an_owner_that_another_gateway_has_replaced_fails_for_certain_all_that_waited(
+    gateways: Gateways,
+) -> None:
+    held = HeldMetadata(gateways.store)
+    old = await gateways.open(held)
+    before = digest(all_rows(old.state))
+    held.hold()
+    futures = [old.submit(create("first"))]
+    await turns()
+    futures += [old.submit(create(f"waits{number}")) for number in range(10)]
+    new = await gateways.open()
+    assert isinstance(await new.ask(create("new"), deadline()), Created)
+    held.release()
+    async with asyncio.timeout(WAIT_S):
+        answers = await asyncio.gather(*futures, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * 11
+    assert old.lost.is_set() and old.broken is not None
+    assert "written by another gateway" in str(old.broken)
+    assert digest(all_rows(old.state)) == before
+    assert await gateways.topics_in_journal() == ["new"]
+    assert not new.lost.is_set()
+
+
+async def test_an_owner_that_lost_the_shard_accepts_nothing_more(gateways: Gateways) -> None:
+    old, _ = await gateways.open(), await gateways.open()
+    with pytest.raises(StoreUnavailable):
+        await old.ask(create("a"), deadline())
+    for _ in range(2):
+        refused = old.submit(create("b"))
+        assert refused.done() and isinstance(refused.exception(), StoreUnavailable)
+        with pytest.raises(StoreUnavailable):
+            await old.barrier(deadline())
+    assert await gateways.topics_in_journal() == []
+
+
+async def test_each_owner_begins_an_epoch_of_its_own(gateways: Gateways) -> None:
+    for _ in range(3):
+        await gateways.open()
+    found = await gateways.store.scan(entry_prefix(0))
+    entries = [decode_entry(value.value, key) for key, value in found]
+    owners = [record for entry in entries for record in entry.records if isinstance(record, OwnerChanged)]
+    assert [(owner.epoch, owner.gateway) for owner in owners] == [(1, 0), (2, 1), (3, 2)]
+    assert len({owner.incarnation for owner in owners}) == 3
+    assert len({shard.state.cluster_id for shard in gateways.shards}) == 1
+
+
+async def test_of_gateways_that_begin_at_once_one_wins_each_entry(gateways: Gateways) -> None:
+    opened = await asyncio.gather(*[gateways.open() for _ in range(4)], return_exceptions=True)
+    shards = [shard for shard in opened if isinstance(shard, Shard)]
+    assert shards and all(isinstance(shard, (Shard, StoreUnavailable)) for shard in opened)
+
+    async def work(shard: Shard, name: str) -> list[str]:
+        made: list[str] = []
+        for number in range(20):
+            try:
+                answer = await shard.ask(create(f"{name}-{number}"), deadline())
+            except StoreUnavailable:
+                break
+            assert isinstance(answer, Created)
+            made.append(f"{name}-{number}")
+        return made
+
+    late = asyncio.create_task(gateways.open())
+    made = await asyncio.gather(*[work(shard, f"g{at}") for at, shard in enumerate(shards)])
+    await asyncio.gather(late, return_exceptions=True)
+    in_journal = await gateways.topics_in_journal()
+    assert sorted(in_journal) == sorted(name for names in made for name in names)
+    assert sum(not shard.lost.is_set() for shard in gateways.shards) <= 1
+
+
+async def test_a_barrier_finds_out_that_another_gateway_went_on(gateways: Gateways) -> None:
+    old, new = await gateways.open(), await gateways.open()
+    with pytest.raises(StoreUnavailable):
+        await old.barrier(deadline())
+    assert old.lost.is_set()
+    await new.barrier(deadline())
+    assert not new.lost.is_set()
+
+
+async def test_barriers_that_wait_share_one_proof(gateways: Gateways) -> None:
+    held = HeldMetadata(gateways.store)
+    shard = await gateways.open(held)
+    held.read_keys.clear()
+    await asyncio.gather(*[shard.barrier(deadline()) for _ in range(50)])
+    assert held.read_keys == [entry_key(0, 1)]
+
+
+async def test_an_append_begun_before_a_barrier_proves_nothing_for_it(gateways: Gateways) -> None:
+    held = HeldMetadata(gateways.store)
+    shard = await gateways.open(held)
+    held.hold()
+    asked = shard.submit(create("a"))
+    await turns()
+    held.read_keys.clear()
+    barrier = asyncio.create_task(shard.barrier(deadline()))
+    await turns()
+    held.release()
+    await asked
+    await barrier
+    # The append's own check of the start; then a proof of its own that nobody wrote the next entry.
+    assert held.read_keys == [start_key(0), entry_key(0, 2)]
+
+
+async def test_an_append_begun_after_a_barrier_proves_it(gateways: Gateways) -> None:
+    held = HeldMetadata(gateways.store)
+    shard = await gateways.open(held)
+    held.hold()
+    held.read_keys.clear()
+    barrier = asyncio.create_task(shard.barrier(deadline()))
+    asked = asyncio.create_task(shard.ask(create("a"), deadline()))
+    await turns()
+    assert not barrier.done() and not asked.done()
+    held.release()
+    await barrier
+    await asked
+    assert held.read_keys == [start_key(0)]
+
+
+async def test_a_barrier_that_cannot_read_fails_and_the_shard_goes_on(gateways: Gateways) -> None:
+    faults = Faults(1, Fault.ERROR_BEFORE, only=["get"])
+    shard = await gateways.open()
+    shard.journal.store = FaultyMetadata(gateways.store, faults)
+    with pytest.raises(StoreUnavailable):
+        await shard.barrier(deadline())
+    await shard.barrier(deadline())
+    assert await shard.ask(ReserveProducerIds(1), deadline()) == Reserved(0, 1)
+
+
+async def test_a_barrier_ends_at_its_deadline(gateways: Gateways) -> None:
+    held = HeldMetadata(gateways.store)
+    shard = await gateways.open(held)
+    held.hold()
+    shard.submit(create("a"))
+    with pytest.raises(TimeoutError):
+        await shard.barrier(asyncio.get_running_loop().time() + 0.02)
+    held.release()
+    await shard.barrier(deadline())
+
+
+async def test_where_one_process_alone_can_write_a_barrier_asks_nobody() -> None:
+    held = HeldMetadata(MemoryMetadata())
+    shard = await open_shard(held, None, None, 1, lambda: 1_000)
+    held.read_keys.clear()
+    await shard.barrier(deadline())
+    assert held.read_keys == []
+    await shard.close()
+
+
+async def test_more_than_so_many_barriers_are_refused_at_once(
+    gateways: Gateways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.coordination.shard.MAX_WAITING", 3)
+    held = HeldMetadata(gateways.store)
+    shard = await gateways.open(held)
+    held.hold()
+    asked = shard.submit(create("a"))
+    await turns()
+    waiting = [asyncio.create_task(shard.barrier(deadline())) for _ in range(3)]
+    await turns()
+    with pytest.raises(StoreUnavailable):
+        await shard.barrier(deadline())
+    held.release()
+    await asyncio.gather(asked, *waiting)
+
+
+async def raise_start(store: MetadataStore, number: int) -> None:
+    assert isinstance(await store.put(start_key(0), encode_start(number, bytes(16)), None), Won)
+
+
+async def test_an_append_below_the_start_has_an_unknown_outcome_and_ends_the_ownership(
+    gateways: Gateways,
+) -> None:
+    """Somebody pruned past it: that its key was free says nothing."""
+    shard = await gateways.open()
+    await raise_start(gateways.store, 2)
+    with pytest.raises(OutcomeUnknown):
+        await shard.ask(create("a"), deadline())
+    assert shard.lost.is_set()
+    assert "a" not in shard.state.topics.by_name
+
+
+async def test_an_append_at_the_start_counts(gateways: Gateways) -> None:
+    shard = await gateways.open()
+    await raise_start(gateways.store, 1)
+    assert isinstance(await shard.ask(create("a"), deadline()), Created)
+
+
+async def test_an_append_of_which_the_start_cannot_be_read_has_an_unknown_outcome(gateways: Gateways) -> None:
+    shard = await gateways.open()
+    shard.journal.store = FaultyMetadata(gateways.store, Faults(1, Fault.ERROR_BEFORE, only=["get"]))
+    with pytest.raises(OutcomeUnknown):
+        await shard.ask(create("a"), deadline())
+    assert shard.lost.is_set()
+    assert await gateways.topics_in_journal() == ["a"]
+
+
+async def test_a_conflict_with_an_entry_of_another_gateway_is_never_taken_for_a_retry(
+    gateways: Gateways,
+) -> None:
+    """An unknown outcome, while another gateway has written the entry meanwhile: lost for certain."""
+    shard = await gateways.open()
+    faults = Faults(1, Fault.NEVER_SENT, only=["put"])
+    shard.journal.store = FaultyMetadata(gateways.store, faults)
+    await gateways.open()
+    with pytest.raises(StoreUnavailable):
+        await shard.ask(create("a"), deadline())
+    assert shard.lost.is_set() and faults.failed
+    assert await gateways.topics_in_journal() == []
