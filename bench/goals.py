@@ -1,0 +1,58 @@
+"""The goals of the bench, one line each. Pure.
+
+A goal bounds the median itself, or the median ratio to Kafka in the same rounds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+
+class Of(Enum):
+    VALUE = "value"
+    RATIO = "ratio"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    of: Of
+    at_most: float | None = None
+    at_least: float | None = None
+
+    def is_met(self, value: float) -> bool:
+        too_much = self.at_most is not None and value > self.at_most
+        too_little = self.at_least is not None and value < self.at_least
+        return not (too_much or too_little)
+
+    def __str__(self) -> str:
+        sign, bound = ("<=", self.at_most) if self.at_most is not None else (">=", self.at_least)
+        return f"{sign} {bound:g}{'x' if self.of is Of.RATIO else ''}"
+
+
+GOALS: Mapping[str, Goal] = MappingProxyType(
+    {
+        "produce_1k_p6.cpu_s_gb": Goal(Of.RATIO, at_most=1.0),
+        "produce_1k_p6.mb_s": Goal(Of.RATIO, at_least=0.8),
+        "produce_100b_p6.cpu_s_gb": Goal(Of.RATIO, at_most=1.0),
+        "catchup_1k_p6.cpu_s_gb": Goal(Of.RATIO, at_most=1.0),
+        "single.cpu_us_request": Goal(Of.RATIO, at_most=1.5),
+        "latency.ack_p50_ms": Goal(Of.VALUE, at_most=1.5),
+        "latency.end_to_end_p50_ms": Goal(Of.VALUE, at_most=2.0),
+        "idle.kib_connection": Goal(Of.VALUE, at_most=16.0),
+        "startup.idle_mb": Goal(Of.VALUE, at_most=120.0),
+        "startup.ready_s": Goal(Of.VALUE, at_most=1.0),
+        "startup_runs.ready_s": Goal(Of.VALUE, at_most=5.0),
+        "ledger.bytes_run": Goal(Of.VALUE, at_most=64.0),
+        "ledger.apply_us_batch": Goal(Of.VALUE, at_most=1.5),
+        "ledger.apply_longest_ms": Goal(Of.VALUE, at_most=5.0),
+        "ledger.find_p99_ms": Goal(Of.VALUE, at_most=1.0),
+        "growth_partitions.growth_1000": Goal(Of.VALUE, at_most=1.2),
+        "growth_partitions.growth_10000": Goal(Of.VALUE, at_most=1.2),
+        "growth_in_use.growth_60": Goal(Of.VALUE, at_most=1.2),
+        "growth_in_use.growth_600": Goal(Of.VALUE, at_most=1.2),
+        "growth_in_use.growth_6000": Goal(Of.VALUE, at_most=1.2),
+        "growth_runs.growth_100000": Goal(Of.VALUE, at_most=1.2),
+        "growth_runs.growth_1000000": Goal(Of.VALUE, at_most=1.2),
+    }
+)

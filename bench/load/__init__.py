@@ -1,0 +1,1 @@
+"""Client processes of the bench: each does one kind of load and says what it saw."""

@@ -1,0 +1,133 @@
+"""The results for people and machines: a table on the terminal, JSON, Markdown, and plots beside it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.plot import plots
+from bench.results import DRAGOMAN, KAFKA, Line, Results, case_of
+from bench.stats import Summary, summarize
+
+MARKDOWN = "performance.md"
+DIRECTORY = "performance"
+COLUMNS = ("figure", "unit", "Kafka", "Dragoman", "ratio", "goal", "met")
+
+
+def print_table(lines: Sequence[Line], console: Console) -> None:
+    table = Table(title="median, least and greatest; ratio: median of Dragoman / Kafka round by round")
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column in ("figure", "unit") else "right")
+    last_case = ""
+    for line in lines:
+        if last_case and case_of(line.figure) != last_case:
+            table.add_section()
+        last_case = case_of(line.figure)
+        color = {True: "green", False: "red", None: ""}[line.is_met]
+        table.add_row(*cells(line), style=color)
+    console.print(table)
+
+
+def cells(line: Line) -> tuple[str, ...]:
+    """One row of the table."""
+    met = {True: "yes", False: "NO", None: ""}[line.is_met]
+    ratio = f"{line.ratio:.2f}x" if line.ratio is not None else ""
+    goal = str(line.goal) if line.goal is not None else ""
+    return (line.figure, line.unit, spread(line.kafka), spread(line.dragoman), ratio, goal, met)
+
+
+def spread(summary: Summary | None) -> str:
+    """`12.3 [11.9 - 14.0]`, or the value alone when there was but one."""
+    if summary is None:
+        return ""
+    if summary.rounds == 1:
+        return number(summary.median)
+    return f"{number(summary.median)} [{number(summary.low)} - {number(summary.high)}]"
+
+
+def number(value: float) -> str:
+    """Three digits that count; whole from 100 on."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def markdown(results: Results, facts: Mapping[str, str], settings: Mapping[str, Any]) -> str:
+    lines = list(results.lines())
+    parts = [
+        _HEAD,
+        "## Machine and run\n",
+        _facts({**facts, **{key: str(value) for key, value in settings.items()}}),
+    ]
+    if results.others_percent:
+        noise = summarize(results.others_percent)
+        parts.append(
+            f"\nOther processes and the kernel took {noise.median:.0f} % of all cores while a load ran "
+            f"(median; {noise.low:.0f} to {noise.high:.0f} %).\n"
+        )
+    parts.append("\n## Figures\n")
+    parts.append(_row(COLUMNS) + _row(["---"] * len(COLUMNS)))
+    parts += [_row(cells(line)) for line in lines]
+    parts.append("\n## Plots\n")
+    parts += [f"\n![{plot.title}]({DIRECTORY}/{plot.file})\n" for plot in plots(lines)]
+    return "".join(parts)
+
+
+_HEAD = """# Performance
+
+Written by `make bench`, which measures Apache Kafka and Dragoman on one machine in turn. Medians of all
+rounds, with the least and the greatest value; the ratio is the median of Dragoman / Kafka round by round.
+
+- Kafka runs as its start script runs it (KRaft, one broker, default flush: an acknowledgement does not
+  mean that anything is synced) and is warmed before it is measured. Dragoman runs with its default
+  settings over local files: every acknowledgement means synced.
+- Clients are processes of their own (librdkafka; `linger.ms=5`, `batch.size=1000000`, no compression,
+  idempotent) on the same cores, so throughput is that of server and client together. CPU is user and
+  system time of the server and its children alone.
+- Every figure was checked: all records were counted in the log, and what was read had the content, order
+  and offsets of what was sent.
+- GB and MB are 10^9 and 10^6 payload bytes. Growth is the cost beside that of the smallest size.
+
+"""
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    return _row(["", ""]) + _row(["---", "---"]) + "".join(_row(pair) for pair in facts.items())
+
+
+def _row(cells_: Sequence[str]) -> str:
+    return "| " + " | ".join(cells_) + " |\n"
+
+
+def as_json(results: Results, facts: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "machine": dict(facts),
+        "settings": dict(settings),
+        "others_percent": [round(percent, 1) for percent in results.others_percent],
+        "figures": [_line_json(line, results.values[line.figure]) for line in results.lines()],
+    }
+
+
+def _line_json(line: Line, values: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    return {
+        "figure": line.figure,
+        "unit": line.unit,
+        KAFKA: values.get(KAFKA, []),
+        DRAGOMAN: values.get(DRAGOMAN, []),
+        "ratio": line.ratio,
+        "goal": str(line.goal) if line.goal is not None else None,
+        "met": line.is_met,
+    }
+
+
+def write_report(
+    directory: Path, results: Results, facts: Mapping[str, str], settings: Mapping[str, Any]
+) -> None:
+    """performance.md, and performance/ with results.json and the plots."""
+    below = directory / DIRECTORY
+    below.mkdir(parents=True, exist_ok=True)
+    (directory / MARKDOWN).write_text(markdown(results, facts, settings))
+    (below / "results.json").write_text(json.dumps(as_json(results, facts, settings), indent=1) + "\n")
+    for plot in plots(list(results.lines())):
+        (below / plot.file).write_text(plot.svg())

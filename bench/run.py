@@ -1,0 +1,214 @@
+"""Measures Apache Kafka and Dragoman on this machine, in turn: `python -m bench.run`.
+
+Both servers run all the time and are loaded one at a time; which comes first changes from round to round.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.cases import CASES, FULL, QUICK, Scale, warm_up
+from bench.growth import SCATTERED, Growth, existing_load, in_use, scattered
+from bench.ledger_alone import ledger_alone
+from bench.lifecycle import start_empty, start_with_runs
+from bench.machine import describe_machine
+from bench.report import print_table, write_report
+from bench.results import DRAGOMAN, Results, selected
+from bench.servers import BenchGateway, BenchKafka, Server, create_topic
+from tests.support.kafka import why_missing
+from tests.support.versions import CACHE, ROOT
+
+ALONE_RUNS = 1_000_000
+QUICK_SCATTER_ROUNDS, FULL_SCATTER_ROUNDS = 2, 10
+GROWTH_CASES = ("growth_partitions", "growth_in_use", "growth_runs", "scattered")
+OTHER_CASES = ("startup", "startup_runs", "ledger")
+NAMES = (*(name for case in CASES for name in case.names), *GROWTH_CASES, *OTHER_CASES)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    rounds: int
+    quick: bool
+    only: Sequence[str]
+    warm_s: float
+    output: Path
+    directory: Path
+
+    @property
+    def scale(self) -> Scale:
+        return QUICK if self.quick else FULL
+
+    def wants(self, *names: str) -> bool:
+        return selected(names, self.only, NAMES)
+
+
+class Bench:
+    """Runs what is asked for, and collects the figures."""
+
+    def __init__(self, options: Options, console: Console) -> None:
+        self.options = options
+        self.console = console
+        self.results = Results()
+
+    def run(self) -> None:
+        cases = [case for case in CASES if self.options.wants(*case.names)]
+        if cases or self.options.wants("scattered"):
+            self._side_by_side()
+        self._growth()
+        for round_ in range(self.options.rounds):
+            self._lifecycle(round_)
+
+    def _side_by_side(self) -> None:
+        with self._both() as servers:
+            for server in servers:
+                self._say(f"warming {server.name} for {self.options.warm_s:g} s")
+                warm_up(server, self.options.warm_s)
+            for round_ in range(self.options.rounds):
+                for case in CASES:
+                    if self.options.wants(*case.names):
+                        self._say(f"round {round_ + 1}: {case.title}")
+                        for server in _turn(servers, round_):
+                            found = case.run(server, self.options.scale, self._noise)
+                            for name, figures in found.items():
+                                self.results.add(name, server.name, figures)
+            if self.options.wants("scattered"):
+                self._scattered(servers)
+
+    def _scattered(self, servers: Sequence[Server]) -> None:
+        """Last, as so many partitions burden a broker for good."""
+        for server in servers:
+            self._say(f"creating {SCATTERED} partitions on {server.name}")
+            create_topic(server, "scattered", SCATTERED)
+        laps = QUICK_SCATTER_ROUNDS if self.options.quick else FULL_SCATTER_ROUNDS
+        for round_ in range(self.options.rounds):
+            self._say(f"round {round_ + 1}: batches of one record over {SCATTERED} partitions")
+            for server in _turn(servers, round_):
+                figures = scattered(server, "scattered", laps, self._noise)
+                self.results.add("scattered", server.name, figures)
+
+    def _growth(self) -> None:
+        wants = self.options.wants
+        if not wants(*GROWTH_CASES[:3]):
+            return
+        growth = Growth(self.options.directory)
+        try:
+            if wants("growth_partitions", "growth_in_use"):
+                self._say("opening gateways with more and more partitions")
+                growth.open_partitions()
+            if wants("growth_runs"):
+                self._say("writing ledgers of more and more runs")
+                growth.open_runs()
+            for round_ in range(self.options.rounds):
+                self._growth_round(growth, round_)
+        finally:
+            growth.close()
+
+    def _growth_round(self, growth: Growth, round_: int) -> None:
+        scale = self.options.scale
+        for case, gateways in (("growth_partitions", growth.partitions), ("growth_runs", growth.runs)):
+            if gateways and self.options.wants(case):
+                self._say(f"round {round_ + 1}: {case}")
+                order = dict(list(gateways.items())[:: 1 if round_ % 2 == 0 else -1])
+                self.results.add(case, DRAGOMAN, existing_load(order, scale, self._noise))
+        if growth.partitions and self.options.wants("growth_in_use"):
+            self._say(f"round {round_ + 1}: growth_in_use")
+            gateway = growth.partitions[min(growth.partitions)]
+            self.results.add("growth_in_use", DRAGOMAN, in_use(gateway, scale, self._noise))
+
+    def _lifecycle(self, round_: int) -> None:
+        if self.options.wants("startup"):
+            self._say(f"round {round_ + 1}: starts on empty storage")
+            for name, figures in start_empty(self.options.directory).items():
+                self.results.add("startup", name, figures)
+        if self.options.wants("startup_runs"):
+            self._say(f"round {round_ + 1}: starts with a ledger of 10^6 runs")
+            self.results.add("startup_runs", DRAGOMAN, start_with_runs(self.options.directory))
+        if self.options.wants("ledger"):
+            self._say(f"round {round_ + 1}: the ledger alone")
+            self.results.add("ledger", DRAGOMAN, ledger_alone(ALONE_RUNS))
+
+    @contextmanager
+    def _both(self) -> Iterator[Sequence[Server]]:
+        with ExitStack() as stack:
+            servers: list[Server] = [
+                BenchKafka(self.options.directory / "kafka"),
+                BenchGateway(self.options.directory / "gateway"),
+            ]
+            for server in servers:
+                stack.callback(server.remove)
+                server.start()
+            yield servers
+
+    def _noise(self, percent: float) -> None:
+        self.results.others_percent.append(percent)
+
+    def _say(self, words: str) -> None:
+        self.console.print(words, style="dim", highlight=False)
+
+
+def _turn(servers: Sequence[Server], round_: int) -> Sequence[Server]:
+    return servers if round_ % 2 == 0 else servers[::-1]
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.run",
+        description="Measure Apache Kafka and Dragoman on this machine, in turn.",
+        epilog=f"cases: {', '.join(NAMES)}",
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured (5)")
+    parser.add_argument("--quick", action="store_true", help="little load, short warming: for a first look")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="this case, or all whose names begin so; may repeat",
+    )
+    parser.add_argument("--warm", type=float, metavar="S", help="seconds of warming each (60; quick: 8)")
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="where performance.md goes (docs if nothing was shortened)"
+    )
+    parser.add_argument(
+        "--work", type=Path, metavar="DIR", help="where servers store (a temporary directory)"
+    )
+    asked = parser.parse_args(arguments)
+    for word in asked.only:
+        if not selected(NAMES, [word], NAMES):
+            parser.error(f"no case begins with {word!r}")
+    return asked
+
+
+def main(arguments: Sequence[str]) -> int:
+    asked = parse(arguments)
+    console = Console(stderr=True)
+    if (reason := why_missing()) is not None:
+        console.print(f"Apache Kafka cannot run here: {reason}")
+        return 2
+    shortened = asked.quick or asked.only or asked.rounds < 5
+    output = asked.output or (CACHE / "bench" if shortened else ROOT / "docs")
+    directory = Path(tempfile.mkdtemp(prefix="dragoman-bench-", dir=asked.work))
+    warm_s = asked.warm if asked.warm is not None else 8.0 if asked.quick else 60.0
+    options = Options(asked.rounds, asked.quick, asked.only, warm_s, output, directory)
+    bench = Bench(options, console)
+    try:
+        bench.run()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    facts = describe_machine(directory.parent)
+    settings = {"rounds": options.rounds, "seconds of warming": options.warm_s, "quick": options.quick}
+    write_report(output, bench.results, facts, settings)
+    print_table(list(bench.results.lines()), Console(width=150))
+    console.print(f"written: {output / 'performance.md'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,135 @@
+"""The servers that are measured: Apache Kafka as its own start script runs it, and Dragoman."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.support.gateway import Gateway
+from tests.support.kafka import KafkaServer, kafka_classpath
+
+KAFKA, DRAGOMAN = "kafka", "dragoman"
+ADMIN_TIMEOUT_S = 300.0
+# What kafka-server-start.sh and kafka-run-class.sh of the release pass by default.
+JVM_FLAGS = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
+
+class Server(Protocol):
+    """What a case needs of a running server."""
+
+    name: str
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def remove(self) -> None:
+        """Stop, and delete what it stored."""
+        ...
+
+
+class BenchKafka(KafkaServer):
+    """One broker with the settings of the release but for replication, which one broker cannot have."""
+
+    name = KAFKA
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True)
+        super().__init__(directory, NO_SETTINGS)
+
+    def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
+        logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}"
+        scratch = f"-Djava.io.tmpdir={self.directory}"
+        command = ["java", *JVM_FLAGS, scratch, logging, "-cp", kafka_classpath(), main, *arguments]
+        with (self.directory / "jvm.log").open("ab") as log:
+            return subprocess.Popen(
+                command,
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class BenchGateway(Gateway):
+    """`dragoman serve` with its default settings over files in `directory`."""
+
+    name = DRAGOMAN
+
+    def __init__(self, directory: Path, options: Sequence[str] = ()) -> None:
+        super().__init__(directory, options)
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _admin(server: Server) -> AdminClient:
+    return AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 4})
+
+
+def create_topic(server: Server, name: str, partitions: int) -> None:
+    """Errors: KafkaException."""
+    admin = _admin(server)
+    topics = [NewTopic(name, num_partitions=partitions, replication_factor=1)]
+    for future in admin.create_topics(topics, request_timeout=ADMIN_TIMEOUT_S).values():
+        future.result(ADMIN_TIMEOUT_S)
+    deadline = time.monotonic() + ADMIN_TIMEOUT_S
+    while time.monotonic() < deadline:
+        found = admin.list_topics(name, timeout=30).topics[name].partitions
+        if len(found) == partitions and all(each.leader >= 0 for each in found.values()):
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"topic {name} did not get {partitions} partitions")
+
+
+def delete_topic(server: Server, name: str) -> None:
+    admin = _admin(server)
+    for future in admin.delete_topics([name]).values():
+        future.result(ADMIN_TIMEOUT_S)
+
+
+def stored_records(server: Server, topic: str, partitions: int) -> int:
+    """The sum of the high watermarks."""
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench"})
+    try:
+        return sum(
+            consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)[1]
+            for partition in range(partitions)
+        )
+    finally:
+        consumer.close()
