@@ -3,7 +3,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # pip must not run twice at a time in one environment.
 .NOTPARALLEL:
-.PHONY: help run demo test test-full lint clean test-setup
+.PHONY: help run demo test test-full lint bench clean test-setup
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -13,6 +13,7 @@ PINS := pyproject.toml constraints.txt
 # Where `make demo` finds the gateway when `make run` had to take another port: BOOTSTRAP=127.0.0.1:PORT
 BOOTSTRAP ?=
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -34,8 +35,11 @@ lint: $(VENV)/.stamp-lint $(VENV)/.stamp-test ## ruff, mypy --strict and the imp
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/mypy tests/support tests/e2e tools
+	$(VENV)/bin/mypy tests/support tests/e2e tools bench
 	$(VENV)/bin/lint-imports --no-logo
+
+bench: test-setup $(VENV)/.stamp-bench ## measure Apache Kafka and Dragoman side by side, write docs/performance.md
+	@$(PY) -m bench.run $(BENCH_ARGS)
 
 clean: ## remove the environment, caches and build output (not ./data)
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
