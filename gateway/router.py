@@ -8,15 +8,27 @@ from typing import Any, Final
 from gateway.connection import Peer
 from gateway.context import ANONYMOUS, RequestContext, Services
 from gateway.handlers import (
+    alter_configs,
+    alter_partition_reassignments,
     api_versions,
+    create_partitions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    elect_leaders,
     fetch,
+    incremental_alter_configs,
     init_producer_id,
+    list_config_resources,
     list_offsets,
+    list_partition_reassignments,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 from gateway.wire.apis import RANGES, ApiKey
@@ -55,6 +67,28 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.INIT_PRODUCER_ID: Handler(init_producer_id.handle, RANGES[ApiKey.INIT_PRODUCER_ID]),
     ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, RANGES[ApiKey.DESCRIBE_CONFIGS]),
     ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, RANGES[ApiKey.DESCRIBE_CLUSTER]),
+    ApiKey.DELETE_RECORDS: Handler(delete_records.handle, RANGES[ApiKey.DELETE_RECORDS]),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(
+        offset_for_leader_epoch.handle, RANGES[ApiKey.OFFSET_FOR_LEADER_EPOCH]
+    ),
+    ApiKey.ALTER_CONFIGS: Handler(alter_configs.handle, RANGES[ApiKey.ALTER_CONFIGS]),
+    ApiKey.DESCRIBE_LOG_DIRS: Handler(describe_log_dirs.handle, RANGES[ApiKey.DESCRIBE_LOG_DIRS]),
+    ApiKey.CREATE_PARTITIONS: Handler(create_partitions.handle, RANGES[ApiKey.CREATE_PARTITIONS]),
+    ApiKey.ELECT_LEADERS: Handler(elect_leaders.handle, RANGES[ApiKey.ELECT_LEADERS]),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler(
+        incremental_alter_configs.handle, RANGES[ApiKey.INCREMENTAL_ALTER_CONFIGS]
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Handler(
+        alter_partition_reassignments.handle, RANGES[ApiKey.ALTER_PARTITION_REASSIGNMENTS]
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler(
+        list_partition_reassignments.handle, RANGES[ApiKey.LIST_PARTITION_REASSIGNMENTS]
+    ),
+    ApiKey.DESCRIBE_PRODUCERS: Handler(describe_producers.handle, RANGES[ApiKey.DESCRIBE_PRODUCERS]),
+    ApiKey.LIST_CONFIG_RESOURCES: Handler(list_config_resources.handle, RANGES[ApiKey.LIST_CONFIG_RESOURCES]),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler(
+        describe_topic_partitions.handle, RANGES[ApiKey.DESCRIBE_TOPIC_PARTITIONS]
+    ),
 }
 
 

@@ -72,15 +72,21 @@ def plan_topic(topic: CreatableTopic, rules: CreationRules) -> NewTopic | Refuse
 
 
 def check_partition_count(partitions: int, rules: CreationRules) -> Refused | None:
+    """Why a new topic may not have so many."""
+    return check_topic_size(partitions, partitions, rules)
+
+
+def check_topic_size(partitions: int, added: int, rules: CreationRules) -> Refused | None:
+    """Why a topic may not have `partitions`, of which `added` are new."""
     if partitions > rules.most_partitions:
         return Refused(
             "POLICY_VIOLATION",
             f"{partitions} partitions; a topic may have {rules.most_partitions} (limits.topic_partitions).",
         )
-    if partitions > rules.partitions_left:
+    if added > rules.partitions_left:
         return Refused(
             "POLICY_VIOLATION",
-            f"{partitions} partitions; only {rules.partitions_left} more are allowed (limits.partitions).",
+            f"{added} partitions; only {rules.partitions_left} more are allowed (limits.partitions).",
         )
     return None
 

@@ -1,4 +1,4 @@
-"""The topics room: finds, creates and deletes topics through the shard."""
+"""The topics room: finds topics, and creates, changes and deletes them through the shard."""
 
 import asyncio
 import uuid
@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.config import Settings
 from gateway.coordination.shard import Shard
+from gateway.topics.altering import ResourceEdit, plan_changes
 from gateway.topics.creation import (
     INTERNAL_TOPICS,
     CreationRules,
@@ -14,14 +15,30 @@ from gateway.topics.creation import (
     check_new_name,
     check_partition_count,
 )
+from gateway.topics.describing import topic_value
 from ledger.errors import OutcomeUnknown, StoreUnavailable
-from ledger.requests import Answer, Created, CreateTopic, Deleted, DeleteTopic, Refused, Request
+from ledger.partitions import PartitionLog
+from ledger.requests import (
+    AddPartitions,
+    Altered,
+    Answer,
+    Created,
+    CreateTopic,
+    Deleted,
+    DeleteRecords,
+    DeleteTopic,
+    Grown,
+    LowWatermark,
+    Refused,
+    Request,
+)
 from ledger.topics import Topic
 from ledger.types import TopicId
 
 REMEMBER_SECONDS: Final = 0.2
 MOST_REMEMBERED: Final = 10_000
 CREATIONS_AT_ONCE: Final = 100
+CHANGES_AT_ONCE: Final = 100
 
 Key = str | TopicId
 
@@ -34,6 +51,7 @@ class TopicsRoom:
         self._settings = settings
         self._unknown: dict[Key, float] = {}
         """What a barrier has just shown not to exist, and until when that is believed (loop time)."""
+        self._altering = asyncio.Lock()
 
     def all(self) -> Sequence[Topic]:
         """Every topic, by name."""
@@ -52,12 +70,36 @@ class TopicsRoom:
         missing = [key for key in keys if self.get(key) is None and self._unknown.get(key, 0.0) <= now]
         if not missing:
             return True
-        try:
-            await self._shard.barrier(deadline)
-        except (OutcomeUnknown, StoreUnavailable, TimeoutError):
+        if await self.barrier(deadline) is not None:
             return False
         self._remember([key for key in missing if self.get(key) is None])
         return True
+
+    def partition(self, name: str, index: int) -> PartitionLog | None:
+        """What is known here and now of a partition."""
+        topic = self.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    async def prove_partitions_unknown(
+        self, partitions: Collection[tuple[str, int]], deadline: float
+    ) -> bool:
+        """As `prove_unknown`, for partitions by topic name and index."""
+        missing = [key for key in partitions if self.partition(*key) is None]
+        if any(self.get(name) is not None for name, _ in missing):
+            return await self.barrier(deadline) is None
+        return await self.prove_unknown({name for name, _ in missing}, deadline)
+
+    async def barrier(self, deadline: float) -> Refused | None:
+        """Know all that was durable when this was called, or why that cannot be."""
+        try:
+            await self._shard.barrier(deadline)
+        except (OutcomeUnknown, TimeoutError):
+            return Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")
+        except StoreUnavailable as error:
+            return Refused("KAFKA_STORAGE_ERROR", str(error))
+        return None
 
     def rules(self) -> CreationRules:
         limits, broker = self._settings.limits, self._settings.broker
@@ -96,6 +138,50 @@ class TopicsRoom:
         """Delete, durably; None when done."""
         answer = await self._ask(DeleteTopic(topic_id), deadline)
         return None if isinstance(answer, Deleted) else _refusal(answer)
+
+    async def grow(self, topic: Topic, total: int, deadline: float) -> Refused | None:
+        """Add partitions, durably, until there are `total`; None when done."""
+        answer = await self._ask(AddPartitions(topic.topic_id, total), deadline)
+        return None if isinstance(answer, Grown) else _refusal(answer)
+
+    async def alter(
+        self, resources: Sequence[ResourceEdit], validate_only: bool, deadline: float
+    ) -> list[Refused | None]:
+        """Change the configs of topics that are known here, durably, each by itself."""
+        try:
+            # One request at a time: what was checked as a whole must still be so when it is decided.
+            async with asyncio.timeout_at(deadline):
+                await self._altering.acquire()
+        except TimeoutError:
+            return [Refused("REQUEST_TIMED_OUT", "Other changes of configs took too long.")] * len(resources)
+        try:
+            answers: list[Refused | None] = []
+            for start in range(0, len(resources), CHANGES_AT_ONCE):
+                part = resources[start : start + CHANGES_AT_ONCE]
+                asked = (self._alter_one(resource, validate_only, deadline) for resource in part)
+                answers += await asyncio.gather(*asked)
+            return answers
+        finally:
+            self._altering.release()
+
+    async def delete_records(
+        self, topic: Topic, partition: int, offset: int, deadline: float
+    ) -> int | Refused:
+        """Raise the log start offset, durably, and return what it is then. -1 means the high watermark."""
+        answer = await self._ask(DeleteRecords(topic.topic_id, partition, offset), deadline)
+        return answer.offset if isinstance(answer, LowWatermark) else _refusal(answer)
+
+    async def _alter_one(
+        self, resource: ResourceEdit, validate_only: bool, deadline: float
+    ) -> Refused | None:
+        topic = self.get(resource.name)
+        if topic is None:
+            return Refused("UNKNOWN_TOPIC_OR_PARTITION", "There is no topic of this name.")
+        planned = plan_changes(topic, resource, lambda name: topic_value(name, {}, self._settings.broker))
+        if isinstance(planned, Refused) or validate_only:
+            return planned if isinstance(planned, Refused) else None
+        answer = await self._ask(planned, deadline)
+        return None if isinstance(answer, Altered) else _refusal(answer)
 
     async def _create_default(self, name: str, deadline: float) -> Refused | None:
         rules = self.rules()

@@ -1,0 +1,41 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common: one answer for each resource, in order."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.context import RequestContext
+from gateway.topics.altering import ResourceEdit, ResourceType, check_edits, check_resource
+from ledger.requests import Refused
+
+TIMED_OUT: Final = Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")
+
+
+async def alter_resources(
+    context: RequestContext, resources: Sequence[ResourceEdit], validate_only: bool
+) -> list[Refused | None]:
+    """None for a resource that was changed, or that could be if only checking was asked for."""
+    room, deadline = context.services.topics, context.journal_deadline()
+    times = Counter((resource.type, resource.name) for resource in resources)
+    refused = [
+        _check(resource, times[resource.type, resource.name], context.services.node_id)
+        for resource in resources
+    ]
+    due = [
+        i
+        for i, resource in enumerate(resources)
+        if refused[i] is None and resource.type == ResourceType.TOPIC
+    ]
+    if await room.prove_unknown([resources[i].name for i in due], deadline):
+        answers = await room.alter([resources[i] for i in due], validate_only, deadline)
+    else:
+        answers = [TIMED_OUT] * len(due)
+    for i, answer in zip(due, answers, strict=True):
+        refused[i] = answer
+    return refused
+
+
+def _check(resource: ResourceEdit, times: int, node_id: int) -> Refused | None:
+    if times > 1:
+        return Refused("INVALID_REQUEST", "Each resource may be given once.")
+    return check_edits(resource) or check_resource(resource, node_id)

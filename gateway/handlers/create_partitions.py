@@ -1,0 +1,61 @@
+"""CreatePartitions, versions 0-3 (KIP-195): topics grow, never shrink."""
+
+import asyncio
+from collections import Counter
+
+from gateway.context import RequestContext
+from gateway.topics.growing import check_growth
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from ledger.requests import Refused
+
+
+async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    deadline = context.deadline(request.timeout_ms)
+    may_deny = await context.services.topics.prove_unknown(times, deadline)
+    once = [topic for topic in request.topics if times[topic.name] == 1]
+    answers = await asyncio.gather(
+        *(_grow(context, topic, request.validate_only, may_deny, deadline) for topic in once)
+    )
+    doubled = [
+        _result(name, Refused("INVALID_REQUEST", "Duplicate topic name."))
+        for name, n in times.items()
+        if n > 1
+    ]
+    results = [_result(topic.name, answer) for topic, answer in zip(once, answers, strict=True)]
+    return CreatePartitionsResponse(results=[*doubled, *results])
+
+
+async def _grow(
+    context: RequestContext,
+    asked: CreatePartitionsTopic,
+    validate_only: bool,
+    may_deny: bool,
+    deadline: float,
+) -> Refused | None:
+    room = context.services.topics
+    topic = room.get(asked.name)
+    if topic is None:
+        return unknown_topic(may_deny)
+    refused = check_growth(asked, len(topic.partitions), room.rules())
+    if refused is not None or validate_only:
+        return refused
+    return await room.grow(topic, asked.count, deadline)
+
+
+def unknown_topic(may_deny: bool) -> Refused:
+    if not may_deny:
+        return Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")
+    return Refused("UNKNOWN_TOPIC_OR_PARTITION", "There is no topic of this name.")
+
+
+def _result(name: str, refused: Refused | None) -> CreatePartitionsTopicResult:
+    if refused is None:
+        return CreatePartitionsTopicResult(name)
+    return CreatePartitionsTopicResult(name, ErrorCode[refused.error], refused.message or None)

@@ -1,0 +1,67 @@
+"""DeleteRecords, versions 0-2 (KIP-107): raises the log start offset of partitions."""
+
+import asyncio
+from typing import Final
+
+from gateway.context import RequestContext
+from gateway.topics.creation import INTERNAL_TOPICS
+from gateway.topics.describing import topic_value
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from ledger.requests import Refused
+
+AT_ONCE: Final = 100
+NO_WATERMARK: Final = -1
+
+Key = tuple[str, int]
+
+
+async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """A partition that is given twice gets the last offset, as in Kafka."""
+    asked = {
+        (topic.name, partition.partition_index): partition.offset
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    # Kafka's timeout is for followers, of which there are none; the journal gets its own time at least.
+    deadline = max(context.deadline(request.timeout_ms), context.journal_deadline())
+    may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline)
+    keys = list(asked)
+    answers: list[int | Refused] = []
+    for start in range(0, len(keys), AT_ONCE):
+        part = keys[start : start + AT_ONCE]
+        answers += await asyncio.gather(
+            *(_delete(context, key, asked[key], may_deny, deadline) for key in part)
+        )
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+    for (name, index), answer in zip(keys, answers, strict=True):
+        result = topics.setdefault(name, DeleteRecordsTopicResult(name))
+        result.partitions.append(_result(index, answer))
+    return DeleteRecordsResponse(topics=list(topics.values()))
+
+
+async def _delete(
+    context: RequestContext, key: Key, offset: int, may_deny: bool, deadline: float
+) -> int | Refused:
+    name, index = key
+    room = context.services.topics
+    topic = room.get(name)
+    if topic is None or room.partition(name, index) is None:
+        return Refused("UNKNOWN_TOPIC_OR_PARTITION" if may_deny else "REQUEST_TIMED_OUT")
+    if name in INTERNAL_TOPICS:
+        return Refused("INVALID_TOPIC_EXCEPTION")
+    policy = topic_value("cleanup.policy", topic.configs, context.services.settings.broker).split(",")
+    if "compact" in policy and "delete" not in policy:
+        return Refused("POLICY_VIOLATION")
+    return await room.delete_records(topic, index, offset, deadline)
+
+
+def _result(index: int, answer: int | Refused) -> DeleteRecordsPartitionResult:
+    if isinstance(answer, Refused):
+        return DeleteRecordsPartitionResult(index, NO_WATERMARK, ErrorCode[answer.error])
+    return DeleteRecordsPartitionResult(index, answer)

@@ -1,0 +1,75 @@
+"""DescribeLogDirs, versions 1-5 (KIP-113, KIP-827 for the sizes of the volume, KIP-1066).
+
+Gateways share one backing store, so there is one log directory. It has a name, not a path: which directory
+of which machine lies behind is nothing that clients need to know.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
+from gateway.config import Settings
+from gateway.context import RequestContext
+from gateway.topics.room import TopicsRoom
+from gateway.wire.messages.generated.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+LOG_DIR: Final = "dragoman"
+UNKNOWN: Final = -1
+ASK_DISK_SECONDS: Final = 2.0
+
+
+async def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Partitions that do not exist are left out, as in Kafka."""
+    room = context.services.topics
+    if request.topics is None:
+        asked = {topic.name: set(range(len(topic.partitions))) for topic in room.all()}
+    else:
+        asked = {}
+        for topic in request.topics:
+            asked.setdefault(topic.topic, set()).update(topic.partitions)
+        keys = [(name, index) for name, indexes in asked.items() for index in indexes]
+        await room.prove_partitions_unknown(keys, context.journal_deadline())
+    total, usable = await _volume_bytes(context.services.settings)
+    topics = [_topic(room, name, indexes) for name, indexes in asked.items()]
+    found = [topic for topic in topics if topic.partitions]
+    return DescribeLogDirsResponse(
+        results=[DescribeLogDirsResult(log_dir=LOG_DIR, topics=found, total_bytes=total, usable_bytes=usable)]
+    )
+
+
+def _topic(room: TopicsRoom, name: str, indexes: set[int]) -> DescribeLogDirsTopic:
+    logs = [room.partition(name, index) for index in sorted(indexes)]
+    sizes = [DescribeLogDirsPartition(log.index, log.size_bytes) for log in logs if log is not None]
+    return DescribeLogDirsTopic(name, sizes)
+
+
+async def _volume_bytes(settings: Settings) -> tuple[int, int]:
+    """(total, usable) of the file system that holds the records, or -1 where that is none of ours."""
+    directory = data_directory(settings)
+    if directory is None:
+        return UNKNOWN, UNKNOWN
+    try:
+        # A file system that hangs must hang neither the gateway nor the client.
+        async with asyncio.timeout(ASK_DISK_SECONDS):
+            found = await asyncio.to_thread(os.statvfs, directory)
+    except (OSError, TimeoutError):
+        return UNKNOWN, UNKNOWN
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+
+def data_directory(settings: Settings) -> Path | None:
+    """Where records lie, if in files of this host."""
+    storage = settings.storage
+    if not storage.data:
+        return Path(storage.data_dir)
+    scheme, _, path = storage.data.removeprefix("objects+").partition(":")
+    if scheme != "file":
+        return None
+    return Path(path.removeprefix("//") if path.startswith("///") else path)
