@@ -190,7 +190,7 @@ class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_ka
     ] = 1
     log_retention_check_interval_ms: Annotated[
         int, Meta(ge=100, le=HOUR, description="How often partitions are looked at for what retention ends")
-    ] = 30 * SECOND
+    ] = 5 * MINUTE
     message_max_bytes: Annotated[
         int,
         Meta(
