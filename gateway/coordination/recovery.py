@@ -5,7 +5,13 @@ import structlog
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal, StoredEntry
 from ledger.errors import NotFound, StoreDamaged
-from ledger.formats.snapshot import Snapshot, decode_snapshot, snapshot_prefix
+from ledger.formats.snapshot import (
+    SNAPSHOT_HEAD_BYTES,
+    Snapshot,
+    decode_snapshot,
+    snapshot_nonce,
+    snapshot_prefix,
+)
 from ledger.image import everything, restore
 from ledger.journal import NONCE_BYTES, Entry, decode_entry, entry_key, nonce_of
 from ledger.ports import Blobs
@@ -55,7 +61,7 @@ async def _from_image(journal: Journal, image: ImageFile | None, start: int) -> 
     except StoreDamaged as error:
         log.warning("image.damaged", error=str(error))
         return None
-    if state.applied < start or not await _continues(journal, state.applied, nonce, start):
+    if state.applied < start or not await continues(journal, state.applied, nonce, start):
         log.warning("image.of_another_journal", applied=state.applied, start=start)
         return None
     return Recovered(state, nonce, "image")
@@ -68,10 +74,34 @@ async def _from_snapshot(journal: Journal, blobs: Blobs | None, start: int) -> R
         snapshot = await _read_snapshot(blobs, key)
         if snapshot is None or snapshot.applied < start:
             continue
-        if await _continues(journal, snapshot.applied, snapshot.nonce, start):
+        if await continues(journal, snapshot.applied, snapshot.nonce, start):
             return Recovered(restore(snapshot.rows), snapshot.nonce, key)
         log.warning("snapshot.of_another_journal", key=key)
     return None
+
+
+async def own_snapshots(journal: Journal, blobs: Blobs, applied: int) -> list[str]:
+    """Keys of the snapshots that this journal, with `applied` entries, goes on from; oldest first. Beside
+    them others may lie: of the journal that was here before a new or restored metadata store."""
+    start = await journal.start()
+    own: list[str] = []
+    for key in await snapshot_keys(blobs, journal.shard):
+        entries = applied_of(key)
+        if entries <= applied and await continues(journal, entries, await _nonce_in(blobs, key), start):
+            own.append(key)
+    return own
+
+
+async def _nonce_in(blobs: Blobs, key: str) -> bytes:
+    try:
+        return snapshot_nonce(await blobs.get(key, 0, SNAPSHOT_HEAD_BYTES))
+    except NotFound:
+        return b""
+
+
+def applied_of(snapshot_key: str) -> int:
+    """How many entries a snapshot holds, as its key says."""
+    return int(snapshot_key.rsplit("/", 1)[-1].split("-", 1)[0])
 
 
 async def snapshot_keys(blobs: Blobs, shard: int) -> list[str]:
@@ -87,7 +117,7 @@ async def _read_snapshot(blobs: Blobs, key: str) -> Snapshot | None:
         return None
 
 
-async def _continues(journal: Journal, applied: int, nonce: bytes, start: int) -> bool:
+async def continues(journal: Journal, applied: int, nonce: bytes, start: int) -> bool:
     """Whether the journal goes on from there: its entry `applied - 1` has this nonce, or is pruned."""
     if applied == 0:
         return True

@@ -14,7 +14,7 @@ import structlog
 
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal, StoredEntry, encode_start
-from gateway.coordination.recovery import KEPT_SNAPSHOTS, snapshot_keys
+from gateway.coordination.recovery import KEPT_SNAPSHOTS, applied_of, own_snapshots
 from gateway.coordination.shard import Shard
 from ledger.formats.snapshot import Snapshot, archive_prefix, encode_archive, encode_snapshot, snapshot_prefix
 from ledger.image import all_rows, put_back_dirty, take_dirty_rows
@@ -66,8 +66,8 @@ class Checkpointer:
 
     async def start(self) -> None:
         """Find out where the last snapshot was taken."""
-        keys = await snapshot_keys(self._blobs, self._journal.shard)
-        self._rule.last_applied = _applied_of(keys[-1]) if keys else 0
+        keys = await self._own_snapshots()
+        self._rule.last_applied = applied_of(keys[-1]) if keys else 0
 
     async def write_image(self) -> None:
         """Bring the image up to the last applied entry. A failure is logged: the journal has it all."""
@@ -116,17 +116,20 @@ class Checkpointer:
 
     async def prune(self) -> None:
         """Archive and let go what the older of the snapshots kept no longer needs."""
-        keys = await snapshot_keys(self._blobs, self._journal.shard)
+        keys = await self._own_snapshots()
         if len(keys) < KEPT_SNAPSHOTS:
             return
         start = await self._journal.start()
-        target = _applied_of(keys[-KEPT_SNAPSHOTS])
+        target = applied_of(keys[-KEPT_SNAPSHOTS])
         if target > start:
             kept = await self._archive(start, target)
             await self._raise_start(target)
             await self._delete_entries(start, target, kept)
             log.info("journal.pruned", shard=self._journal.shard, start=target)
         await self._blobs.delete(keys[:-KEPT_SNAPSHOTS])
+
+    async def _own_snapshots(self) -> list[str]:
+        return await own_snapshots(self._journal, self._blobs, self._shard.state.applied)
 
     async def _archive(self, first: int, end: int) -> set[int]:
         """Entries [first, end) into the blobs. Returns those that must stay: the first of every epoch."""
@@ -181,7 +184,3 @@ class Checkpointer:
 def _begins_epoch(stored: StoredEntry) -> bool:
     records = decode_entry(stored.data, stored.key).records
     return any(isinstance(record, OwnerChanged) for record in records)
-
-
-def _applied_of(snapshot_key: str) -> int:
-    return int(snapshot_key.rsplit("/", 1)[-1].split("-", 1)[0])

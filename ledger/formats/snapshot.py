@@ -28,6 +28,7 @@ _SNAPSHOT = struct.Struct(">4sHq16s32sQ")
 _ARCHIVE = struct.Struct(">4sHqIQ")
 _LENGTH = struct.Struct(">I")
 _CRC = struct.Struct(">I")
+SNAPSHOT_HEAD_BYTES = _SNAPSHOT.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,13 @@ def decode_snapshot(data: bytes, where: str) -> Snapshot:
     if digest(rows) != claimed:
         raise StoreDamaged(f"{what} is damaged: its digest does not match its rows")
     return Snapshot(applied, nonce, rows)
+
+
+def snapshot_nonce(head: bytes) -> bytes:
+    """Nonce of the last entry, from the first SNAPSHOT_HEAD_BYTES of a snapshot; empty if it is none."""
+    if len(head) < SNAPSHOT_HEAD_BYTES or not head.startswith(SNAPSHOT_MAGIC):
+        return b""
+    return bytes(_SNAPSHOT.unpack_from(head)[3])
 
 
 def encode_archive(first: int, entries: Sequence[bytes]) -> bytes:
