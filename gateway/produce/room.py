@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -86,6 +87,7 @@ class ProduceRoom:
         self._drafts: set[asyncio.Task[None]] = set()
         self._last_draft: asyncio.Task[None] | None = None
         self._closing = False
+        self._stopped = False
         self._scheduled = False
         self._lanes: dict[int, deque[_Laned]] = {}
         self._lane_tasks: set[asyncio.Task[None]] = set()
@@ -168,6 +170,8 @@ class ProduceRoom:
         deadline = asyncio.get_running_loop().time() + timeout_s
         while self._drafts and (left := deadline - asyncio.get_running_loop().time()) > 0:
             await asyncio.wait(set(self._drafts), timeout=left)
+        # From here on the end of a draft begins no other.
+        self._stopped = True
         abandoned = self._drafts | self._lane_tasks
         for task in abandoned:
             task.cancel()
@@ -177,7 +181,9 @@ class ProduceRoom:
             _refuse_all(self._accumulator.take(), "KAFKA_STORAGE_ERROR", "the gateway is shutting down")
 
     def _may_write(self) -> bool:
-        if not len(self._accumulator) or len(self._drafts) >= self._options.drafts_in_flight:
+        if self._stopped or not len(self._accumulator):
+            return False
+        if len(self._drafts) >= self._options.drafts_in_flight:
             return False
         return self._writing == 0 or self._accumulator.is_full
 
@@ -190,10 +196,13 @@ class ProduceRoom:
                 self._writing += 1
                 self._last_draft = task
                 self._drafts.add(task)
-                task.add_done_callback(self._draft_done)
+                task.add_done_callback(partial(self._draft_done, draft))
 
-    def _draft_done(self, task: asyncio.Task[None]) -> None:
+    def _draft_done(self, draft: Sequence[PendingBatch], task: asyncio.Task[None]) -> None:
         self._drafts.discard(task)
+        if task.cancelled():
+            # Perhaps before its first step; what it had answered itself stays as it is.
+            _refuse_all(draft, "REQUEST_TIMED_OUT", "the gateway was stopped")
         if task is self._last_draft:
             self._last_draft = None
         self._write_next()
@@ -233,26 +242,38 @@ class ProduceRoom:
 
     async def _commit(self, draft: list[PendingBatch], placement: Placement) -> None:
         # Durable before numbered: a crash in between leaves an orphan, never an offset without bytes.
-        for _ in range(STORE_ATTEMPTS):
+        for attempt in range(STORE_ATTEMPTS):
+            if attempt:
+                placement = await self._write(draft)
             try:
                 answer = await self._shard.submit(_commit_file(draft, placement))
             except StoreError:
-                await self._segments.abandon(placement.locator)
+                await self._leave(placement.locator)
                 raise
             if isinstance(answer, FileCommit):
                 self._answer(draft, placement, answer)
                 return
             assert isinstance(answer, StaleObject)
             log.warning("produce.object_too_old", locator=placement.locator)
-            await self._segments.abandon(placement.locator)
-            placement = await self._write(draft)
+            await self._leave(placement.locator)
         raise StoreError(f"the draft was too old to be committed {STORE_ATTEMPTS} times")
+
+    async def _leave(self, locator: str) -> None:
+        """No further draft goes into this object. What the commit came to counts, whether or not the store
+        could be told."""
+        try:
+            await self._segments.abandon(locator)
+        except StoreError as error:
+            log.warning("produce.object_not_abandoned", locator=locator, error=str(error))
 
     def _answer(self, draft: list[PendingBatch], placement: Placement, answer: FileCommit) -> None:
         for pending, start, result in zip(draft, placement.starts, answer.results, strict=True):
             if isinstance(result, Refused):
                 pending.refused(result.error, result.message)
                 continue
+            if result.duplicate and pending.append_time_ms < 0:
+                # A quirk of Kafka's: what came before is answered with a time, whoever stamps.
+                pending.append_time_ms = pending.header.max_timestamp
             if self._stored is not None and not result.duplicate:
                 self._stored(placement.locator, start, pending.data)
             pending.accepted(result.base_offset, result.log_start)

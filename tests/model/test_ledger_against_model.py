@@ -95,7 +95,11 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     @rule(seed=st.integers(0, 2**32), requests=st.integers(1, 6))
     def an_entry_of_anything(self, seed: int, requests: int) -> None:
         choose = random.Random(seed)
-        self.ask(*[self.anything(choose) for _ in range(requests)])
+        entry = [self.anything(choose) for _ in range(requests)]
+        drafts = [request for request in entry if isinstance(request, CommitFile)]
+        if drafts and choose.random() < 0.3:
+            entry.append(choose.choice(drafts))
+        self.ask(*entry)
 
     @rule(seed=st.integers(0, 2**32), files=st.integers(1, 3))
     def commits(self, seed: int, files: int) -> None:

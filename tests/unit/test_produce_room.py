@@ -1,0 +1,420 @@
+"""Drafts on their way: stored, committed in order, answered; over real stores that are held or fail."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from adapters.metadata.memory import MemoryMetadata
+from adapters.segments.memory import MemorySegments
+from gateway.coordination.opening import open_shard
+from gateway.coordination.shard import Shard
+from gateway.produce.accumulator import PendingBatch
+from gateway.produce.admission import TopicRules
+from gateway.produce.room import ProduceOptions, ProduceRoom, RequestWaiter
+from ledger.batch.header import CheckedBatch, read_header
+from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
+from ledger.errors import StoreUnavailable
+from ledger.partitions import PartitionLog
+from ledger.ports import Capabilities, SegmentStore
+from ledger.requests import CreateTopic, RaiseFloor
+from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
+from tests.contract.faulty import Fault, Faults, FaultyMetadata, FaultySegments
+from tests.model.harness import topic_id
+
+WAIT_S = 20.0
+NOW_MS = 1_000_000
+RULES = TopicRules(1 << 20)
+
+
+class HeldSegments:
+    """A SegmentStore whose writes wait while it is held; it counts the drafts written and abandoned."""
+
+    capabilities = Capabilities(deletes=True, atomic=True, durable_ack=False)
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+        self._may_go = asyncio.Event()
+        self._may_go.set()
+        self.drafts: list[list[bytes]] = []
+        self.created_ms: list[int] = []
+        self.abandoned: list[str] = []
+
+    def hold(self) -> None:
+        self._may_go.clear()
+
+    def release(self) -> None:
+        self._may_go.set()
+
+    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+        self.drafts.append([bytes(batch.data) for batch in batches])
+        self.created_ms.append(created_ms)
+        await self._may_go.wait()
+        return await self._store.write(batches, created_ms)
+
+    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
+        return await self._store.read(positions)
+
+    async def abandon(self, locator: str) -> None:
+        self.abandoned.append(locator)
+        await self._store.abandon(locator)
+
+    async def delete(self, locators: Sequence[str]) -> None:
+        await self._store.delete(locators)
+
+    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
+        return await self._store.objects(after, limit)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+@dataclass
+class Produce:
+    """A room, what is behind it, and what it told the cache."""
+
+    room: ProduceRoom
+    shard: Shard
+    segments: HeldSegments
+    stored: list[tuple[str, int, bytes]] = field(default_factory=list)
+
+    def log(self, partition: int = 0) -> PartitionLog:
+        return self.shard.state.topics.by_name["t"].partitions[partition]
+
+    def send(self, *batches: bytes, partition: int = 0) -> tuple[list[PendingBatch], RequestWaiter]:
+        """One request of one partition's batches."""
+        waiter = RequestWaiter()
+        waiter.remaining += 1
+        pending = [self.room.add(self.log(partition), checked(batch), waiter, RULES) for batch in batches]
+        waiter.resolved()
+        return pending, waiter
+
+    async def answer(self, *batches: bytes, partition: int = 0) -> list[int | str]:
+        pending, waiter = self.send(*batches, partition=partition)
+        return await answers(pending, waiter)
+
+    async def bytes_at(self, offset: int, partition: int = 0) -> bytes:
+        run = self.log(partition).find(offset, 1)[0]
+        where = self.shard.state.files.locator(run.object_number)
+        (data,) = await self.segments.read([Position(where, run.start, run.size)])
+        assert data is not None
+        return bytes(data)
+
+
+async def answers(pending: list[PendingBatch], waiter: RequestWaiter) -> list[int | str]:
+    """The base offset of each batch, or the name of its error."""
+    async with asyncio.timeout(WAIT_S):
+        await waiter.done
+    return [batch.error or batch.base_offset for batch in pending]
+
+
+def checked(batch: bytes) -> CheckedBatch:
+    return CheckedBatch(read_header(memoryview(batch)), memoryview(batch))
+
+
+def batch_of(text: str, count: int = 1, producer: Producer = NO_PRODUCER, stamp: int = 7) -> bytes:
+    records = [Record(offset_delta=n, value=f"{text}{n}".encode()) for n in range(count)]
+    return build_batch(records, base_timestamp=stamp, producer=producer)
+
+
+class Opening:
+    """Makes rooms, and closes them in the end."""
+
+    def __init__(self) -> None:
+        self.made: list[Produce] = []
+
+    async def __call__(
+        self,
+        segment_faults: Faults | None = None,
+        metadata_faults: Faults | None = None,
+        *,
+        options: ProduceOptions | None = None,
+    ) -> Produce:
+        metadata = FaultyMetadata(MemoryMetadata(), metadata_faults or Faults())
+        shard = await open_shard(metadata, None, None, 1, lambda: NOW_MS)
+        deadline = asyncio.get_running_loop().time() + WAIT_S
+        await shard.ask(CreateTopic("t", topic_id(1), 3, {}), deadline)
+        segments = HeldSegments(FaultySegments(MemorySegments(), segment_faults or Faults()))
+        told: list[tuple[str, int, bytes]] = []
+        room = ProduceRoom(
+            shard,
+            segments,
+            options or ProduceOptions(1 << 20, 1000, 3),
+            lambda: NOW_MS,
+            stored=lambda locator, start, data: told.append((locator, start, bytes(data))),
+        )
+        self.made.append(Produce(room, shard, segments, told))
+        return self.made[-1]
+
+
+@pytest.fixture
+async def opening() -> AsyncIterator[Opening]:
+    made = Opening()
+    yield made
+    for produce in made.made:
+        await produce.room.close(0)
+        await produce.shard.close()
+
+
+async def turns(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_batch_is_stored_as_it_came_and_found_at_its_offset(opening: Opening) -> None:
+    produce = await opening()
+    first, second = batch_of("first", 3), batch_of("second", 2)
+    assert await produce.answer(first) == [0]
+    assert await produce.answer(second) == [3]
+    assert await produce.bytes_at(0) == first
+    assert await produce.bytes_at(4) == second
+    assert [data for _, _, data in produce.stored] == [first, second]
+
+
+async def test_requests_that_come_together_share_a_draft_grouped_by_partition(opening: Opening) -> None:
+    produce = await opening()
+    sent = [produce.send(batch_of(f"{n}"), partition=n % 2) for n in range(6)]
+    assert [await answers(*one) for one in sent] == [[0], [0], [1], [1], [2], [2]]
+    assert produce.segments.drafts == [[batch_of(f"{n}") for n in (0, 2, 4, 1, 3, 5)]]
+    assert [log.run_count for log in (produce.log(0), produce.log(1))] == [1, 1]
+
+
+async def test_batches_gather_while_a_draft_is_written(opening: Opening) -> None:
+    produce = await opening()
+    produce.segments.hold()
+    sent = [produce.send(batch_of("0"))]
+    await turns()
+    sent += [produce.send(batch_of(f"{n}")) for n in range(1, 10)]
+    await turns()
+    assert len(produce.segments.drafts) == 1
+    produce.segments.release()
+    assert [await answers(*one) for one in sent] == [[n] for n in range(10)]
+    assert [len(draft) for draft in produce.segments.drafts] == [1, 9]
+
+
+async def test_a_full_draft_is_written_beside_the_one_under_way(opening: Opening) -> None:
+    produce = await opening(options=ProduceOptions(1 << 20, 4, 3))
+    produce.segments.hold()
+    sent = [produce.send(batch_of("0"))]
+    await turns()
+    for n in range(1, 30):
+        sent.append(produce.send(batch_of(f"{n}")))
+        await turns(3)
+    assert [len(draft) for draft in produce.segments.drafts] == [1, 4, 4]  # three in flight are the most
+    produce.segments.release()
+    assert [await answers(*one) for one in sent] == [[n] for n in range(30)]
+    assert max(len(draft) for draft in produce.segments.drafts) == 4
+
+
+async def test_a_draft_holds_at_most_its_bytes(opening: Opening) -> None:
+    size = len(batch_of("00"))
+    produce = await opening(options=ProduceOptions(size * 3 + 1, 1000, 1))
+    sent = [produce.send(batch_of(f"{n:02}")) for n in range(10)]
+    assert [await answers(*one) for one in sent] == [[n] for n in range(10)]
+    assert [len(draft) for draft in produce.segments.drafts] == [3, 3, 3, 1]
+
+
+async def test_a_batch_larger_than_a_draft_goes_alone(opening: Opening) -> None:
+    produce = await opening(options=ProduceOptions(100, 1000, 1))
+    large = batch_of("x" * 500)
+    sent = [produce.send(batch_of("0")), produce.send(large), produce.send(batch_of("1"))]
+    assert [await answers(*one) for one in sent] == [[0], [1], [2]]
+    assert await produce.bytes_at(1) == large
+
+
+async def test_drafts_are_committed_in_order_although_a_later_one_is_stored_first(opening: Opening) -> None:
+    produce = await opening(options=ProduceOptions(1 << 20, 1, 3))
+    sizes: list[int] = []
+    inner, write = produce.segments, produce.segments.write
+
+    async def slow_first(batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+        placed = await write(batches, created_ms)
+        if len(inner.drafts) == 1:
+            await turns(50)
+        sizes.append(len(batches[0].data))
+        return placed
+
+    inner.write = slow_first  # type: ignore[method-assign]
+    sent = [produce.send(batch_of("a" * n, producer=Producer(5, 0, n))) for n in range(3)]
+    assert [await answers(*one) for one in sent] == [[0], [1], [2]]
+    assert sizes != sorted(sizes)
+
+
+async def test_a_refusal_sinks_no_neighbour(opening: Opening) -> None:
+    produce = await opening()
+    sent = [
+        produce.send(batch_of("a", 2, Producer(5, 0, 0))),
+        produce.send(batch_of("b", 1, Producer(5, 0, 7))),
+        produce.send(batch_of("c", 1, Producer(6, 0, 0))),
+        produce.send(batch_of("d", 1, Producer(5, 0, 2))),
+        produce.send(batch_of("a", 2, Producer(5, 0, 0))),
+    ]
+    assert [await answers(*one) for one in sent] == [[0], ["OUT_OF_ORDER_SEQUENCE_NUMBER"], [2], [3], [0]]
+    assert produce.log().high_watermark == 4
+    # The cache is told of what was committed, not of the refused and the repeated.
+    assert len(produce.stored) == 3
+
+
+async def test_a_draft_that_could_not_be_stored_fails_for_certain_and_the_next_goes_on(
+    opening: Opening,
+) -> None:
+    produce = await opening(Faults(1, Fault.ERROR_BEFORE, only=["write"]))
+    assert await produce.answer(batch_of("lost")) == ["KAFKA_STORAGE_ERROR"]
+    assert await produce.answer(batch_of("kept")) == [0]
+    assert await produce.bytes_at(0) == batch_of("kept")
+
+
+async def test_a_commit_that_failed_for_certain_leaves_its_object_and_is_not_seen(opening: Opening) -> None:
+    # Puts: the epoch, the topic, then this commit.
+    produce = await opening(metadata_faults=Faults(3, Fault.ERROR_BEFORE, only=["put"]))
+    assert await produce.answer(batch_of("lost")) == ["KAFKA_STORAGE_ERROR"]
+    assert len(produce.segments.abandoned) == 1 and not produce.stored
+    assert await produce.answer(batch_of("kept")) == [0]
+    assert produce.log().high_watermark == 1
+
+
+async def test_a_commit_of_unknown_outcome_is_answered_as_such(opening: Opening) -> None:
+    produce = await opening(metadata_faults=Faults(3, Fault.NEVER_SENT, times=1 << 20, only=["put"]))
+    pending, waiter = produce.send(batch_of("unknown"))
+    await asyncio.sleep(0.05)
+    assert not waiter.done.done()
+    await produce.shard.close()
+    assert await answers(pending, waiter) == ["REQUEST_TIMED_OUT"]
+
+
+@pytest.mark.parametrize("fault", [Fault.ERROR_BEFORE, Fault.ERROR_AFTER])
+async def test_a_commit_of_unknown_outcome_stays_unknown_although_its_object_cannot_be_left(
+    opening: Opening, fault: Fault
+) -> None:
+    produce = await opening(
+        Faults(1, fault, only=["abandon"]), Faults(3, Fault.NEVER_SENT, times=1 << 20, only=["put"])
+    )
+    pending, waiter = produce.send(batch_of("unknown"))
+    await asyncio.sleep(0.05)
+    await produce.shard.close()
+    assert await answers(pending, waiter) == ["REQUEST_TIMED_OUT"]
+
+
+async def test_a_commit_that_failed_for_certain_stays_so_although_its_object_cannot_be_left(
+    opening: Opening,
+) -> None:
+    produce = await opening(
+        Faults(1, Fault.ERROR_AFTER, only=["abandon"]), Faults(3, Fault.ERROR_BEFORE, only=["put"])
+    )
+    assert await produce.answer(batch_of("lost")) == ["KAFKA_STORAGE_ERROR"]
+
+
+async def test_a_draft_whose_object_became_too_old_is_stored_again_under_a_new_key(opening: Opening) -> None:
+    produce = await opening()
+    produce.segments.hold()
+    pending, waiter = produce.send(batch_of("old"))
+    await turns()
+    deadline = asyncio.get_running_loop().time() + WAIT_S
+    await produce.shard.ask(RaiseFloor(NOW_MS + 1), deadline)
+    produce.shard.clock = lambda: NOW_MS + 5
+    await produce.shard.ask(CreateTopic("later", topic_id(2), 1, {}), deadline)
+    produce.segments.release()
+    assert await answers(pending, waiter) == [0]
+    assert produce.segments.drafts == [[batch_of("old")]] * 2
+    assert len(produce.segments.abandoned) == 1
+    # The room's own clock is slow; the newest entry's time makes the key young enough.
+    assert produce.segments.created_ms == [NOW_MS, NOW_MS + 5]
+    assert await produce.bytes_at(0) == batch_of("old")
+
+
+async def test_a_draft_that_is_too_old_again_and_again_fails_in_the_end(opening: Opening) -> None:
+    produce = await opening()
+    deadline = asyncio.get_running_loop().time() + WAIT_S
+    await produce.shard.ask(RaiseFloor(NOW_MS + 1), deadline)
+    assert await produce.answer(batch_of("old")) == ["KAFKA_STORAGE_ERROR"]
+    assert len(produce.segments.drafts) == 3
+
+
+async def test_a_batch_whose_request_was_given_up_is_not_stored(opening: Opening) -> None:
+    produce = await opening()
+    produce.segments.hold()
+    first = produce.send(batch_of("first"))
+    await turns()
+    _, waiter = produce.send(batch_of("given up"))
+    kept = produce.send(batch_of("kept"))
+    waiter.given_up = True
+    produce.segments.release()
+    assert [await answers(*one) for one in (first, kept)] == [[0], [1]]
+    assert produce.segments.drafts == [[batch_of("first")], [batch_of("kept")]]
+
+
+async def test_log_append_time_is_stamped_in_the_stored_bytes(opening: Opening) -> None:
+    produce = await opening()
+    waiter = RequestWaiter()
+    pending = produce.room.add(
+        produce.log(), checked(batch_of("x")), waiter, TopicRules(1 << 20, log_append_time=True)
+    )
+    assert await answers([pending], waiter) == [0]
+    header = read_header(memoryview(await produce.bytes_at(0)))
+    assert (header.max_timestamp, header.timestamp_type, pending.append_time_ms) == (NOW_MS, 1, NOW_MS)
+    assert produce.log().find_time(NOW_MS) is not None
+
+
+# Closing
+
+
+async def test_closing_stores_what_was_taken_up(opening: Opening) -> None:
+    produce = await opening(options=ProduceOptions(1 << 20, 2, 2))
+    sent = [produce.send(batch_of(f"{n}")) for n in range(7)]
+    await turns(1)
+    await produce.room.close(WAIT_S)
+    assert [await answers(*one) for one in sent] == [[n] for n in range(7)]
+
+
+async def test_a_closed_room_takes_nothing_more(opening: Opening) -> None:
+    produce = await opening()
+    await produce.room.close(WAIT_S)
+    assert await produce.answer(batch_of("late")) == ["KAFKA_STORAGE_ERROR"]
+    assert not produce.segments.drafts
+
+
+async def test_what_is_not_stored_in_time_is_answered_and_no_draft_lives_on(opening: Opening) -> None:
+    produce = await opening(options=ProduceOptions(1 << 20, 2, 2))
+    produce.segments.hold()
+    sent = []
+    for n in range(7):
+        sent.append(produce.send(batch_of(f"{n}")))
+        await turns(3)
+    tasks = asyncio.all_tasks()
+    await produce.room.close(0.02)
+    assert [await answers(*one) for one in sent] == [["REQUEST_TIMED_OUT"]] * 3 + [
+        ["KAFKA_STORAGE_ERROR"]
+    ] * 4
+    produce.segments.release()
+    await turns()
+    assert len(produce.segments.drafts) == 2
+    assert asyncio.all_tasks() <= tasks
+    assert produce.log().high_watermark == 0
+
+
+async def test_closing_at_once_answers_a_draft_that_has_not_even_begun(opening: Opening) -> None:
+    produce = await opening()
+    pending, waiter = produce.send(batch_of("x"))
+    produce.room._write_next()  # its task is made, and not yet run
+    await produce.room.close(0)
+    assert await answers(pending, waiter) == ["REQUEST_TIMED_OUT"]
+
+
+async def test_a_store_that_raises_what_it_should_not_fails_its_draft_alone(opening: Opening) -> None:
+    produce = await opening()
+    write = produce.segments.write
+
+    async def broken(batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+        produce.segments.write = write  # type: ignore[method-assign]
+        raise ZeroDivisionError
+
+    produce.segments.write = broken  # type: ignore[method-assign]
+    assert await produce.answer(batch_of("x")) == ["UNKNOWN_SERVER_ERROR"]
+    assert await produce.answer(batch_of("y")) == [0]
+
+
+async def test_a_shard_that_was_lost_fails_what_comes_for_certain(opening: Opening) -> None:
+    produce = await opening()
+    produce.shard.broken = StoreUnavailable("lost")
+    assert await produce.answer(batch_of("x")) == ["KAFKA_STORAGE_ERROR"]
