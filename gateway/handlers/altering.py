@@ -26,12 +26,11 @@ async def alter_resources(
         for i, resource in enumerate(resources)
         if refused[i] is None and resource.type == ResourceType.TOPIC
     ]
-    if await room.prove_unknown([resources[i].name for i in due], deadline):
-        answers = await room.alter([resources[i] for i in due], validate_only, deadline)
-    else:
-        answers = [TIMED_OUT] * len(due)
+    may_deny = await room.prove_unknown([resources[i].name for i in due], deadline)
+    answers = await room.alter([resources[i] for i in due], validate_only, deadline)
     for i, answer in zip(due, answers, strict=True):
-        refused[i] = answer
+        denied = answer is not None and answer.error == "UNKNOWN_TOPIC_OR_PARTITION"
+        refused[i] = TIMED_OUT if denied and not may_deny else answer
     return refused
 
 

@@ -28,29 +28,30 @@ async def handle(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     room, cursor = context.services.topics, request.cursor
-    named = sorted({topic.name for topic in request.topics})
-    error = _check(named, cursor)
+    asked = [topic.name for topic in request.topics]
+    first = "" if cursor is None else cursor.topic_name
+    named = sorted({name for name in asked if name >= first})
+    error = _check(asked, named, cursor)
     if error is not ErrorCode.NONE:
         return DescribeTopicPartitionsResponse(
-            topics=[DescribeTopicPartitionsResponseTopic(error, name) for name in named]
+            topics=[DescribeTopicPartitionsResponseTopic(error, name) for name in asked]
         )
     may_deny = await room.prove_unknown(named, context.journal_deadline())
-    names: Iterable[str] = named or (topic.name for topic in room.all())
-    if cursor is not None:
-        names = (name for name in names if name >= cursor.topic_name)
+    names: Iterable[str] = named if asked else (t.name for t in room.all() if t.name >= first)
     limit = max(min(request.response_partition_limit, MOST_PARTITIONS), 1)
     page = _Page(room, context.services.node_id, limit, may_deny)
     for name in names:
-        is_first = cursor is not None and name == cursor.topic_name
-        if not page.take(name, cursor.partition_index if cursor is not None and is_first else 0):
+        if not page.take(name, cursor.partition_index if cursor is not None and name == first else 0):
             break
     return DescribeTopicPartitionsResponse(topics=page.topics, next_cursor=page.next_cursor)
 
 
-def _check(named: Sequence[str], cursor: DescribeTopicPartitionsRequestCursor | None) -> ErrorCode:
-    if cursor is not None and (cursor.partition_index < 0 or (named and cursor.topic_name not in named)):
+def _check(
+    asked: Sequence[str], named: Sequence[str], cursor: DescribeTopicPartitionsRequestCursor | None
+) -> ErrorCode:
+    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in named)):
         return ErrorCode.INVALID_REQUEST
-    # Kafka fails on a name without a letter, and with it on the whole request.
+    # Kafka fails on an empty name, and with it on the whole request.
     return ErrorCode.UNKNOWN_SERVER_ERROR if "" in named else ErrorCode.NONE
 
 

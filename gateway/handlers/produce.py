@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 from gateway.context import RequestContext
 from gateway.produce.accumulator import PendingBatch
-from gateway.produce.admission import ACKS, TopicRules, check, find_topic, unknown_topic
+from gateway.produce.admission import (
+    ACKS,
+    TopicRules,
+    check,
+    find_topic,
+    is_transactional,
+    merged,
+    unknown_topic,
+)
 from gateway.produce.refusals import Refusal
 from gateway.produce.room import RequestWaiter
 from gateway.wire.connection import CloseConnection
@@ -23,9 +31,11 @@ from gateway.wire.messages.produce import (
     encode_produce_response,
 )
 from ledger.errors import StoreError
+from ledger.partitions import PartitionLog
 from ledger.topics import Topic
 from ledger.types import Buffer
 
+NOTHING = -1
 SHORTEST_WAIT_S = 1.0
 """Kafka's timeout covers the wait for replicas, not the local append; here all is in one."""
 
@@ -36,6 +46,7 @@ class _Produced:
 
     index: int
     outcome: PendingBatch | Refusal
+    log: PartitionLog | None = None
 
 
 async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer] | None:
@@ -47,8 +58,9 @@ async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer] 
     # Held until all partitions are taken up, so that the request is not done after its first.
     waiter.remaining += 1
     deadline = _deadline(context, request)
-    if request.acks not in ACKS:
-        refusal = Refusal("INVALID_REQUIRED_ACKS", f"acks must be -1, 0 or 1, not {request.acks}")
+    request.topics = merged(request.topics)
+    refusal = _refuse_all(request)
+    if refusal is not None:
         produced = [[_Produced(p.index, refusal) for p in topic.partitions] for topic in request.topics]
     else:
         found = [find_topic(context.services.shard.state.topics, version, topic) for topic in request.topics]
@@ -64,6 +76,15 @@ async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer] 
     return _answer(context, request, produced)
 
 
+def _refuse_all(request: ProduceRequest) -> Refusal | None:
+    if request.transactional_id is None and is_transactional(request.topics):
+        reason = "a transactional batch without a transactional id"
+        return Refusal("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", reason)
+    if request.acks not in ACKS:
+        return Refusal("INVALID_REQUIRED_ACKS", f"acks must be -1, 0 or 1, not {request.acks}")
+    return None
+
+
 def _deadline(context: RequestContext, request: ProduceRequest) -> float:
     longest = context.services.settings.limits.request_timeout_ms / 1000
     asked = request.timeout_ms / 1000 if request.acks == -1 else longest
@@ -77,10 +98,7 @@ def _take_up(
     if topic is None:
         return [_Produced(partition.index, unknown_topic(version)) for partition in asked.partitions]
     rules = context.services.produce_rules.of(topic)
-    return [
-        _Produced(partition.index, _take_up_one(context, topic, rules, partition, waiter))
-        for partition in asked.partitions
-    ]
+    return [_take_up_one(context, topic, rules, partition, waiter) for partition in asked.partitions]
 
 
 def _take_up_one(
@@ -89,15 +107,17 @@ def _take_up_one(
     rules: TopicRules,
     partition: ProducePartition,
     waiter: RequestWaiter,
-) -> PendingBatch | Refusal:
+) -> _Produced:
     if not 0 <= partition.index < len(topic.partitions):
-        return Refusal("UNKNOWN_TOPIC_OR_PARTITION", "this server does not host this topic-partition")
+        refusal = Refusal("UNKNOWN_TOPIC_OR_PARTITION", "this server does not host this topic-partition")
+        return _Produced(partition.index, refusal)
     services = context.services
-    batch = check(partition.records, rules, context.header.api_version, services.clock())
+    log = topic.partitions[partition.index]
+    batch = check(partition.records, rules, context.header.api_version)
     if isinstance(batch, Refusal):
-        return batch
+        return _Produced(partition.index, batch, log)
     services.metrics.produce_bytes.inc(len(batch.data))
-    return services.produce.add(topic.partitions[partition.index], batch, waiter, rules)
+    return _Produced(partition.index, services.produce.add(log, batch, waiter, rules), log)
 
 
 def _may_be_unknown(partitions: Sequence[_Produced]) -> bool:
@@ -158,9 +178,10 @@ def _answer(
 def _partition_answer(produced: _Produced) -> ProducePartitionResponse:
     outcome = produced.outcome
     if isinstance(outcome, Refusal):
-        return _refused(produced.index, outcome)
+        return _refused(produced, outcome)
     if outcome.error:
-        return _refused(produced.index, Refusal(outcome.error, outcome.message, outcome.record_errors))
+        refusal = Refusal(outcome.error, outcome.message, outcome.record_errors, outcome.in_log)
+        return _refused(produced, refusal)
     if outcome.base_offset < 0:
         return ProducePartitionResponse(
             produced.index,
@@ -176,8 +197,11 @@ def _partition_answer(produced: _Produced) -> ProducePartitionResponse:
     )
 
 
-def _refused(index: int, refusal: Refusal) -> ProducePartitionResponse:
-    errors = [RecordError(at, reason) for at, reason in refusal.records]
+def _refused(produced: _Produced, refusal: Refusal) -> ProducePartitionResponse:
     return ProducePartitionResponse(
-        index, ErrorCode[refusal.error], record_errors=errors, error_message=refusal.message or None
+        produced.index,
+        ErrorCode[refusal.error],
+        log_start_offset=produced.log.log_start if refusal.in_log and produced.log is not None else NOTHING,
+        record_errors=[RecordError(at, reason) for at, reason in refusal.records],
+        error_message=refusal.message or None,
     )

@@ -1,8 +1,8 @@
 """Decides what AlterConfigs and IncrementalAlterConfigs change. Pure: the ledger makes it durable.
 
-Kafka's order of checks (KIP-133, KIP-339): what is wrong with the request, then the resource, then the
-configs that the topic would have as a whole. A gateway's own configs come from its settings at its start,
-so there is nothing of a broker that could be set, and nothing that deleting would change.
+Kafka's order of checks (KIP-133, KIP-339): nulls and repeats, the operations, the topic's name, the configs
+that the topic would have as a whole, and only then whether it exists. A gateway's own configs come from its
+settings at its start: there is nothing of a broker that could be set, and nothing that deleting would change.
 """
 
 from collections import Counter
@@ -14,7 +14,8 @@ from typing import Final
 from gateway.topics.configs import TOPIC_CONFIGS, BadValue, ConfigType, check_configs
 from ledger.machine import altered_configs
 from ledger.requests import AlterTopicConfigs, ConfigChange, ConfigOp, Refused
-from ledger.topics import Topic, check_topic_name
+from ledger.topics import check_topic_name
+from ledger.types import TopicId
 
 
 class ResourceType(IntEnum):
@@ -29,6 +30,7 @@ class ResourceType(IntEnum):
 
 OPERATIONS: Final[Mapping[int, ConfigOp]] = {operation.value: operation for operation in ConfigOp}
 LIST_OPERATIONS: Final = (ConfigOp.APPEND, ConfigOp.SUBTRACT)
+NO_TOPIC: Final = TopicId(bytes(16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,18 @@ class ResourceEdit:
     is_whole: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Changes that a topic may undergo; `list_defaults` are those of lists that are appended to."""
+
+    changes: Sequence[ConfigChange]
+    is_whole: bool
+    list_defaults: Mapping[str, str]
+
+    def request(self, topic_id: TopicId) -> AlterTopicConfigs:
+        return AlterTopicConfigs(topic_id, self.changes, self.is_whole, self.list_defaults)
+
+
 def check_edits(resource: ResourceEdit) -> Refused | None:
     """What is wrong with a resource's lines whatever the resource holds."""
     for edit in resource.edits:
@@ -62,43 +76,41 @@ def check_edits(resource: ResourceEdit) -> Refused | None:
 
 
 def check_resource(resource: ResourceEdit, node_id: int) -> Refused | None:
-    """Why this resource takes no changes; a topic's existence is asked elsewhere."""
+    """Why a resource that is no topic takes no changes. What topics take, `plan_changes` says."""
     match resource.type:
         case ResourceType.TOPIC:
-            return _check_topic_name(resource.name)
+            return None
         case ResourceType.BROKER:
             return _check_broker(resource, node_id)
     return Refused("INVALID_REQUEST", f"Resources of type {resource.type} have no configs here.")
 
 
 def plan_changes(
-    topic: Topic, resource: ResourceEdit, default: Callable[[str], str]
-) -> AlterTopicConfigs | Refused:
-    """What to ask of the ledger; the whole of the topic's configs is checked as it would become.
-
-    `default` tells the value of a topic config that is not set.
-    """
+    configs: Mapping[str, str], resource: ResourceEdit, default: Callable[[str], str]
+) -> Plan | Refused:
+    """What to ask of the ledger for a topic that has `configs`, or would have if it existed; they are checked
+    as a whole as they would become. `default` tells the value of a topic config that is not set."""
     changes = []
     for edit in resource.edits:
         change = _change(edit)
         if isinstance(change, Refused):
             return change
         changes.append(change)
-    lists = [change.name for change in changes if change.op in LIST_OPERATIONS]
-    defaults = {name: default(name) for name in lists}
-    asked = AlterTopicConfigs(topic.topic_id, changes, resource.is_whole, defaults)
+    refused = _check_topic_name(resource.name)
+    if refused is not None:
+        return refused
+    plan = Plan(
+        changes, resource.is_whole, {c.name: default(c.name) for c in changes if c.op in LIST_OPERATIONS}
+    )
     blank = next((c.name for c in changes if c.op is ConfigOp.APPEND and "" in c.value.split(",")), None)
-    if blank is not None and topic.configs.get(blank, defaults[blank]):
+    if blank is not None and configs.get(blank, plan.list_defaults[blank]):
         return Refused("INVALID_CONFIG", f"An item of {blank} is empty.")
     try:
-        kept = check_configs(altered_configs(topic.configs, asked))
+        kept = check_configs(altered_configs(configs, plan.request(NO_TOPIC)))
     except BadValue as error:
         return Refused("INVALID_CONFIG", str(error))
-    settled = [
-        replace(change, value=kept[change.name]) if change.op is ConfigOp.SET else change
-        for change in changes
-    ]
-    return replace(asked, changes=settled)
+    settled = [replace(c, value=kept[c.name]) if c.op is ConfigOp.SET else c for c in changes]
+    return replace(plan, changes=settled)
 
 
 def _change(edit: ConfigEdit) -> ConfigChange | Refused:
@@ -106,13 +118,15 @@ def _change(edit: ConfigEdit) -> ConfigChange | Refused:
     if operation is None:
         # Kafka's controller fails on such a number, and its answer says no more.
         return Refused("UNKNOWN_SERVER_ERROR", f"There is no operation {edit.operation}.")
+    value = edit.value or ""
     if operation not in LIST_OPERATIONS:
-        return ConfigChange(operation, edit.name, edit.value or "")
+        return ConfigChange(operation, edit.name, value)
     config = TOPIC_CONFIGS.get(edit.name)
     if config is None or config.type is not ConfigType.LIST:
         return Refused("INVALID_CONFIG", f"{operation.name} is for lists, which {edit.name} is not.")
-    items = [item.strip() for item in (edit.value or "").split(",")]
-    return ConfigChange(operation, edit.name, ",".join(items))
+    if operation is ConfigOp.APPEND:
+        value = ",".join(dict.fromkeys(item.strip() for item in value.split(",")))
+    return ConfigChange(operation, edit.name, value)
 
 
 def _check_topic_name(name: str) -> Refused | None:

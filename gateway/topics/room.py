@@ -147,7 +147,7 @@ class TopicsRoom:
     async def alter(
         self, resources: Sequence[ResourceEdit], validate_only: bool, deadline: float
     ) -> list[Refused | None]:
-        """Change the configs of topics that are known here, durably, each by itself."""
+        """Change the configs of topics, durably, each by itself; a topic that is not known here is denied."""
         try:
             # One request at a time: what was checked as a whole must still be so when it is decided.
             async with asyncio.timeout_at(deadline):
@@ -175,12 +175,15 @@ class TopicsRoom:
         self, resource: ResourceEdit, validate_only: bool, deadline: float
     ) -> Refused | None:
         topic = self.get(resource.name)
+        configs = {} if topic is None else topic.configs
+        plan = plan_changes(configs, resource, lambda name: topic_value(name, {}, self._settings.broker))
+        if isinstance(plan, Refused):
+            return plan
         if topic is None:
             return Refused("UNKNOWN_TOPIC_OR_PARTITION", "There is no topic of this name.")
-        planned = plan_changes(topic, resource, lambda name: topic_value(name, {}, self._settings.broker))
-        if isinstance(planned, Refused) or validate_only:
-            return planned if isinstance(planned, Refused) else None
-        answer = await self._ask(planned, deadline)
+        if validate_only:
+            return None
+        answer = await self._ask(plan.request(topic.topic_id), deadline)
         return None if isinstance(answer, Altered) else _refusal(answer)
 
     async def _create_default(self, name: str, deadline: float) -> Refused | None:
