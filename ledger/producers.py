@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 REMEMBERED_BATCHES = 5
 MAX_SEQUENCE = 0x7FFFFFFF
+NO_EPOCH = -1
 
 
 @dataclass(slots=True)
@@ -66,6 +67,8 @@ def add_sequence(first: int, delta: int) -> int:
 
 def judge(state: ProducerState | None, epoch: int, first: int, last: int) -> Verdict:
     """What a batch with these sequences is to a partition that knows `state` of its producer."""
+    if state is None and epoch < NO_EPOCH:
+        return Fenced(NO_EPOCH)
     if state is None:
         # Nothing is remembered (new here, expired, or its records were deleted): any sequence may begin.
         return FRESH
@@ -76,5 +79,7 @@ def judge(state: ProducerState | None, epoch: int, first: int, last: int) -> Ver
     for known_first, known_last, base_offset in state.batches:
         if known_first == first and known_last == last:
             return Repeat(base_offset)
+    if epoch == NO_EPOCH:
+        return FRESH  # without an epoch there is no order to keep, says Kafka
     expected = add_sequence(state.batches[-1][1], 1) if state.batches else 0
     return FRESH if first == expected else OutOfOrder(expected)

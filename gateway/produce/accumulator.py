@@ -42,6 +42,8 @@ class PendingBatch:
     """Kafka's error name, or empty."""
     message: str = ""
     record_errors: Sequence[tuple[int, str]] = ()
+    in_log: bool = False
+    """Whether an error tells where the log begins."""
     base_offset: int = -1
     log_start: int = -1
     append_time_ms: int = -1

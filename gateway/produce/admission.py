@@ -1,13 +1,23 @@
 """Who gets in: each partition of a produce request is checked by itself, and a refusal sinks no neighbour."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from gateway.produce.inspection import Inspection
-from gateway.produce.refusals import Refusal
-from gateway.wire.messages.produce import FIRST_WITH_TOPIC_IDS, ProduceTopic
-from ledger.batch.header import BatchError, CheckedBatch, Codec, check_batches
+from gateway.produce.refusals import MOST_TOLD, Refusal
+from gateway.wire.messages.produce import FIRST_WITH_TOPIC_IDS, ProducePartition, ProduceTopic
+from ledger.batch.header import (
+    ATTRIBUTES_AT,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    BatchError,
+    CheckedBatch,
+    Codec,
+    TimestampType,
+    check_batches,
+    clear_log_append_time,
+)
 from ledger.topics import Topic, Topics
 from ledger.types import TopicId
 
@@ -88,6 +98,27 @@ def _bound(value: str) -> int | None:
     return int(value) if int(value) < MAX_LONG else None
 
 
+def is_transactional(topics: Sequence[ProduceTopic]) -> bool:
+    """Whether any batch says so; without a transactional id the whole request is then refused."""
+    return any(_says_transactional(part.records) for topic in topics for part in topic.partitions)
+
+
+def _says_transactional(records: memoryview | None) -> bool:
+    low_byte = ATTRIBUTES_AT + 1
+    return records is not None and len(records) > low_byte and bool(records[low_byte] & TRANSACTIONAL_BIT)
+
+
+def merged(topics: list[ProduceTopic]) -> list[ProduceTopic]:
+    """Each topic and partition once. Of one that is sent twice the last counts, as for Kafka."""
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        return topics
+    by_topic: dict[tuple[str, bytes], dict[int, ProducePartition]] = {}
+    for topic in topics:
+        partitions = by_topic.setdefault((topic.name, topic.topic_id), {})
+        partitions.update((partition.index, partition) for partition in topic.partitions)
+    return [ProduceTopic(*key, list(partitions.values())) for key, partitions in by_topic.items()]
+
+
 def find_topic(topics: Topics, version: int, asked: ProduceTopic) -> Topic | None:
     if version >= FIRST_WITH_TOPIC_IDS:
         return topics.by_id.get(TopicId(asked.topic_id))
@@ -100,17 +131,24 @@ def unknown_topic(version: int) -> Refusal:
     return Refusal("UNKNOWN_TOPIC_OR_PARTITION", "this server does not host this topic-partition")
 
 
-def check(records: memoryview | None, rules: TopicRules, version: int, now_ms: int) -> CheckedBatch | Refusal:
+def check(records: memoryview | None, rules: TopicRules, version: int) -> CheckedBatch | Refusal:
     """The one batch that a partition may hold, or why it is refused."""
     try:
         batch = check_batches(records, rules.max_batch_bytes, zstd_allowed=version >= ZSTD_FROM_VERSION)
     except BatchError as error:
-        return Refusal(error.refusal.value, error.reason)
+        return Refusal(error.refusal.value, error.reason, in_log=error.in_log)
     if batch.header.is_transactional:
         return Refusal("INVALID_TXN_STATE", "there is no transaction that this batch could belong to")
-    if rules.after_max_ms is not None and batch.header.max_timestamp > now_ms + rules.after_max_ms:
-        # The header's word is taken: looking at each record would open every batch of every topic.
-        latest = now_ms + rules.after_max_ms
-        reason = f"timestamp {batch.header.max_timestamp} is later than {latest}"
-        return Refusal("INVALID_TIMESTAMP", reason)
+    if batch.header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return _client_stamped(batch, rules)
     return batch
+
+
+def _client_stamped(batch: CheckedBatch, rules: TopicRules) -> CheckedBatch | Refusal:
+    """A producer that stamps LogAppendTime is refused where the topic does so, and corrected elsewhere."""
+    if rules.log_append_time:
+        reason = "only the broker sets LogAppendTime"
+        told = [(index, reason) for index in range(min(batch.header.record_count, MOST_TOLD))]
+        return Refusal("INVALID_TIMESTAMP", reason, told, in_log=True)
+    header = batch.header._replace(attributes=batch.header.attributes & ~LOG_APPEND_TIME_BIT)
+    return CheckedBatch(header, memoryview(clear_log_append_time(batch.data)).toreadonly())

@@ -6,8 +6,9 @@ thread, with decompressed bytes bounded.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-from gateway.produce.refusals import Refusal
+from gateway.produce.refusals import MOST_TOLD, Refusal
 from ledger.batch.compression import compress, decompress
 from ledger.batch.header import (
     CODEC_MASK,
@@ -20,7 +21,9 @@ from ledger.batch.header import (
     Codec,
     seal,
 )
-from ledger.batch.records import Record, parse_records
+from ledger.batch.records import parse_records
+
+NO_TIMESTAMP: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,9 @@ class Inspection:
     def is_needed(self, header: BatchHeader) -> bool:
         """Whether this batch has to be opened at all."""
         recoded = self.codec is not None and self.codec is not header.codec
-        return self.keys_required or self.earliest_ms is not None or recoded
+        # To look for late records would open every batch; the header's word is taken that there is none.
+        is_late = self.latest_ms is not None and header.max_timestamp > self.latest_ms
+        return self.keys_required or self.earliest_ms is not None or is_late or recoded
 
 
 def inspect(batch: CheckedBatch, wanted: Inspection) -> CheckedBatch | Refusal:
@@ -47,13 +52,11 @@ def inspect(batch: CheckedBatch, wanted: Inspection) -> CheckedBatch | Refusal:
     header, data = batch
     try:
         records = decompress(header.codec, data[HEADER_BYTES:], wanted.max_decompressed_bytes)
-        if wanted.keys_required or wanted.earliest_ms is not None:
-            for index, record in enumerate(parse_records(records, header.record_count)):
-                refusal = _check_record(index, record, header, wanted)
-                if refusal is not None:
-                    return refusal
+        refusal = _check_records(records, header, wanted)
     except BatchError as error:
-        return Refusal(error.refusal.value, error.reason)
+        return Refusal(error.refusal.value, error.reason, in_log=True)
+    if refusal is not None:
+        return refusal
     if wanted.codec is None or wanted.codec is header.codec:
         return batch
     recoded = recode(header, records, wanted.codec)
@@ -62,17 +65,28 @@ def inspect(batch: CheckedBatch, wanted: Inspection) -> CheckedBatch | Refusal:
     return recoded
 
 
-def _check_record(index: int, record: Record, header: BatchHeader, wanted: Inspection) -> Refusal | None:
-    if wanted.keys_required and record.key is None:
-        reason = "a compacted topic takes only records with a key"
-        return Refusal("INVALID_RECORD", "One or more records have been rejected", ((index, reason),))
-    timestamp = header.base_timestamp + record.timestamp_delta
+def _check_records(records: memoryview, header: BatchHeader, wanted: Inspection) -> Refusal | None:
+    """Tells every record that is wrong, up to MOST_TOLD."""
+    if not (wanted.keys_required or wanted.earliest_ms is not None or wanted.latest_ms is not None):
+        return None
+    error, told = "", list[tuple[int, str]]()
+    for index, record in enumerate(parse_records(records, header.record_count)):
+        timestamp = header.base_timestamp + record.timestamp_delta
+        if wanted.keys_required and record.key is None:
+            error = error or "INVALID_RECORD"
+            told.append((index, "a compacted topic takes only records with a key"))
+        elif not _is_timely(timestamp, wanted):
+            error = "INVALID_TIMESTAMP"
+            told.append((index, f"timestamp {timestamp} is outside the bounds of the topic"))
+        if len(told) == MOST_TOLD:
+            break
+    return Refusal(error, "One or more records have been rejected", told, in_log=True) if error else None
+
+
+def _is_timely(timestamp: int, wanted: Inspection) -> bool:
     too_old = wanted.earliest_ms is not None and timestamp < wanted.earliest_ms
     too_new = wanted.latest_ms is not None and timestamp > wanted.latest_ms
-    if timestamp >= 0 and (too_old or too_new):
-        reason = f"timestamp {timestamp} is outside the bounds of the topic"
-        return Refusal("INVALID_TIMESTAMP", "One or more records have been rejected", ((index, reason),))
-    return None
+    return timestamp == NO_TIMESTAMP or not (too_old or too_new)
 
 
 def recode(header: BatchHeader, records: memoryview, codec: Codec) -> CheckedBatch:

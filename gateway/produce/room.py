@@ -147,6 +147,7 @@ class ProduceRoom:
             )
         if isinstance(opened, Refusal):
             pending.record_errors = opened.records
+            pending.in_log = opened.in_log
             pending.refused(opened.error, opened.message)
             return
         pending.header, pending.data = opened
@@ -269,6 +270,8 @@ class ProduceRoom:
     def _answer(self, draft: list[PendingBatch], placement: Placement, answer: FileCommit) -> None:
         for pending, start, result in zip(draft, placement.starts, answer.results, strict=True):
             if isinstance(result, Refused):
+                # Sequences and epochs are judged at the log; a partition that is gone has none.
+                pending.in_log = not result.error.startswith("UNKNOWN_")
                 pending.refused(result.error, result.message)
                 continue
             if result.duplicate and pending.append_time_ms < 0:

@@ -6,22 +6,19 @@ What a producer sends is refused in the order and with the errors of Apache Kafk
 |----------------------------------------------------------------------|-------------------------------|
 | no records, no bytes, or no complete batch                           | INVALID_RECORD                |
 | length field below 14, or a magic that is none of 0, 1, 2            | CORRUPT_MESSAGE               |
+| length field that is no int32 any more with the 12 bytes before it   | UNKNOWN_SERVER_ERROR          |
 | magic 0 or 1                                                         | INVALID_RECORD                |
 | zstd where the request's version does not allow it (Produce < 7)     | UNSUPPORTED_COMPRESSION_TYPE  |
 | a second complete batch                                              | INVALID_RECORD                |
 | base offset is not 0                                                 | INVALID_RECORD                |
 | larger than `max_batch_bytes`                                        | MESSAGE_TOO_LARGE             |
+| shorter than 51 bytes                                                | UNKNOWN_SERVER_ERROR          |
 | shorter than a header, or a wrong CRC-32C                            | CORRUPT_MESSAGE               |
-| unknown codec (Kafka: UNKNOWN_SERVER_ERROR)                          | INVALID_RECORD                |
+| unknown codec                                                        | UNKNOWN_SERVER_ERROR          |
 | last offset delta < 0, record count <= 0, or count != delta + 1      | INVALID_RECORD                |
 | a control batch                                                      | INVALID_RECORD                |
 | producer id without a base sequence                                  | INVALID_RECORD                |
-| producer id without an epoch (Kafka lets -1 pass)                    | INVALID_RECORD                |
-| timestamp type LogAppendTime, set by the client (Kafka: only on      | INVALID_TIMESTAMP             |
-| topics of LogAppendTime; on others it rewrites the batch)            |                               |
 
-Where Kafka runs into an overflow of its own and answers UNKNOWN_SERVER_ERROR (a length field near
-2^31, a batch too short for the fields it reads first), the answer here is the one for such lengths.
 Bytes of an incomplete batch behind the first are cut off, as Kafka cuts them off.
 """
 
@@ -50,6 +47,7 @@ CRC_FROM = ATTRIBUTES_AT
 """The CRC covers everything from the attributes on; base offset and leader epoch lie outside it."""
 LAST_OFFSET_DELTA_AT = 23
 MAX_TIMESTAMP_AT = 35
+PRODUCER_EPOCH_AT = 51
 MAGIC = 2
 NO_PRODUCER_ID = -1
 LEADER_EPOCH = 0
@@ -71,6 +69,7 @@ _WALKED = struct.Struct(">qi4xb4xhi8xq")
 # Kafka compares the length field with the smallest record that any format ever had before it looks
 # at the magic.
 _MIN_LENGTH_OF_ANY_MAGIC = 14
+_MAX_SIZE = 2**31 - 1
 
 
 class Codec(IntEnum):
@@ -100,17 +99,23 @@ class BatchRefusal(Enum):
     INVALID_RECORD = "INVALID_RECORD"
     INVALID_TIMESTAMP = "INVALID_TIMESTAMP"
     MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
+    UNKNOWN_SERVER_ERROR = "UNKNOWN_SERVER_ERROR"
     UNSUPPORTED_COMPRESSION_TYPE = "UNSUPPORTED_COMPRESSION_TYPE"
     UNSUPPORTED_FOR_MESSAGE_FORMAT = "UNSUPPORTED_FOR_MESSAGE_FORMAT"
 
 
 class BatchError(ValueError):
-    """Bytes that are not the record batch they claim to be."""
+    """Bytes that are not the record batch they claim to be.
 
-    def __init__(self, refusal: BatchRefusal, reason: str) -> None:
+    `in_log`: the bytes are one batch, and only its fields are wrong. Kafka finds that out at the log, and
+    so tells where the log begins.
+    """
+
+    def __init__(self, refusal: BatchRefusal, reason: str, *, in_log: bool = False) -> None:
         super().__init__(f"{refusal.name}: {reason}")
         self.refusal = refusal
         self.reason = reason
+        self.in_log = in_log
 
 
 class BatchHeader(NamedTuple):
@@ -205,10 +210,10 @@ def check_batches(
             raise _invalid("a partition must have one record batch, not more")
         data = records[:size]
     if size < HEADER_BYTES:
-        raise _corrupt(f"a batch of {size} bytes is shorter than its header")
+        raise _too_short(size)
     header = BatchHeader._make(HEADER.unpack_from(data))
     if header.base_offset != 0:
-        raise _invalid(f"the base offset should be 0, but it is {header.base_offset}")
+        raise _wrong_field(f"the base offset should be 0, but it is {header.base_offset}")
     if size > max_batch_bytes:
         raise BatchError(
             BatchRefusal.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, the limit is {max_batch_bytes}"
@@ -267,6 +272,15 @@ def stamp_log_append_time(batch: memoryview, now_ms: int) -> bytearray:
     return stamped
 
 
+def clear_log_append_time(batch: memoryview) -> bytearray:
+    """A copy of a batch with timestamp type CreateTime, and a new CRC: the type is the topic's to choose."""
+    cleared = bytearray(batch)
+    (attributes,) = _ATTRIBUTES.unpack_from(cleared, ATTRIBUTES_AT)
+    _ATTRIBUTES.pack_into(cleared, ATTRIBUTES_AT, attributes & ~LOG_APPEND_TIME_BIT)
+    seal(cleared)
+    return cleared
+
+
 def seal(batch: bytearray) -> None:
     """Write the CRC that belongs to the bytes behind it."""
     with memoryview(batch) as view:
@@ -286,25 +300,31 @@ def _complete_batch(records: memoryview, position: int) -> int:
     if records[position + MAGIC_AT] > MAGIC:
         raise _corrupt(f"unknown magic {records[position + MAGIC_AT]}")
     size: int = length + LENGTH_PREFIX_BYTES
+    if size > _MAX_SIZE:
+        raise BatchError(BatchRefusal.UNKNOWN_SERVER_ERROR, f"a length field of {length} is beyond any batch")
     return size if size <= remaining else 0
 
 
 def _check_fields(header: BatchHeader) -> None:
     attributes = header.attributes
     if attributes & CODEC_MASK >= len(_CODECS):
-        raise _invalid(f"unknown codec {attributes & CODEC_MASK}")
+        reason = f"unknown codec {attributes & CODEC_MASK}"
+        raise BatchError(BatchRefusal.UNKNOWN_SERVER_ERROR, reason, in_log=True)
     count, delta = header.record_count, header.last_offset_delta
     if count <= 0 or count != delta + 1:
-        raise _invalid(f"{count} records cannot have a last offset delta of {delta}")
+        raise _wrong_field(f"{count} records cannot have a last offset delta of {delta}")
     if attributes & CONTROL_BIT:
-        raise _invalid("clients are not allowed to write control batches")
-    if header.producer_id > NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise _invalid(
-            f"producer id {header.producer_id} with base sequence {header.base_sequence} "
-            f"and epoch {header.producer_epoch}"
-        )
-    if attributes & LOG_APPEND_TIME_BIT:
-        raise BatchError(BatchRefusal.INVALID_TIMESTAMP, "only the broker sets LogAppendTime")
+        raise _wrong_field("clients are not allowed to write control batches")
+    if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
+        raise _wrong_field(f"producer id {header.producer_id} with base sequence {header.base_sequence}")
+
+
+def _too_short(size: int) -> BatchError:
+    # Kafka reads on up to the producer id before it looks at the size.
+    reason = f"a batch of {size} bytes is shorter than its header"
+    if size < PRODUCER_EPOCH_AT:
+        return BatchError(BatchRefusal.UNKNOWN_SERVER_ERROR, reason)
+    return _corrupt(reason)
 
 
 def _corrupt(reason: str) -> BatchError:
@@ -313,3 +333,7 @@ def _corrupt(reason: str) -> BatchError:
 
 def _invalid(reason: str) -> BatchError:
     return BatchError(BatchRefusal.INVALID_RECORD, reason)
+
+
+def _wrong_field(reason: str) -> BatchError:
+    return BatchError(BatchRefusal.INVALID_RECORD, reason, in_log=True)

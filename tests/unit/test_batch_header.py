@@ -18,6 +18,7 @@ from ledger.batch.header import (
     Codec,
     TimestampType,
     check_batches,
+    clear_log_append_time,
     outgoing_head,
     patch_head,
     read_header,
@@ -103,16 +104,19 @@ def test_a_length_below_that_of_any_batch_is_corrupt(length: int) -> None:
     assert refusal(changed(8, ">i", length)) == "CORRUPT_MESSAGE"
 
 
-def test_a_batch_shorter_than_its_header_is_corrupt() -> None:
-    assert {refusal(changed(8, ">i", size - 12)[:size]) for size in range(26, HEADER_BYTES)} == {
-        "CORRUPT_MESSAGE"
-    }
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [(range(26, 51), "UNKNOWN_SERVER_ERROR"), (range(51, HEADER_BYTES), "CORRUPT_MESSAGE")],
+)
+def test_a_batch_shorter_than_its_header_is_refused(sizes: range, expected: str) -> None:
+    assert {refusal(changed(8, ">i", size - 12)[:size]) for size in sizes} == {expected}
 
 
 def test_a_length_that_cuts_or_exceeds_the_batch_is_refused() -> None:
     assert refusal(changed(8, ">i", len(batch()) - 13)) == "CORRUPT_MESSAGE"
     assert refusal(changed(8, ">i", len(batch()) - 11)) == "INVALID_RECORD"
-    assert refusal(changed(8, ">i", 2**31 - 1)) == "INVALID_RECORD"
+    assert refusal(changed(8, ">i", 2**31 - 13)) == "INVALID_RECORD"
+    assert refusal(changed(8, ">i", 2**31 - 12)) == "UNKNOWN_SERVER_ERROR"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +153,6 @@ def test_bytes_of_an_incomplete_second_batch_are_cut_off() -> None:
     [
         (0, ">q", 1),  # base offset
         (0, ">q", -1),
-        (21, ">h", 5),  # codec
         (21, ">h", CONTROL_BIT),
         (21, ">h", CONTROL_BIT | TRANSACTIONAL_BIT),
         (23, ">i", 1),  # last offset delta
@@ -160,7 +163,6 @@ def test_bytes_of_an_incomplete_second_batch_are_cut_off() -> None:
         (57, ">i", 4),
         (57, ">i", 2**31 - 1),
         (53, ">i", -1),  # base sequence of a producer id
-        (51, ">h", -1),  # its epoch
     ],
 )
 def test_a_header_that_lies_is_an_invalid_record(at: int, layout: str, value: int) -> None:
@@ -175,8 +177,23 @@ def test_a_batch_without_a_producer_id_needs_no_sequence() -> None:
     check_batches(memoryview(batch(producer=Producer())), LIMIT)
 
 
-def test_a_timestamp_type_set_by_the_client_is_an_invalid_timestamp() -> None:
-    assert refusal(batch(flags=LOG_APPEND_TIME_BIT)) == "INVALID_TIMESTAMP"
+def test_log_append_time_is_taken_off_and_put_on_again_under_a_right_crc() -> None:
+    sent = batch(flags=LOG_APPEND_TIME_BIT)
+    cleared = clear_log_append_time(memoryview(sent))
+    assert cleared == batch()
+    assert stamp_log_append_time(memoryview(cleared), 1020) == sent
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_an_unknown_codec_is_a_server_error_as_in_kafka(codec: int) -> None:
+    assert refusal(changed(21, ">h", codec)) == "UNKNOWN_SERVER_ERROR"
+
+
+def test_kafka_knows_the_log_when_only_fields_of_a_batch_are_wrong() -> None:
+    for records, in_log in [(changed(57, ">i", 0), True), (changed(0, ">q", 5), True), (batch()[:50], False)]:
+        with pytest.raises(BatchError) as refused:
+            check_batches(memoryview(records), LIMIT)
+        assert refused.value.in_log is in_log
 
 
 def test_a_batch_above_the_limit_is_too_large_and_at_the_limit_passes() -> None:

@@ -77,6 +77,17 @@ def test_a_producer_of_which_nothing_is_remembered_may_begin_anywhere() -> None:
     assert judge(None, 0, 77, 80) == FRESH
 
 
+def test_without_an_epoch_any_sequence_goes_and_a_repeat_is_still_one() -> None:
+    assert judge(None, -1, 5, 5) == FRESH
+    assert judge(remembered((0, 2), epoch=-1), -1, 9, 9) == FRESH
+    assert judge(remembered((0, 2), epoch=-1), -1, 0, 2) == Repeat(0)
+    assert judge(remembered((0, 2)), -1, 3, 3) == Fenced(3)
+
+
+def test_an_epoch_below_none_is_fenced() -> None:
+    assert judge(None, -2, 0, 0) == Fenced(-1)
+
+
 def test_a_copy_is_not_changed_with_the_original() -> None:
     state = remembered((0, 2))
     copy = state.copy()

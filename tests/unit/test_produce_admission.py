@@ -1,0 +1,89 @@
+"""Which batches get in, and what a refusal tells."""
+
+from gateway.produce.admission import TopicRules, check, is_transactional, merged
+from gateway.produce.inspection import Inspection, inspect
+from gateway.produce.refusals import MOST_TOLD, Refusal
+from gateway.wire.messages.produce import ProducePartition, ProduceTopic
+from ledger.batch.header import (
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    CheckedBatch,
+    read_header,
+    verify_crc,
+)
+from ledger.batch.records import Record, build_batch
+
+VERSION = 9
+RULES = TopicRules(1 << 20)
+STAMPING = TopicRules(1 << 20, log_append_time=True)
+NO_ID = bytes(16)
+
+
+def batch_of(records: list[Record], flags: int = 0) -> memoryview:
+    return memoryview(build_batch(records, base_timestamp=1000, flags=flags))
+
+
+def inspected(records: list[Record], wanted: Inspection) -> CheckedBatch | Refusal:
+    data = batch_of(records)
+    return inspect(CheckedBatch(read_header(data), data), wanted)
+
+
+def topic(name: str, *indexes: int) -> ProduceTopic:
+    return ProduceTopic(name, NO_ID, [ProducePartition(index, None) for index in indexes])
+
+
+def test_a_timestamp_type_of_the_client_is_taken_off_where_the_client_stamps() -> None:
+    taken = check(batch_of([Record()], LOG_APPEND_TIME_BIT), RULES, VERSION)
+    assert isinstance(taken, CheckedBatch)
+    assert taken.header.attributes == 0
+    assert read_header(taken.data).attributes == 0
+    assert verify_crc(taken.data)
+
+
+def test_a_timestamp_type_of_the_client_is_refused_where_the_broker_stamps_record_by_record() -> None:
+    refused = check(batch_of([Record(0), Record(1)], LOG_APPEND_TIME_BIT), STAMPING, VERSION)
+    assert isinstance(refused, Refusal)
+    assert (refused.error, [index for index, _ in refused.records]) == ("INVALID_TIMESTAMP", [0, 1])
+
+
+def test_every_record_outside_the_bounds_is_told() -> None:
+    records = [Record(i, timestamp_delta=(i % 2) * 500) for i in range(5)]
+    refused = inspected(records, Inspection(latest_ms=1200))
+    assert isinstance(refused, Refusal)
+    assert (refused.error, [index for index, _ in refused.records]) == ("INVALID_TIMESTAMP", [1, 3])
+    assert refused.in_log
+
+
+def test_a_record_without_a_timestamp_is_never_too_old() -> None:
+    assert isinstance(inspected([Record(0, -1001)], Inspection(earliest_ms=900)), CheckedBatch)
+    assert isinstance(inspected([Record(0, -1002)], Inspection(earliest_ms=900)), Refusal)
+
+
+def test_a_batch_of_late_records_alone_is_opened_for_their_sake() -> None:
+    header = read_header(batch_of([Record(0, 500)]))
+    assert Inspection(latest_ms=1499).is_needed(header)
+    assert not Inspection(latest_ms=1500).is_needed(header)
+
+
+def test_a_refusal_does_not_grow_with_the_batch() -> None:
+    refused = inspected([Record(i) for i in range(MOST_TOLD + 50)], Inspection(keys_required=True))
+    assert isinstance(refused, Refusal)
+    assert len(refused.records) == MOST_TOLD
+
+
+def test_of_a_partition_that_is_sent_twice_the_last_counts() -> None:
+    once = merged([topic("a", 0, 1, 0), topic("b", 2), topic("a", 1, 5)])
+    assert [(each.name, [part.index for part in each.partitions]) for each in once] == [
+        ("a", [0, 1, 5]),
+        ("b", [2]),
+    ]
+    twice = [topic("a", 0), topic("a", 0)]
+    assert merged(twice)[0].partitions[0] is twice[1].partitions[0]
+
+
+def test_a_transactional_batch_is_seen_wherever_it_lies() -> None:
+    plain, transactional = topic("a", 0), topic("b", 0, 1)
+    plain.partitions[0].records = batch_of([Record()])
+    assert not is_transactional([plain, transactional])
+    transactional.partitions[1].records = batch_of([Record()], TRANSACTIONAL_BIT)
+    assert is_transactional([plain, transactional])
