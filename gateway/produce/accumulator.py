@@ -4,7 +4,7 @@ Batches of a partition keep the order in which they came, and lie side by side i
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ledger.batch.header import BatchHeader
@@ -62,13 +62,17 @@ class PendingBatch:
 
 
 class Accumulator:
-    """Batches that wait for a draft."""
+    """Batches that wait for a draft. `left_out` is told of those whose requests have given up."""
 
-    def __init__(self, draft_bytes: int, draft_batches: int) -> None:
+    def __init__(
+        self, draft_bytes: int, draft_batches: int, left_out: Callable[[PendingBatch], None] | None = None
+    ) -> None:
         self.draft_bytes = draft_bytes
         self.draft_batches = draft_batches
         self.waiting_bytes = 0
         self._waiting: deque[PendingBatch] = deque()
+        self._left_out = left_out
+        self._sweep_at = (draft_bytes, draft_batches)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -82,6 +86,8 @@ class Accumulator:
         batch.waiter.remaining += 1
         self._waiting.append(batch)
         self.waiting_bytes += len(batch.data)
+        if self.waiting_bytes > self._sweep_at[0] or len(self._waiting) > self._sweep_at[1]:
+            self._sweep()
 
     def take(self) -> list[PendingBatch]:
         """The next draft, grouped by partition; at least one batch, if any waits. A batch whose request
@@ -95,8 +101,29 @@ class Accumulator:
             self._waiting.popleft()
             self.waiting_bytes -= len(batch.data)
             if batch.waiter.given_up:
+                self._leave_out(batch)
                 continue
             groups.setdefault(batch.log.number, []).append(batch)
             size += len(batch.data)
             count += 1
         return [batch for group in groups.values() for batch in group]
+
+    def _sweep(self) -> None:
+        """Let go of batches whose requests have given up: with a store that hangs, no draft takes them, and
+        the clients send them again and again. Looked for when twice as much waits as was left last time."""
+        waiting, self._waiting = self._waiting, deque()
+        self.waiting_bytes = 0
+        for batch in waiting:
+            if batch.waiter.given_up:
+                self._leave_out(batch)
+            else:
+                self._waiting.append(batch)
+                self.waiting_bytes += len(batch.data)
+        self._sweep_at = (
+            max(self.draft_bytes, 2 * self.waiting_bytes),
+            max(self.draft_batches, 2 * len(self._waiting)),
+        )
+
+    def _leave_out(self, batch: PendingBatch) -> None:
+        if self._left_out is not None:
+            self._left_out(batch)

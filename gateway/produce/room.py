@@ -16,6 +16,7 @@ import structlog
 from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import Accumulator, PendingBatch, Waiter
 from gateway.produce.admission import TopicRules
+from gateway.produce.gaps import SequenceGaps
 from gateway.produce.inspection import Inspection, inspect
 from gateway.produce.refusals import Refusal
 from ledger.batch.header import CheckedBatch, stamp_log_append_time
@@ -82,7 +83,8 @@ class ProduceRoom:
         self._options = options
         self._clock = clock
         self._stored = stored
-        self._accumulator = Accumulator(options.draft_bytes, options.draft_batches)
+        self._gaps = SequenceGaps()
+        self._accumulator = Accumulator(options.draft_bytes, options.draft_batches, self._gaps.note)
         self._writing = 0
         self._drafts: set[asyncio.Task[None]] = set()
         self._last_draft: asyncio.Task[None] | None = None
@@ -138,6 +140,7 @@ class ProduceRoom:
         """Inspect one batch in a thread, if it needs that, and take it up or refuse it."""
         pending, batch = laned.pending, laned.batch
         if pending.waiter.given_up:
+            self._gaps.note(pending)
             pending.waiter.resolved()
             return
         opened: CheckedBatch | Refusal = batch
@@ -215,19 +218,43 @@ class ProduceRoom:
             if before is not None:
                 # A failed draft does not block later ones, but none overtakes it.
                 await asyncio.wait([before])
-            await self._commit(draft, placement)
+            await self._commit(*self._without_gaps(draft, placement))
         except OutcomeUnknown as error:
             log.warning("produce.outcome_unknown", batches=len(draft), error=str(error))
             _refuse_all(draft, "REQUEST_TIMED_OUT", "whether the batch was stored is not known")
         except StoreError as error:
             log.error("produce.storage_failed", batches=len(draft), error=str(error))
-            _refuse_all(draft, "KAFKA_STORAGE_ERROR", "the batch could not be stored")
+            self._fail(draft, "KAFKA_STORAGE_ERROR", "the batch could not be stored")
         except asyncio.CancelledError:
             _refuse_all(draft, "REQUEST_TIMED_OUT", "the gateway was stopped")
             raise
         except Exception:
             log.exception("produce.failed", batches=len(draft))
-            _refuse_all(draft, "UNKNOWN_SERVER_ERROR", "the gateway failed; its log says how")
+            self._fail(draft, "UNKNOWN_SERVER_ERROR", "the gateway failed; its log says how")
+
+    def _fail(self, draft: Sequence[PendingBatch], error: str, message: str) -> None:
+        for pending in draft:
+            if not pending.error:
+                self._gaps.note(pending)
+        _refuse_all(draft, error, message)
+
+    def _without_gaps(
+        self, draft: list[PendingBatch], placement: Placement
+    ) -> tuple[list[PendingBatch], Placement]:
+        """What may be committed of a draft, now that all before it are answered; the rest is refused."""
+        missing = [self._gaps.missing_before(pending) for pending in draft]
+        if all(sequence is None for sequence in missing):
+            return draft, placement
+        kept = [i for i, sequence in enumerate(missing) if sequence is None]
+        for pending, sequence in zip(draft, missing, strict=True):
+            if sequence is not None:
+                came = pending.header.base_sequence
+                pending.in_log = True
+                pending.refused(
+                    "OUT_OF_ORDER_SEQUENCE_NUMBER", f"sequence {came} came where {sequence} was expected"
+                )
+        starts = [placement.starts[i] for i in kept]
+        return [draft[i] for i in kept], Placement(placement.locator, starts, placement.object_bytes)
 
     async def _write_once(self, draft: list[PendingBatch]) -> Placement:
         try:
@@ -242,6 +269,8 @@ class ProduceRoom:
         return await self._segments.write([_draft_batch(pending) for pending in draft], created_ms)
 
     async def _commit(self, draft: list[PendingBatch], placement: Placement) -> None:
+        if not draft:
+            return
         # Durable before numbered: a crash in between leaves an orphan, never an offset without bytes.
         for attempt in range(STORE_ATTEMPTS):
             if attempt:
