@@ -171,6 +171,9 @@ class _Fetch:
     async def _park(self) -> bool:
         """Wait for enough bytes, or for a partition to go. False: nothing more is to be waited for."""
         room = self.room
+        if self._has_moved() and asyncio.get_running_loop().time() < self.deadline:
+            # Something came while this fetch was reading: nobody would tell of it again.
+            return True
         have: dict[int, int] = {}
         waiting: dict[int, list[Want]] = {}
         logs: list[PartitionLog] = []
@@ -199,6 +202,15 @@ class _Fetch:
         for want in self.wants:
             want.stream = None
         return await room.purgatory.park(ParkedFetch(logs, self.min_bytes - total, is_ready), self.deadline)
+
+    def _has_moved(self) -> bool:
+        """Whether a partition is no longer as it was at the last look."""
+        return any(
+            want.log.deleted
+            or (want.log.high_watermark, want.log.log_start) != (want.high_watermark, want.log_start)
+            for want in self.wants
+            if want.log is not None and want.error is ErrorCode.NONE
+        )
 
     async def _read(self) -> Sequence[Share] | None:
         """Read what the budgets allow. None: the plan was stale, and everything must be looked at anew."""
