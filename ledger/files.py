@@ -54,6 +54,7 @@ class Files:
         self.floor_ms = 0
         self.garbage: dict[int, ObjectState] = {}
         self._answering: deque[ObjectState] = deque()
+        self._kept: list[tuple[int, int]] = []
 
     def locator(self, number: int) -> str:
         """KeyError if the object is gone from the table."""
@@ -116,6 +117,14 @@ class Files:
                 below.append(state)
         return below
 
+    def keep(self, from_ms: int, to_ms: int) -> None:
+        """Never let the bytes of objects go that were created in this time, both ends included."""
+        self._kept.append((from_ms, to_ms))
+
+    def keeps(self, created_ms: int) -> bool:
+        """Whether the bytes of an object of this creation time stay for ever (see LedgerRestored)."""
+        return any(from_ms <= created_ms <= to_ms for from_ms, to_ms in self._kept)
+
     def refuses(self, locator: str) -> bool:
         """Whether a commit that names this object comes too late: below the floor, or closed."""
         known = self.by_locator.get(locator)
@@ -124,5 +133,6 @@ class Files:
     def due_garbage(self, now_ms: int, grace_ms: int) -> Iterator[ObjectState]:
         """Closed objects whose grace is over and that lie below the floor (so that no repeat may come)."""
         for state in self.garbage.values():
-            if state.closed_ms + grace_ms <= now_ms and state.created_ms < self.floor_ms:
+            is_over = state.closed_ms + grace_ms <= now_ms and state.created_ms < self.floor_ms
+            if is_over and not self.keeps(state.created_ms):
                 yield state

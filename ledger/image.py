@@ -15,14 +15,14 @@ from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.files import ObjectState
 from ledger.partitions import PartitionLog, RunChunk
 from ledger.producers import ProducerState
-from ledger.records import TopicCreated, decode_records, encode_record
+from ledger.records import LedgerRestored, TopicCreated, decode_records, encode_record
 from ledger.state import Dirty, LedgerState
 from ledger.topics import Topic
 from ledger.types import TopicId
 
 FORMAT_VERSION = 1
 
-META, TOPIC, PARTITION, CHUNK, PRODUCER, OBJECT = range(6)
+META, TOPIC, PARTITION, CHUNK, PRODUCER, OBJECT, RESTORED = range(7)
 
 _META = struct.Struct(">HqqqqqqqH")
 _TOPIC = struct.Struct(">q")
@@ -47,6 +47,7 @@ class Row(NamedTuple):
 def all_rows(state: LedgerState) -> Iterator[Row]:
     """Every row of the state."""
     yield meta_row(state)
+    yield from _restored_rows(state)
     yield from _rows(state, everything(state))
 
 
@@ -64,7 +65,7 @@ def everything(state: LedgerState) -> Dirty:
 def take_dirty_rows(state: LedgerState) -> list[Row]:
     """Rows that changed since the last call, which are then counted as clean."""
     dirty, state.dirty = state.dirty, Dirty()
-    return [meta_row(state), *_rows(state, dirty)]
+    return [meta_row(state), *_restored_rows(state), *_rows(state, dirty)]
 
 
 def put_back_dirty(state: LedgerState, rows: Iterable[Row]) -> None:
@@ -104,6 +105,12 @@ def meta_row(state: LedgerState) -> Row:
         len(cluster),
     )
     return Row(META, b"", head + cluster)
+
+
+def _restored_rows(state: LedgerState) -> Iterator[Row]:
+    # Always all of them: there are as many as operators have restored backups.
+    for at, record in enumerate(state.restores):
+        yield Row(RESTORED, _NUMBER.pack(at), encode_record(record))
 
 
 def _rows(state: LedgerState, dirty: Dirty) -> Iterator[Row]:
@@ -197,6 +204,7 @@ def restore(rows: Iterable[Row]) -> LedgerState:
         _restore_chunks(state, sections.get(CHUNK, []))
         _restore_producers(state, sections.get(PRODUCER, []))
         _restore_objects(state, sections.get(OBJECT, []))
+        _restore_restores(state, sections.get(RESTORED, []))
     except (struct.error, KeyError, IndexError, TypeError, ValueError) as error:
         raise StoreDamaged(f"the rows of an image do not fit together: {error!r}") from error
     for log in state.logs.values():
@@ -290,6 +298,13 @@ def _restore_objects(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> Non
         stored.starts = _from_little("I", view[:split])
         stored.bases = _from_little("q", view[split:])
         state.files.put_back(stored)
+
+
+def _restore_restores(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:
+    for _, value in sorted(rows):
+        (record,) = decode_records(value, 1)
+        assert isinstance(record, LedgerRestored)
+        state.apply(record)
 
 
 ROW_HEAD = struct.Struct(">BHI")

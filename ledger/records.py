@@ -128,6 +128,19 @@ class TopicConfigsSet:
     configs: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerRestored:
+    """The journal was put back from a backup of its first `entries` entries; begins a cluster epoch.
+
+    Objects created from `kept_from_ms` to `kept_to_ms` may hold records that were acknowledged after the
+    backup, so none of them is ever deleted, known to the ledger or not.
+    """
+
+    entries: int
+    kept_from_ms: int
+    kept_to_ms: int
+
+
 MetadataRecord: TypeAlias = (
     ClusterCreated
     | OwnerChanged
@@ -142,6 +155,7 @@ MetadataRecord: TypeAlias = (
     | FloorRaised
     | PartitionsAdded
     | TopicConfigsSet
+    | LedgerRestored
 )
 
 _OWNER = struct.Struct(">ii16s")
@@ -154,6 +168,7 @@ _NUMBER_OFFSET = struct.Struct(">Iq")
 _NUMBER_COUNT = struct.Struct(">II")
 _ADDED = struct.Struct(">16sII")
 _CONFIGS = struct.Struct(">16sH")
+_RESTORED = struct.Struct(">qqq")
 _I64 = struct.Struct(">q")
 _U32 = struct.Struct(">I")
 
@@ -294,6 +309,14 @@ def _decode_floor(body: memoryview) -> FloorRaised:
     return FloorRaised(*_I64.unpack(body))
 
 
+def _encode_restored(record: LedgerRestored) -> bytes:
+    return _RESTORED.pack(record.entries, record.kept_from_ms, record.kept_to_ms)
+
+
+def _decode_restored(body: memoryview) -> LedgerRestored:
+    return LedgerRestored(*_RESTORED.unpack(body))
+
+
 # type number -> (class, newest version, encoder, decoder); a number is never given twice.
 _CODECS: Mapping[int, tuple[type, int, Callable[..., bytes], Callable[[memoryview], MetadataRecord]]] = {
     1: (ClusterCreated, 0, _encode_cluster, _decode_cluster),
@@ -309,6 +332,7 @@ _CODECS: Mapping[int, tuple[type, int, Callable[..., bytes], Callable[[memoryvie
     11: (FloorRaised, 0, lambda record: _I64.pack(record.floor_ms), _decode_floor),
     12: (PartitionsAdded, 0, _encode_added, _decode_added),
     13: (TopicConfigsSet, 0, _encode_configs, _decode_configs),
+    14: (LedgerRestored, 0, _encode_restored, _decode_restored),
 }
 _BY_CLASS = {cls: (number, version, encode) for number, (cls, version, encode, _) in _CODECS.items()}
 

@@ -16,6 +16,7 @@ from ledger.records import (
     ClusterCreated,
     FileCommitted,
     FloorRaised,
+    LedgerRestored,
     MetadataRecord,
     ObjectsForgotten,
     OwnerChanged,
@@ -59,8 +60,15 @@ class LedgerState:
         self.files = Files()
         self.next_number = 0
         self.next_producer_id = 0
+        self.restores: list[LedgerRestored] = []
+        """Every time that the journal was put back from a backup, the oldest first."""
         self.dirty = Dirty()
         self.touched: dict[int, PartitionLog] = {}
+
+    @property
+    def cluster_epoch(self) -> int:
+        """1, and one more for every restore from a backup."""
+        return 1 + len(self.restores)
 
     def apply_entry(self, entry: Entry) -> list[PartitionLog]:
         """Apply a durable entry. Returns the partitions whose offsets moved or that were deleted."""
@@ -190,6 +198,10 @@ class LedgerState:
     def _floor_raised(self, record: FloorRaised) -> None:
         self.dirty.objects.update(state.number for state in self.files.raise_floor(record.floor_ms))
 
+    def _ledger_restored(self, record: LedgerRestored) -> None:
+        self.restores.append(record)
+        self.files.keep(record.kept_from_ms, record.kept_to_ms)
+
 
 _APPLY: dict[type, Callable[..., None]] = {
     ClusterCreated: LedgerState._cluster_created,
@@ -205,4 +217,5 @@ _APPLY: dict[type, Callable[..., None]] = {
     FloorRaised: LedgerState._floor_raised,
     PartitionsAdded: LedgerState._partitions_added,
     TopicConfigsSet: LedgerState._topic_configs_set,
+    LedgerRestored: LedgerState._ledger_restored,
 }

@@ -77,7 +77,9 @@ class GarbageCollector:
             orphans = [
                 stored.locator
                 for stored in page
-                if stored.created_ms < files.floor_ms and stored.locator not in files.by_locator
+                if stored.created_ms < files.floor_ms
+                and stored.locator not in files.by_locator
+                and not files.keeps(stored.created_ms)
             ]
             if orphans:
                 await self._segments.delete(orphans)

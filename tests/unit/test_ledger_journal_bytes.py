@@ -19,6 +19,7 @@ from ledger.records import (
     ClusterCreated,
     FileCommitted,
     FloorRaised,
+    LedgerRestored,
     MetadataRecord,
     ObjectsForgotten,
     OwnerChanged,
@@ -75,6 +76,10 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
         "0d 00 00000021 000102030405060708090a0b0c0d0e0f 0002 0001 00000001 61 31 0001 00000000 62",
     ),
     (FloorRaised(1_700_000_000_000), "0b 00 00000008 0000018bcfe56800"),
+    (
+        LedgerRestored(258, 1_700_000_000_000, 1_700_000_000_001),
+        "0e 00 00000018 0000000000000102 0000018bcfe56800 0000018bcfe56801",
+    ),
 ]
 RECORDS = [record for record, _ in GOLDEN]
 

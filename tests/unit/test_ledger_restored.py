@@ -1,0 +1,48 @@
+"""What a ledger that was put back from a backup remembers of that."""
+
+from ledger.image import all_rows, restore, take_dirty_rows
+from ledger.journal import Entry
+from ledger.keys import RANDOM_BYTES, uuid7
+from ledger.records import LedgerRestored
+from ledger.state import LedgerState
+
+FROM_MS, TO_MS = 1_000, 2_000
+
+
+def restored_state() -> LedgerState:
+    state = LedgerState()
+    state.apply_entry(Entry(1, 5_000, b"", [LedgerRestored(7, FROM_MS, TO_MS)]))
+    return state
+
+
+def locator(created_ms: int) -> str:
+    return f"wal/0/{uuid7(created_ms, bytes(RANDOM_BYTES))}.wal"
+
+
+def test_every_restore_begins_a_cluster_epoch() -> None:
+    assert LedgerState().cluster_epoch == 1
+    assert restored_state().cluster_epoch == 2
+
+
+def test_objects_between_the_backup_and_the_restore_are_kept_and_others_are_not() -> None:
+    files = restored_state().files
+    kept = {created_ms: files.keeps(created_ms) for created_ms in (999, 1_000, 2_000, 2_001)}
+    assert kept == {999: False, 1_000: True, 2_000: True, 2_001: False}
+
+
+def test_garbage_from_between_the_backup_and_the_restore_is_never_due() -> None:
+    files = restored_state().files
+    files.raise_floor(10_000)
+    for created_ms in (999, 1_500):
+        files.close_if_empty(files.register(locator(created_ms)), 3_000)
+    due = [stored.created_ms for stored in files.due_garbage(100_000, 60)]
+    assert due == [999]
+
+
+def test_an_image_and_a_snapshot_remember_restores() -> None:
+    state = restored_state()
+    for rows in (list(all_rows(state)), take_dirty_rows(state)):
+        read = restore(rows)
+        assert read.restores == state.restores
+        assert read.files.keeps(FROM_MS)
+        assert sorted(all_rows(read)) == sorted(all_rows(state))
