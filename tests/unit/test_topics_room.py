@@ -11,6 +11,7 @@ from adapters.metadata.memory import MemoryMetadata
 from gateway.config import Settings
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
+from gateway.topics.altering import ConfigEdit, ResourceEdit
 from gateway.topics.creation import NewTopic
 from gateway.topics.room import REMEMBER_SECONDS, TopicsRoom
 from ledger.errors import StoreUnavailable
@@ -101,3 +102,34 @@ async def test_asked_for_by_two_at_once_a_missing_topic_is_created_once(rooms: R
 async def test_internal_topics_are_not_created_by_asking_for_them(rooms: Rooms, name: str) -> None:
     refused = await rooms.room.create_missing([name], soon())
     assert refused[name].error == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+async def test_a_partition_is_denied_only_after_the_journal_was_asked(rooms: Rooms) -> None:
+    await rooms.room.create(NewTopic("t", 2, {}), soon())
+    reads = rooms.store.reads
+    assert await rooms.room.prove_partitions_unknown([("t", 0), ("t", 1)], soon())
+    assert rooms.store.reads == reads
+    for missing in [("t", 2), ("t", -1), ("nope", 0)]:
+        reads = rooms.store.reads
+        assert await rooms.room.prove_partitions_unknown([("t", 0), missing], soon())
+        assert rooms.store.reads > reads
+
+
+async def test_no_partition_is_denied_while_the_journal_cannot_be_asked(rooms: Rooms) -> None:
+    await rooms.room.create(NewTopic("t", 2, {}), soon())
+    rooms.store.is_away = True
+    assert not await rooms.room.prove_partitions_unknown([("t", 2)], soon())
+    assert not await rooms.room.prove_partitions_unknown([("nope", 0)], soon())
+    assert await rooms.room.prove_partitions_unknown([("t", 1)], soon())
+
+
+async def test_changes_of_configs_that_wait_too_long_for_their_turn_are_given_up(rooms: Rooms) -> None:
+    await rooms.room.create(NewTopic("t", 1, {}), soon())
+    edit = ResourceEdit(2, "t", [ConfigEdit("flush.ms", 0, "5")])
+    late = asyncio.get_running_loop().time() - 1.0
+    await rooms.room._altering.acquire()
+    (refused,) = await rooms.room.alter([edit], False, late)
+    assert refused is not None
+    assert refused.error == "REQUEST_TIMED_OUT"
+    rooms.room._altering.release()
+    assert await rooms.room.alter([edit], False, soon()) == [None]

@@ -1,0 +1,225 @@
+"""AlterConfigs, IncrementalAlterConfigs and ListConfigResources through a whole gateway in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+import pytest_asyncio
+
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated import alter_configs, incremental_alter_configs
+from gateway.wire.messages.generated.alter_configs import AlterConfigsRequest
+from gateway.wire.messages.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
+from gateway.wire.messages.generated.list_config_resources import ListConfigResourcesRequest
+from tests.support.in_memory import InMemoryGateway, in_memory_gateway, names_of
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+REPLICAS = "leader.replication.throttled.replicas"
+
+Change = tuple[str, int, str | None]
+
+
+@pytest_asyncio.fixture
+async def gateway() -> AsyncIterator[InMemoryGateway]:
+    async with in_memory_gateway() as running:
+        yield running
+
+
+async def alter(
+    gateway: InMemoryGateway,
+    *resources: tuple[int, str, dict[str, str | None]],
+    version: int = 2,
+    dry: bool = False,
+) -> list[str]:
+    asked = [
+        alter_configs.AlterConfigsResource(
+            kind, name, [alter_configs.AlterableConfig(key, value) for key, value in pairs.items()]
+        )
+        for kind, name, pairs in resources
+    ]
+    response = await gateway.ask(ApiKey.ALTER_CONFIGS, version, AlterConfigsRequest(asked, dry))
+    return names_of([result.error_code for result in response.responses])
+
+
+async def change(
+    gateway: InMemoryGateway,
+    *resources: tuple[int, str, Sequence[Change]],
+    version: int = 1,
+    dry: bool = False,
+) -> list[str]:
+    asked = [
+        incremental_alter_configs.AlterConfigsResource(
+            kind, name, [incremental_alter_configs.AlterableConfig(*one) for one in changes]
+        )
+        for kind, name, changes in resources
+    ]
+    request = IncrementalAlterConfigsRequest(asked, dry)
+    response = await gateway.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, request)
+    return names_of([result.error_code for result in response.responses])
+
+
+@pytest.mark.parametrize("version", [0, 2])
+async def test_altering_sets_what_is_named_and_unsets_the_rest(
+    gateway: InMemoryGateway, version: int
+) -> None:
+    await gateway.create("t", retention_ms="1000", flush_ms="5")
+    assert await alter(gateway, (TOPIC, "t", {"retention.ms": " 7 "}), version=version) == ["NONE"]
+    assert await gateway.configs("t") == {"retention.ms": "7"}
+    assert await alter(gateway, (TOPIC, "t", {}), version=version) == ["NONE"]
+    assert await gateway.configs("t") == {}
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_a_change_leaves_alone_what_it_does_not_name(gateway: InMemoryGateway, version: int) -> None:
+    await gateway.create("t", retention_ms="1000", flush_ms="5")
+    changes = [("flush.ms", DELETE, None), ("segment.ms", SET, "9"), ("cleanup.policy", APPEND, "compact")]
+    assert await change(gateway, (TOPIC, "t", changes), version=version) == ["NONE"]
+    assert await gateway.configs("t") == {
+        "retention.ms": "1000",
+        "segment.ms": "9",
+        "cleanup.policy": "delete,compact",
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "after"),
+    [
+        ("0:1", [(REPLICAS, APPEND, "1:1")], "0:1,1:1"),
+        ("0:1", [(REPLICAS, APPEND, "0:1, 2:1,2:1")], "0:1,2:1"),
+        ("0:1,1:1", [(REPLICAS, SUBTRACT, "0:1,5:1")], "1:1"),
+        ("0:1", [(REPLICAS, SUBTRACT, "0:1")], ""),
+        ("", [(REPLICAS, APPEND, "")], ""),
+        ("0:1", [(REPLICAS, DELETE, None)], None),
+    ],
+)
+async def test_lists_grow_and_shrink_by_items(
+    gateway: InMemoryGateway, before: str, changes: list[Change], after: str | None
+) -> None:
+    await gateway.create("t")
+    assert await change(gateway, (TOPIC, "t", [(REPLICAS, SET, before)])) == ["NONE"]
+    assert await change(gateway, (TOPIC, "t", changes)) == ["NONE"]
+    assert (await gateway.configs("t")).get(REPLICAS) == after
+
+
+@pytest.mark.parametrize(
+    ("one", "error"),
+    [
+        (("retention.ms", SET, "soon"), "INVALID_CONFIG"),
+        (("retention.ms", SET, None), "INVALID_REQUEST"),
+        (("retention.ms", APPEND, "5"), "INVALID_CONFIG"),
+        (("retention.ms", SUBTRACT, "5"), "INVALID_CONFIG"),
+        (("retention.ms", 9, "5"), "UNKNOWN_SERVER_ERROR"),
+        (("no.such", SET, "5"), "INVALID_CONFIG"),
+        (("no.such", APPEND, "5"), "INVALID_CONFIG"),
+        (("remote.storage.enable", SET, "true"), "INVALID_CONFIG"),
+        (("cleanup.policy", APPEND, "shred"), "INVALID_CONFIG"),
+        (("cleanup.policy", APPEND, ""), "INVALID_CONFIG"),
+        (("cleanup.policy", APPEND, None), "INVALID_REQUEST"),
+        (("max.compaction.lag.ms", SET, "4"), "INVALID_CONFIG"),
+    ],
+)
+async def test_a_change_that_is_refused_changes_nothing(
+    gateway: InMemoryGateway, one: Change, error: str
+) -> None:
+    await gateway.create("t", min_compaction_lag_ms="5")
+    changes = [("flush.ms", SET, "1"), one]
+    for dry in (True, False):
+        assert await change(gateway, (TOPIC, "t", changes), dry=dry) == [error]
+    assert await gateway.configs("t") == {"min.compaction.lag.ms": "5"}
+
+
+async def test_a_change_that_is_only_checked_changes_nothing(gateway: InMemoryGateway) -> None:
+    await gateway.create("t", flush_ms="5")
+    assert await alter(gateway, (TOPIC, "t", {"retention.ms": "7"}), dry=True) == ["NONE"]
+    assert await change(gateway, (TOPIC, "t", [("retention.ms", SET, "7")]), dry=True) == ["NONE"]
+    assert await gateway.configs("t") == {"flush.ms": "5"}
+
+
+async def test_each_resource_has_an_answer_of_its_own_in_order(gateway: InMemoryGateway) -> None:
+    for name in ("a", "b", "twice"):
+        await gateway.create(name)
+    resources = [
+        (TOPIC, "nope", {"flush.ms": "1"}),
+        (TOPIC, "a", {"flush.ms": "1"}),
+        (TOPIC, "twice", {"flush.ms": "1"}),
+        (TOPIC, "b", {"flush.ms": "x"}),
+        (TOPIC, "twice", {"flush.ms": "2"}),
+        (TOPIC, "a b", {"flush.ms": "1"}),
+        (TOPIC, "", {"flush.ms": "1"}),
+    ]
+    assert await alter(gateway, *resources) == [
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "NONE",
+        "INVALID_REQUEST",
+        "INVALID_CONFIG",
+        "INVALID_REQUEST",
+        "INVALID_TOPIC_EXCEPTION",
+        "INVALID_REQUEST",
+    ]
+    assert await gateway.configs("a") == {"flush.ms": "1"}
+    assert await gateway.configs("twice") == {}
+
+
+async def test_a_config_named_twice_is_refused(gateway: InMemoryGateway) -> None:
+    await gateway.create("t")
+    changes = [("flush.ms", SET, "1"), ("flush.ms", DELETE, None)]
+    assert await change(gateway, (TOPIC, "t", changes)) == ["INVALID_REQUEST"]
+
+
+@pytest.mark.parametrize("name", ["1", ""])
+async def test_nothing_of_a_broker_can_be_set_while_it_runs(gateway: InMemoryGateway, name: str) -> None:
+    assert await alter(gateway, (BROKER, name, {"num.partitions": "3"})) == ["INVALID_REQUEST"]
+    asked = [
+        (BROKER, name, [("log.retention.ms", SET, "3")]),
+        (BROKER, "9", [("num.partitions", SET, "3")]),
+        (BROKER, "one", [("num.partitions", SET, "3")]),
+    ]
+    assert await change(gateway, *asked) == ["INVALID_REQUEST"] * 3
+    assert await change(gateway, (BROKER, name, [("num.partitions", APPEND, "3")])) == ["INVALID_CONFIG"]
+    assert await change(gateway, (BROKER, name, [("num.partitions", 7, "3")])) == ["INVALID_REQUEST"]
+    assert await change(gateway, (BROKER, name, [("num.partitions", DELETE, None)])) == ["NONE"]
+
+
+@pytest.mark.parametrize("kind", [0, 1, 3, LOGGER, METRICS, GROUP, 99, -3])
+async def test_other_resources_have_no_configs(gateway: InMemoryGateway, kind: int) -> None:
+    assert await alter(gateway, (kind, "x", {"a": "1"})) == ["INVALID_REQUEST"]
+    assert await change(gateway, (kind, "x", [("a", SET, "1")])) == ["INVALID_REQUEST"]
+
+
+async def test_changes_at_once_never_make_configs_that_contradict_each_other(
+    gateway: InMemoryGateway,
+) -> None:
+    await gateway.create("t")
+    answers = await asyncio.gather(
+        change(gateway, (TOPIC, "t", [("min.compaction.lag.ms", SET, "9")])),
+        change(gateway, (TOPIC, "t", [("max.compaction.lag.ms", SET, "5")])),
+    )
+    assert sorted(answers) == [["INVALID_CONFIG"], ["NONE"]]
+    assert len(await gateway.configs("t")) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "types", "found"),
+    [
+        (0, [], []),
+        (1, [TOPIC], [(TOPIC, "a"), (TOPIC, "b")]),
+        (1, [BROKER, GROUP], [(BROKER, "1")]),
+        (1, [], [(BROKER, "1"), (TOPIC, "a"), (TOPIC, "b")]),
+        (1, [METRICS], []),
+    ],
+)
+async def test_resources_with_configs_are_listed_by_type(
+    gateway: InMemoryGateway, version: int, types: list[int], found: list[tuple[int, str]]
+) -> None:
+    await gateway.create("a")
+    await gateway.create("b")
+    response = await gateway.ask(ApiKey.LIST_CONFIG_RESOURCES, version, ListConfigResourcesRequest(types))
+    assert response.error_code == 0
+    assert [(one.resource_type, one.resource_name) for one in response.config_resources] == found
+
+
+async def test_resources_of_an_unknown_type_cannot_be_listed(gateway: InMemoryGateway) -> None:
+    response = await gateway.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([TOPIC, 3]))
+    assert names_of([response.error_code]) == ["UNSUPPORTED_VERSION"]
+    assert response.config_resources == []
