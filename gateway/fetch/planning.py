@@ -36,6 +36,8 @@ class Want:
 
     asked: AskedPartition
     request: FetchPartition
+    is_from_broker: bool = False
+    """Asked for by a broker that says it follows; there are no followers."""
     log: PartitionLog | None = None
     error: ErrorCode = ErrorCode.NONE
     high_watermark: int = -1
@@ -101,6 +103,8 @@ def look(want: Want, topics: Topics, isolation: int, max_bytes: int, hints: Posi
     want.was_found = True
     # Unlike ListOffsets, Fetch takes any negative epoch for none.
     want.error = check_epoch(max(request.current_leader_epoch, NO_EPOCH))
+    if want.error is ErrorCode.NONE and want.is_from_broker:
+        want.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if want.error is not ErrorCode.NONE:
         return
     want.high_watermark, want.last_stable, want.log_start = log.high_watermark, log.last_stable, log.log_start
@@ -111,6 +115,8 @@ def look(want: Want, topics: Topics, isolation: int, max_bytes: int, hints: Posi
         or not log.log_start <= request.fetch_offset <= log.high_watermark
     ):
         want.error = ErrorCode.OFFSET_OUT_OF_RANGE
+    elif request.max_bytes < 0 and request.fetch_offset < log.high_watermark:
+        want.error = ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka fails at the first byte it would read
     else:
         want.max_bytes = min(max(request.max_bytes, 0), max_bytes)
         _open(want, log, isolation, max(want.max_bytes, HEADER_BYTES), hints)

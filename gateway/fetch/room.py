@@ -6,7 +6,7 @@ what has been read is answered; what could not be read is an error, never an emp
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -45,7 +45,7 @@ class FetchOptions:
 
 
 class FetchRoom:
-    """Answers fetches. Followers do not exist here: whatever its replica id, a fetch is a consumer's."""
+    """Answers fetches. Followers do not exist here: a fetch with a broker's replica id is refused."""
 
     def __init__(
         self,
@@ -72,7 +72,8 @@ class FetchRoom:
         context = self.sessions.begin(version, request, principal, self.clock())
         if context.kind is FetchKind.REFUSED:
             return self.sessions.finish(context, (), self.clock())
-        wants = [Want(asked, asked.request) for asked in context.partitions]
+        is_from_broker = request.replica_id >= 0
+        wants = [Want(asked, asked.request, is_from_broker) for asked in context.partitions]
         shares = await _Fetch(self, request, wants, received_at).run()
         isolation = request.isolation_level
         answers = [
@@ -106,6 +107,7 @@ class _Fetch:
         self.wants = wants
         self.isolation = request.isolation_level
         self.max_bytes = min(max(request.max_bytes, 0), room.options.max_response_bytes)
+        self.is_overdrawn = request.max_bytes < 0
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         wait_s = min(request.max_wait_ms / 1000, room.options.longest_wait_s)
         self.deadline = received_at + wait_s
@@ -143,6 +145,15 @@ class _Fetch:
                         self.wants[i].fail(ErrorCode.KAFKA_STORAGE_ERROR)
         if self.absent is None:
             self.absent = {i for i, want in enumerate(self.wants) if want.is_absent}
+            if self.is_overdrawn:
+                self._overdraw()
+
+    def _overdraw(self) -> None:
+        """As in Kafka a negative budget is used up by the first partition that is there."""
+        first = next((want for want in self.wants if not want.is_absent), None)
+        if first is not None:
+            first.request = replace(first.request, max_bytes=-1)
+            self._look_once()
 
     def _look_once(self) -> None:
         topics, hints = self.room.shard.state.topics, self.room.hints

@@ -1,22 +1,71 @@
 """Fetch (API 1), versions 4 to 18: bytes in, buffers out; the fetch room does the rest."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from gateway.context import RequestContext
 from gateway.wire.errors import ErrorCode
-from gateway.wire.messages.fetch import FetchResponse, decode_fetch, encode_fetch_response
-from ledger.types import Buffer
+from gateway.wire.messages.fetch import (
+    FIRST_WITH_TOPIC_IDS,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+    decode_fetch,
+    encode_fetch_response,
+)
+from gateway.wire.messages.produce import LeaderIdAndEpoch
+from ledger.batch.header import LEADER_EPOCH
+from ledger.types import Buffer, TopicId
+
+ISOLATION_LEVELS: Final = (0, 1)
+FIRST_WITH_LEADER: Final = 16
 
 
 async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
     """Raises Malformed, for which the connection is closed."""
     version = context.header.api_version
     request = decode_fetch(version, body)
+    if request.isolation_level not in ISOLATION_LEVELS and _names_a_topic(context, request):
+        context.error = ErrorCode.UNKNOWN_SERVER_ERROR.name
+        return encode_fetch_response(version, _refused(version, request))
     services = context.services
     response = await services.fetch.fetch(version, request, context.principal, context.received_at)
+    if request.replica_id >= 0 and version >= FIRST_WITH_LEADER:
+        _name_leader(response, services.node_id)
     context.error = _first_error(response)
     services.metrics.fetch_bytes.inc(_record_bytes(response))
     return encode_fetch_response(version, response)
+
+
+def _names_a_topic(context: RequestContext, request: FetchRequest) -> bool:
+    topics = context.services.shard.state.topics
+    return any(
+        topic.name in topics.by_name or TopicId(topic.topic_id) in topics.by_id for topic in request.topics
+    )
+
+
+def _refused(version: int, request: FetchRequest) -> FetchResponse:
+    """Kafka's answer where it fails before it looks at any partition."""
+    error = ErrorCode.UNKNOWN_SERVER_ERROR
+    if version >= FIRST_WITH_TOPIC_IDS:
+        return FetchResponse([], error)
+    topics = [
+        FetchTopicResponse(
+            topic.name,
+            topic.topic_id,
+            [FetchPartitionResponse(part.index, error, aborted_transactions=()) for part in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return FetchResponse(topics, error)
+
+
+def _name_leader(response: FetchResponse, node_id: int) -> None:
+    for topic in response.topics:
+        for part in topic.partitions:
+            if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                part.current_leader = LeaderIdAndEpoch(node_id, LEADER_EPOCH)
 
 
 def _first_error(response: FetchResponse) -> str:

@@ -13,11 +13,14 @@ from gateway.wire.messages.generated.list_offsets import (
 )
 
 FIRST_WITH_TIMEOUT = 10
+ISOLATION_LEVELS = (0, 1)
 DEFAULT_TIMEOUT_MS = 30_000
 
 
 async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """A partition that is asked for twice is answered once, with INVALID_REQUEST, as Kafka does."""
+    if request.isolation_level not in ISOLATION_LEVELS:
+        return _failed(context, request)
     named = Counter(
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
@@ -48,6 +51,19 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
         context.error,
     )
     return response
+
+
+def _failed(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Kafka's answer where it fails before it looks at any partition."""
+    answer = OffsetAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)
+    context.error = answer.error.name
+    topics = [
+        ListOffsetsTopicResponse(
+            topic.name, [_part(part.partition_index, answer) for part in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    return ListOffsetsResponse(topics=topics)
 
 
 def _deadline(context: RequestContext, request: ListOffsetsRequest) -> float:
