@@ -115,6 +115,26 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         yield RunningGateway(services, listeners, server.bound, admin)
 
 
+@asynccontextmanager
+async def opened_stores(settings: Settings) -> AsyncIterator[Stores]:
+    """The stores alone, with the data directory locked, for commands that look at a ledger at rest.
+
+    Raises ConfigError and the StoreErrors of `ledger.errors`: StoreLocked while a gateway runs.
+    """
+    async with AsyncExitStack() as stack:
+        yield await _open_stores(settings, stack)
+
+
+@asynccontextmanager
+async def opened_blobs(directory: Path) -> AsyncIterator[Blobs]:
+    """The blobs of a data directory or of a backup, without its lock. Creates the directory."""
+    blobs = open_blobs(f"file:{directory}")
+    try:
+        yield blobs
+    finally:
+        await blobs.close()
+
+
 async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
     storage = settings.storage
     directory = Path(storage.data_dir)

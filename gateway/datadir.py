@@ -7,9 +7,12 @@ import time
 from pathlib import Path
 from typing import Final
 
-from ledger.errors import StoreLocked, StoreUnavailable
+from ledger.errors import StoreDamaged, StoreLocked, StoreTooNew, StoreUnavailable
 
 LOCK_FILE: Final = "lock"
+FORMAT_FILE: Final = "format"
+FORMAT_VERSION: Final = 1
+"""Of the directory: which stores lie in it under which names. Each of them has a version of its own."""
 SETTING: Final = "--data-dir (storage.data_dir)"
 
 
@@ -29,6 +32,7 @@ class DataDirectory:
             ) from error
         try:
             self._lock()
+            check_format(path)
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -62,6 +66,40 @@ class DataDirectory:
                 f"the data directory {self.path} cannot be written: {error.strerror}; free some space, "
                 f"or choose another with {SETTING}"
             ) from error
+
+
+def check_format(path: Path) -> None:
+    """Write down the format version of a directory that has none yet. StoreTooNew if it is not known here."""
+    file = path / FORMAT_FILE
+    try:
+        version = int(file.read_text()[:20])
+    except FileNotFoundError:
+        version = _write_format(file)
+    except OSError as error:
+        raise StoreUnavailable(f"{file} cannot be read: {error.strerror}; make it readable") from error
+    except ValueError:
+        raise StoreDamaged(
+            f"{file} does not hold a format version; write {FORMAT_VERSION} into it if this version of "
+            "Dragoman wrote the directory"
+        ) from None
+    if version > FORMAT_VERSION:
+        raise StoreTooNew(
+            f"the data directory {path} has format version {version}, this build knows up to "
+            f"{FORMAT_VERSION}; start it with the version of Dragoman that wrote it"
+        )
+
+
+def _write_format(file: Path) -> int:
+    draft = file.with_name(f".{file.name}")
+    try:
+        draft.write_text(f"{FORMAT_VERSION}\n")
+        draft.replace(file)
+        _sync(file.parent)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{file} cannot be written: {error.strerror}; choose another data directory with {SETTING}"
+        ) from error
+    return FORMAT_VERSION
 
 
 def _holder(descriptor: int) -> str:

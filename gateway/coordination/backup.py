@@ -1,0 +1,217 @@
+"""Backup and restore of one shard's metadata: everything but the record batches.
+
+A backup is a directory of blobs in the same formats and under the same keys as those that a gateway writes
+by itself: a snapshot of the state after the last entry, and an archive of the entries that the journal still
+holds. The snapshot is put last, so one that is there is a whole backup. What `restore` reads may therefore
+also be a data directory that lost its metadata store: then it is exact up to the newest automatic snapshot.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.coordination.imagefile import ImageFile
+from gateway.coordination.journal import Journal, encode_start
+from gateway.coordination.recovery import Recovered, applied_of, snapshot_keys
+from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError
+from ledger.formats.snapshot import (
+    Snapshot,
+    archive_prefix,
+    decode_archive,
+    decode_snapshot,
+    encode_archive,
+    encode_snapshot,
+    snapshot_prefix,
+)
+from ledger.image import all_rows, restore
+from ledger.journal import NONCE_BYTES, encode_entry, entry_key, entry_prefix, nonce_of, start_key
+from ledger.keys import RANDOM_BYTES, uuid7
+from ledger.ports import Blobs, MetadataStore, SegmentStore, Won
+from ledger.records import LedgerRestored, OwnerChanged, encode_record
+from ledger.state import LedgerState
+from ledger.types import StoredObject
+
+log = structlog.get_logger(__name__)
+
+ARCHIVE_BYTES = 8 * 1024 * 1024
+PAGE = 1000
+NO_GATEWAY = -1
+"""Stands for the command in the epoch that a restore begins."""
+
+
+class UnchangedImage(ImageFile):
+    """An image that is read if it can be, and left as it is if it cannot."""
+
+    async def clear(self) -> None:
+        return None
+
+
+class StoreNotEmpty(StoreError):
+    """A restore would write over a journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a snapshot key of a backup leads to."""
+
+    key: str
+    cluster_id: str
+    entries: int
+    last_entry_ms: int
+    topics: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """`missing`: objects that the ledger names and the store has not. `kept`: objects that no entry names
+    and that may hold records acknowledged after the backup."""
+
+    backup: Backup
+    cluster_epoch: int
+    skipped: list[str]
+    missing: list[str]
+    kept: list[str]
+
+
+async def write_backup(journal: Journal, recovered: Recovered, blobs: Blobs, now_ms: int) -> Backup:
+    """Put a backup of the journal's state into blobs. StoreUnavailable if that cannot be made durable."""
+    state = recovered.state
+    async for first, entries in _pieces(journal, await journal.start()):
+        last = first + len(entries) - 1
+        name = uuid7(now_ms, os.urandom(RANDOM_BYTES))
+        key = f"{archive_prefix(journal.shard)}{first:020d}-{last:020d}-{name}"
+        await blobs.put(key, [encode_archive(first, entries)])
+    name = uuid7(now_ms, os.urandom(RANDOM_BYTES))
+    key = f"{snapshot_prefix(journal.shard)}{state.applied:020d}-{name}"
+    snapshot = Snapshot(state.applied, recovered.nonce, list(all_rows(state)))
+    await blobs.put(key, [encode_snapshot(snapshot)])
+    return _backup(key, state)
+
+
+async def _pieces(journal: Journal, first: int) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """(number of the first, entries) of stretches without gaps, each not much above ARCHIVE_BYTES."""
+    at, size, piece = first, 0, list[bytes]()
+    async for stored in journal.entries(first):
+        if piece and (stored.number != at + len(piece) or size >= ARCHIVE_BYTES):
+            yield at, piece
+            size, piece = 0, []
+        if not piece:
+            at = stored.number
+        piece.append(stored.data)
+        size += len(stored.data)
+    if piece:
+        yield at, piece
+
+
+async def newest_backup(blobs: Blobs, shard: int) -> tuple[Snapshot, str, list[str]]:
+    """The newest readable snapshot, its key, and what was wrong with those passed over. StoreDamaged if
+    there is none; StoreTooNew if the newest is of a newer version."""
+    skipped: list[str] = []
+    for key in reversed(await snapshot_keys(blobs, shard)):
+        try:
+            return decode_snapshot(await blobs.get(key), key), key, skipped
+        except (StoreDamaged, NotFound) as error:
+            skipped.append(str(error))
+    reasons = f" ({'; '.join(skipped)})" if skipped else ""
+    raise StoreDamaged(f"there is no snapshot to restore from{reasons}: name the directory of a backup")
+
+
+async def restore_backup(
+    source: Blobs,
+    store: MetadataStore,
+    blobs: Blobs,
+    image: ImageFile | None,
+    segments: SegmentStore,
+    now_ms: int,
+    shard: int = 0,
+) -> Restored:
+    """Begin the journal of an empty metadata store where the newest snapshot of `source` ends, and journal
+    that it was restored. `blobs` and `segments` are those that the gateway will use. StoreNotEmpty."""
+    if await store.get(start_key(shard)) is not None or await store.scan(entry_prefix(shard), limit=1):
+        raise StoreNotEmpty("the metadata store holds a journal already: restore into an empty one")
+    snapshot, key, skipped = await newest_backup(source, shard)
+    state = restore(snapshot.rows)
+    backup = _backup(key, state)
+    stored = {found.locator: found.created_ms async for found in all_objects(segments)}
+    newest_ms = max([now_ms, state.entry_time_ms, *stored.values()])
+    try:
+        await blobs.put(key, [encode_snapshot(snapshot)])
+    except AlreadyExists:
+        log.info("restore.snapshot_in_place", key=key)
+    if image is not None:
+        await image.clear()
+    last = await _last_entry(source, shard, snapshot)
+    # Nothing below the floor could be committed after the backup, so nothing below it was acknowledged.
+    record = LedgerRestored(snapshot.applied, state.files.floor_ms, newest_ms)
+    owner = OwnerChanged(state.epoch + 1, NO_GATEWAY, os.urandom(NONCE_BYTES))
+    entry = encode_entry(
+        owner.epoch, newest_ms, os.urandom(NONCE_BYTES), [encode_record(owner), encode_record(record)]
+    )
+    await _put_journal(store, shard, snapshot.applied, last, entry)
+    state.apply(record)
+    files = state.files
+    missing = sorted(found.locator for found in files.by_number.values() if found.locator not in stored)
+    kept = sorted(
+        locator
+        for locator, created_ms in stored.items()
+        if locator not in files.by_locator and files.keeps(created_ms)
+    )
+    return Restored(backup, state.cluster_epoch, skipped, missing, kept)
+
+
+async def _last_entry(source: Blobs, shard: int, snapshot: Snapshot) -> bytes | None:
+    """The entry that the snapshot ends with, if an archive beside it has it: with it in the journal, a
+    snapshot of another journal can never be taken for this one's."""
+    last = snapshot.applied - 1
+    async for key in _all_keys(source, archive_prefix(shard)):
+        bounds = key.rsplit("/", 1)[-1].split("-")
+        if int(bounds[0]) <= last <= int(bounds[1]):
+            try:
+                first, entries = decode_archive(await source.get(key), key)
+            except StoreError as error:
+                log.warning("restore.archive_unreadable", key=key, error=str(error))
+                continue
+            if nonce_of(entries[last - first]) == snapshot.nonce:
+                return entries[last - first]
+    return None
+
+
+async def _put_journal(
+    store: MetadataStore, shard: int, applied: int, last: bytes | None, entry: bytes
+) -> None:
+    # In this order a gateway refuses what a restore that was killed in between has left, or finds it whole.
+    await _put(store, entry_key(shard, applied), entry)
+    if last is not None:
+        await _put(store, entry_key(shard, applied - 1), last)
+    start = applied if last is None else applied - 1
+    await _put(store, start_key(shard), encode_start(start, os.urandom(NONCE_BYTES)))
+
+
+async def _put(store: MetadataStore, key: str, value: bytes) -> None:
+    outcome = await store.put(key, value, None)
+    if not isinstance(outcome, Won):
+        raise StoreError(f"{key} could not be written ({outcome}): remove the new metadata store, try again")
+
+
+async def _all_keys(blobs: Blobs, prefix: str) -> AsyncIterator[str]:
+    after = ""
+    while page := await blobs.list(prefix, after, PAGE):
+        for info in page:
+            yield info.key
+        after = page[-1].key
+
+
+async def all_objects(segments: SegmentStore) -> AsyncIterator[StoredObject]:
+    """Everything that a segment store holds."""
+    after = ""
+    while page := await segments.objects(after, PAGE):
+        for found in page:
+            yield found
+        after = page[-1].locator
+
+
+def _backup(key: str, state: LedgerState) -> Backup:
+    assert applied_of(key) == state.applied
+    return Backup(key, state.cluster_id, state.applied, state.entry_time_ms, len(state.topics.by_id))
