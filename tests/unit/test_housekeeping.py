@@ -1,0 +1,181 @@
+"""Housekeeping: when a snapshot is due, what a sweep lets go, and that no failing step stops the others."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.housekeeping import housekeeper as housekeeper_module
+from gateway.housekeeping.checkpoint import SnapshotRule
+from gateway.housekeeping.garbage import PRODUCER_EXPIRATION_MS
+from gateway.housekeeping.housekeeper import Housekeeper
+from gateway.housekeeping.retention import Retention
+from ledger.journal import entry_prefix
+from ledger.ports import Capabilities
+from ledger.requests import CreateTopic, DeleteRecords, DeleteTopic
+from tests.contract.faulty import Fault, Faults
+from tests.model.embedded import BEGUN_MS, GRACE_MS, WAIT_S, Client, Clock, Embedded
+from tests.model.harness import topic_id
+
+SLICE = 7
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Embedded]:
+    async with Embedded(tmp_path, Clock(), roll_age_ms=1) as opened:
+        await opened.ask(CreateTopic("t", topic_id(1), 2, {}))
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("applied", "journal_bytes", "due"),
+    [(10, 99, False), (10, 100, True), (109, 0, False), (110, 0, True)],
+)
+def test_a_snapshot_is_due_after_so_many_bytes_or_entries(
+    applied: int, journal_bytes: int, due: bool
+) -> None:
+    assert SnapshotRule(100, 100, last_applied=10).is_due(applied, journal_bytes) is due
+
+
+def test_a_snapshot_is_not_due_before_the_journal_grew_by_as_much_as_the_last_one() -> None:
+    rule = SnapshotRule(100, 1000, last_journal_bytes=5000, last_size=400)
+    assert [rule.is_due(10, 5000 + grown) for grown in (100, 399, 400)] == [False, False, True]
+
+
+async def test_snapshots_are_taken_when_due_and_then_not_again_at_once(host: Embedded) -> None:
+    host.checkpointer._rule = SnapshotRule(10_000)
+    client = Client()
+    keys: set[str] = set()
+    for _ in range(200):
+        await host.send("t", 0, client.batch("t", 0))
+        await host.checkpointer.snapshot_if_due()
+        keys |= {info.key for info in await host.blobs.list("snapshot/")}
+    assert 2 <= len(keys) <= 5
+    assert len(await host.blobs.list("snapshot/")) == 2
+    assert len(await host.metadata.scan(entry_prefix(0))) < 200
+
+
+async def test_a_restarted_gateway_knows_where_its_last_snapshot_was_taken(host: Embedded) -> None:
+    await host.checkpointer.snapshot()
+    applied = host.shard.state.applied
+    rule = host.checkpointer._rule = SnapshotRule(1, 1)
+    await host.checkpointer.start()
+    assert rule.last_applied == applied
+
+
+async def test_unreadable_runs_are_drained_slice_by_slice(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.housekeeping.garbage.SLICE_RUNS", SLICE)
+    client = Client()
+    for _ in range(20):
+        await host.send("t", 0, client.batch("t", 0))
+    await host.ask(DeleteRecords(topic_id(1), 0, 30))
+    before = host.shard.state.applied
+    await host.garbage.drain(host.loop_time)
+    # Fifteen runs lie below offset 30.
+    assert (host.log("t").run_count, host.shard.state.applied - before) == (5, 3)
+    assert not host.shard.state.draining
+    assert [stored.base for stored in await host.read("t")] == [30, 32, 34, 36, 38]
+
+
+async def test_producers_that_were_silent_for_a_day_are_forgotten(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.housekeeping.garbage.SLICE_PRODUCERS", 2)
+    for producer_id in range(5):
+        await host.send("t", 0, Client(producer_id).batch("t", 0))
+    host.clock.now_ms = BEGUN_MS + PRODUCER_EXPIRATION_MS
+    await host.garbage.expire_producers(host.loop_time)
+    assert len(host.log("t").producers) == 5
+    host.clock.now_ms += 1
+    await host.send("t", 0, Client(9).batch("t", 0))
+    await host.garbage.expire_producers(host.loop_time)
+    assert list(host.log("t").producers) == [9]
+
+
+async def test_dead_objects_are_deleted_slice_by_slice(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.housekeeping.garbage.SLICE_OBJECTS", 3)
+    client = Client()
+    for _ in range(10):
+        host.clock.now_ms += 5
+        await host.send("t", 0, client.batch("t", 0))
+    assert len(await host.objects()) == 10
+    await host.ask(DeleteTopic(topic_id(1)))
+    await host.garbage.drain(host.loop_time)
+    host.clock.now_ms += GRACE_MS + 1
+    swept = await host.garbage.sweep(host.loop_time)
+    assert (swept.objects, swept.orphans) == (10, 0)
+    assert not await host.objects() and not host.shard.state.files.by_number
+
+
+async def test_where_the_store_cannot_delete_only_the_floor_rises(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await host.send("t", 0, Client().batch("t", 0))
+    await host.ask(DeleteTopic(topic_id(1)))
+    await host.garbage.drain(host.loop_time)
+    host.clock.now_ms += GRACE_MS + 1
+    monkeypatch.setattr(type(host.segments), "capabilities", Capabilities(False, False, True))
+    swept = await host.garbage.sweep(host.loop_time)
+    assert (swept.objects, swept.orphans) == (0, 0)
+    assert len(await host.objects()) == 1
+    assert host.shard.state.files.floor_ms == BEGUN_MS + 1
+
+
+def always_due(host: Embedded, monkeypatch: pytest.MonkeyPatch) -> Housekeeper:
+    """A housekeeper that does every step at every tick."""
+    monkeypatch.setattr(housekeeper_module, "TICK_S", 0.001)
+    retention = Retention(host.shard, lambda name, configs: configs[name], host.clock, WAIT_S)
+    keeper = Housekeeper(host.shard, host.checkpointer, host.garbage, retention, GRACE_MS, 1)
+    for step in keeper._steps:
+        step.every_s = step.due_at = 0.0
+    return keeper
+
+
+async def until(reached: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not await reached():  # noqa: ASYNC110 - nobody tells when a step is done
+            await asyncio.sleep(0.002)
+
+
+async def test_a_failed_step_stops_none_of_the_others_and_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every call of the first rounds of housekeeping fails."""
+    faults = Faults(fail_at=30, fault=Fault.ERROR_BEFORE, times=25)
+    async with Embedded(tmp_path, Clock(), faults, roll_age_ms=1) as host:
+        configs = {"cleanup.policy": "delete", "retention.ms": "10", "retention.bytes": "-1"}
+        await host.ask(CreateTopic("t", topic_id(1), 1, configs))
+        await host.send("t", 0, Client().batch("t", 0))
+        while len(faults.calls) < 29:
+            await host.metadata.get("nothing")
+        host.clock.now_ms += GRACE_MS + 1
+        task = asyncio.create_task(always_due(host, monkeypatch).run())
+
+        async def all_is_done() -> bool:
+            host.clock.now_ms += GRACE_MS
+            files = host.shard.state.files
+            return len(faults.failed) == 25 and not files.by_number and await host.shard.journal.start() > 0
+
+        await until(all_is_done)
+        assert host.log("t").log_start == host.log("t").high_watermark == 2
+        assert not await host.objects()
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert {call.store for call in faults.failed} >= {"metadata", "blobs"}
+
+
+async def test_housekeeping_ends_when_the_shard_is_lost(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = asyncio.create_task(always_due(host, monkeypatch).run())
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    host.shard.lost.set()
+    async with asyncio.timeout(WAIT_S):
+        await task
