@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import suppress
 
 import cramjam
 import pytest
@@ -256,3 +257,18 @@ def test_snapshots_and_archives_of_a_later_format_are_refused_as_too_new(snapsho
     data = encode_archive(0, [])
     with pytest.raises(StoreTooNew, match="format version 2"):
         decode_archive(data[:4] + b"\0\2" + data[6:], "a")
+
+
+def test_whatever_byte_of_a_row_is_wrong_an_image_is_damaged_at_most(
+    ledger: JournalledLedger,
+) -> None:
+    """Whoever restores it can go back to a snapshot or the journal: nothing else is raised."""
+    rows = rows_of(ledger)
+    for number, (section, key, value) in enumerate(rows):
+        assert value is not None
+        for at in range(len(key) + len(value)):
+            both = bytearray(key + value)
+            both[at] ^= 1 << at % 8
+            damaged = Row(section, bytes(both[: len(key)]), bytes(both[len(key) :]))
+            with suppress(StoreDamaged, StoreTooNew):
+                restore([*rows[:number], damaged, *rows[number + 1 :]])
