@@ -77,7 +77,8 @@ def decompress(codec: Codec, data: memoryview, max_bytes: int) -> memoryview:
 def _compress_lz4(data: Buffer) -> bytes:
     # Kafka and Java clients refuse frames whose blocks lean on each other.
     compressor = cramjam.lz4.Compressor(block_linked=False)
-    compressor.compress(data)
+    # This one alone takes bytes and no other buffer.
+    compressor.compress(bytes(data))
     return bytes(compressor.finish())
 
 

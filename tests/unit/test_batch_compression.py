@@ -96,3 +96,11 @@ def test_random_bytes_raise_only_batch_errors(codec: Codec, noise: bytes) -> Non
     for data in (noise, compress(codec, b"hello")[:20] + noise, XERIAL_MAGIC + noise):
         with suppress(BatchError):
             assert len(decompress(codec, memoryview(data), 1 << 20)) <= 1 << 20
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_view_of_records_is_compressed_as_well_as_bytes(codec: Codec) -> None:
+    data = b"records " * 100
+    packed = compress(codec, memoryview(data))
+    assert packed == compress(codec, data)
+    assert bytes(decompress(codec, memoryview(packed), len(data))) == data
