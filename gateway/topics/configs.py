@@ -53,6 +53,8 @@ class TopicConfig:
     doc: str
     synonym: str | None = None
     """The broker config whose value is the default of topics."""
+    has_effect: bool = False
+    """Whether records are treated by it; the others are checked, kept and described."""
 
 
 def number(low: int, high: int = MAX_LONG, also: int | None = None) -> Callable[[str], str]:
@@ -148,24 +150,53 @@ _POLICIES = some_of("compact", "delete")
 
 _ALL = (
     TopicConfig(
-        "cleanup.policy", ConfigType.LIST, "delete", _POLICIES, "What is removed when.", "log.cleanup.policy"
+        "cleanup.policy",
+        ConfigType.LIST,
+        "delete",
+        _POLICIES,
+        "delete: retention removes what is too old or too much; compact: only records with a key are taken.",
+        "log.cleanup.policy",
+        has_effect=True,
     ),
     TopicConfig(
-        "compression.gzip.level", _I, "-1", number(1, 9, -1), "Level of gzip.", "compression.gzip.level"
+        "compression.gzip.level",
+        _I,
+        "-1",
+        number(1, 9, -1),
+        "Kept for tools; gzip packs at level 6.",
+        "compression.gzip.level",
     ),
-    TopicConfig("compression.lz4.level", _I, "9", number(1, 17), "Level of lz4.", "compression.lz4.level"),
     TopicConfig(
-        "compression.type", _S, "producer", one_of(*_CODECS), "Codec of batches.", "compression.type"
+        "compression.lz4.level",
+        _I,
+        "9",
+        number(1, 17),
+        "Kept for tools; lz4 has one level here.",
+        "compression.lz4.level",
     ),
     TopicConfig(
-        "compression.zstd.level", _I, "3", number(-131072, 22), "Level of zstd.", "compression.zstd.level"
+        "compression.type",
+        _S,
+        "producer",
+        one_of(*_CODECS),
+        "The codec that batches are kept in; producer: as they came.",
+        "compression.type",
+        has_effect=True,
+    ),
+    TopicConfig(
+        "compression.zstd.level",
+        _I,
+        "3",
+        number(-131072, 22),
+        "Kept for tools; zstd packs at level 3.",
+        "compression.zstd.level",
     ),
     TopicConfig(
         "delete.retention.ms",
         _L,
         str(DAY_MS),
         _LONG_FROM_0,
-        "How long tombstones stay in compacted topics.",
+        "Kept for tools; nothing is compacted yet.",
         "log.cleaner.delete.retention.ms",
     ),
     TopicConfig(
@@ -199,7 +230,7 @@ _ALL = (
         _I,
         "4096",
         _INT_FROM_0,
-        "Bytes between index entries.",
+        "Kept for tools; there are no index files.",
         "log.index.interval.bytes",
     ),
     TopicConfig(
@@ -230,11 +261,17 @@ _ALL = (
         _L,
         str(MAX_LONG),
         number(1),
-        "Longest time a record stays uncompacted.",
+        "Kept for tools; nothing is compacted yet.",
         "log.cleaner.max.compaction.lag.ms",
     ),
     TopicConfig(
-        "max.message.bytes", _I, "1048588", _INT_FROM_0, "Largest record batch.", "message.max.bytes"
+        "max.message.bytes",
+        _I,
+        "1048588",
+        _INT_FROM_0,
+        "Largest record batch; also of a batch that is packed anew.",
+        "message.max.bytes",
+        has_effect=True,
     ),
     TopicConfig(
         "message.timestamp.after.max.ms",
@@ -243,6 +280,7 @@ _ALL = (
         _LONG_FROM_0,
         "How far a record's time may lie ahead of now.",
         "log.message.timestamp.after.max.ms",
+        has_effect=True,
     ),
     TopicConfig(
         "message.timestamp.before.max.ms",
@@ -251,21 +289,23 @@ _ALL = (
         _LONG_FROM_0,
         "How far a record's time may lie behind now.",
         "log.message.timestamp.before.max.ms",
+        has_effect=True,
     ),
     TopicConfig(
         "message.timestamp.type",
         _S,
         "CreateTime",
         one_of("CreateTime", "LogAppendTime"),
-        "Whose clock stamps records.",
+        "CreateTime: the producer's clock stamps records; LogAppendTime: the gateway's.",
         "log.message.timestamp.type",
+        has_effect=True,
     ),
     TopicConfig(
         "min.cleanable.dirty.ratio",
         _D,
         "0.5",
         parse_ratio,
-        "Share of uncompacted bytes at which compaction is due.",
+        "Kept for tools; nothing is compacted yet.",
         "log.cleaner.min.cleanable.ratio",
     ),
     TopicConfig(
@@ -273,7 +313,7 @@ _ALL = (
         _L,
         "0",
         _LONG_FROM_0,
-        "Shortest time a record stays uncompacted.",
+        "Kept for tools; nothing is compacted yet.",
         "log.cleaner.min.compaction.lag.ms",
     ),
     TopicConfig(
@@ -284,13 +324,24 @@ _ALL = (
         "Kept for tools; durability is the backing store's.",
         "min.insync.replicas",
     ),
-    TopicConfig("preallocate", _B, "false", parse_boolean, "Kept for tools.", "log.preallocate"),
+    TopicConfig(
+        "preallocate",
+        _B,
+        "false",
+        parse_boolean,
+        "Kept for tools; files grow as they are written.",
+        "log.preallocate",
+    ),
     TopicConfig("remote.log.copy.disable", _B, "false", parse_boolean, "Kept for tools; there are no tiers."),
     TopicConfig(
         "remote.log.delete.on.disable", _B, "false", parse_boolean, "Kept for tools; there are no tiers."
     ),
     TopicConfig(
-        "remote.storage.enable", _B, "false", parse_remote_storage, "Tiered storage; only false is allowed."
+        "remote.storage.enable",
+        _B,
+        "false",
+        parse_remote_storage,
+        "Kept for tools; there are no tiers, and true is refused.",
     ),
     TopicConfig(
         "retention.bytes",
@@ -299,21 +350,38 @@ _ALL = (
         number(-MAX_LONG - 1),
         "Bytes a partition keeps; -1 = all.",
         "log.retention.bytes",
+        has_effect=True,
     ),
-    TopicConfig("retention.ms", _L, str(7 * DAY_MS), number(-1), "How long records are kept; -1 = for ever."),
     TopicConfig(
-        "segment.bytes", _I, "1073741824", number(2**20, MAX_INT), "Largest segment.", "log.segment.bytes"
+        "retention.ms",
+        _L,
+        str(7 * DAY_MS),
+        number(-1),
+        "How long records are kept; -1 = for ever.",
+        has_effect=True,
+    ),
+    TopicConfig(
+        "segment.bytes",
+        _I,
+        "1073741824",
+        number(2**20, MAX_INT),
+        "Kept for tools; partitions have no segment files.",
+        "log.segment.bytes",
     ),
     TopicConfig(
         "segment.index.bytes",
         _I,
         "10485760",
         number(4, MAX_INT),
-        "Largest index of a segment.",
+        "Kept for tools; partitions have no segment files.",
         "log.index.size.max.bytes",
     ),
-    TopicConfig("segment.jitter.ms", _L, "0", _LONG_FROM_0, "Spread of segment ages."),
-    TopicConfig("segment.ms", _L, str(7 * DAY_MS), number(1), "Longest time a segment covers."),
+    TopicConfig(
+        "segment.jitter.ms", _L, "0", _LONG_FROM_0, "Kept for tools; partitions have no segment files."
+    ),
+    TopicConfig(
+        "segment.ms", _L, str(7 * DAY_MS), number(1), "Kept for tools; partitions have no segment files."
+    ),
     TopicConfig(
         "unclean.leader.election.enable",
         _B,

@@ -139,7 +139,7 @@ async def test_a_change_that_is_only_checked_changes_nothing(gateway: InMemoryGa
 async def test_each_resource_has_an_answer_of_its_own_in_order(gateway: InMemoryGateway) -> None:
     for name in ("a", "b", "twice"):
         await gateway.create(name)
-    resources = [
+    resources: list[tuple[int, str, dict[str, str | None]]] = [
         (TOPIC, "nope", {"flush.ms": "1"}),
         (TOPIC, "a", {"flush.ms": "1"}),
         (TOPIC, "twice", {"flush.ms": "1"}),
