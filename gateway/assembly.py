@@ -16,7 +16,9 @@ from adapters.open import UnknownStore, open_blobs, open_metadata, open_segments
 from gateway.admin.server import AdminServer, admin_address
 from gateway.config import ConfigError, Settings
 from gateway.context import Services
+from gateway.coordination.belonging import check_unclaimed, claim_data
 from gateway.coordination.imagefile import ImageFile
+from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.datadir import DataDirectory
@@ -97,10 +99,12 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
     admin_bind = parse_address(settings.admin.listen, "admin.listen") if settings.admin.listen else None
     async with AsyncExitStack() as stack:
         stores = await _open_stores(settings, stack)
+        await check_unclaimed(Journal(stores.metadata, 0), stores.blobs)
         shard = await open_shard(
             stores.metadata, stores.blobs, stores.image, settings.broker.node_id, clock_ms
         )
         stack.push_async_callback(shard.close)
+        await claim_data(stores.blobs, shard.state.cluster_id, lasting=stores.image is not None)
         await _keep_house(settings, stores, shard, stack)
         services = await _open_rooms(settings, stores, shard, stack)
         readiness = Readiness(shard)
