@@ -2,8 +2,8 @@
 
 from array import array
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 
 from ledger.keys import created_ms
 
@@ -53,7 +53,8 @@ class Files:
         self.next_number = 0
         self.floor_ms = 0
         self.garbage: dict[int, ObjectState] = {}
-        self._answering: deque[ObjectState] = deque()
+        self._answering: list[tuple[int, int]] = []
+        """A heap of (creation time, number): whose answers the floor has not dropped yet."""
         self._kept: list[tuple[int, int]] = []
 
     def locator(self, number: int) -> str:
@@ -74,7 +75,7 @@ class Files:
         """Take up an object as it is: new, or read from an image."""
         self.by_number[state.number] = state
         self.by_locator[state.locator] = state
-        self._answering.append(state)
+        heappush(self._answering, (state.created_ms, state.number))
         if state.closed:
             self.garbage[state.number] = state
 
@@ -107,11 +108,9 @@ class Files:
         """Nothing older may be committed; answers of older objects are dropped. Returns those objects."""
         self.floor_ms = max(self.floor_ms, floor_ms)
         below: list[ObjectState] = []
-        for _ in range(len(self._answering)):
-            state = self._answering.popleft()
-            if state.created_ms >= self.floor_ms:
-                self._answering.append(state)
-            elif state.number in self.by_number:
+        while self._answering and self._answering[0][0] < self.floor_ms:
+            state = self.by_number.get(heappop(self._answering)[1])
+            if state is not None:
                 state.starts = array("I")
                 state.bases = array("q")
                 below.append(state)

@@ -201,6 +201,8 @@ def _drain(state: LedgerState, overlay: Overlay, request: DrainRuns, now_ms: int
 def _expire(state: LedgerState, overlay: Overlay, request: ExpireProducers, now_ms: int) -> Decision:
     pairs: list[tuple[int, int]] = []
     for number, log in state.logs.items():
+        if len(pairs) == request.limit:
+            break
         for producer_id, producer in log.producers.items():
             if len(pairs) == request.limit:
                 break
