@@ -242,19 +242,21 @@ class ProduceRoom:
         self, draft: list[PendingBatch], placement: Placement
     ) -> tuple[list[PendingBatch], Placement]:
         """What may be committed of a draft, now that all before it are answered; the rest is refused."""
-        missing = [self._gaps.missing_before(pending) for pending in draft]
-        if all(sequence is None for sequence in missing):
+        kept = [i for i, pending in enumerate(draft) if not self._is_behind_gap(pending)]
+        if len(kept) == len(draft):
             return draft, placement
-        kept = [i for i, sequence in enumerate(missing) if sequence is None]
-        for pending, sequence in zip(draft, missing, strict=True):
-            if sequence is not None:
-                came = pending.header.base_sequence
-                pending.in_log = True
-                pending.refused(
-                    "OUT_OF_ORDER_SEQUENCE_NUMBER", f"sequence {came} came where {sequence} was expected"
-                )
         starts = [placement.starts[i] for i in kept]
         return [draft[i] for i in kept], Placement(placement.locator, starts, placement.object_bytes)
+
+    def _is_behind_gap(self, pending: PendingBatch) -> bool:
+        """If so, it is refused."""
+        missing = self._gaps.missing_before(pending)
+        if missing is None:
+            return False
+        came = pending.header.base_sequence
+        pending.in_log = True
+        pending.refused("OUT_OF_ORDER_SEQUENCE_NUMBER", f"sequence {came} came where {missing} was expected")
+        return True
 
     async def _write_once(self, draft: list[PendingBatch]) -> Placement:
         try:
@@ -274,6 +276,10 @@ class ProduceRoom:
         # Durable before numbered: a crash in between leaves an orphan, never an offset without bytes.
         for attempt in range(STORE_ATTEMPTS):
             if attempt:
+                # Once answered with an error, a batch is in no new attempt.
+                draft = self._waited_for(draft)
+                if not draft:
+                    return
                 placement = await self._write(draft)
             try:
                 answer = await self._shard.submit(_commit_file(draft, placement))
@@ -287,6 +293,13 @@ class ProduceRoom:
             log.warning("produce.object_too_old", locator=placement.locator)
             await self._leave(placement.locator)
         raise StoreError(f"the draft was too old to be committed {STORE_ATTEMPTS} times")
+
+    def _waited_for(self, draft: Sequence[PendingBatch]) -> list[PendingBatch]:
+        for pending in draft:
+            if pending.waiter.given_up:
+                self._gaps.note(pending)
+        kept = [pending for pending in draft if not pending.waiter.given_up]
+        return [pending for pending in kept if not self._is_behind_gap(pending)]
 
     async def _leave(self, locator: str) -> None:
         """No further draft goes into this object. What the commit came to counts, whether or not the store

@@ -17,7 +17,7 @@ from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
 from ledger.errors import StoreUnavailable
 from ledger.partitions import PartitionLog
 from ledger.producers import MAX_SEQUENCE, ProducerState
-from ledger.requests import CreateTopic
+from ledger.requests import CreateTopic, RaiseFloor
 from ledger.state import LedgerState
 from ledger.types import DraftBatch, Placement
 from tests.model.harness import topic_id
@@ -46,8 +46,13 @@ class HeldSegments(MemorySegments):
         return await super().write(batches, created_ms)
 
 
+class Clock:
+    now_ms = NOW_MS
+
+
 class World:
-    def __init__(self, shard: Shard, segments: HeldSegments, room: ProduceRoom) -> None:
+    def __init__(self, shard: Shard, segments: HeldSegments, room: ProduceRoom, clock: Clock) -> None:
+        self.clock = clock
         self.shard = shard
         self.segments = segments
         self.room = room
@@ -73,9 +78,10 @@ async def world(drafts_in_flight: int = 4) -> AsyncIterator[World]:
     await shard.ask(CreateTopic("t", topic_id(1), 1, {}), deadline)
     segments = HeldSegments()
     options = ProduceOptions(DRAFT_BYTES, 3000, drafts_in_flight)
-    room = ProduceRoom(shard, segments, options, lambda: NOW_MS)
+    clock = Clock()
+    room = ProduceRoom(shard, segments, options, lambda: clock.now_ms)
     try:
-        yield World(shard, segments, room)
+        yield World(shard, segments, room, clock)
     finally:
         segments.may_go.set()
         await room.close(1)
@@ -181,3 +187,16 @@ async def test_a_gap_holds_back_only_what_comes_behind_it_and_until_it_is_closed
     assert len(gaps) == 2
     assert gaps.missing_before(batch(1, 8)) is None
     assert gaps.missing_before(batch(1, 10)) == 0
+
+
+async def test_what_was_answered_with_a_timeout_is_not_stored_again_when_its_object_is_too_old() -> None:
+    async with world() as w:
+        given_up, waiting = w.add(), w.add()
+        await turns()
+        given_up.waiter.given_up = True
+        w.clock.now_ms += 1
+        await w.shard.ask(RaiseFloor(NOW_MS + 1), asyncio.get_running_loop().time() + WAIT_S)
+        w.segments.may_go.set()
+        assert await answered(waiting) == [("", 0)]
+        assert w.segments.begun == 2
+        assert (given_up.base_offset, w.log.high_watermark) == (-1, 1)
