@@ -1,0 +1,87 @@
+"""Both endpoints, and the memory of what they answered."""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest
+from tests.differential.comparing import Allowed, Difference, differences, read_allowed
+from tests.differential.conversation import Answered, Conversation, Endpoint
+from tests.differential.exchange import Call, Exchange
+from tests.differential.holding import hold
+from tests.differential.scenarios.all import EXCHANGES
+from tests.differential.steps import settle
+from tests.support.gateway import Gateway, running_gateway
+from tests.support.kafka import KafkaServer
+
+ALLOWED = Path(__file__).with_name("allowed_differences.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Of one exchange: what was answered, and where that differs although it may not."""
+
+    kafka: Sequence[dict[str, Any]]
+    gateway: Sequence[dict[str, Any]]
+    refused: Sequence[Difference]
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Holds exchanges with both, each once a run."""
+
+    kafka: Endpoint
+    gateway: Gateway
+    allowed: Sequence[Allowed]
+    started_ms: int
+    known: dict[str, Compared] = field(default_factory=dict)
+    used: set[Allowed] = field(default_factory=set)
+
+    def of(self, exchange: Exchange) -> Compared:
+        if exchange.name not in self.known:
+            self.known[exchange.name] = self._hold(exchange)
+        return self.known[exchange.name]
+
+    def _hold(self, exchange: Exchange) -> Compared:
+        prefix = f"d{self.started_ms % 10**8}-{EXCHANGES.index(exchange)}"
+        with ThreadPoolExecutor(2) as pool:
+            held = [
+                pool.submit(hold, endpoint, exchange, prefix, self.started_ms)
+                for endpoint in (self.kafka, self.gateway)
+            ]
+        kafka, gateway = (future.result() for future in held)
+        apis = [exchange.api, *(call.api for call in exchange.after)]
+        found = differences(exchange.name, apis, kafka, gateway)
+        return Compared(kafka, gateway, [one for one in found if not self._is_allowed(one)])
+
+    def _is_allowed(self, difference: Difference) -> bool:
+        entry = next((entry for entry in self.allowed if entry.covers(difference)), None)
+        if entry is not None:
+            self.used.add(entry)
+        return entry is not None
+
+
+@pytest.fixture(scope="session")
+def compared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """With the node id of the Kafka that it is compared with."""
+    with running_gateway(tmp_path_factory.mktemp("differential"), ["--node-id", "1"]) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="session")
+def comparison(kafka_oracle: KafkaServer, compared_gateway: Gateway) -> Comparison:
+    # A Kafka that has just begun asks its controller for producer ids only when a client wants the first.
+    settle(lambda: _gives_producer_ids(kafka_oracle))
+    return Comparison(kafka_oracle, compared_gateway, read_allowed(ALLOWED), int(time.time() * 1000))
+
+
+def _gives_producer_ids(kafka: Endpoint) -> bool:
+    call = Call(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(None))
+    answer = Conversation(kafka, "first", 0).ask(call)
+    return isinstance(answer, Answered) and answer.message.error_code == 0

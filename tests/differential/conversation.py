@@ -1,0 +1,181 @@
+"""One endpoint's side of an exchange: names, ids, a connection, and what was answered."""
+
+import itertools
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from gateway.wire.apis import ApiKey, codec_range
+from gateway.wire.header import (
+    RequestHeader,
+    decode_response_header,
+    encode_request_header,
+)
+from gateway.wire.messages import codec
+from tests.differential.exchange import Appended, Body, Call, Cut, Frame, Patched, resolve
+from tests.support.raw import Outcome, RawConnection, frame, raw_connection
+
+TIMEOUT_S: Final = 20.0
+WAITED_S: Final = 1.0
+CLIENT_ID: Final = "differential"
+PROBE_ID: Final = 0x0BE
+"""Correlation id of the ApiVersions behind each request, which tells no answer from a late one."""
+
+
+class Endpoint(Protocol):
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def pid(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """`version` is the one of the body, which is 0 for an ApiVersions that is not known."""
+
+    api: ApiKey
+    version: int
+    message: Any
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NotAnswered:
+    """The connection was closed, or the request has no answer and the connection goes on."""
+
+    is_closed: bool
+
+
+Answer = Answered | NotAnswered
+
+
+@dataclass(slots=True)
+class Conversation:
+    """Names and ids of one exchange at one endpoint."""
+
+    endpoint: Endpoint
+    prefix: str
+    started_ms: int
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    producer_ids: dict[str, int] = field(default_factory=dict)
+    session: int | None = None
+    _correlation: Iterator[int] = field(default_factory=lambda: itertools.count(1000))
+    _connection: RawConnection | None = None
+
+    def topic_name(self, alias: str) -> str:
+        return f"{self.prefix}-{alias}"
+
+    def topic_id(self, alias: str) -> bytes:
+        """Of a topic that no step created: an id that no topic has."""
+        return self.topic_ids.get(alias) or alias.encode().ljust(16, b"?")
+
+    def producer_id(self, alias: str) -> int:
+        return self.producer_ids[alias]
+
+    def session_id(self) -> int:
+        assert self.session is not None
+        return self.session
+
+    def now_ms(self) -> int:
+        """When the run began, the same at both endpoints."""
+        return self.started_ms
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Requests within go over one connection, as long as it stays open."""
+        with raw_connection(self.endpoint.host, self.endpoint.port, TIMEOUT_S) as connection:
+            self._connection = connection
+            try:
+                yield
+            finally:
+                self._connection = None
+
+    def ask(self, call: Call) -> Answer:
+        """Send a request and, behind it, an ApiVersions, so that no answer is seen without a wait."""
+        correlation_id = next(self._correlation)
+        request = resolve(call.request, self)
+        sent = encode(call, request, correlation_id)
+        if self._connection is None:
+            with self.connected():
+                return self._exchange(call, request, sent, correlation_id)
+        return self._exchange(call, request, sent, correlation_id)
+
+    def _exchange(self, call: Call, request: Any, sent: bytes, correlation_id: int) -> Answer:
+        assert self._connection is not None
+        begun = time.monotonic()
+        self._connection.send(sent)
+        if isinstance(request, Frame) and request.hang_up:
+            with suppress(OSError):  # a peer that has closed already
+                self._connection.finish_sending()
+        else:
+            self._connection.send(PROBE)
+        first = self._read()
+        took_s = time.monotonic() - begun
+        if first is None:
+            return NotAnswered(is_closed=True)
+        if first[:4] == PROBE_ID.to_bytes(4, "big"):
+            return NotAnswered(is_closed=False)
+        message, version = decode(call, first, correlation_id)
+        probed = self._read()
+        assert probed is None or probed[:4] == PROBE_ID.to_bytes(4, "big"), "an answer out of turn"
+        return Answered(call.api, version, message, took_s)
+
+    def _read(self) -> bytes | None:
+        """None when the connection is closed. A peer that stays silent fails the exchange."""
+        assert self._connection is not None
+        answer = self._connection.read_frame()
+        assert answer is not Outcome.SILENT, f"no answer within {TIMEOUT_S} s"
+        return answer if isinstance(answer, bytes) else None
+
+
+def encode(call: Call, request: Any, correlation_id: int) -> bytes:
+    """The bytes on the connection."""
+    if isinstance(request, Frame):
+        return request.data
+    header = encode_request_header(RequestHeader(call.api, call.version, correlation_id, CLIENT_ID))
+    return frame(header + _body(call, request))
+
+
+def _body(call: Call, request: Any) -> bytes:
+    match request:
+        case Body(data):
+            return data
+        case Cut(message, missing):
+            return _body(call, message)[:-missing]
+        case Patched(message, position, data):
+            body = bytearray(_body(call, message))
+            if position < 0:
+                position += len(body)
+            body[position : position + len(data)] = data
+            return bytes(body)
+        case Appended(message, data):
+            return _body(call, message) + data
+    return codec.encode_request(call.api, call.version, request)
+
+
+def decode(call: Call, answer: bytes, correlation_id: int) -> tuple[Any, int]:
+    """Message and version. Errors: AssertionError for bytes that are not exactly one message."""
+    version = call.version
+    known = codec_range(call.api)
+    if known is not None and not known[0] <= version <= known[1]:
+        version = 0
+    view = memoryview(answer)
+    found, position = decode_response_header(call.api, version, view)
+    assert isinstance(call.request, Frame) or found == correlation_id, f"correlation id {found}"
+    try:
+        message = codec.decode_response(call.api, version, view[position:])
+    except Exception as error:
+        raise AssertionError(f"{call.api.name} v{version}: {error}; {answer.hex()}") from error
+    again = codec.encode_response(call.api, version, message)
+    assert again == answer[position:], f"{len(again)} bytes of an answer's {len(answer) - position} are read"
+    return message, version
+
+
+PROBE: Final = frame(struct.pack(">hhih", ApiKey.API_VERSIONS, 0, PROBE_ID, -1))

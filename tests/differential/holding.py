@@ -1,0 +1,32 @@
+"""Holds one exchange with one endpoint."""
+
+from typing import Any
+
+from tests.differential.conversation import WAITED_S, Answered, Conversation, Endpoint
+from tests.differential.exchange import Call, Exchange
+from tests.differential.normalise import plain
+from tests.differential.steps import Create
+
+
+def hold(endpoint: Endpoint, exchange: Exchange, prefix: str, started_ms: int) -> list[dict[str, Any]]:
+    """What was answered to its request and to each question behind it, as plain values.
+
+    Topic names begin with `prefix`. Errors: AssertionError for a step that failed, an answer that is no
+    message, or silence.
+    """
+    conversation = Conversation(endpoint, prefix, started_ms)
+    with conversation.connected():
+        for step in exchange.before:
+            step.run(conversation)
+    answers = [_answer(conversation, call) for call in (exchange.call, *exchange.after)]
+    found = [plain(answer, conversation) for answer in answers]
+    if exchange.is_timed and isinstance(answers[0], Answered):
+        found[0]["waited"] = answers[0].took_s >= WAITED_S
+    return found
+
+
+def _answer(conversation: Conversation, call: Call) -> Any:
+    if call.is_fenced:
+        # Topic changes are heard of in order, so whoever leads this one has heard of those before.
+        Create("fence").run(conversation)
+    return conversation.ask(call)

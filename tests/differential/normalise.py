@@ -1,0 +1,150 @@
+"""Answers as plain values, in which what each endpoint calls by its own name has a common one.
+
+Only what the exchange knows is renamed: the id that *this* endpoint gave to topic `t` becomes `<id of t>`,
+so a wrong id still shows. What may differ without being known is in `allowed_differences.toml`.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Iterator
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from gateway.router import HANDLERS
+from gateway.wire.apis import ApiKey
+from gateway.wire.primitives import ZERO_UUID
+from ledger.batch.header import CRC_FROM, HEADER_BYTES, LOG_APPEND_TIME_BIT, read_header
+from tests.differential.conversation import Answer, Conversation, NotAnswered
+
+UNORDERED: Final = {
+    (ApiKey.API_VERSIONS, "api_keys"): ("api_key",),
+    (ApiKey.METADATA, "topics"): ("name", "topic_id"),
+    (ApiKey.METADATA, "partitions"): ("partition_index",),
+    (ApiKey.CREATE_TOPICS, "topics"): ("name",),
+    (ApiKey.CREATE_TOPICS, "configs"): ("name",),
+    (ApiKey.DELETE_TOPICS, "responses"): ("name", "topic_id"),
+    (ApiKey.DESCRIBE_CONFIGS, "configs"): ("name",),
+    (ApiKey.PRODUCE, "responses"): ("name", "topic_id"),
+    (ApiKey.PRODUCE, "partition_responses"): ("index",),
+    (ApiKey.LIST_OFFSETS, "topics"): ("name",),
+    (ApiKey.LIST_OFFSETS, "partitions"): ("partition_index",),
+    (ApiKey.FETCH, "aborted_transactions"): ("producer_id",),
+    (ApiKey.CREATE_PARTITIONS, "results"): ("name",),
+    (ApiKey.DELETE_RECORDS, "topics"): ("name",),
+    (ApiKey.DELETE_RECORDS, "partitions"): ("partition_index",),
+    (ApiKey.DESCRIBE_LOG_DIRS, "topics"): ("name",),
+    (ApiKey.DESCRIBE_LOG_DIRS, "partitions"): ("partition_index",),
+    (ApiKey.LIST_CONFIG_RESOURCES, "config_resources"): ("resource_type", "resource_name"),
+    (ApiKey.ELECT_LEADERS, "replica_election_results"): ("topic",),
+}
+"""Lists that Kafka writes out of a hash table, and what they are sorted by."""
+
+FEATURES: Final = ("supported_features", "finalized_features", "finalized_features_epoch")
+DYNAMIC_CONFIG: Final = "min.insync.replicas"
+"""A dynamic default of the cluster in Kafka since KIP-966; here it is one of the software."""
+BATCH_PREFIX_BYTES: Final = 12
+TOPIC: Final = 2
+"""As DescribeConfigs numbers resources."""
+VOLUME_BYTES: Final = ("total_bytes", "usable_bytes")
+
+
+def plain(answer: Answer, conversation: Conversation) -> dict[str, Any]:
+    if isinstance(answer, NotAnswered):
+        return {"outcome": "closed" if answer.is_closed else "no answer"}
+    value = _plain(answer.message, "", answer.api, conversation)
+    if answer.api is ApiKey.METADATA:
+        # Topics of other exchanges and suites are none of this one's.
+        value["topics"] = [topic for topic in value["topics"] if _is_own(topic, conversation)]
+    if answer.api is ApiKey.LIST_CONFIG_RESOURCES:
+        value["config_resources"] = [
+            found for found in value["config_resources"] if _is_own_resource(found, conversation)
+        ]
+    if answer.api is ApiKey.ELECT_LEADERS:
+        value["replica_election_results"] = [
+            found
+            for found in value["replica_election_results"]
+            if found["partition_result"] or found["topic"].startswith(conversation.prefix)
+        ]
+    if answer.api is ApiKey.API_VERSIONS:
+        # What is not built yet is not told; that what is told is right, is compared.
+        value["api_keys"] = [row for row in value["api_keys"] if _is_served(row)]
+        for name in FEATURES:
+            del value[name]
+    if answer.api is ApiKey.CREATE_TOPICS:
+        for topic in value["topics"]:
+            topic["configs"] = [config for config in topic["configs"] if config["name"] != DYNAMIC_CONFIG]
+    return {"outcome": f"answered in version {answer.version}", **value}
+
+
+def _is_served(row: dict[str, Any]) -> bool:
+    return row["api_key"] in HANDLERS
+
+
+def _is_own(topic: dict[str, Any], conversation: Conversation) -> bool:
+    name = topic["name"]
+    return bool(topic["error_code"] or not name or name.startswith(conversation.prefix))
+
+
+def _is_own_resource(found: dict[str, Any], conversation: Conversation) -> bool:
+    return bool(found["resource_type"] != TOPIC or found["resource_name"].startswith(conversation.prefix))
+
+
+def _plain(value: Any, name: str, api: ApiKey, conversation: Conversation) -> Any:
+    if name == "records":
+        return None if value is None else list(_batches(bytes(value), conversation))
+    if dataclasses.is_dataclass(value):
+        fields = [field.name for field in dataclasses.fields(value)]
+        return {field: _plain(getattr(value, field), field, api, conversation) for field in fields}
+    if isinstance(value, list):
+        items = [_plain(item, name, api, conversation) for item in value]
+        order = UNORDERED.get((api, name))
+        return items if order is None else sorted(items, key=lambda item: [str(item[key]) for key in order])
+    return _named(value, name, conversation)
+
+
+def _named(value: Any, name: str, conversation: Conversation) -> Any:
+    if isinstance(value, enum.IntEnum):
+        value = int(value)
+    if name in ("topic_id", "replica_directory_id"):
+        return _topic_id(bytes(value), conversation)
+    if name == "producer_id":
+        return next((f"<producer {k}>" for k, v in conversation.producer_ids.items() if v == value), value)
+    if name == "session_id" and value == conversation.session:
+        return "<session>"
+    if name in VOLUME_BYTES and value > 0:
+        return "<bytes>"
+    if name == "host" and value == conversation.endpoint.host:
+        return "<host>"
+    if name == "port" and value == conversation.endpoint.port:
+        return "<port>"
+    return value
+
+
+def _topic_id(value: bytes, conversation: Conversation) -> str:
+    if value == ZERO_UUID:
+        return "<zero>"
+    return next((f"<id of {k}>" for k, v in conversation.topic_ids.items() if v == value), value.hex())
+
+
+def _batches(data: bytes, conversation: Conversation) -> Iterator[dict[str, Any]]:
+    """Every byte of complete batches. What a fetch cuts off at its end is dropped, as clients drop it.
+
+    CRCs are checked, not shown: they differ where a producer id or the broker's clock does.
+    """
+    while len(data) >= BATCH_PREFIX_BYTES:
+        size = BATCH_PREFIX_BYTES + int.from_bytes(data[8:12], "big")
+        if size > len(data):
+            return
+        yield _batch(data[:size], conversation)
+        data = data[size:]
+
+
+def _batch(batch: bytes, conversation: Conversation) -> dict[str, Any]:
+    header = read_header(batch)
+    shown = header._asdict()
+    shown["crc"] = "right" if crc32c(batch[CRC_FROM:]) == header.crc else "wrong"
+    shown["producer_id"] = _named(header.producer_id, "producer_id", conversation)
+    if header.attributes & LOG_APPEND_TIME_BIT:
+        shown["max_timestamp"] = "<now>" if header.max_timestamp >= conversation.started_ms else "past"
+    return {**shown, "bytes": batch[HEADER_BYTES:].hex()}

@@ -1,0 +1,1 @@
+"""One module an API: its exchanges, in the order in which they are sent."""

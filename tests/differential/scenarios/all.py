@@ -1,0 +1,32 @@
+"""Every exchange, in the order in which it is held."""
+
+from tests.differential.exchange import Exchange
+from tests.differential.scenarios import (
+    api_versions,
+    cluster,
+    configs,
+    describing,
+    fetching,
+    frames,
+    metadata,
+    offsets,
+    partitions,
+    producers,
+    producing,
+    topics,
+)
+
+EXCHANGES: list[Exchange] = [
+    *api_versions.EXCHANGES,
+    *metadata.EXCHANGES,
+    *topics.EXCHANGES,
+    *describing.EXCHANGES,
+    *producing.EXCHANGES,
+    *producers.EXCHANGES,
+    *fetching.EXCHANGES,
+    *offsets.EXCHANGES,
+    *frames.EXCHANGES,
+    *partitions.EXCHANGES,
+    *configs.EXCHANGES,
+    *cluster.EXCHANGES,
+]

@@ -1,0 +1,180 @@
+"""What exchanges need beforehand. A step that an endpoint does not comply with fails the exchange."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from gateway.wire.messages.generated.delete_topics import DeleteTopicsRequest
+from gateway.wire.messages.generated.fetch import FetchPartition as FetchedPartition
+from gateway.wire.messages.generated.fetch import FetchRequest, FetchTopic
+from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest
+from gateway.wire.messages.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
+from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.differential.batches import Batch, Batches
+from tests.differential.conversation import Answered, Conversation
+from tests.differential.exchange import Call
+
+SETTLE_S: Final = 20.0
+SETTLE_STEP_S: Final = 0.01
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+EARLIEST: Final = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A topic, led and ready for records when this is done."""
+
+    topic: str = "t"
+    partitions: int = 1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, conversation: Conversation) -> None:
+        configs = [CreatableTopicConfig(name, value) for name, value in self.configs.items()]
+        asked = CreatableTopic("{" + self.topic + "}", self.partitions, 1, configs=configs)
+        call = Call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([asked]))
+        (created,) = told(conversation, call).topics
+        if self.topic in conversation.topic_ids:
+            conversation.topic_ids[f"former {self.topic}"] = conversation.topic_ids[self.topic]
+        conversation.topic_ids[self.topic] = created.topic_id
+        # Kafka creates in its controller; its broker hears of it a little later.
+        settle(lambda: _is_led(conversation, self.topic, self.partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Of a topic, by name; gone from metadata when this is done."""
+
+    topic: str = "t"
+
+    def run(self, conversation: Conversation) -> None:
+        request = DeleteTopicsRequest(topic_names=["{" + self.topic + "}"], timeout_ms=10_000)
+        told(conversation, Call(ApiKey.DELETE_TOPICS, 5, request))
+        settle(lambda: _is_led(conversation, self.topic, 1, UNKNOWN_TOPIC_OR_PARTITION))
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Batches into a partition, each in a request of its own."""
+
+    batches: tuple[Batch | Batches, ...]
+    topic: str = "t"
+    partition: int = 0
+
+    def run(self, conversation: Conversation) -> None:
+        for batch in self.batches:
+            data: Any = PartitionProduceData(self.partition, batch)  # type: ignore[arg-type]
+            topic = TopicProduceData("{" + self.topic + "}", partition_data=[data])
+            told(conversation, Call(ApiKey.PRODUCE, 7, ProduceRequest(None, -1, 10_000, [topic])))
+
+
+@dataclass(frozen=True, slots=True)
+class NewProducer:
+    """A producer id for idempotence."""
+
+    producer: str = "p"
+
+    def run(self, conversation: Conversation) -> None:
+        answer = told(conversation, Call(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(None)))
+        conversation.producer_ids[self.producer] = answer.producer_id
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A fetch session over the partitions of a topic, from offset 0."""
+
+    topic: str = "t"
+    partitions: int = 1
+    version: int = 11
+    offset: int = 0
+
+    def run(self, conversation: Conversation) -> None:
+        asked = [
+            FetchedPartition(partition=i, fetch_offset=self.offset, partition_max_bytes=1 << 20)
+            for i in range(self.partitions)
+        ]
+        topic_id = conversation.topic_id(self.topic)
+        request = FetchRequest(
+            session_epoch=0, topics=[FetchTopic("{" + self.topic + "}", topic_id, partitions=asked)]
+        )
+        answer = told(conversation, Call(ApiKey.FETCH, self.version, request))
+        assert answer.session_id != 0
+        conversation.session = answer.session_id
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A request that must be answered without any error."""
+
+    call: Call
+
+    def run(self, conversation: Conversation) -> None:
+        told(conversation, self.call)
+
+
+@dataclass(frozen=True, slots=True)
+class AskUntilFound:
+    """Metadata of a topic that creates it; Kafka denies it once or twice before it is there."""
+
+    topic: str
+    version: int = 5
+
+    def run(self, conversation: Conversation) -> None:
+        request = MetadataRequest([MetadataRequestTopic(name="{" + self.topic + "}")])
+        call = Call(ApiKey.METADATA, self.version, request)
+
+        def is_found() -> bool:
+            answer = conversation.ask(call)
+            assert isinstance(answer, Answered), answer
+            return all(topic.error_code == 0 for topic in answer.message.topics)
+
+        settle(is_found)
+
+
+def told(conversation: Conversation, call: Call) -> Any:
+    """The answer to a request that must succeed."""
+    answer = conversation.ask(call)
+    assert isinstance(answer, Answered), (call, answer)
+    errors = list(error_codes(answer.message))
+    assert not any(errors), (call, answer.message)
+    return answer.message
+
+
+def error_codes(message: Any) -> Iterator[int]:
+    if isinstance(message, list):
+        for item in message:
+            yield from error_codes(item)
+    elif dataclasses.is_dataclass(message):
+        for part in dataclasses.fields(message):
+            value = getattr(message, part.name)
+            if part.name == "error_code":
+                yield value
+            yield from error_codes(value)
+
+
+def settle(is_settled: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SETTLE_S
+    while not is_settled():
+        assert time.monotonic() < deadline, "not settled in time"
+        time.sleep(SETTLE_STEP_S)
+
+
+def _is_led(conversation: Conversation, topic: str, partitions: int, error: int = 0) -> bool:
+    """Whether ListOffsets answers every partition with this error."""
+    asked = [ListOffsetsPartition(i, timestamp=EARLIEST) for i in range(partitions)]
+    request = ListOffsetsRequest(-1, topics=[ListOffsetsTopic("{" + topic + "}", asked)])
+    answer = conversation.ask(Call(ApiKey.LIST_OFFSETS, 1, request))
+    assert isinstance(answer, Answered), answer
+    return all(code == error for code in error_codes(answer.message))
