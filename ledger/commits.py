@@ -34,9 +34,8 @@ def decide_commit(
 def _committed_bytes(state: LedgerState, overlay: Overlay, request: CommitFile) -> int | None:
     """How much of the object is committed; None if nothing new may be committed from it."""
     known = state.files.by_locator.get(request.locator)
-    closing = known is not None and known.number in overlay.touched_objects
-    too_old = created_ms(request.locator) < overlay.floor_ms
-    if closing or too_old or state.files.refuses(request.locator):
+    closed = known is not None and (known.closed or known.number in overlay.touched_objects)
+    if closed or created_ms(request.locator) < overlay.floor_ms:
         return None
     return overlay.object_bytes.get(request.locator, known.size if known is not None else 0)
 

@@ -124,11 +124,6 @@ class Files:
         """Whether the bytes of an object of this creation time stay for ever (see LedgerRestored)."""
         return any(from_ms <= created_ms <= to_ms for from_ms, to_ms in self._kept)
 
-    def refuses(self, locator: str) -> bool:
-        """Whether a commit that names this object comes too late: below the floor, or closed."""
-        known = self.by_locator.get(locator)
-        return created_ms(locator) < self.floor_ms or (known is not None and known.closed)
-
     def due_garbage(self, now_ms: int, grace_ms: int) -> Iterator[ObjectState]:
         """Closed objects whose grace is over and that lie below the floor (so that no repeat may come)."""
         for state in self.garbage.values():
