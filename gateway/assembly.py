@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from adapters.open import UnknownStore, open_blobs, open_metadata, open_segments
+from gateway.accepting import open_sockets, warn_of_plaintext
+from gateway.admin.readiness import Readiness
 from gateway.admin.server import AdminServer, admin_address
+from gateway.admin.shards import ShardFacts, shard_page
 from gateway.config import ConfigError, Settings
 from gateway.context import Services
 from gateway.coordination.belonging import check_unclaimed, claim_data
@@ -36,12 +41,16 @@ from gateway.produce.admission import RuleBook
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceOptions, ProduceRoom
 from gateway.router import HANDLERS, RequestRouter, served_versions
-from gateway.server import Server, open_sockets
+from gateway.security.tls import Certificates
+from gateway.server import Server
 from gateway.telemetry.metrics import Metrics, ShardView
+from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, TimedSegments
 from gateway.topics.describing import topic_value
 from gateway.topics.room import TopicsRoom
 from gateway.version import product_version
 from ledger.ports import Blobs, MetadataStore, SegmentStore
+
+log = structlog.get_logger()
 
 METADATA_FILE: Final = "metadata.db"
 IMAGE_FILE: Final = "image.db"
@@ -58,6 +67,8 @@ class RunningGateway:
     listeners: Sequence[Listener]
     bound: Sequence[Address]
     admin: Address | None
+    reload: Callable[[], None]
+    """Read certificates again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +77,7 @@ class Stores:
     segments: SegmentStore
     blobs: Blobs
     image: ImageFile | None
-
-
-@dataclass(slots=True)
-class Readiness:
-    """Why clients should stay away, for /readyz."""
-
-    shard: Shard
-    is_draining: bool = False
-
-    def reasons(self) -> list[str]:
-        reasons = []
-        if self.shard.broken is not None:
-            reasons.append(f"shard 0 is not owned: {self.shard.broken}")
-        if self.is_draining:
-            reasons.append("the gateway is shutting down")
-        return reasons
+    watch: StoreWatch
 
 
 def clock_ms() -> int:
@@ -93,30 +89,41 @@ def clock_ms() -> int:
 async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
     """Start everything; at the end drain and close everything, in reverse.
 
-    Raises ConfigError, the StoreErrors of `ledger.errors`, and `gateway.server.ListenFailed`.
+    Raises ConfigError, the StoreErrors of `ledger.errors`, and `gateway.accepting.ListenFailed`.
     """
     bindings = parse_bindings(settings.listeners.listen, settings.listeners.advertise)
     admin_bind = parse_address(settings.admin.listen, "admin.listen") if settings.admin.listen else None
+    certificates = Certificates(settings.tls) if any(binding.is_tls for binding in bindings) else None
+    metrics = Metrics()
     async with AsyncExitStack() as stack:
-        stores = await _open_stores(settings, stack)
+        stores = await _open_stores(settings, stack, metrics)
         await check_unclaimed(Journal(stores.metadata, 0), stores.blobs)
         shard = await open_shard(
             stores.metadata, stores.blobs, stores.image, settings.broker.node_id, clock_ms
         )
         stack.push_async_callback(shard.close)
         await claim_data(stores.blobs, shard.state.cluster_id, lasting=stores.image is not None)
-        await _keep_house(settings, stores, shard, stack)
-        services = await _open_rooms(settings, stores, shard, stack)
-        readiness = Readiness(shard)
+        facts = await _keep_house(settings, stores, shard, stack)
+        metrics.orphan_objects.set_function(facts.orphan_objects)
+        services = await _open_rooms(settings, stores, shard, stack, metrics)
+        readiness = _readiness(settings, stores, shard)
         # Before the clients' listeners, so that it says "shutting down" while those are drained.
-        admin = await _open_admin(admin_bind, services, readiness, stack)
-        server = Server(settings.limits, RequestRouter(services), services.metrics)
+        pages = AdminServer(
+            metrics, product_version(), readiness.reasons, lambda: [dict(shard_page(shard, facts))]
+        )
+        admin = await _open_admin(admin_bind, pages, stack)
+        server = Server(settings.limits, RequestRouter(services), metrics, certificates)
         stack.push_async_callback(server.close)
         listeners = await server.listen(bindings)
         # First of all at the end: fetches that wait are answered, so that the drain need not wait for them.
         stack.callback(services.fetch.close)
         stack.callback(setattr, readiness, "is_draining", True)
-        yield RunningGateway(services, listeners, server.bound, admin)
+        reload = certificates.reload if certificates is not None else _nothing_to_reload
+        yield RunningGateway(services, listeners, server.bound, admin, reload)
+
+
+def _nothing_to_reload() -> None:
+    log.info("gateway.nothing_to_reload", reason="there is no SSL:// listener")
 
 
 @asynccontextmanager
@@ -126,7 +133,7 @@ async def opened_stores(settings: Settings) -> AsyncIterator[Stores]:
     Raises ConfigError and the StoreErrors of `ledger.errors`: StoreLocked while a gateway runs.
     """
     async with AsyncExitStack() as stack:
-        yield await _open_stores(settings, stack)
+        yield await _open_stores(settings, stack, Metrics())
 
 
 @asynccontextmanager
@@ -139,8 +146,10 @@ async def opened_blobs(directory: Path) -> AsyncIterator[Blobs]:
         await blobs.close()
 
 
-async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
+async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> Stores:
+    """Every store behind a wrapper that takes its times."""
     storage = settings.storage
+    watch = StoreWatch(metrics)
     directory = Path(storage.data_dir)
     metadata_url = storage.metadata or f"sqlite:{directory / METADATA_FILE}"
     data_url = storage.data or f"file:{directory}"
@@ -158,11 +167,12 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
         raise ConfigError(str(error)) from error
     if not storage.allow_unsafe_acks:
         _check_durable(metadata, segments)
+    timed = TimedMetadata(metadata, watch), TimedSegments(segments, watch), TimedBlobs(blobs, watch)
     if in_memory:
-        return Stores(metadata, segments, blobs, None)
+        return Stores(*timed, None, watch)
     image = ImageFile(directory / IMAGE_FILE)
     stack.push_async_callback(image.close)
-    return Stores(metadata, segments, blobs, image)
+    return Stores(*timed, image, watch)
 
 
 def _check_durable(metadata: MetadataStore, segments: SegmentStore) -> None:
@@ -177,7 +187,7 @@ def _check_durable(metadata: MetadataStore, segments: SegmentStore) -> None:
             )
 
 
-async def _keep_house(settings: Settings, stores: Stores, shard: Shard, stack: AsyncExitStack) -> None:
+async def _keep_house(settings: Settings, stores: Stores, shard: Shard, stack: AsyncExitStack) -> ShardFacts:
     grace_ms = settings.ledger.orphan_grace_ms
     rule = SnapshotRule(settings.ledger.snapshot_bytes)
     checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, clock_ms)
@@ -190,6 +200,21 @@ async def _keep_house(settings: Settings, stores: Stores, shard: Shard, stack: A
     stack.push_async_callback(checkpointer.write_image)
     task = asyncio.create_task(housekeeper.run(), name="housekeeper")
     stack.push_async_callback(_end, task)
+    return ShardFacts(
+        settings.broker.node_id,
+        image_entries=lambda: checkpointer.imaged,
+        snapshot_entries=lambda: checkpointer.snapshotted,
+        orphan_objects=lambda: garbage.orphans_left,
+    )
+
+
+def _readiness(settings: Settings, stores: Stores, shard: Shard) -> Readiness:
+    storage = settings.storage
+    directory = Path(storage.data_dir)
+    writes_there = stores.image is not None or not storage.data
+    return Readiness(
+        shard, stores.watch.health.failing, directory if writes_there else None, storage.min_free_bytes
+    )
 
 
 def _topic_configs(settings: Settings) -> Callable[[str, Mapping[str, str]], str]:
@@ -203,9 +228,10 @@ async def _end(task: asyncio.Task[None]) -> None:
         await task
 
 
-async def _open_rooms(settings: Settings, stores: Stores, shard: Shard, stack: AsyncExitStack) -> Services:
+async def _open_rooms(
+    settings: Settings, stores: Stores, shard: Shard, stack: AsyncExitStack, metrics: Metrics
+) -> Services:
     ledger = settings.ledger
-    metrics = Metrics()
     metrics.watch_shard(_view_of(shard))
     cache = RunCache(settings.cache.run_bytes)
     options = ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight)
@@ -242,7 +268,8 @@ def _view_of(shard: Shard) -> ShardView:
         shard=shard.journal.shard,
         is_owner=lambda: shard.broken is None,
         entries=lambda: state.applied,
-        live_runs=lambda: sum(log.run_count for log in state.logs.values()),
+        live_runs=lambda: sum(partition.run_count for partition in state.logs.values()),
+        follower_lag=lambda: 0,
     )
 
 
@@ -250,13 +277,11 @@ def _fetch_session_id() -> int:
     return secrets.randbelow(2**31 - 1) + 1
 
 
-async def _open_admin(
-    bind: Address | None, services: Services, readiness: Readiness, stack: AsyncExitStack
-) -> Address | None:
+async def _open_admin(bind: Address | None, admin: AdminServer, stack: AsyncExitStack) -> Address | None:
     if bind is None:
         return None
     sockets = await open_sockets(bind, "--admin")
-    admin = AdminServer(services.metrics, product_version(), readiness.reasons)
+    warn_of_plaintext(f"admin {bind}", sockets, "let it listen on loopback")
     stack.push_async_callback(admin.close)
     await admin.start(sockets)
     return admin_address(sockets, bind)

@@ -22,6 +22,7 @@ SECOND: Final = 1000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 ENVIRONMENT_PREFIX: Final = "DRAGOMAN_"
+SECRET: Final = "secret"
 # Switches of the test suite, which a gateway started by a test inherits.
 FOREIGN_PREFIX: Final = "DRAGOMAN_TEST_"
 
@@ -48,6 +49,42 @@ class Listeners(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ()
 
 
+class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of all SSL:// listeners. SIGHUP reads the files again, for connections from then on."""
+
+    certificate: Annotated[
+        str, Meta(description="PEM file of the gateway's certificate, and of those between it and its CA")
+    ] = ""
+    key: Annotated[
+        str, Meta(description="PEM file of the private key; empty = in the file of the certificate")
+    ] = ""
+    key_password: Annotated[
+        str,
+        Meta(
+            description="Password of the private key; set it in the environment, never on the command line",
+            extra={SECRET: True},
+        ),
+    ] = ""
+    key_password_file: Annotated[
+        str, Meta(description="File whose first line is the password of the private key")
+    ] = ""
+    ca: Annotated[str, Meta(description="PEM file of the CAs whose client certificates are taken")] = ""
+    client_auth: Annotated[
+        str,
+        Meta(
+            pattern="^(none|optional|required)$",
+            description="Client certificates: none, optional (checked if there is one) or required",
+        ),
+    ] = "none"
+    min_version: Annotated[
+        str, Meta(pattern=r"^1\.[23]$", description="Oldest TLS version that is spoken: 1.2 or 1.3")
+    ] = "1.2"
+
+    def __repr__(self) -> str:
+        # Settings may end up in a log; the password must not.
+        return f"Tls(certificate={self.certificate!r}, client_auth={self.client_auth!r})"
+
+
 class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data_dir: Annotated[
         str,
@@ -60,6 +97,10 @@ class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_unsafe_acks: Annotated[
         bool, Meta(description="Accept stores whose acknowledgement does not survive loss of power")
     ] = False
+    min_free_bytes: Annotated[
+        int,
+        Meta(ge=0, le=1024 * GIB, description="With less free in the data directory, /readyz says not ready"),
+    ] = 256 * MIB
 
 
 class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,9 +136,41 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(ge=1, le=1_000_000, description="Client connections of all listeners; further ones are closed"),
     ] = 10_000
+    address_connections: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="Client connections from one address (IPv6: one /64); further ones are closed",
+        ),
+    ] = 5_000
+    connection_rate: Annotated[
+        int,
+        Meta(ge=1, le=100_000, description="New connections a second of all listeners; further ones wait"),
+    ] = 1_000
+    address_connection_rate: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="New connections a second from one address; further ones wait, at most 10 s long",
+        ),
+    ] = 500
+    tls_handshake_ms: Annotated[
+        int,
+        Meta(ge=100, le=5 * MINUTE, description="A connection whose TLS handshake takes longer is closed"),
+    ] = 10 * SECOND
     requests_in_flight: Annotated[
         int, Meta(ge=1, le=10_000, description="Unanswered requests of a connection before reading pauses")
     ] = 100
+    total_requests_in_flight: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="Unanswered requests of all connections, waiting fetches too, before reading pauses",
+        ),
+    ] = 100_000
     connection_bytes: Annotated[
         int,
         Meta(
@@ -111,7 +184,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=MIB,
             le=64 * GIB,
-            description="Bytes of unanswered requests of all connections before reading pauses",
+            description="Bytes of unanswered requests and unread answers of all connections before reading "
+            "pauses; who holds most of them without moving is closed",
         ),
     ] = 512 * MIB
     decompressed_bytes: Annotated[
@@ -127,7 +201,12 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 4 * MIB
     idle_ms: Annotated[
         int,
-        Meta(ge=SECOND, le=24 * HOUR, description="A connection without a request for this long is closed"),
+        Meta(
+            ge=SECOND,
+            le=24 * HOUR,
+            description="A connection is closed after so long without a whole request; to send a request or "
+            "read an answer it may take longer by 1 s for each 16 KiB of it",
+        ),
     ] = 10 * MINUTE
     request_timeout_ms: Annotated[
         int,
@@ -205,6 +284,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings, checked."""
 
     listeners: Listeners = Listeners()
+    tls: Tls = Tls()
     storage: Storage = Storage()
     ledger: Ledger = Ledger()
     limits: Limits = Limits()
@@ -223,6 +303,8 @@ class Setting:
     type: Any
     default: Any
     doc: str
+    is_secret: bool
+    """Its value is never shown, and not taken from the command line, which everyone may read."""
 
     @property
     def name(self) -> str:
@@ -242,8 +324,11 @@ def _table() -> dict[str, Setting]:
     for section in msgspec.structs.fields(Settings):
         for field in msgspec.structs.fields(section.type):
             default = getattr(section.default, field.name)
-            doc = next(m.description for m in field.type.__metadata__ if isinstance(m, Meta)) or ""
-            setting = Setting(section.name, field.encode_name, field.type, default, doc)
+            meta = next(m for m in field.type.__metadata__ if isinstance(m, Meta))
+            is_secret = SECRET in (meta.extra or {})
+            setting = Setting(
+                section.name, field.encode_name, field.type, default, meta.description or "", is_secret
+            )
             settings[setting.name] = setting
     return settings
 
@@ -269,6 +354,11 @@ def load_settings(
             name = _environment_setting(variable)
             values[name] = _checked(name, value, f"environment variable {variable}", text=True)
     for name, value in flags.items():
+        if name in SETTINGS and SETTINGS[name].is_secret:
+            raise ConfigError(
+                f"{name}: other users of the machine can read the command line; "
+                f"set {SETTINGS[name].environment_name} in the environment"
+            )
         values[name] = _checked(name, value, "command line", text=isinstance(value, str))
     return _build(values)
 
@@ -321,7 +411,8 @@ def _checked(name: str, value: Any, source: str, *, text: bool) -> Any:
         return msgspec.convert(value, setting.type, strict=not text)
     except msgspec.ValidationError as error:
         reason = str(error).split(" - at ")[0]
-        raise ConfigError(f"{name} = {value!r} ({source}): {_lower_first(reason)}") from None
+        shown = "..." if setting.is_secret else repr(value)
+        raise ConfigError(f"{name} = {shown} ({source}): {_lower_first(reason)}") from None
 
 
 def _nearest(wrong: str, right: Sequence[str]) -> str:
@@ -350,3 +441,8 @@ def _check_together(settings: Settings) -> None:
             f"limits.frame_bytes = {limits.frame_bytes} is more than limits.buffer_bytes = "
             f"{limits.buffer_bytes}: the largest request must fit into what all requests may hold"
         )
+    tls = settings.tls
+    if tls.key_password and tls.key_password_file:
+        raise ConfigError("tls.key_password and tls.key_password_file are both set: give one of them")
+    if tls.client_auth != "none" and not tls.ca:
+        raise ConfigError(f"tls.client_auth = {tls.client_auth} needs tls.ca, the CAs of client certificates")

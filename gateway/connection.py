@@ -7,8 +7,9 @@ with Kafka, and at most one answer of unknown size is in the making.
 
 Push-back. Reading pauses while this connection has too many requests or bytes unanswered, while its client
 does not read answers, and, between frames, while all connections together hold too much. Half a frame may
-always go on, since only a whole one can be worked off; when even that is too much, the server closes the
-connections whose frames are unfinished the longest.
+always go on, since only a whole one can be worked off. Memory is short when all together hold too much
+for longer than `PATIENCE_SECONDS`, or twice too much: then those connections are closed whose clients hold
+most of it without moving, by a frame that does not end or an answer that they do not read.
 
 Tasks. Each request is a task of its connection. They are started in order, and asyncio runs first steps in
 the order of starting. A lost connection cancels its tasks, except pipelined ones: what a client has sent
@@ -25,6 +26,7 @@ import structlog
 
 from gateway.config import Limits
 from gateway.listeners import Listener
+from gateway.security.pacing import PacedWriter
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.connection import CloseConnection, Connection, Request
 from gateway.wire.errors import Malformed
@@ -35,6 +37,8 @@ log = structlog.get_logger()
 
 FLUSH_SECONDS: Final = 30.0
 """How long a closing connection may take to send what it was answered."""
+PATIENCE_SECONDS: Final = 3.0
+"""How long a client may leave a frame unfinished or an answer unread while memory is short."""
 
 
 class Router(Protocol):
@@ -61,20 +65,24 @@ class Peer:
 
 
 @dataclass(slots=True, eq=False)
-class ByteBudget:
-    """Bytes that all connections together hold; who waits for them is woken at half the limit."""
+class Budget:
+    """Bytes and requests that all connections together hold; who waits is woken at half the limits."""
 
     limit: int
+    """Bytes."""
+    request_limit: int
     used: int = 0
+    requests: int = 0
     waiting: dict[Callable[[], None], None] = field(default_factory=dict)
 
     @property
     def is_exceeded(self) -> bool:
-        return self.used >= self.limit
+        return self.used >= self.limit or self.requests >= self.request_limit
 
-    def adjust(self, delta: int) -> None:
-        self.used += delta
-        if self.waiting and 2 * self.used <= self.limit:
+    def adjust(self, bytes_delta: int, requests_delta: int) -> None:
+        self.used += bytes_delta
+        self.requests += requests_delta
+        if self.waiting and 2 * self.used <= self.limit and 2 * self.requests <= self.request_limit:
             waiting, self.waiting = self.waiting, {}
             for wake in waiting:
                 wake()
@@ -87,7 +95,7 @@ class ConnectionPool:
     limits: Limits
     router: Router
     metrics: Metrics
-    budget: ByteBudget
+    budget: Budget
     connections: dict[int, "ClientConnection"] = field(default_factory=dict)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Requests under way, of open and of lost connections."""
@@ -95,23 +103,45 @@ class ConnectionPool:
     is_draining: bool = False
     emptied: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the last connection and request of a draining server have gone."""
+    _is_shedding: bool = False
 
     def note_gone(self) -> None:
         if self.is_draining and not self.tasks and not self.connections:
             self.emptied.set()
 
-    def shed(self) -> None:
-        """Too much is held even though nobody begins anything new: close the oldest unfinished frame."""
-        unfinished = [c for c in self.connections.values() if c.frame_since and not c.is_closing]
-        if unfinished:
-            min(unfinished, key=lambda c: c.frame_since).abort("memory")
+    def shed(self, patience_s: float, limit: int) -> None:
+        """Close connections whose clients hold memory without moving, most and longest first, until no more
+        than `limit` bytes are held. Who has kept the gateway waiting for less than `patience_s` stays."""
+        now = asyncio.get_running_loop().time()
+        slow = [
+            (waited * connection.held_bytes, connection)
+            for connection in self.connections.values()
+            if (waited := connection.waited_for_client(now)) is not None and waited >= patience_s
+        ]
+        for _, connection in sorted(slow, key=lambda pair: pair[0], reverse=True):
+            if self.budget.used <= limit:
+                return
+            connection.abort("memory")
+
+    def shed_soon(self) -> None:
+        """Twice too much is held. Not at once: the caller may be in the middle of a write."""
+        if not self._is_shedding:
+            self._is_shedding = True
+            asyncio.get_running_loop().call_soon(self._shed_at_twice)
+
+    def _shed_at_twice(self) -> None:
+        self._is_shedding = False
+        self.shed(0.0, self.budget.limit + self.budget.limit // 2)
 
 
 class ClientConnection(asyncio.BufferedProtocol):
     """A socket's end in the gateway. Refer to the module's text for order and push-back."""
 
-    def __init__(self, pool: ConnectionPool, listener: Listener) -> None:
+    def __init__(
+        self, pool: ConnectionPool, listener: Listener, on_lost: Callable[[], None] | None = None
+    ) -> None:
         limits = pool.limits
+        self._on_lost = on_lost
         self._pool = pool
         self._listener = listener
         self._assembler = FrameAssembler(limits.frame_bytes)
@@ -121,28 +151,42 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._running_is_pipelined = True
         self._is_paused = False
         self._is_write_paused = False
+        self.is_made = False
+        """Whether there was a transport (over TLS: after the handshake); if so `on_lost` will be called."""
         self.is_closing = False
         """No further request is taken."""
-        self._is_lost = False
-        self._charged = 0
+        self._is_lost = self._is_aborted = False
+        self._charged = self._charged_requests = 0
+        self._writer: PacedWriter | None = None
+        """Over TLS only."""
         self._loop = asyncio.get_running_loop()
         self.active_at = self._loop.time()
         """When bytes last came, or went after they could not."""
+        self.worked_at = self.active_at
+        """When a request last came whole, or the last answer was all on its way."""
         self.closing_at = 0.0
         self.frame_since = 0.0
         """When the frame that is unfinished now began, or 0."""
+        self.unsent_since = 0.0
+        """Since when the client has had more to read than it takes, or 0."""
+        self.unsent_bytes = 0
+        """How much that was at the beginning."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         pool = self._pool
         # uvloop's transports are not asyncio's class, only of its shape.
         self._transport = cast(asyncio.Transport, transport)
+        self.is_made = True
         pool.last_id += 1
         peername = transport.get_extra_info("peername")
         self._peer = Peer(pool.last_id, self._listener, str(peername[0]) if peername else "")
         pool.connections[self._peer.connection_id] = self
-        self._transport.set_write_buffer_limits(high=pool.limits.send_bytes)
-        if pool.is_draining or len(pool.connections) > pool.limits.connections:
-            self.abort("draining" if pool.is_draining else "too_many_connections")
+        if transport.get_extra_info("ssl_object") is None:
+            self._transport.set_write_buffer_limits(high=pool.limits.send_bytes)
+        else:
+            self._writer = PacedWriter(self._transport)
+        if pool.is_draining:
+            self.abort("draining")
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closing = self._is_lost = True
@@ -152,7 +196,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         if not self._running_is_pipelined:
             for task in self._running:
                 task.cancel()
+        if self._writer is not None:
+            self._writer.clear()
         self._charge()
+        if self._on_lost is not None:
+            self._on_lost()
         self._pool.note_gone()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -169,6 +217,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.is_closing:
             return
         if frames:
+            self.worked_at = now
             self._take(frames, now)
         if refused is not None:
             self._refuse("frame", refused)
@@ -177,18 +226,28 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif frames or not self.frame_since:
             self.frame_since = now
         self._settle()
-        if self._pool.budget.used >= 2 * self._pool.budget.limit:
-            self._pool.shed()
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
         self.active_at = self._loop.time()
+        if self._writer is not None:
+            self._writer.pause()
+        if not self.unsent_since:
+            self.unsent_since = self.active_at
+            self.unsent_bytes = self._count_unsent()
         self._settle()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
-        self.active_at = self._loop.time()
-        self._start_ready()
+        self.active_at = self.worked_at = self._loop.time()
+        if self._writer is not None:
+            # Which may be too much for the transport again.
+            self._writer.resume()
+        if not self._is_write_paused:
+            self.unsent_since = 0.0
+            self._start_ready()
+            if self.is_closing and self.is_idle:
+                self._transport.close()
         self._settle()
 
     @property
@@ -199,15 +258,22 @@ class ClientConnection(asyncio.BufferedProtocol):
     @property
     def held_bytes(self) -> int:
         """Frames, whole or not, answers that wait for an earlier one, and what the client does not read."""
-        if self._is_lost:
+        if self._is_lost or self._is_aborted:
             return self._rules.in_flight_bytes if self._running else 0
-        unsent = self._transport.get_write_buffer_size() if self._is_write_paused else 0
+        unsent = self._count_unsent() if self._is_write_paused else 0
         return self._rules.in_flight_bytes + self._assembler.held_bytes - START_BYTES + unsent
 
     @property
     def is_stalled(self) -> bool:
         """Whether the gateway waits for the rest of a frame."""
         return self.frame_since > 0.0 and not self._is_paused
+
+    def waited_for_client(self, now: float) -> float | None:
+        """For how long this client has had to end a frame or to read an answer; None if it has not."""
+        if self._is_aborted:
+            return None
+        since = min(self.frame_since if self.is_stalled else now, self.unsent_since or now)
+        return now - since if self.is_stalled or self.unsent_since else None
 
     def oldest_started_at(self) -> float | None:
         return next(iter(self._running.values()), None)
@@ -223,19 +289,24 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.is_closing = True
             self.closing_at = self._loop.time()
         self._settle()
-        if self.is_idle:
+        if self.is_idle and not self._is_write_paused:
             self._transport.close()
 
     def abort(self, reason: str) -> None:
         """Close now; answers that were not sent are lost."""
+        if self._is_aborted:
+            return
+        self.is_closing = self._is_aborted = True
         self._pool.metrics.connections_refused.labels(reason).inc()
         log.info(
             "connection.closed", reason=reason, peer=self._peer.host, connection=self._peer.connection_id
         )
-        self.is_closing = True
         for task in self._running:
             task.cancel()
+        if self._writer is not None:
+            self._writer.clear()
         self._transport.abort()
+        self._settle()
 
     def _take(self, frames: Sequence[memoryview], now: float) -> None:
         for frame in frames:
@@ -276,16 +347,17 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._fail("failure", f"API key {header.api_key} failed")
         else:
             if buffers and not self._transport.is_closing():
-                self._transport.writelines(buffers)
+                (self._writer or self._transport).writelines(buffers)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
         self._pool.tasks.discard(task)
+        self.worked_at = self._loop.time()
         self._start_ready()
         if self._is_lost:
             self._charge()
             self._pool.note_gone()
-        elif self.is_closing and self.is_idle:
+        elif self.is_closing and self.is_idle and not self._is_write_paused:
             self._transport.close()
         else:
             self._settle()
@@ -320,13 +392,25 @@ class ClientConnection(asyncio.BufferedProtocol):
             budget.waiting[self._settle] = None
         elif not self._transport.is_closing():
             self._is_paused = False
+            if self.frame_since:
+                self.frame_since = self._loop.time()
             self._transport.resume_reading()
 
     def _charge(self) -> None:
         held = self.held_bytes
-        if held != self._charged:
-            delta, self._charged = held - self._charged, held
-            self._pool.budget.adjust(delta)
+        requests = len(self._running) if self._is_lost else self._rules.in_flight
+        if held == self._charged and requests == self._charged_requests:
+            return
+        budget = self._pool.budget
+        bytes_delta, requests_delta = held - self._charged, requests - self._charged_requests
+        self._charged, self._charged_requests = held, requests
+        budget.adjust(bytes_delta, requests_delta)
+        if bytes_delta > 0 and budget.used >= 2 * budget.limit:
+            self._pool.shed_soon()
+
+    def _count_unsent(self) -> int:
+        waiting = self._writer.waiting_bytes if self._writer is not None else 0
+        return waiting + self._transport.get_write_buffer_size()
 
     def _pause(self, over_budget: bool) -> None:
         self._is_paused = True

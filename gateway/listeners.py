@@ -1,15 +1,20 @@
 """Addresses: where the gateway listens, and what clients are told to connect to."""
 
+import ipaddress
 import re
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.config import ConfigError
 
 _LISTEN = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]*)://(?P<address>.*)")
 _ADDRESS = re.compile(r"(\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:/]*)):(?P<port>\d{1,5})")
-_EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
-PLAINTEXT = "PLAINTEXT"
+PLAINTEXT: Final = "PLAINTEXT"
+SSL: Final = "SSL"
+PROTOCOLS: Final = (PLAINTEXT, SSL)
+"""Kafka's names of security protocols; a listener is called by its protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,21 @@ class Address:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
+    @property
+    def is_every_address(self) -> bool:
+        """Whether to listen here means to listen on all addresses of the machine."""
+        if not self.host:
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            pass
+        try:
+            # Old ways to write an address, which the system understands: 0, 0x0, 0.0.
+            return socket.inet_aton(self.host) == bytes(4)
+        except (OSError, ValueError):
+            return False
+
 
 @dataclass(frozen=True, slots=True)
 class Binding:
@@ -31,6 +51,10 @@ class Binding:
     name: str
     bind: Address
     advertised: Address
+
+    @property
+    def is_tls(self) -> bool:
+        return self.name == SSL
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +84,12 @@ def parse_bindings(listen: Sequence[str], advertise: Sequence[str]) -> list[Bind
     for number, text in enumerate(listen):
         name, bind = _parse_listen(text)
         advertised = parse_address(advertise[number], "listeners.advertise") if advertise else bind
-        if advertised.host in _EVERY_ADDRESS:
+        if advertised.is_every_address:
             raise ConfigError(
                 f"listener {text} takes every address, which no client can connect to: "
                 "say with --advertise HOST:PORT (listeners.advertise) what clients shall use"
+                if advertised is bind
+                else f"listeners.advertise = {advertise[number]!r}: no client can connect to every address"
             )
         bindings.append(Binding(name, bind, advertised))
     return bindings
@@ -72,7 +98,17 @@ def parse_bindings(listen: Sequence[str], advertise: Sequence[str]) -> list[Bind
 def _parse_listen(text: str) -> tuple[str, Address]:
     match = _LISTEN.fullmatch(text.strip())
     if match is None:
-        raise ConfigError(f"listeners.listen = {text!r}: expected PLAINTEXT://HOST:PORT")
-    if match["name"].upper() != PLAINTEXT:
-        raise ConfigError(f"listeners.listen = {text!r}: only PLAINTEXT:// is supported")
-    return match["name"].upper(), parse_address(match["address"], "listeners.listen")
+        raise ConfigError(f"listeners.listen = {text!r}: expected PLAINTEXT://HOST:PORT or SSL://HOST:PORT")
+    name = match["name"].upper()
+    if name not in PROTOCOLS:
+        known = " and ".join(f"{protocol}://" for protocol in PROTOCOLS)
+        raise ConfigError(f"listeners.listen = {text!r}: there is no {name}://, only {known}")
+    return name, parse_address(match["address"], "listeners.listen")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an IP address."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

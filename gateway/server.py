@@ -1,48 +1,64 @@
 """Listens, keeps watch over connections, and drains them at the end."""
 
 import asyncio
-import errno
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import structlog
 
+from gateway.accepting import Acceptor, ListenFailed, open_sockets, raise_file_limit, warn_of_plaintext
 from gateway.config import Limits
-from gateway.connection import FLUSH_SECONDS, ByteBudget, ClientConnection, ConnectionPool, Router
+from gateway.connection import (
+    FLUSH_SECONDS,
+    PATIENCE_SECONDS,
+    Budget,
+    ClientConnection,
+    ConnectionPool,
+    Router,
+)
 from gateway.listeners import Address, Binding, Listener
+from gateway.security.door import Admitted, Door, TurnedAway
+from gateway.security.tls import Certificates, refusal
+from gateway.telemetry.logs import QuietLog
 from gateway.telemetry.metrics import Metrics
 
 log = structlog.get_logger()
 
-BACKLOG: Final = 1024
 CALM_SECONDS: Final = 10.0
 """Without bytes for this long, a connection gives back the memory of busier times."""
 STALL_SECONDS: Final = 60.0
 """A frame may lie unfinished without a new byte for this long."""
 REQUEST_GRACE_SECONDS: Final = 60.0
 """A request still under way this long after its longest timeout is cancelled with its connection."""
-
-
-class ListenFailed(Exception):
-    """An address cannot be listened on; `in_use` if another process has it."""
-
-    def __init__(self, address: Address, flag: str, error: OSError) -> None:
-        reason = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-        super().__init__(f"cannot listen on {address}: {reason}; choose another address with {flag}")
-        self.address = address
-        self.in_use = error.errno == errno.EADDRINUSE
+SLOWEST_BYTES_A_SECOND: Final = 16 * 1024
+"""A large frame or answer may take longer than the idle time if it moves at least as fast."""
+TLS_SHUTDOWN_SECONDS: Final = 10.0
+"""How long a closed TLS connection waits for its client to say that it has closed too."""
 
 
 class Server:
     """The client listeners of a gateway."""
 
-    def __init__(self, limits: Limits, router: Router, metrics: Metrics) -> None:
+    def __init__(
+        self, limits: Limits, router: Router, metrics: Metrics, certificates: Certificates | None = None
+    ) -> None:
+        """`certificates` is for bindings of TLS, and may be renewed at any time."""
         self._limits = limits
-        self._pool = ConnectionPool(limits, router, metrics, ByteBudget(limits.buffer_bytes))
-        self._servers: list[asyncio.Server] = []
+        self._metrics = metrics
+        budget = Budget(limits.buffer_bytes, limits.total_requests_in_flight)
+        self._pool = ConnectionPool(limits, router, metrics, budget)
+        self._door = Door(limits)
+        self._certificates = certificates
+        self._acceptors: list[Acceptor] = []
+        self._openings: set[asyncio.Task[None]] = set()
+        """Connections that wait for their turn, or are in their TLS handshake."""
         self._watch: asyncio.Task[None] | None = None
+        self._short_since = 0.0
+        """Since when memory has been short, or 0."""
+        self._quiet = QuietLog()
         self.bound: list[Address] = []
         """Where each listener really listens, in the order of the bindings."""
         metrics.buffer_bytes.set_function(lambda: self._pool.budget.used)
@@ -50,31 +66,39 @@ class Server:
 
     async def listen(self, bindings: Sequence[Binding]) -> list[Listener]:
         """Open all listeners, or none. Raises ListenFailed."""
-        opened: list[tuple[Listener, list[socket.socket]]] = []
+        opened: list[tuple[Binding, Listener, list[socket.socket]]] = []
         try:
             for binding in bindings:
                 sockets = await open_sockets(binding.bind, "--listen")
                 bound = Address(binding.bind.host, int(sockets[0].getsockname()[1]))
                 self.bound.append(bound)
                 advertised = binding.advertised
-                opened.append(
-                    (Listener(binding.name, advertised.host, advertised.port or bound.port), sockets)
-                )
+                listener = Listener(binding.name, advertised.host, advertised.port or bound.port)
+                opened.append((binding, listener, sockets))
         except ListenFailed:
-            for _, sockets in opened:
-                _close_all(sockets)
+            for _, _, sockets in opened:
+                for sock in sockets:
+                    sock.close()
             raise
-        for listener, sockets in opened:
-            await self._serve(listener, sockets)
+        raise_file_limit(self._limits.connections)
+        for binding, listener, sockets in opened:
+            if not binding.is_tls:
+                warn_of_plaintext(f"{binding.name}://{binding.bind}", sockets, "use SSL://, or loopback")
+            for sock in sockets:
+                self._acceptors.append(
+                    Acceptor(sock, self._door, self._quiet, partial(self._admit, binding, listener))
+                )
         self._watch = asyncio.create_task(self._keep_watch())
-        return [listener for listener, _ in opened]
+        return [listener for _, listener, _ in opened]
 
     async def close(self) -> None:
         """Stop listening, answer what is under way for at most `limits.drain_ms`, then cut off the rest."""
         pool = self._pool
         pool.is_draining = True
-        for server in self._servers:
-            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
+        for opening in self._openings:
+            opening.cancel()
         for connection in list(pool.connections.values()):
             connection.finish()
         pool.note_gone()
@@ -85,90 +109,109 @@ class Server:
             connection.abort("drain_deadline")
         for task in pool.tasks:
             task.cancel()
-        await asyncio.gather(*pool.tasks, return_exceptions=True)
+        await asyncio.gather(*pool.tasks, *self._openings, return_exceptions=True)
         if self._watch is not None:
             self._watch.cancel()
             with suppress(asyncio.CancelledError):
                 await self._watch
 
-    async def _serve(self, listener: Listener, sockets: Sequence[socket.socket]) -> None:
+    def _admit(self, binding: Binding, listener: Listener, sock: socket.socket, host: str) -> None:
+        verdict = self._door.knock(host, asyncio.get_running_loop().time())
+        if isinstance(verdict, TurnedAway):
+            self._turn_away(verdict.reason, host)
+            sock.close()
+            return
+        connection = ClientConnection(self._pool, listener, partial(self._door.leave, verdict.address))
+        opening = asyncio.create_task(self._open(binding, sock, connection, verdict))
+        self._openings.add(opening)
+        opening.add_done_callback(partial(self._opened, sock, connection, verdict))
+
+    async def _open(
+        self, binding: Binding, sock: socket.socket, connection: ClientConnection, guest: Admitted
+    ) -> None:
+        """Make a connection of an accepted socket."""
+        if guest.wait_s:
+            await asyncio.sleep(guest.wait_s)
         loop = asyncio.get_running_loop()
-        for sock in sockets:
-            server = await loop.create_server(
-                lambda: ClientConnection(self._pool, listener), sock=sock, backlog=BACKLOG
+        # From here on the loop's transport owns the descriptor.
+        given = socket.socket(fileno=sock.detach())
+        given.setblocking(False)
+        try:
+            if not binding.is_tls:
+                await loop.connect_accepted_socket(lambda: connection, given)
+                return
+            assert self._certificates is not None, "a TLS listener without certificates"
+            await loop.connect_accepted_socket(
+                lambda: connection,
+                given,
+                ssl=self._certificates.context,
+                ssl_handshake_timeout=self._limits.tls_handshake_ms / 1000,
+                ssl_shutdown_timeout=TLS_SHUTDOWN_SECONDS,
             )
-            self._servers.append(server)
+        except OSError as error:
+            self._turn_away("tls" if binding.is_tls else "socket", guest.address, why=refusal(error))
+
+    def _opened(
+        self,
+        sock: socket.socket,
+        connection: ClientConnection,
+        guest: Admitted,
+        opening: asyncio.Task[None],
+    ) -> None:
+        """The place of what did not become a connection is given back here, of others when they end."""
+        self._openings.discard(opening)
+        if not connection.is_made:
+            self._door.leave(guest.address)
+            sock.close()
+        if not opening.cancelled() and (error := opening.exception()) is not None:
+            log.error("connection.not_opened", exc_info=error)
+
+    def _turn_away(self, reason: str, host: str, why: str = "") -> None:
+        self._metrics.connections_refused.labels(reason).inc()
+        self._quiet.info("connection.turned_away", reason=reason, peer=host, why=why)
 
     async def _keep_watch(self) -> None:
-        interval = min(5.0, self._limits.idle_ms / 4000)
+        interval = min(1.0, self._limits.idle_ms / 4000)
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(interval)
             now = loop.time()
             for connection in list(self._pool.connections.values()):
-                reason = self._overdue(connection, now)
+                reason = overdue(connection, self._limits, now)
                 if reason is not None:
                     connection.abort(reason)
                 elif now - connection.active_at >= CALM_SECONDS:
                     connection.calm()
+            self._relieve(now)
+            self._door.forget_absent(now)
 
-    def _overdue(self, connection: ClientConnection, now: float) -> str | None:
-        silent = now - connection.active_at
-        if connection.is_idle and silent >= self._limits.idle_ms / 1000:
-            return "idle"
-        if connection.is_stalled and silent >= STALL_SECONDS:
-            return "stalled"
-        started_at = connection.oldest_started_at()
-        longest = self._limits.request_timeout_ms / 1000 + REQUEST_GRACE_SECONDS
-        if started_at is not None and now - started_at >= longest:
-            return "request_stuck"
-        if connection.closing_at and connection.is_idle and now - connection.closing_at >= FLUSH_SECONDS:
+    def _relieve(self, now: float) -> None:
+        """When too much has been held for a while, make room for those who wait for it."""
+        budget = self._pool.budget
+        if budget.used < budget.limit:
+            self._short_since = 0.0
+        elif not self._short_since:
+            self._short_since = now
+        elif now - self._short_since >= PATIENCE_SECONDS:
+            self._pool.shed(PATIENCE_SECONDS, budget.limit // 2)
+
+
+def overdue(connection: ClientConnection, limits: Limits, now: float) -> str | None:
+    """Why a connection must go, or None."""
+    idle_s = limits.idle_ms / 1000
+    if connection.unsent_since:
+        if now - connection.unsent_since >= idle_s + connection.unsent_bytes / SLOWEST_BYTES_A_SECOND:
             return "unread"
-        return None
-
-
-async def open_sockets(address: Address, flag: str) -> list[socket.socket]:
-    """Listening on every address that the host name stands for. Raises ListenFailed, which names the flag."""
-    loop = asyncio.get_running_loop()
-    try:
-        infos = await loop.getaddrinfo(
-            address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-    except OSError as error:
-        raise ListenFailed(address, flag, error) from error
-    sockets: list[socket.socket] = []
-    absent: OSError | None = None
-    for family, target in dict.fromkeys((info[0], info[4]) for info in infos):
-        port = int(sockets[0].getsockname()[1]) if sockets else address.port
-        try:
-            sockets.append(_bound(family, (target[0], port)))
-        except OSError as error:
-            # A machine without IPv6 still resolves localhost to ::1.
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                _close_all(sockets)
-                raise ListenFailed(address, flag, error) from error
-            absent = error
-    if not sockets:
-        raise ListenFailed(address, flag, absent or OSError(errno.EADDRNOTAVAIL, "no such address"))
-    return sockets
-
-
-def _bound(family: int, target: tuple[object, int]) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(target)
-        # Taken ports show at bind only when somebody listens; two binds would both succeed.
-        sock.listen(BACKLOG)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-def _close_all(sockets: Sequence[socket.socket]) -> None:
-    for sock in sockets:
-        sock.close()
+    elif connection.is_idle and not connection.frame_since and now - connection.worked_at >= idle_s:
+        return "idle"
+    if connection.is_stalled:
+        patience_s = idle_s + connection.held_bytes / SLOWEST_BYTES_A_SECOND
+        if now - connection.active_at >= STALL_SECONDS or now - connection.frame_since >= patience_s:
+            return "stalled"
+    started_at = connection.oldest_started_at()
+    longest_s = limits.request_timeout_ms / 1000 + REQUEST_GRACE_SECONDS
+    if started_at is not None and now - started_at >= longest_s:
+        return "request_stuck"
+    if connection.closing_at and connection.is_idle and now - connection.closing_at >= FLUSH_SECONDS:
+        return "unread"
+    return None

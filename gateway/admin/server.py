@@ -1,7 +1,8 @@
-"""The admin address: /healthz, /readyz, /metrics, /version. Plain HTTP, by default on loopback only."""
+"""The admin address: /healthz, /readyz, /metrics, /version, /debug/shards. Plain HTTP, by default on loopback
+only. Nothing here changes anything, and nothing tells what records hold."""
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from aiohttp import web
@@ -15,12 +16,20 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class AdminServer:
-    """Answers operators and probes. `not_ready` gives the reasons why clients should stay away."""
+    """Answers operators and probes. `not_ready` gives the reasons why clients should stay away, `shards` a
+    page for each shard."""
 
-    def __init__(self, metrics: Metrics, version: str, not_ready: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        version: str,
+        not_ready: Callable[[], Sequence[Mapping[str, str]]],
+        shards: Callable[[], Sequence[Mapping[str, object]]],
+    ) -> None:
         self._metrics = metrics
         self._version = version
         self._not_ready = not_ready
+        self._shards = shards
         self._runner: web.AppRunner | None = None
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
@@ -30,6 +39,7 @@ class AdminServer:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics_page)
         app.router.add_get("/version", self._version_page)
+        app.router.add_get("/debug/shards", self._shards_page)
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -60,6 +70,9 @@ class AdminServer:
 
     async def _version_page(self, request: web.Request) -> web.Response:
         return web.json_response({"version": self._version})
+
+    async def _shards_page(self, request: web.Request) -> web.Response:
+        return web.json_response({"shards": list(self._shards())})
 
 
 def admin_address(sockets: Sequence[socket.socket], configured: Address) -> Address:

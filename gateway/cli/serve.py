@@ -13,11 +13,11 @@ import structlog
 import uvloop
 from rich.console import Console
 
+from gateway.accepting import ListenFailed
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli.exits import Exit
 from gateway.config import ConfigError, Settings, load_settings, parse_assignment
-from gateway.server import ListenFailed
-from gateway.telemetry.logs import set_up_logs
+from gateway.telemetry.logs import log_loop_errors, set_up_logs
 from ledger.errors import StoreError, StoreLocked
 
 log = structlog.get_logger()
@@ -53,12 +53,14 @@ def run_gateway(
 
 async def _serve(settings: Settings, ready_file: Path | None) -> Exit:
     stop = _Stop()
+    log_loop_errors(asyncio.get_running_loop())
     if ready_file is not None:
         # Left over by a gateway that was killed; nobody may take it for ours.
         ready_file.unlink(missing_ok=True)
     async with running_gateway(settings) as gateway:
         if ready_file is not None:
             write_ready_file(ready_file, gateway)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload)
         _greet(settings, gateway)
         log.info("gateway.ready", cluster_id=gateway.services.cluster_id, node_id=gateway.services.node_id)
         code = await stop.wait(gateway.services.shard.lost)
@@ -78,6 +80,8 @@ class _Stop:
         self._code = Exit.FAILED
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._on_signal, signal.SIGTERM, Exit.OK)
+        # Until there is something to reload: the default would end the process.
+        loop.add_signal_handler(signal.SIGHUP, log.info, "gateway.nothing_to_reload")
         loop.add_signal_handler(signal.SIGINT, self._on_signal, signal.SIGINT, Exit.INTERRUPTED)
 
     async def wait(self, lost: asyncio.Event) -> Exit:

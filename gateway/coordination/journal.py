@@ -43,6 +43,8 @@ class Journal:
     def __init__(self, store: MetadataStore, shard: int) -> None:
         self.store = store
         self.shard = shard
+        self.unknown_key = ""
+        """The entry of which it is not known whether it is durable, while that is so."""
 
     async def append(self, number: int, data: bytes) -> None:
         """Make entry `number` durable. StoreUnavailable: it certainly is not there and will not be.
@@ -58,10 +60,12 @@ class Journal:
                     raise OwnershipLost(f"journal entry {key} was written by another gateway")
                 break
             # Absent, and yet it may still arrive late: the same bytes again, never others.
+            self.unknown_key = key
             log.warning("journal.outcome_unknown", key=key, retry_s=wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, LONGEST_RETRY_S)
             outcome = await self._put_again(key, data)
+        self.unknown_key = ""
         await self._check_start(number)
 
     async def _put(self, key: str, data: bytes) -> Won | Lost | Unknown:
@@ -84,6 +88,7 @@ class Journal:
                 found = await self.store.get(key)
                 return found.value if found is not None else None
             except (StoreUnavailable, OutcomeUnknown) as error:
+                self.unknown_key = key
                 log.warning("journal.read_back_failed", key=key, error=str(error), retry_s=wait_s)
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, LONGEST_RETRY_S)

@@ -64,6 +64,16 @@ class Checkpointer:
         self._clock = clock
         self._imaged = -1
 
+    @property
+    def imaged(self) -> int | None:
+        """Entries in the image, as far as this process has written it."""
+        return self._imaged if self._imaged >= 0 else None
+
+    @property
+    def snapshotted(self) -> int:
+        """Entries in the newest snapshot."""
+        return self._rule.last_applied
+
     async def start(self) -> None:
         """Find out where the last snapshot was taken."""
         keys = await self._own_snapshots()

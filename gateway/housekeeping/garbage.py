@@ -37,6 +37,9 @@ class GarbageCollector:
         self._grace_ms = grace_ms
         self._clock = clock
         self._wait_s = wait_s
+        self.orphans_left = 0
+        """Objects that no entry names and that stayed at the last sweep: most are young, and may yet be
+        committed."""
 
     async def drain(self, loop_time: Callable[[], float]) -> None:
         """Let go of unreadable runs, slice by slice, so that no single entry takes long to apply."""
@@ -71,20 +74,21 @@ class GarbageCollector:
         # Every commit that was decided before the floor rose is applied by now, and none after it may
         # name an object below it: what no entry knows, no entry ever will.
         files = self._shard.state.files
-        deleted, after = 0, ""
+        deleted, left, after = 0, 0, ""
         while page := await self._segments.objects(after, SLICE_OBJECTS):
             after = page[-1].locator
+            unnamed = [stored for stored in page if stored.locator not in files.by_locator]
             orphans = [
                 stored.locator
-                for stored in page
-                if stored.created_ms < files.floor_ms
-                and stored.locator not in files.by_locator
-                and not files.keeps(stored.created_ms)
+                for stored in unnamed
+                if stored.created_ms < files.floor_ms and not files.keeps(stored.created_ms)
             ]
+            left += len(unnamed) - len(orphans)
             if orphans:
                 await self._segments.delete(orphans)
                 deleted += len(orphans)
                 log.info("orphans.deleted", objects=len(orphans))
+        self.orphans_left = left
         return deleted
 
     async def _done(

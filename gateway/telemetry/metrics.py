@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and tell nothing here
 
+_STORE_BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -29,6 +30,8 @@ class ShardView:
     entries: Callable[[], int]
     """Journal entries applied, since the beginning of the journal."""
     live_runs: Callable[[], int]
+    follower_lag: Callable[[], int]
+    """Durable journal entries that this gateway has not applied; an owner applies what it writes, so 0."""
 
 
 class _ShardCollector(Collector):
@@ -43,7 +46,9 @@ class _ShardCollector(Collector):
         owner.add_metric(label, int(view.is_owner()))
         runs = GaugeMetricFamily("dragoman_live_runs", "Runs in the ledger")
         runs.add_metric([], view.live_runs())
-        return entries, owner, runs
+        lag = GaugeMetricFamily("dragoman_follower_lag_entries", "Durable entries not yet applied here")
+        lag.add_metric([], view.follower_lag())
+        return entries, owner, runs, lag
 
 
 class Metrics:
@@ -73,6 +78,21 @@ class Metrics:
         )
         self.alarms = Counter(
             "dragoman_alarms", "Stored data that is not as the ledger says", registry=registry
+        )
+        self.store_seconds = Histogram(
+            "dragoman_store_seconds",
+            "Calls of the backing stores: metadata, segments and blobs",
+            ["store", "op"],
+            buckets=_STORE_BUCKETS,
+            registry=registry,
+        )
+        self.store_errors = Counter(
+            "dragoman_store_errors", "Calls of a backing store that failed", registry=registry
+        )
+        self.orphan_objects = Gauge(
+            "dragoman_orphan_objects",
+            "Stored objects that no journal entry names, as the last sweep left them",
+            registry=registry,
         )
         self._by_request: dict[tuple[str, str], Counter] = {}
         self._by_api: dict[str, Histogram] = {}

@@ -95,6 +95,8 @@ def test_the_largest_request_must_fit_into_the_budget() -> None:
 def test_every_setting_is_documented_and_its_default_is_within_its_bounds() -> None:
     for setting in SETTINGS.values():
         assert setting.doc
+        if setting.is_secret:
+            continue
         default = ",".join(setting.default) if setting.is_list else str(setting.default)
         load_settings({setting.name: default}, {})
 

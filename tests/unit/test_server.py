@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager, closing
 
 import pytest
 
+from gateway.accepting import ListenFailed
 from gateway.config import MIB, Limits
 from gateway.connection import Peer
 from gateway.listeners import Address, Binding
-from gateway.server import ListenFailed, Server
+from gateway.server import Server
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.apis import ApiKey
 from gateway.wire.connection import Request

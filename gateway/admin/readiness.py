@@ -1,0 +1,47 @@
+"""Why clients should stay away, for /readyz."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.coordination.shard import Shard
+
+
+@dataclass(slots=True)
+class Readiness:
+    """`failing` tells of each operation of a store why it fails, while it does."""
+
+    shard: Shard
+    failing: Mapping[str, str] = field(default_factory=dict)
+    directory: Path | None = None
+    """Where `min_free_bytes` must be free; None: the gateway writes to no disk."""
+    min_free_bytes: int = 0
+    is_draining: bool = False
+
+    def reasons(self) -> list[dict[str, str]]:
+        """Each with `reason`, a fixed word, and `detail`, for people. Empty: ready."""
+        reasons: dict[str, str] = {}
+        if self.shard.broken is not None:
+            reasons["shard_lost"] = f"shard {self.shard.journal.shard} is not owned: {self.shard.broken}"
+        if self.shard.journal.unknown_key:
+            reasons["journal_outcome_unknown"] = f"whether {self.shard.journal.unknown_key} is durable"
+        if self.failing:
+            reasons["store"] = "; ".join(f"{name}: {why}" for name, why in sorted(self.failing.items()))
+        if (full := self._disk()) is not None:
+            reasons["disk"] = full
+        if self.is_draining:
+            reasons["draining"] = "the gateway is shutting down"
+        return [{"reason": reason, "detail": detail} for reason, detail in reasons.items()]
+
+    def _disk(self) -> str | None:
+        if self.directory is None or not self.min_free_bytes:
+            return None
+        try:
+            status = os.statvfs(self.directory)
+        except OSError as error:
+            return f"{self.directory} cannot be looked at: {error.strerror}"
+        free = status.f_bavail * status.f_frsize
+        if free >= self.min_free_bytes:
+            return None
+        return f"{free} bytes are free in {self.directory}, less than storage.min_free_bytes"

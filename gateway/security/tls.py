@@ -1,0 +1,135 @@
+"""TLS of the client listeners: the context out of the settings, and its renewal.
+
+TLS 1.2 and 1.3 (or 1.3 alone), without renegotiation and compression. A client certificate is checked
+against `tls.ca` alone, never against the CAs of the machine.
+"""
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from gateway.config import ConfigError, Tls
+
+log = structlog.get_logger()
+
+_VERSIONS: Final[Mapping[str, ssl.TLSVersion]] = {
+    "1.2": ssl.TLSVersion.TLSv1_2,
+    "1.3": ssl.TLSVersion.TLSv1_3,
+}
+_CLIENT_AUTH: Final[Mapping[str, ssl.VerifyMode]] = {
+    "none": ssl.CERT_NONE,
+    "optional": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+
+class Certificates:
+    """What TLS connections begin with: `context` is the newest that could be loaded."""
+
+    def __init__(self, settings: Tls) -> None:
+        """Raises ConfigError."""
+        self._settings = settings
+        self.context = build_context(settings)
+
+    def reload(self) -> None:
+        """Read the files again. What cannot be used is logged, and the context before it stays."""
+        try:
+            self.context = build_context(self._settings)
+        except ConfigError as error:
+            log.error("tls.reload_failed", reason=str(error), kept="the certificates loaded before")
+            return
+        log.info("tls.reloaded", certificate=self._settings.certificate)
+
+
+def build_context(settings: Tls) -> ssl.SSLContext:
+    """A server's context. Raises ConfigError that names the setting, and never what a file holds."""
+    if not settings.certificate:
+        raise ConfigError("an SSL:// listener needs tls.certificate, a PEM file (and tls.key)")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[settings.min_version]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    _load_certificate(context, settings)
+    context.verify_mode = _CLIENT_AUTH[settings.client_auth]
+    if context.verify_mode is not ssl.CERT_NONE:
+        _load_ca(context, settings.ca)
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, settings: Tls) -> None:
+    password = _password(settings)
+    asked = False
+
+    def give() -> bytes:
+        # Without this OpenSSL would ask at the terminal, and wait.
+        nonlocal asked
+        asked = True
+        return password
+
+    for setting, path in (("tls.certificate", settings.certificate), ("tls.key", settings.key)):
+        if path:
+            _check_readable(setting, path)
+    try:
+        context.load_cert_chain(settings.certificate, settings.key or None, give)
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(_certificate_reason(settings, error, asked, bool(password))) from None
+    except OSError as error:
+        raise ConfigError(f"tls.certificate = {settings.certificate}: {error.strerror}") from error
+
+
+def _certificate_reason(settings: Tls, error: Exception, was_asked: bool, has_password: bool) -> str:
+    key = f"tls.key = {settings.key}" if settings.key else f"tls.certificate = {settings.certificate}"
+    if was_asked and not has_password:
+        return f"{key}: the private key has a password; set tls.key_password_file"
+    if was_asked:
+        return f"{key}: the password (tls.key_password or tls.key_password_file) is wrong for the private key"
+    reason = _reason(error)
+    if reason == "key values mismatch":
+        return f"{key} is not the private key of tls.certificate = {settings.certificate}"
+    return f"tls.certificate = {settings.certificate}, {key}: not a PEM certificate with its key ({reason})"
+
+
+def _load_ca(context: ssl.SSLContext, path: str) -> None:
+    _check_readable("tls.ca", path)
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise ConfigError(f"tls.ca = {path}: no PEM certificates ({_reason(error)})") from None
+    # Tells clients with several certificates which to send.
+    if not context.get_ca_certs():
+        raise ConfigError(f"tls.ca = {path}: none of its certificates is a CA")
+
+
+def _password(settings: Tls) -> bytes:
+    if not settings.key_password_file:
+        return settings.key_password.encode()
+    _check_readable("tls.key_password_file", settings.key_password_file)
+    lines = Path(settings.key_password_file).read_bytes().splitlines()
+    return lines[0] if lines else b""
+
+
+def _check_readable(setting: str, path: str) -> None:
+    try:
+        with Path(path).open("rb"):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{setting} = {path}: cannot read the file: {error.strerror}") from error
+
+
+def _reason(error: BaseException) -> str:
+    """OpenSSL's name of what is wrong, in lower case."""
+    reason = getattr(error, "reason", None)
+    return str(reason).replace("_", " ").lower() if reason else type(error).__name__
+
+
+def refusal(error: BaseException) -> str:
+    """Why a handshake failed, for the log: a reason's name, nothing that the client has sent."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"client certificate: {error.verify_message}"
+    if isinstance(error, ConnectionAbortedError):
+        return "the handshake took too long"
+    if isinstance(error, ConnectionError):
+        return "the client closed the connection"
+    return _reason(error)
