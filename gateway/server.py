@@ -20,7 +20,7 @@ from gateway.connection import (
     Router,
 )
 from gateway.listeners import Address, Binding, Listener
-from gateway.security.door import Admitted, Door, TurnedAway
+from gateway.security.door import Admitted, Door, Rules, TurnedAway
 from gateway.security.tls import Certificates, refusal
 from gateway.telemetry.logs import QuietLog
 from gateway.telemetry.metrics import Metrics
@@ -50,7 +50,7 @@ class Server:
         self._metrics = metrics
         budget = Budget(limits.buffer_bytes, limits.total_requests_in_flight)
         self._pool = ConnectionPool(limits, router, metrics, budget)
-        self._door = Door(limits)
+        self._door = Door(_rules(limits))
         self._certificates = certificates
         self._acceptors: list[Acceptor] = []
         self._openings: set[asyncio.Task[None]] = set()
@@ -194,6 +194,15 @@ class Server:
             self._short_since = now
         elif now - self._short_since >= PATIENCE_SECONDS:
             self._pool.shed(PATIENCE_SECONDS, budget.limit // 2)
+
+
+def _rules(limits: Limits) -> Rules:
+    return Rules(
+        connections=limits.connections,
+        address_connections=limits.address_connections,
+        rate=limits.connection_rate,
+        address_rate=limits.address_connection_rate,
+    )
 
 
 def overdue(connection: ClientConnection, limits: Limits, now: float) -> str | None:

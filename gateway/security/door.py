@@ -11,11 +11,19 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.config import Limits
-
 LONGEST_WAIT_S: Final = 10.0
 BURST_S: Final = 1.0
 _NETWORK_V6: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rates are connections a second."""
+
+    connections: int
+    address_connections: int
+    rate: int
+    address_rate: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +48,8 @@ class _Visitors:
 class Door:
     """Counts connections from their acceptance to their end. `now` is loop time, in seconds."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
         self._due_at = 0.0
         self._visitors: dict[str, _Visitors] = {}
         self.connections = 0
@@ -52,17 +60,17 @@ class Door:
 
     def knock(self, host: str, now: float) -> Admitted | TurnedAway:
         """A connection was accepted. `host` is an IP address."""
-        limits = self._limits
-        self._due_at = max(self._due_at, now) + 1 / limits.connection_rate
-        if self.connections >= limits.connections:
+        rules = self._rules
+        self._due_at = max(self._due_at, now) + 1 / rules.rate
+        if self.connections >= rules.connections:
             return TurnedAway("too_many_connections")
         address = network_of(host)
         visitors = self._visitors.get(address)
         if visitors is None:
             visitors = self._visitors[address] = _Visitors()
-        if visitors.connections >= limits.address_connections:
+        if visitors.connections >= rules.address_connections:
             return TurnedAway("too_many_from_address")
-        due_at = max(visitors.due_at, now) + 1 / limits.address_connection_rate
+        due_at = max(visitors.due_at, now) + 1 / rules.address_rate
         wait_s = due_at - now - BURST_S
         if wait_s > LONGEST_WAIT_S:
             return TurnedAway("too_fast_from_address")

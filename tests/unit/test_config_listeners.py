@@ -29,7 +29,7 @@ def test_one_advertised_address_for_two_listeners_is_refused() -> None:
         parse_bindings(["PLAINTEXT://a:1", "PLAINTEXT://b:2"], ["a:1"])
 
 
-@pytest.mark.parametrize("listen", ["SASL_SSL://127.0.0.1:9093", "127.0.0.1:9092", "PLAINTEXT://127.0.0.1", ""])
+@pytest.mark.parametrize("listen", ["SASL_SSL://127.0.0.1:1", "127.0.0.1:9092", "PLAINTEXT://127.0.0.1", ""])
 def test_a_listener_that_is_not_understood_is_refused(listen: str) -> None:
     with pytest.raises(ConfigError, match=r"listeners\.listen"):
         parse_bindings([listen], [])
