@@ -8,6 +8,8 @@ from ledger.types import Buffer
 
 ENTRY_OVERHEAD_BYTES: Final = 512
 """About what the bookkeeping of one entry costs, counted so that small batches keep to the bound too."""
+MOST_WASTE: Final = 2
+"""How many times its own size an entry may keep in memory."""
 
 
 class RunCache:
@@ -54,7 +56,7 @@ class RunCache:
         key = (locator, start)
         if not len(data) or cost > self._max_bytes or key in self._entries:
             return False
-        self._entries[key] = memoryview(data)
+        self._entries[key] = _kept(data)
         self.held_bytes += cost
         while self.held_bytes > self._max_bytes:
             self._evict()
@@ -86,3 +88,11 @@ class RunCache:
                 del starts[at]
                 if not starts:
                     del self._stretches[locator]
+
+
+def _kept(data: Buffer) -> memoryview:
+    """What an entry holds on to: a view keeps all alive that it was cut from, so a small batch of a large
+    frame is copied."""
+    view = memoryview(data)
+    whole = len(view.obj) if isinstance(view.obj, bytes | bytearray) else len(view)
+    return view if whole <= MOST_WASTE * len(view) else memoryview(bytes(view))
