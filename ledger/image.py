@@ -18,7 +18,7 @@ from ledger.producers import ProducerState
 from ledger.records import LedgerRestored, TopicCreated, decode_records, encode_record
 from ledger.state import Dirty, LedgerState
 from ledger.topics import Topic
-from ledger.types import TopicId
+from ledger.types import NO_TIMESTAMP, TopicId
 
 FORMAT_VERSION = 1
 
@@ -269,6 +269,7 @@ def _restore_chunks(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None
         if len(view):
             raise StoreDamaged("a chunk of runs in an image is longer than it claims")
         log = state.logs[number]
+        chunk.latest = max(chunk.max_timestamp, default=NO_TIMESTAMP)
         log.chunks.append(chunk)
         log.run_count += count
         log.size_bytes += sum(chunk.size)

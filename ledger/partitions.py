@@ -44,6 +44,7 @@ class RunChunk:
         "base",
         "head",
         "last",
+        "latest",
         "max_timestamp",
         "object_number",
         "serial",
@@ -56,6 +57,8 @@ class RunChunk:
         self.serial = serial
         self.head = 0
         self.trimmed = trimmed
+        self.latest = NO_TIMESTAMP
+        """At least the greatest timestamp of the live runs, so that a search may pass the chunk by."""
         self.base = array("q")
         self.last = array("q")
         self.object_number = array("I")
@@ -130,6 +133,7 @@ class PartitionLog:
             chunk.size[-1] += size
             if max_timestamp > chunk.max_timestamp[-1]:
                 chunk.max_timestamp[-1] = max_timestamp
+                chunk.latest = max(chunk.latest, max_timestamp)
             return False
         if runs + chunk.trimmed == CHUNK_RUNS:
             chunk = self._grow()
@@ -139,6 +143,7 @@ class PartitionLog:
         chunk.start.append(start)
         chunk.size.append(size)
         chunk.max_timestamp.append(max_timestamp)
+        chunk.latest = max(chunk.latest, max_timestamp)
         self.run_count += 1
         return True
 
@@ -232,6 +237,8 @@ class PartitionLog:
     def find_time(self, timestamp_ms: int) -> Run | None:
         """The first readable run with a record as late as `timestamp_ms`."""
         for chunk in self.chunks:
+            if chunk.latest < timestamp_ms:
+                continue
             for i in chunk.live():
                 if chunk.max_timestamp[i] >= timestamp_ms and chunk.last[i] >= self.log_start:
                     return chunk.run(i)
@@ -241,6 +248,8 @@ class PartitionLog:
         """The first readable run that holds the greatest timestamp."""
         best: tuple[int, RunChunk, int] | None = None
         for chunk in self.chunks:
+            if chunk.latest <= (best[0] if best else NO_TIMESTAMP):
+                continue
             for i in chunk.live():
                 stamp = chunk.max_timestamp[i]
                 if chunk.last[i] >= self.log_start and stamp > (best[0] if best else NO_TIMESTAMP):

@@ -1,0 +1,43 @@
+"""Searches by time pass chunks by without missing what they hold."""
+
+import random
+
+import pytest
+
+from ledger import partitions
+from ledger.image import all_rows, restore
+from ledger.partitions import PartitionLog, Run
+from ledger.requests import CommitFile, CreateTopic, DeleteRecords, DrainRuns
+from tests.model.harness import JournalledLedger, commit_batch, locator, topic_id
+
+
+def first_as_late(log: PartitionLog, timestamp_ms: int) -> Run | None:
+    readable = [run for run in log.runs() if run.last >= log.log_start]
+    return next((run for run in readable if run.max_timestamp >= timestamp_ms), None)
+
+
+def latest(log: PartitionLog) -> Run | None:
+    readable = [run for run in log.runs() if run.last >= log.log_start and run.max_timestamp >= 0]
+    return max(readable, key=lambda run: run.max_timestamp, default=None)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_search_by_time_finds_what_a_look_at_every_run_finds(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "CHUNK_RUNS", 3)
+    choose = random.Random(seed)
+    ledger = JournalledLedger()
+    ledger.ask(CreateTopic("t", topic_id(1), 1, {}))
+    for number in range(40):
+        stamp = choose.choice([-1, choose.randrange(20)])
+        batch = commit_batch(topic_id(1), 0, 0, max_timestamp=stamp)
+        ledger.ask(CommitFile(locator(number, ledger.now_ms), 100, [batch]))
+        if number % 10 == 9:
+            ledger.ask(DeleteRecords(topic_id(1), 0, choose.randrange(number)))
+            ledger.ask(DrainRuns(choose.randrange(1, 5)))
+    for state in (ledger.state, restore(list(all_rows(ledger.state)))):
+        log = state.topics.by_name["t"].partitions[0]
+        for timestamp_ms in range(-1, 22):
+            assert log.find_time(timestamp_ms) == first_as_late(log, timestamp_ms)
+        assert log.find_max_time() == latest(log)
