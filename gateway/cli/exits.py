@@ -9,6 +9,8 @@ class Exit(IntEnum):
     """Failed while running."""
     USAGE = 2
     """Wrong flag, setting or address."""
+    FINDINGS = 3
+    """A check found something that needs an operator."""
     STORE = 4
     """A store is out of reach, damaged or of a newer version."""
     IN_USE = 5

@@ -4,6 +4,9 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.client_commands import CONSUME_HELP, PRODUCE_HELP, consume, produce, topics_app
+from gateway.cli.ledger_commands import DOCTOR_HELP, doctor, ledger_app
+
 HELP = """A Kafka endpoint that stores nothing itself.
 
 Clients speak Kafka to Dragoman; record batches go to your own storage, and an offset ledger gives each its
@@ -11,8 +14,8 @@ Kafka offsets.
 
 Start one with [bold]dragoman serve[/bold], then produce and consume with any Kafka client on 127.0.0.1:9092:
 
-    kcat -P -b 127.0.0.1:9092 -t greetings
-    kcat -C -b 127.0.0.1:9092 -t greetings -o beginning
+    echo hello | kcat -P -b 127.0.0.1:9092 -t greetings        or  echo hello | dragoman produce greetings
+    kcat -C -b 127.0.0.1:9092 -t greetings -o beginning -e     or  dragoman consume greetings --to-end
 """
 SERVE_HELP = """Run a gateway in the foreground until SIGTERM or Ctrl-C.
 
@@ -27,7 +30,6 @@ app = typer.Typer(
     name="dragoman",
     help=HELP,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -105,6 +107,13 @@ def settings() -> None:
     from gateway.cli.settings import print_settings
 
     print_settings()
+
+
+app.add_typer(topics_app)
+app.command(help=PRODUCE_HELP)(produce)
+app.command(help=CONSUME_HELP)(consume)
+app.add_typer(ledger_app)
+app.command(help=DOCTOR_HELP)(doctor)
 
 
 def main() -> None:

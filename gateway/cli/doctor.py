@@ -1,0 +1,93 @@
+"""`dragoman doctor`: looks at a data directory that no gateway uses, and tells what needs an operator."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from gateway.assembly import opened_stores
+from gateway.cli.at_rest import SHARD, check_there, run, settings_for
+from gateway.cli.exits import Exit
+from gateway.cli.output import print_json, talk
+from gateway.config import Settings
+from gateway.coordination.checking import (
+    Diagnosis,
+    check_batches,
+    check_image,
+    check_journal,
+    check_objects,
+    check_versions,
+)
+from gateway.coordination.journal import Journal
+from ledger.errors import StoreDamaged, StoreTooNew
+
+FEW_FREE_BYTES: Final = 1024**3
+FEW_FREE_PERCENT: Final = 5
+
+
+def diagnose(config: str | None, data_dir: str | None, whole: bool, as_json: bool) -> Exit:
+    """Print findings and notes. FINDINGS if there is any finding."""
+    settings = settings_for(config, data_dir)
+    check_there(settings)
+    diagnosis = Diagnosis()
+    _check_directory(Path(settings.storage.data_dir), diagnosis)
+    if not diagnosis.findings:
+        run(lambda: _check_stores(settings, diagnosis, whole))
+    if as_json:
+        print_json(diagnosis)
+    else:
+        for finding in diagnosis.findings:
+            _say("FOUND", finding)
+        for note in diagnosis.notes:
+            _say("ok", note)
+    count = len(diagnosis.findings)
+    talk(f"{count} finding{'' if count == 1 else 's'}." if count else "Nothing found.")
+    return Exit.FINDINGS if diagnosis.findings else Exit.OK
+
+
+def _say(head: str, text: str) -> None:
+    typer.echo(f"{head:<6} {text}")
+
+
+def _check_directory(directory: Path, diagnosis: Diagnosis) -> None:
+    """Permissions and free space."""
+    closed = [str(path) for path in _some_of_all(directory) if not os.access(path, os.R_OK | os.W_OK)]
+    if closed:
+        diagnosis.findings.append(
+            f"permissions: this user cannot read and write {', '.join(closed)}; run as the gateway's user, "
+            "or chown them to it"
+        )
+    else:
+        diagnosis.notes.append(f"permissions: this user can read and write {directory}")
+    usage = shutil.disk_usage(directory)
+    percent = usage.free * 100 // usage.total
+    free = f"{usage.free // 1024**2} MiB ({percent} %) are free"
+    if usage.free < FEW_FREE_BYTES and percent < FEW_FREE_PERCENT:
+        diagnosis.findings.append(f"disk: only {free}; make room, or produce will fail")
+    else:
+        diagnosis.notes.append(f"disk: {free}")
+
+
+def _some_of_all(directory: Path) -> list[Path]:
+    """The directory, what lies in it, and the directories below."""
+    below = [path for path in directory.rglob("*") if path.is_dir()]
+    return [directory, *sorted({*directory.iterdir(), *below})]
+
+
+async def _check_stores(settings: Settings, diagnosis: Diagnosis, whole: bool) -> None:
+    try:
+        async with opened_stores(settings) as stores:
+            diagnosis.notes.append("lock: no gateway uses the directory")
+            journal = Journal(stores.metadata, SHARD)
+            recovered = await check_journal(journal, stores.blobs, diagnosis)
+            if recovered is None:
+                return
+            if stores.image is not None:
+                await check_image(journal, stores.image, stores.blobs, diagnosis)
+            await check_objects(recovered.state, stores.segments, diagnosis)
+            await check_versions(stores.segments, diagnosis)
+            await check_batches(recovered.state, stores.segments, diagnosis, whole)
+    except (StoreDamaged, StoreTooNew) as error:
+        diagnosis.findings.append(f"formats: {error}")

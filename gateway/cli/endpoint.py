@@ -1,0 +1,178 @@
+"""A Kafka endpoint as the commands use it: versions both sides know, leaders, and errors as sentences.
+
+It speaks by topic name (Produce and Fetch up to version 12), so that any Kafka from 2.8 on will do.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+from gateway.cli.client import Client, ClientError
+from gateway.listeners import Address, parse_address
+from gateway.wire.apis import ApiKey, codec_range
+from gateway.wire.errors import ErrorCode, Malformed
+from gateway.wire.messages.generated.api_versions import ApiVersionsRequest
+from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
+
+BY_NAME: Final[Mapping[ApiKey, int]] = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12, ApiKey.METADATA: 12}
+"""The newest version that is used; behind it requests name topics by id."""
+LEADER_WAIT_S: Final = 15.0
+RETRY_S: Final = 0.1
+
+
+class Refusal(ClientError):
+    """The endpoint answered with an error."""
+
+    def __init__(self, what: str, code: int, message: str | None = None) -> None:
+        self.error = _error(code)
+        reason = message or _REASONS.get(self.error, "")
+        super().__init__(f"{what}: {self.error.name}{f' ({reason})' if reason else ''}")
+
+
+_REASONS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition; see dragoman topics list",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "see dragoman topics describe for the offsets there are",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "see dragoman topics describe",
+}
+
+
+def _error(code: int) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as Metadata tells it; `leaders[i]` leads partition i."""
+
+    name: str
+    topic_id: bytes
+    leaders: Sequence[int]
+    replicas: int
+    is_internal: bool
+
+
+class Endpoint:
+    """Connections to the nodes of one cluster, each made when it is first needed."""
+
+    def __init__(self, bootstrap: str, timeout: float = 15.0) -> None:
+        """`bootstrap`: HOST:PORT, several separated by commas; the first that answers is used."""
+        addresses = [parse_address(part, "--bootstrap") for part in bootstrap.split(",")]
+        self._timeout = timeout
+        self._nodes: dict[int, Address] = {}
+        self._clients: dict[Address, Client] = {}
+        self._versions: dict[Address, dict[int, tuple[int, int]]] = {}
+        self._controller = -1
+        self._first = self._find(addresses)
+
+    def __enter__(self) -> "Endpoint":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for client in self._clients.values():
+            client.__exit__(None, None, None)
+
+    def ask(self, key: ApiKey, request: Any, node: int | None = None, lowest: int = 0) -> Any:
+        """Ask a node (any, if None) in the newest version that both sides know. ClientError."""
+        address = self._first if node is None else self._nodes.get(node, self._first)
+        return self._ask(address, key, request, lowest)
+
+    def ask_controller(self, key: ApiKey, request: Any, lowest: int = 0) -> Any:
+        """Ask where topics are changed."""
+        if self._controller < 0:
+            self._refresh(MetadataRequest([]))
+        return self.ask(key, request, self._controller, lowest)
+
+    def topics(self, names: Sequence[str] | None = None, create: bool = False) -> dict[str, TopicInfo]:
+        """Topics by name, all if None. Refusal for one that cannot be told; waits for leaders."""
+        wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        deadline = time.monotonic() + LEADER_WAIT_S
+        while True:
+            answer = self._refresh(MetadataRequest(wanted, allow_auto_topic_creation=create))
+            failed = [topic for topic in answer.topics if topic.error_code]
+            leaderless = any(part.leader_id < 0 for topic in answer.topics for part in topic.partitions)
+            is_final = any(not _may_pass(_error(topic.error_code), create) for topic in failed)
+            if (not failed and not leaderless) or is_final or time.monotonic() > deadline:
+                break
+            time.sleep(RETRY_S)
+        for topic in failed if names is not None else ():
+            raise Refusal(f"topic {topic.name}", topic.error_code)
+        return {topic.name: _topic(topic) for topic in answer.topics if not topic.error_code}
+
+    def _refresh(self, request: MetadataRequest) -> Any:
+        answer = self._ask(self._first, ApiKey.METADATA, request, 5)
+        self._nodes = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        self._controller = answer.controller_id
+        return answer
+
+    def _find(self, addresses: Sequence[Address]) -> Address:
+        failures = []
+        for address in addresses:
+            try:
+                self._connect(address)
+                return address
+            except ClientError as error:
+                failures.append(str(error))
+        raise ClientError(f"{'; '.join(failures)}: is a gateway there? Name it with --bootstrap HOST:PORT")
+
+    def _connect(self, address: Address) -> Client:
+        client = self._clients.get(address)
+        if client is not None:
+            return client
+        client = Client(address, self._timeout)
+        try:
+            answer = client.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+        except BaseException:
+            client.__exit__(None, None, None)
+            raise
+        self._versions[address] = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        self._clients[address] = client
+        return client
+
+    def _ask(self, address: Address, key: ApiKey, request: Any, lowest: int) -> Any:
+        client = self._connect(address)
+        version = self._version(address, key, lowest)
+        try:
+            return client.ask(key, version, request)
+        except Malformed as error:
+            self._forget(address)
+            raise ClientError(f"{address} answered {key.name} with what cannot be read: {error}") from error
+        except BaseException:
+            # Also when interrupted: an answer that comes late must not be taken for the next.
+            self._forget(address)
+            raise
+
+    def _forget(self, address: Address) -> None:
+        client = self._clients.pop(address, None)
+        if client is not None:
+            client.__exit__(None, None, None)
+
+    def _version(self, address: Address, key: ApiKey, lowest: int) -> int:
+        ours = codec_range(key)
+        theirs = self._versions[address].get(int(key))
+        assert ours is not None
+        if theirs is None:
+            raise ClientError(f"{address} does not serve {key.name}")
+        version = min(ours[1], theirs[1], BY_NAME.get(key, ours[1]))
+        if version < max(ours[0], theirs[0], lowest):
+            raise ClientError(
+                f"{address} serves {key.name} in versions {theirs[0]} to {theirs[1]} only: too old for this"
+            )
+        return version
+
+
+def _may_pass(error: ErrorCode, create: bool) -> bool:
+    return error is ErrorCode.LEADER_NOT_AVAILABLE or (create and error.retriable)
+
+
+def _topic(topic: Any) -> TopicInfo:
+    partitions = sorted(topic.partitions, key=lambda part: part.partition_index)
+    leaders = [part.leader_id for part in partitions]
+    replicas = len(partitions[0].replica_nodes) if partitions else 0
+    return TopicInfo(topic.name, bytes(topic.topic_id), leaders, replicas, topic.is_internal)

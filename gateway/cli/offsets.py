@@ -1,0 +1,64 @@
+"""Which offset a word, a number or a time means, asked of the leaders."""
+
+import datetime
+from typing import Final
+
+from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
+from gateway.cli.output import UsageError
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+CONSUMER: Final = -1
+WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def list_offsets(endpoint: Endpoint, topic: TopicInfo, timestamp: int) -> dict[int, int]:
+    """Offset of each partition: of EARLIEST, LATEST, or of the first record as late as a unix time in ms
+    (-1 if there is none). Refusal."""
+    offsets: dict[int, int] = {}
+    for leader in sorted(set(topic.leaders)):
+        wanted = [
+            ListOffsetsPartition(partition, timestamp=timestamp)
+            for partition, node in enumerate(topic.leaders)
+            if node == leader
+        ]
+        request = ListOffsetsRequest(CONSUMER, topics=[ListOffsetsTopic(topic.name, wanted)])
+        answer = endpoint.ask(ApiKey.LIST_OFFSETS, request, leader, 1)
+        for found in answer.topics[0].partitions:
+            if found.error_code:
+                raise Refusal(f"offsets of {topic.name}-{found.partition_index}", found.error_code)
+            offsets[found.partition_index] = found.offset
+    return offsets
+
+
+def starting_offsets(endpoint: Endpoint, topic: TopicInfo, start: str) -> dict[int, int]:
+    """Where each partition begins: `earliest`, `latest`, an offset, -N (N before the end), or a time."""
+    if start in WORDS:
+        return list_offsets(endpoint, topic, WORDS[start])
+    if start.isdecimal():
+        return dict.fromkeys(range(len(topic.leaders)), int(start))
+    ends = list_offsets(endpoint, topic, LATEST)
+    if start.startswith("-") and start[1:].isdecimal():
+        firsts = list_offsets(endpoint, topic, EARLIEST)
+        return {partition: max(firsts[partition], end - int(start[1:])) for partition, end in ends.items()}
+    found = list_offsets(endpoint, topic, parse_time(start))
+    return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
+
+
+def parse_time(text: str) -> int:
+    """Unix ms of an ISO 8601 time (UTC unless it says otherwise). UsageError."""
+    try:
+        time = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--from {text}: expected earliest, latest, an offset, -N, or a time such as 2026-01-31T12:00:00"
+        ) from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=datetime.UTC)
+    return int(time.timestamp() * 1000)

@@ -1,0 +1,205 @@
+"""`dragoman topics ...`: list, create, describe, alter and delete topics of any Kafka endpoint."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
+from gateway.cli.exits import Exit
+from gateway.cli.offsets import EARLIEST, LATEST, list_offsets
+from gateway.cli.output import UsageError, print_json, print_table, print_text, talk
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from gateway.wire.messages.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from gateway.wire.messages.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from gateway.wire.messages.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from gateway.wire.messages.generated.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+TIMEOUT_MS: Final = 15_000
+TOPIC_RESOURCE: Final = 2
+SET_ON_TOPIC: Final = 1
+"""`config_source` of a config that was set on the topic itself."""
+OP_SET, OP_DELETE = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLine:
+    partition: int
+    leader: int
+    log_start_offset: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    name: str
+    topic_id: str
+    partitions: Sequence[PartitionLine]
+    configs: Mapping[str, str | None]
+
+
+def list_topics(bootstrap: str, internal: bool, as_json: bool) -> Exit:
+    with Endpoint(bootstrap) as endpoint:
+        topics = endpoint.topics()
+    shown = [topics[name] for name in sorted(topics) if internal or not topics[name].is_internal]
+    if as_json:
+        print_json(
+            [
+                {"name": topic.name, "partitions": len(topic.leaders), "topic_id": _shown_id(topic)}
+                for topic in shown
+            ]
+        )
+        return Exit.OK
+    print_table(
+        ("topic", "partitions", "topic id"),
+        [(topic.name, len(topic.leaders), _shown_id(topic)) for topic in shown],
+    )
+    if not shown:
+        talk("There is no topic yet; make one with: dragoman topics create NAME")
+    return Exit.OK
+
+
+def create(
+    bootstrap: str,
+    names: Sequence[str],
+    partitions: int,
+    replicas: int,
+    configs: Sequence[str],
+    as_json: bool,
+) -> Exit:
+    pairs = _assignments(configs, "--set")
+    request = CreateTopicsRequest(
+        [
+            CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=replicas,
+                configs=[CreatableTopicConfig(key, value) for key, value in pairs.items()],
+            )
+            for name in names
+        ],
+        TIMEOUT_MS,
+    )
+    with Endpoint(bootstrap) as endpoint:
+        answer = endpoint.ask_controller(ApiKey.CREATE_TOPICS, request, 4)
+    failed = None
+    created = []
+    for topic in answer.topics:
+        if topic.error_code:
+            failed = failed or Refusal(
+                f"topic {topic.name} was not created", topic.error_code, topic.error_message
+            )
+        else:
+            created.append(topic.name)
+            talk(f"Created {topic.name}.")
+    if as_json:
+        print_json({"created": created})
+    if failed is not None:
+        raise failed
+    return Exit.OK
+
+
+def describe(bootstrap: str, names: Sequence[str], all_configs: bool, as_json: bool) -> Exit:
+    with Endpoint(bootstrap) as endpoint:
+        topics = endpoint.topics(names)
+        found = [_describe(endpoint, topics[name], all_configs) for name in names]
+    if as_json:
+        print_json(found)
+        return Exit.OK
+    for at, topic in enumerate(found):
+        heading = f"{topic.name}, id {topic.topic_id}"
+        rows: list[Sequence[object]] = [
+            (line.partition, line.leader, line.log_start_offset, line.high_watermark)
+            for line in topic.partitions
+        ]
+        print_text(("" if at == 0 else "\n") + heading)
+        print_table(("partition", "leader", "log start", "high watermark"), rows)
+        if topic.configs:
+            print_table(("config", "value"), list(topic.configs.items()))
+    return Exit.OK
+
+
+def _describe(endpoint: Endpoint, topic: TopicInfo, all_configs: bool) -> TopicDescription:
+    starts = list_offsets(endpoint, topic, EARLIEST)
+    ends = list_offsets(endpoint, topic, LATEST)
+    lines = [
+        PartitionLine(partition, leader, starts[partition], ends[partition])
+        for partition, leader in enumerate(topic.leaders)
+    ]
+    request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC_RESOURCE, topic.name, None)])
+    (result,) = endpoint.ask(ApiKey.DESCRIBE_CONFIGS, request, lowest=1).results
+    if result.error_code:
+        raise Refusal(f"configs of {topic.name}", result.error_code, result.error_message)
+    configs = {
+        config.name: config.value
+        for config in sorted(result.configs, key=lambda config: str(config.name))
+        if all_configs or config.config_source == SET_ON_TOPIC
+    }
+    return TopicDescription(topic.name, _shown_id(topic), lines, configs)
+
+
+def alter(
+    bootstrap: str, name: str, partitions: int | None, sets: Sequence[str], unsets: Sequence[str]
+) -> Exit:
+    if partitions is None and not sets and not unsets:
+        raise UsageError("nothing to alter: give --partitions, --set NAME=VALUE or --unset NAME")
+    changes = [AlterableConfig(key, OP_SET, value) for key, value in _assignments(sets, "--set").items()]
+    changes += [AlterableConfig(key, OP_DELETE, None) for key in unsets]
+    with Endpoint(bootstrap) as endpoint:
+        endpoint.topics([name])
+        if changes:
+            resource = AlterConfigsResource(TOPIC_RESOURCE, name, changes)
+            request = IncrementalAlterConfigsRequest([resource])
+            (changed,) = endpoint.ask_controller(ApiKey.INCREMENTAL_ALTER_CONFIGS, request).responses
+            if changed.error_code:
+                raise Refusal(
+                    f"configs of {name} stay as they are", changed.error_code, changed.error_message
+                )
+            talk(f"Changed the configs of {name}.")
+        if partitions is not None:
+            growth = CreatePartitionsRequest([CreatePartitionsTopic(name, partitions, None)], TIMEOUT_MS)
+            (grown,) = endpoint.ask_controller(ApiKey.CREATE_PARTITIONS, growth).results
+            if grown.error_code:
+                raise Refusal(f"partitions of {name} stay as they are", grown.error_code, grown.error_message)
+            talk(f"{name} has {partitions} partitions now.")
+    return Exit.OK
+
+
+def delete(bootstrap: str, names: Sequence[str]) -> Exit:
+    request = DeleteTopicsRequest([DeleteTopicState(name) for name in names], list(names), TIMEOUT_MS)
+    failed = None
+    with Endpoint(bootstrap) as endpoint:
+        answer = endpoint.ask_controller(ApiKey.DELETE_TOPICS, request, 1)
+    for topic in answer.responses:
+        if topic.error_code:
+            failed = failed or Refusal(
+                f"topic {topic.name} was not deleted", topic.error_code, topic.error_message
+            )
+        else:
+            talk(f"Deleted {topic.name}.")
+    if failed is not None:
+        raise failed
+    return Exit.OK
+
+
+def _assignments(texts: Sequence[str], flag: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UsageError(f"{flag} {text}: expected NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _shown_id(topic: TopicInfo) -> str:
+    return str(uuid.UUID(bytes=topic.topic_id))

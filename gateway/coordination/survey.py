@@ -1,0 +1,115 @@
+"""What a ledger at rest holds, as values for people and programs: the answer of `dragoman ledger show`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.coordination.backup import all_objects
+from gateway.coordination.journal import Journal
+from gateway.coordination.recovery import Recovered, snapshot_keys
+from ledger.partitions import PartitionLog
+from ledger.ports import Blobs, SegmentStore
+from ledger.state import LedgerState
+from ledger.topics import Topic
+from ledger.types import StoredObject
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSurvey:
+    partition: int
+    log_start_offset: int
+    high_watermark: int
+    runs: int
+    size_bytes: int
+    producers: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSurvey:
+    name: str
+    topic_id: str
+    created_ms: int
+    configs: Mapping[str, str]
+    partitions: list[PartitionSurvey]
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSurvey:
+    """Entries [start, end) are in the metadata store; a state begins from `recovered_from`."""
+
+    start: int
+    end: int
+    epoch: int
+    cluster_epoch: int
+    last_entry_ms: int
+    recovered_from: str
+    snapshots: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectsSurvey:
+    """Counts; `orphans`: stored and named by no entry, of which `kept` are never deleted because they may
+    hold what was acknowledged after the backup that a restore began from."""
+
+    live: int
+    live_bytes: int
+    garbage: int
+    garbage_bytes: int
+    orphans: list[str]
+    kept: list[str]
+    floor_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    shard: int
+    cluster_id: str
+    journal: JournalSurvey
+    objects: ObjectsSurvey
+    topics: list[TopicSurvey]
+
+
+async def survey(journal: Journal, recovered: Recovered, blobs: Blobs, segments: SegmentStore) -> Survey:
+    """Look at everything once. StoreUnavailable if a store cannot be asked."""
+    state = recovered.state
+    topics = sorted(state.topics.by_name.values(), key=lambda topic: topic.name)
+    return Survey(
+        journal.shard,
+        state.cluster_id,
+        JournalSurvey(
+            await journal.start(),
+            state.applied,
+            state.epoch,
+            state.cluster_epoch,
+            state.entry_time_ms,
+            recovered.source,
+            await snapshot_keys(blobs, journal.shard),
+        ),
+        _objects(state, [found async for found in all_objects(segments)]),
+        [_topic(topic) for topic in topics],
+    )
+
+
+def _topic(topic: Topic) -> TopicSurvey:
+    partitions = [_partition(log) for log in topic.partitions]
+    return TopicSurvey(topic.name, topic.topic_id.hex(), topic.created_ms, topic.configs, partitions)
+
+
+def _partition(log: PartitionLog) -> PartitionSurvey:
+    return PartitionSurvey(
+        log.index, log.log_start, log.high_watermark, log.run_count, log.size_bytes, len(log.producers)
+    )
+
+
+def _objects(state: LedgerState, stored: list[StoredObject]) -> ObjectsSurvey:
+    files = state.files
+    live = [known for known in files.by_number.values() if not known.closed]
+    orphans = [found for found in stored if found.locator not in files.by_locator]
+    return ObjectsSurvey(
+        len(live),
+        sum(known.size for known in live),
+        len(files.garbage),
+        sum(known.size for known in files.garbage.values()),
+        [found.locator for found in orphans],
+        [found.locator for found in orphans if files.keeps(found.created_ms)],
+        files.floor_ms,
+    )
