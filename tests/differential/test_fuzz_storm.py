@@ -37,7 +37,9 @@ def stormed(gateway_factory: GatewayFactory) -> Gateway:
     return gateway
 
 
-def test_after_5000_spoilt_frames_clients_are_served_and_memory_is_bounded(stormed: Gateway) -> None:
+def test_invariant_08_after_5000_spoilt_frames_clients_are_served_and_memory_is_bounded(
+    stormed: Gateway,
+) -> None:
     conversation = Conversation(stormed, "storm", 1_700_000_000_000)
     Create(partitions=2).run(conversation)
     frames = list(spoilt_frames(conversation, FRAMES))
