@@ -1,0 +1,181 @@
+"""Backup and restore, as an operator would: the metadata is lost, all offsets up to the backup come back."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from gateway.cli.endpoint import Endpoint
+from tests.support.gateway import Gateway
+
+COMMAND = [sys.executable, "-m", "gateway.cli.main"]
+WAIT_S = 60.0
+
+
+def dragoman(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], input=stdin, capture_output=True, text=True, timeout=WAIT_S)
+
+
+def said(finished: subprocess.CompletedProcess[str], code: int = 0) -> str:
+    assert finished.returncode == code, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+def produce(gateway: Gateway, topic: str, first: int, count: int) -> None:
+    lines = "".join(f"{number % 7}:{number}\n" for number in range(first, first + count))
+    said(dragoman("produce", topic, "-K", ":", "-b", gateway.bootstrap, stdin=lines))
+
+
+def consume(gateway: Gateway, topic: str) -> list[dict[str, object]]:
+    lines = said(dragoman("consume", topic, "--to-end", "--json", "-b", gateway.bootstrap)).splitlines()
+    records = [json.loads(line) for line in lines]
+    return sorted(records, key=lambda record: (record["partition"], record["offset"]))
+
+
+def ends(gateway: Gateway, topic: str) -> list[int]:
+    (found,) = json.loads(said(dragoman("topics", "describe", topic, "--json", "-b", gateway.bootstrap)))
+    return [line["high_watermark"] for line in found["partitions"]]
+
+
+def lose_metadata(data_dir: Path) -> None:
+    for path in [*data_dir.glob("metadata.db*"), *data_dir.glob("image.db*")]:
+        path.unlink()
+
+
+def objects(data_dir: Path) -> set[str]:
+    return {str(path.relative_to(data_dir)) for path in data_dir.glob("wal/0/*.wal")}
+
+
+def written_and_backed_up(tmp_path: Path) -> tuple[Gateway, list[dict[str, object]]]:
+    """A gateway that stands still, its backup beside it, and the records that are in the backup."""
+    gateway = Gateway(tmp_path)
+    gateway.start()
+    said(dragoman("topics", "create", "orders", "-p", "3", "-b", gateway.bootstrap))
+    produce(gateway, "orders", 0, 500)
+    before = consume(gateway, "orders")
+    gateway.terminate()
+    said(dragoman("ledger", "backup", "--data-dir", str(gateway.data_dir), "--to", str(tmp_path / "backup")))
+    return gateway, before
+
+
+def test_after_a_restore_everything_up_to_the_backup_has_its_old_offsets(tmp_path: Path) -> None:
+    gateway, before = written_and_backed_up(tmp_path)
+    assert len(before) == 500
+    backed_up = objects(gateway.data_dir)
+    gateway.start()
+    produce(gateway, "orders", 500, 200)
+    with Endpoint(gateway.bootstrap) as endpoint:
+        topic_id = endpoint.topics(["orders"])["orders"].topic_id
+    gateway.terminate()
+    later = objects(gateway.data_dir) - backed_up
+    assert later
+
+    lose_metadata(gateway.data_dir)
+    restored = dragoman(
+        *("ledger", "restore", "--from", str(tmp_path / "backup")),
+        *("--data-dir", str(gateway.data_dir), "--json"),
+    )
+    told = json.loads(said(restored))
+    assert set(told["kept"]) == later and not told["missing"]
+    assert "cluster epoch 2" in restored.stderr
+
+    gateway.start()
+    try:
+        assert consume(gateway, "orders") == before
+        with Endpoint(gateway.bootstrap) as endpoint:
+            assert endpoint.topics(["orders"])["orders"].topic_id == topic_id
+        old_ends = ends(gateway, "orders")
+        produce(gateway, "orders", 1000, 50)
+        assert sum(ends(gateway, "orders")) == sum(old_ends) + 50
+        assert consume(gateway, "orders") != before
+    finally:
+        gateway.terminate()
+    assert later <= objects(gateway.data_dir)
+    diagnosis = json.loads(said(dragoman("doctor", "--all", "--json", "--data-dir", str(gateway.data_dir))))
+    (kept,) = [note for note in diagnosis["notes"] if note.startswith("kept objects: ")]
+    assert all(locator in kept for locator in later)
+
+
+def test_a_restored_ledger_is_itself_backed_up_and_restored(tmp_path: Path) -> None:
+    gateway, _ = written_and_backed_up(tmp_path)
+    data = str(gateway.data_dir)
+    for epoch in (2, 3):
+        lose_metadata(gateway.data_dir)
+        restored = dragoman("ledger", "restore", "--from", str(tmp_path / "backup"), "--data-dir", data)
+        assert f"cluster epoch {epoch}" in restored.stderr, restored.stderr
+        gateway.start()
+        produce(gateway, "orders", epoch * 1000, 10)
+        before = consume(gateway, "orders")
+        gateway.terminate()
+        said(dragoman("ledger", "backup", "--data-dir", data, "--to", str(tmp_path / "backup")))
+    lose_metadata(gateway.data_dir)
+    said(dragoman("ledger", "restore", "--from", str(tmp_path / "backup"), "--data-dir", data))
+    gateway.start()
+    try:
+        assert len(before) == 520 and consume(gateway, "orders") == before
+    finally:
+        gateway.terminate()
+
+
+def test_a_restore_never_writes_over_a_ledger(tmp_path: Path) -> None:
+    gateway, _ = written_and_backed_up(tmp_path)
+    refused = dragoman(
+        "ledger", "restore", "--from", str(tmp_path / "backup"), "--data-dir", str(gateway.data_dir)
+    )
+    assert refused.returncode == 2 and "never writes over a ledger" in refused.stderr
+
+
+def test_a_damaged_snapshot_is_passed_over_for_the_one_before_it_and_that_is_said(tmp_path: Path) -> None:
+    gateway, before = written_and_backed_up(tmp_path)
+    gateway.start()
+    produce(gateway, "orders", 500, 10)
+    gateway.terminate()
+    backup, data = str(tmp_path / "backup"), str(gateway.data_dir)
+    said(dragoman("ledger", "backup", "--data-dir", data, "--to", backup))
+    newest = max((tmp_path / "backup" / "blobs" / "snapshot" / "0").iterdir())
+    content = bytearray(newest.read_bytes())
+    content[-1] ^= 1
+    newest.chmod(0o644)
+    newest.write_bytes(content)
+    lose_metadata(gateway.data_dir)
+    restored = dragoman("ledger", "restore", "--from", backup, "--data-dir", data)
+    assert restored.returncode == 0 and "Passed over a damaged snapshot" in restored.stderr
+    gateway.start()
+    try:
+        assert consume(gateway, "orders") == before
+    finally:
+        gateway.terminate()
+
+
+def test_doctor_finds_a_lost_object_and_a_flipped_byte(tmp_path: Path) -> None:
+    gateway, _ = written_and_backed_up(tmp_path)
+    data = gateway.data_dir
+    healthy = dragoman("doctor", "--data-dir", str(data))
+    assert healthy.returncode == 0, healthy.stdout
+    (name,) = objects(data)
+    whole = (data / name).read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(flipped) // 2] ^= 0xFF
+    (data / name).write_bytes(flipped)
+    assert "does not match its CRC" in said(dragoman("doctor", "--all", "--data-dir", str(data)), 3)
+    (data / name).write_bytes(whole[: len(whole) // 2])
+    assert "bytes" in said(dragoman("doctor", "--data-dir", str(data)), 3)
+    (data / name).unlink()
+    assert "is missing" in said(dragoman("doctor", "--data-dir", str(data)), 3)
+    (data / name).write_bytes(whole)
+    shutil.copy(data / "image.db", tmp_path / "image.db")
+    assert dragoman("doctor", "--data-dir", str(data)).returncode == 0
+
+
+def test_commands_on_a_directory_in_use_end_with_5_and_say_who_has_it(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path)
+    gateway.start()
+    try:
+        data = str(gateway.data_dir)
+        for arguments in (["doctor"], ["ledger", "show"], ["ledger", "backup", "--to", str(tmp_path / "b")]):
+            finished = dragoman(*arguments, "--data-dir", data)
+            assert finished.returncode == 5
+            assert str(gateway.pid) in finished.stderr
+    finally:
+        gateway.terminate()
