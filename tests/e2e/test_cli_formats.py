@@ -1,0 +1,122 @@
+"""What a released version has written opens for ever; what a newer one has written is refused."""
+
+import json
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from tests.support.gateway import Gateway
+
+COMMAND = [sys.executable, "-m", "gateway.cli.main"]
+FIXTURE = Path(__file__).parent.parent / "fixtures" / "data_directory_v1"
+ENTRY = "journal/0/00000000000000000018"
+
+
+def dragoman(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60)
+
+
+def records_of(gateway: Gateway) -> list[dict[str, object]]:
+    finished = dragoman("consume", "orders", "--to-end", "--json", "-b", gateway.bootstrap)
+    assert finished.returncode == 0, finished.stderr
+    return in_order(finished.stdout)
+
+
+def in_order(lines: str) -> list[dict[str, object]]:
+    records = [json.loads(line) for line in lines.splitlines()]
+    return sorted(records, key=lambda record: (record["partition"], record["offset"]))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """The fixture's data directory, to be written to."""
+    return Path(shutil.copytree(FIXTURE / "directory", tmp_path / "directory"))
+
+
+def opened_and_read(tmp_path: Path, directory: Path) -> list[dict[str, object]]:
+    gateway = Gateway(tmp_path, data_dir=directory)
+    gateway.start()
+    try:
+        return records_of(gateway)
+    finally:
+        gateway.terminate()
+
+
+@pytest.mark.parametrize("with_image", [True, False], ids=["image", "journal"])
+def test_a_data_directory_of_version_1_opens_with_its_records_at_their_offsets(
+    tmp_path: Path, directory: Path, with_image: bool
+) -> None:
+    if not with_image:
+        (directory / "image.db").unlink()
+    expected = in_order((FIXTURE / "records.jsonl").read_text())
+    assert len(expected) == 100
+    assert opened_and_read(tmp_path, directory) == expected
+
+
+def test_a_backup_of_version_1_is_restored(tmp_path: Path, directory: Path) -> None:
+    (directory / "metadata.db").unlink()
+    backup = shutil.copytree(FIXTURE / "backup", tmp_path / "backup")
+    restored = dragoman("ledger", "restore", "--from", str(backup), "--data-dir", str(directory))
+    assert restored.returncode == 0, restored.stderr
+    assert opened_and_read(tmp_path, directory) == in_order((FIXTURE / "records.jsonl").read_text())
+
+
+def newer_directory(directory: Path) -> None:
+    (directory / "format").write_text("2\n")
+
+
+def newer_metadata(directory: Path) -> None:
+    with sqlite3.connect(directory / "metadata.db") as db:
+        db.execute("PRAGMA user_version = 2")
+    db.close()
+
+
+def newer_image(directory: Path) -> None:
+    with sqlite3.connect(directory / "image.db") as db:
+        (value,) = db.execute("SELECT value FROM rows WHERE section = 0").fetchone()
+        db.execute("UPDATE rows SET value = ? WHERE section = 0", (struct.pack(">H", 2) + value[2:],))
+    db.close()
+
+
+def newer_entry(directory: Path) -> None:
+    change_entry(directory, lambda head, body: (head[:4] + struct.pack(">H", 2) + head[6:], body))
+
+
+def newer_record(directory: Path) -> None:
+    change_entry(directory, lambda head, body: (head, b"\xfe" + body[1:]))
+
+
+def change_entry(directory: Path, change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> None:
+    (directory / "image.db").unlink()
+    with sqlite3.connect(directory / "metadata.db") as db:
+        (value,) = db.execute("SELECT value FROM entry WHERE key = ?", (ENTRY,)).fetchone()
+        head, body = change(value[:36], value[40:])
+        sealed = head + struct.pack(">I", crc32c(body, crc32c(head))) + body
+        db.execute("UPDATE entry SET value = ? WHERE key = ?", (sealed, ENTRY))
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "make_newer",
+    [newer_directory, newer_metadata, newer_image, newer_entry, newer_record],
+    ids=["directory", "metadata", "image", "entry", "record"],
+)
+def test_a_store_of_a_newer_version_is_refused_with_one_sentence(
+    directory: Path, make_newer: Callable[[Path], None]
+) -> None:
+    make_newer(directory)
+    finished = dragoman(
+        *("serve", "--data-dir", str(directory), "--admin", "127.0.0.1:0"),
+        *("--listen", "PLAINTEXT://127.0.0.1:0"),
+    )
+    assert finished.returncode == 4
+    sentences = [line for line in finished.stderr.splitlines() if line.startswith("dragoman: ")]
+    assert len(sentences) == 1 and "version" in sentences[0]
+    assert "Traceback" not in finished.stderr
