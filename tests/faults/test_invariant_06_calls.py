@@ -127,6 +127,18 @@ async def test_a_clock_that_goes_back_makes_no_key_below_the_floor(scratch: Path
         assert len(await host.objects()) == 1 and len(await host.read("t")) == 2
 
 
+async def test_orphans_go_although_the_clock_went_back(scratch: Path) -> None:
+    clock = Clock(BEGUN_MS + 10 * GRACE_MS)
+    async with Embedded(scratch, clock) as host:
+        await host.ask(CreateTopic("t", topic_id(1), 1, {}))
+        await orphan_of(host)
+        clock.now_ms += GRACE_MS + 1
+        await host.ask(CreateTopic("u", topic_id(2), 1, {}))
+        clock.now_ms = BEGUN_MS
+        await host.sweep()
+        assert await host.objects() == set()
+
+
 async def test_sweeping_while_batches_come_in_deletes_nothing_that_is_live(scratch: Path) -> None:
     clock, client = Clock(), Client()
     async with Embedded(scratch, clock) as host:

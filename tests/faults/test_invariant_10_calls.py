@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from ledger.errors import StoreUnavailable
+from ledger.requests import CreateTopic
 from tests.contract.faulty import EVERY_FAULT, READING, Fault, Faults
+from tests.model.embedded import Client, Clock, Embedded
+from tests.model.harness import topic_id
 from tests.model.script import Script, broken_promises
 
 FULL = bool(os.environ.get("DRAGOMAN_TEST_FULL"))
@@ -81,3 +85,28 @@ async def test_no_failing_call_to_a_store_breaks_a_promise(
             for fault in [Fault.ERROR_BEFORE] if method in READING else EVERY_FAULT:
                 assert (f"{store}.{method}", fault) in run
     assert broken == []
+
+
+@pytest.mark.parametrize("method", ["metadata.get", "metadata.scan", "metadata.put"])
+async def test_a_store_out_of_reach_at_start_is_an_error_with_its_reason(scratch: Path, method: str) -> None:
+    faults = Faults(1, Fault.ERROR_BEFORE, times=1 << 20, only=[method])
+    with pytest.raises(StoreUnavailable, match="fault on purpose"):
+        await Embedded(scratch, Clock(), faults).start()
+    async with Embedded(scratch, Clock()) as host:  # nothing is left open or locked
+        assert host.shard.state.applied == 1
+
+
+@pytest.mark.parametrize("method", ["metadata.put", "segments.write"])
+async def test_while_a_store_is_out_of_reach_produce_fails_retriably_and_nothing_is_kept_in_memory(
+    scratch: Path, method: str
+) -> None:
+    # Puts: the epoch and the topic come before.
+    first = 3 if method == "metadata.put" else 1
+    faults, client = Faults(first, Fault.ERROR_BEFORE, times=3, only=[method]), Client(5)
+    async with Embedded(scratch, Clock(), faults) as host:
+        await host.ask(CreateTopic("t", topic_id(1), 1, {}))
+        batch = client.batch("t", 0)
+        assert [await host.send("t", 0, batch) for _ in range(3)] == [["KAFKA_STORAGE_ERROR"]] * 3
+        assert host.log("t").high_watermark == 0 and await host.read("t") == []
+        assert await host.send("t", 0, batch) == [0]
+        assert [stored.data for stored in await host.read("t")] == [batch]

@@ -106,6 +106,23 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         choose = random.Random(seed)
         self.ask(*[self.draft(choose) for _ in range(files)])
 
+    @rule(seed=st.integers(0, 2**32), requests=st.integers(2, 4))
+    def a_topic_changes_more_than_once_in_an_entry(self, seed: int, requests: int) -> None:
+        choose = random.Random(seed)
+        name = choose.choice(NAMES)
+        topic = self.model.topics.get(name)
+        named = topic.topic_id if topic is not None else topic_id(0)
+        entry: list[Request] = []
+        for _ in range(requests):
+            kind = choose.random()
+            if kind < 0.45:
+                entry.append(AddPartitions(named, choose.randint(1, 5)))
+            elif kind < 0.9:
+                entry.append(self.alter_configs(choose, named))
+            else:
+                entry += [DeleteTopic(named), CreateTopic(name, self.new_topic_id(), 2, {})]
+        self.ask(*entry)
+
     @rule(seed=st.integers(0, 2**32))
     def a_producer_sends_and_repeats(self, seed: int) -> None:
         """More batches than are remembered, then one of the last seven again."""
@@ -220,7 +237,10 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     def forget_due(self) -> ForgetObjects:
         due = list(self.ledger.state.files.due_garbage(self.ledger.now_ms, GRACE_MS))
-        assert all(stored.live_runs == 0 for stored in due)
+        for stored in due:
+            assert stored.live_runs == 0
+            assert 0 <= stored.closed_ms <= self.ledger.now_ms - GRACE_MS
+            assert self.is_below_floor(stored.locator)
         return ForgetObjects([stored.number for stored in due])
 
     def delete_records(self, choose: random.Random) -> DeleteRecords:

@@ -215,8 +215,12 @@ async def test_an_image_of_another_journal_is_put_aside(pruned: Host, tmp_path: 
     other.root.mkdir()
     async with other.running():
         await other.work(12)
+        deadline = asyncio.get_running_loop().time() + WAIT_S
+        await other.shard.ask(CreateTopic("other", topic_id(9), 3, {}), deadline)
         await other.checkpointer.write_image()
     pruned.lose_image()
+    shutil.copy(other.image_path, pruned.image_path)
+    assert await pruned.recovered() == "snapshot"
     shutil.copy(other.image_path, pruned.image_path)
     async with pruned.running():
         await pruned.work(1)
