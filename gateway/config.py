@@ -77,7 +77,7 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "none"
     min_version: Annotated[
-        str, Meta(pattern=r"^1\.[23]$", description="Oldest TLS version that is spoken: 1.2 or 1.3")
+        str, Meta(pattern=r"^(1\.2|1\.3)$", description="Oldest TLS version that is spoken: 1.2 or 1.3")
     ] = "1.2"
 
     def __repr__(self) -> str:

@@ -1,0 +1,214 @@
+"""Prints what the code says once: the settings, the protocol table and the example configuration.
+
+python tools/print_docs.py           write docs/settings.md, docs/protocol.md and config/embedded.toml
+python tools/print_docs.py --check   say which of them are not as they would be written; exit code 1
+"""
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from msgspec import Meta
+
+from gateway.config import ENVIRONMENT_PREFIX, SETTINGS, Setting
+from gateway.router import HANDLERS, NOT_SERVED_BELOW
+from gateway.wire.apis import FIRST_FLEXIBLE, RANGES, ApiKey
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+WIDTH: Final = 100
+UNITS: Final = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
+TIMES: Final = ((3_600_000, "h"), (60_000, "min"), (1000, "s"))
+SECTIONS: Final[Mapping[str, str]] = {
+    "listeners": "Where clients connect, and what they are told.",
+    "tls": "Of all SSL:// listeners. SIGHUP reads the files again, for connections from then on; a file that "
+    "cannot be used leaves what was loaded before in force.",
+    "storage": "Where data lies.",
+    "ledger": "How drafts are gathered, and how long things are kept.",
+    "limits": "Every bound has a default. Whoever goes beyond one waits or is closed; the others go on.",
+    "cache": "Memory for reading.",
+    "admin": "Health, metrics and version pages, without authentication: keep them on loopback.",
+    "log": "Events on stderr.",
+    "broker": "Broker configs under Kafka's names.",
+}
+
+
+def settings_page() -> str:
+    lines = [
+        "# Settings",
+        "",
+        "Printed from `gateway/config.py` by `tools/print_docs.py`; a test holds them together.",
+        "",
+        "A value comes from a flag of `dragoman serve` (`--set section.key=value`), else the environment "
+        f"(`{ENVIRONMENT_PREFIX}SECTION_KEY`), else the TOML file of `--config`, else the default. Lists are "
+        "separated by commas in flags and environment. An unknown name or a value out of bounds ends with "
+        "exit code 2 and the nearest right name. Sizes are bytes, times are milliseconds.",
+        "",
+    ]
+    for section, settings in _by_section():
+        lines += [f"## {section}", "", SECTIONS[section], ""]
+        lines += [
+            "| setting | default | allowed | environment | what it is |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        lines += [_settings_row(setting) for setting in settings]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def protocol_page() -> str:
+    missing = [key for key in RANGES if key not in HANDLERS]
+    lines = [
+        "# Protocol",
+        "",
+        "Printed from the table of handlers in `gateway/router.py` by `tools/print_docs.py`; a test holds "
+        "them together. What is not listed first is not advertised, and a request of it closes its connection, as "
+        "in Kafka.",
+        "",
+        "| API | key | versions | Apache Kafka 4.3.1 | flexible from | |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for key in sorted(HANDLERS):
+        served = HANDLERS[key].versions
+        flexible = FIRST_FLEXIBLE.get(key)
+        row = [_api_name(key), int(key), _versions(served), _versions(RANGES[key])]
+        row += ["" if flexible is None or flexible > served[1] else flexible, _remark(key)]
+        lines.append(_row(row))
+    lines += ["", "## Not there yet", "", "| API | key | Apache Kafka 4.3.1 |", "| --- | --- | --- |"]
+    lines += [_row([_api_name(key), int(key), _versions(RANGES[key])]) for key in sorted(missing)]
+    return "\n".join([*lines, ""])
+
+
+def embedded_toml() -> str:
+    lines = [
+        "# One gateway on one host, its data in a directory: the default deployment.",
+        "#",
+        "#     dragoman serve --config config/embedded.toml",
+        "#",
+        "# Every setting is here with its default, so that this file changes nothing until it is edited.",
+        "# Printed by tools/print_docs.py; docs/settings.md has the bounds.",
+    ]
+    for section, settings in _by_section():
+        lines += ["", *_comment(SECTIONS[section]), f"[{section}]"]
+        for setting in settings:
+            lines += _comment(f"{setting.doc}{_readable(setting)}.")
+            if setting.is_secret:
+                lines.append(f"# {setting.key}: {setting.environment_name} in the environment")
+            else:
+                lines.append(f"{setting.key} = {_toml(setting.default)}")
+    return "\n".join([*lines, ""])
+
+
+def _by_section() -> Iterator[tuple[str, list[Setting]]]:
+    for section, settings in groupby(SETTINGS.values(), key=lambda setting: setting.section):
+        yield section, list(settings)
+
+
+def _settings_row(setting: Setting) -> str:
+    default = _toml(setting.default).strip("[]").replace('"', "")
+    shown = f"`{default}`{_readable(setting)}" if default else ""
+    return _row([f"`{setting.name}`", shown, _allowed(setting), f"`{setting.environment_name}`", setting.doc])
+
+
+def _allowed(setting: Setting) -> str:
+    kind, meta = _type_and_meta(setting)
+    if kind is bool:
+        return "true, false"
+    if meta.pattern is not None:
+        return meta.pattern.strip("^$").strip("()").replace("|", ", ").replace("\\.", ".")
+    if meta.ge is not None and meta.le is not None:
+        return f"{meta.ge} to {meta.le}"
+    if setting.is_list:
+        return f"{meta.min_length or 0} to {meta.max_length} of them"
+    return "text" if not meta.min_length else "text, not empty"
+
+
+def _type_and_meta(setting: Setting) -> tuple[Any, Meta]:
+    kind, *extras = get_args(setting.type)
+    return kind, next(extra for extra in extras if isinstance(extra, Meta))
+
+
+def _readable(setting: Setting) -> str:
+    """A large number once more, in units."""
+    value, key = setting.default, setting.key.replace(".", "_")
+    if isinstance(value, bool) or not isinstance(value, int):
+        return ""
+    units = TIMES if key.endswith("_ms") else UNITS if key.endswith("_bytes") else ()
+    for size, unit in units:
+        if value >= size and value % size == 0:
+            return f" ({value // size} {unit})"
+    return ""
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case tuple():
+            return f"[{', '.join(_toml(part) for part in value)}]"
+    return f'"{value}"'
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(text, WIDTH - 2)]
+
+
+def _remark(key: ApiKey) -> str:
+    remarks = []
+    if key in NOT_SERVED_BELOW:
+        remarks.append(
+            f"versions below {NOT_SERVED_BELOW[key]} are listed, as by Kafka, since clients look for them, "
+            "but never answered"
+        )
+    if HANDLERS[key].pipelined:
+        remarks.append("requests of a connection overlap; answers keep their order")
+    return "; ".join(remarks)
+
+
+def _api_name(key: ApiKey) -> str:
+    return "".join(word.capitalize() for word in key.name.split("_"))
+
+
+def _versions(bounds: tuple[int, int]) -> str:
+    return str(bounds[0]) if bounds[0] == bounds[1] else f"{bounds[0]}-{bounds[1]}"
+
+
+def _row(cells: list[Any]) -> str:
+    return f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "docs/settings.md": settings_page,
+    "docs/protocol.md": protocol_page,
+    "config/embedded.toml": embedded_toml,
+}
+
+
+def outdated(root: Path = ROOT) -> list[str]:
+    """Pages whose file is absent or says something else."""
+    return [
+        name
+        for name, page in PAGES.items()
+        if not (root / name).exists() or (root / name).read_text("utf-8") != page()
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    wrong = outdated()
+    if arguments == ["--check"]:
+        for name in wrong:
+            print(f"{name} is not what the code says: run python tools/print_docs.py", file=sys.stderr)
+        return 1 if wrong else 0
+    for name in wrong:
+        (ROOT / name).parent.mkdir(exist_ok=True)
+        (ROOT / name).write_text(PAGES[name](), "utf-8")
+        print(f"wrote {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
