@@ -29,7 +29,7 @@ from ledger.image import all_rows, restore
 from ledger.journal import NONCE_BYTES, encode_entry, entry_key, entry_prefix, nonce_of, start_key
 from ledger.keys import RANDOM_BYTES, uuid7
 from ledger.ports import Blobs, MetadataStore, SegmentStore, Won
-from ledger.records import LedgerRestored, OwnerChanged, encode_record
+from ledger.records import LedgerRestored, OwnerChanged, ProducerIdsReserved, encode_record
 from ledger.state import LedgerState
 from ledger.types import StoredObject
 
@@ -39,6 +39,8 @@ ARCHIVE_BYTES = 8 * 1024 * 1024
 PAGE = 1000
 NO_GATEWAY = -1
 """Stands for the command in the epoch that a restore begins."""
+SKIPPED_PRODUCER_IDS = 1_000_000_000
+"""More than can have been given out after the backup: none of them must come to mean another producer."""
 
 
 class UnchangedImage(ImageFile):
@@ -146,9 +148,9 @@ async def restore_backup(
     # Nothing below the floor could be committed after the backup, so nothing below it was acknowledged.
     record = LedgerRestored(snapshot.applied, state.files.floor_ms, newest_ms)
     owner = OwnerChanged(state.epoch + 1, NO_GATEWAY, os.urandom(NONCE_BYTES))
-    entry = encode_entry(
-        owner.epoch, newest_ms, os.urandom(NONCE_BYTES), [encode_record(owner), encode_record(record)]
-    )
+    skipping = ProducerIdsReserved(state.next_producer_id + SKIPPED_PRODUCER_IDS)
+    records = [encode_record(owner), encode_record(record), encode_record(skipping)]
+    entry = encode_entry(owner.epoch, newest_ms, os.urandom(NONCE_BYTES), records)
     await _put_journal(store, shard, snapshot.applied, last, entry)
     state.apply(record)
     files = state.files

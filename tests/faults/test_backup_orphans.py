@@ -1,0 +1,55 @@
+"""After a restore, no sweep deletes what may have been acknowledged after the backup."""
+
+import asyncio
+
+from adapters.blobs.memory import MemoryBlobs
+from adapters.metadata.memory import MemoryMetadata
+from adapters.segments.memory import MemorySegments
+from gateway.coordination.backup import all_objects, restore_backup, write_backup
+from gateway.coordination.journal import Journal
+from gateway.coordination.opening import open_shard
+from gateway.coordination.recovery import recover
+from gateway.housekeeping.garbage import GarbageCollector
+from ledger.batch.records import Record, build_batch
+from ledger.types import DraftBatch, TopicId
+
+HOUR_MS = 3_600_000
+START_MS = 1_700_000_000_000
+BACKUP_MS, LATER_MS, RESTORE_MS = START_MS + HOUR_MS, START_MS + 2 * HOUR_MS, START_MS + 3 * HOUR_MS
+BATCH = DraftBatch(TopicId(bytes(16)), 0, build_batch([Record(value=b"x")]), 1)
+
+
+async def stored(segments: MemorySegments, created_ms: int) -> str:
+    placement = await segments.write([BATCH], created_ms)
+    await segments.abandon(placement.locator)
+    return placement.locator
+
+
+async def test_a_sweep_after_a_restore_keeps_later_objects_and_deletes_older_orphans() -> None:
+    segments, first_store, backup, blobs = MemorySegments(), MemoryMetadata(), MemoryBlobs(), MemoryBlobs()
+    now = START_MS
+    loop_time = asyncio.get_running_loop().time
+    shard = await open_shard(first_store, blobs, None, 1, lambda: now)
+    now = BACKUP_MS
+    # Raises the floor to the start: what is older was an orphan before the backup already.
+    await GarbageCollector(shard, segments, HOUR_MS, lambda: now, 5.0).sweep(loop_time)
+    await shard.close()
+    orphan = await stored(segments, START_MS - 1)
+    later = await stored(segments, LATER_MS)
+
+    journal = Journal(first_store, 0)
+    await write_backup(journal, await recover(journal, None, blobs), backup, BACKUP_MS)
+    store = MemoryMetadata()
+    restored = await restore_backup(backup, store, blobs, None, segments, RESTORE_MS)
+    assert restored.kept == [later]
+
+    now = RESTORE_MS
+    shard = await open_shard(store, blobs, None, 1, lambda: now)
+    assert shard.state.next_producer_id > 1_000_000
+    after = await stored(segments, RESTORE_MS + 1)
+    now = RESTORE_MS + 10 * HOUR_MS
+    await GarbageCollector(shard, segments, HOUR_MS, lambda: now, 5.0).sweep(loop_time)
+    left = [found.locator async for found in all_objects(segments)]
+    await shard.close()
+    assert left == [later]
+    assert orphan not in left and after not in left
