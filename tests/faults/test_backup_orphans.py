@@ -2,13 +2,16 @@
 
 import asyncio
 
+import pytest
+
 from adapters.blobs.memory import MemoryBlobs
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
-from gateway.coordination.backup import all_objects, restore_backup, write_backup
+from gateway.coordination.backup import StoreNotEmpty, all_objects, restore_backup, write_backup
 from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
 from gateway.coordination.recovery import recover
+from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from ledger.batch.records import Record, build_batch
 from ledger.types import DraftBatch, TopicId
@@ -17,6 +20,24 @@ HOUR_MS = 3_600_000
 START_MS = 1_700_000_000_000
 BACKUP_MS, LATER_MS, RESTORE_MS = START_MS + HOUR_MS, START_MS + 2 * HOUR_MS, START_MS + 3 * HOUR_MS
 BATCH = DraftBatch(TopicId(bytes(16)), 0, build_batch([Record(value=b"x")]), 1)
+
+
+async def test_a_snapshot_without_the_journal_beside_it_is_enough_to_restore() -> None:
+    segments, store, blobs = MemorySegments(), MemoryMetadata(), MemoryBlobs()
+    shard = await open_shard(store, blobs, None, 1, lambda: START_MS)
+    checkpointer = Checkpointer(shard, None, blobs, SnapshotRule(1), lambda: START_MS)
+    await checkpointer.snapshot()
+    cluster_id = shard.state.cluster_id
+    await shard.close()
+    fresh = MemoryMetadata()
+    restored = await restore_backup(blobs, fresh, blobs, None, segments, RESTORE_MS)
+    assert restored.backup.entries == 1
+    shard = await open_shard(fresh, blobs, None, 1, lambda: RESTORE_MS)
+    assert (shard.state.cluster_id, shard.state.cluster_epoch) == (cluster_id, 2)
+    assert shard.state.epoch == 3
+    await shard.close()
+    with pytest.raises(StoreNotEmpty):
+        await restore_backup(blobs, fresh, blobs, None, segments, RESTORE_MS)
 
 
 async def stored(segments: MemorySegments, created_ms: int) -> str:
