@@ -3,6 +3,7 @@
 import pytest
 
 from bench.goals import GOALS, Goal, Of
+from bench.profile import read_folded, shares
 from bench.proc import MachineCpu, others_percent, parse_cpu_ticks, parse_machine_cpu
 from bench.results import DRAGOMAN, KAFKA, Results, growth, selected, unit_of
 from bench.stats import median_ratio, percentile, summarize
@@ -108,3 +109,10 @@ def test_others_have_what_is_busy_and_not_ours() -> None:
     after = MachineCpu(before.busy_s + 6.0, before.idle_s + 4.0)
     assert others_percent(before, after, [3.0, 1.0]) == pytest.approx(20.0)
     assert others_percent(before, after, [7.0]) == 0.0
+
+
+def test_a_profile_counts_a_recursive_frame_once_a_stack() -> None:
+    stacks = read_folded("main;walk;walk 3\nmain;read 1\n")
+    own, whole = shares(stacks)
+    assert own == {"walk": 3, "read": 1}
+    assert whole == {"main": 4, "walk": 3, "read": 1}
