@@ -3,8 +3,8 @@
 import pytest
 
 from bench.goals import GOALS, Goal, Of
-from bench.profile import read_folded, shares
 from bench.proc import MachineCpu, others_percent, parse_cpu_ticks, parse_machine_cpu
+from bench.profile import read_folded, shares
 from bench.results import DRAGOMAN, KAFKA, Results, growth, selected, unit_of
 from bench.stats import median_ratio, percentile, summarize
 
