@@ -7,9 +7,11 @@ with Kafka, and at most one answer of unknown size is in the making.
 
 Push-back. Reading pauses while this connection has too many requests or bytes unanswered, while its client
 does not read answers, and, between frames, while all connections together hold too much. Half a frame may
-always go on, since only a whole one can be worked off. Memory is short when all together hold too much
-for longer than `PATIENCE_SECONDS`, or twice too much: then those connections are closed whose clients hold
-most of it without moving, by a frame that does not end or an answer that they do not read.
+go on, unless it has merely begun, since only a whole one can be worked off. A connection of small requests
+goes on too while it holds less than its share: others' large ones must not keep it waiting. Memory is short
+when all together hold too much for longer than `PATIENCE_SECONDS`, or twice too much: then those connections
+are closed whose clients hold most of it without moving, by a frame that does not end or an answer that they
+do not read.
 
 Tasks. Each request is a task of its connection. They are started in order, and asyncio runs first steps in
 the order of starting. A lost connection cancels its tasks, except pipelined ones: what a client has sent
@@ -37,7 +39,7 @@ log = structlog.get_logger()
 
 FLUSH_SECONDS: Final = 30.0
 """How long a closing connection may take to send what it was answered."""
-PATIENCE_SECONDS: Final = 3.0
+PATIENCE_SECONDS: Final = 2.0
 """How long a client may leave a frame unfinished or an answer unread while memory is short."""
 
 
@@ -77,7 +79,11 @@ class Budget:
 
     @property
     def is_exceeded(self) -> bool:
-        return self.used >= self.limit or self.requests >= self.request_limit
+        return self.used >= self.limit or self.has_too_many_requests
+
+    @property
+    def has_too_many_requests(self) -> bool:
+        return self.requests >= self.request_limit
 
     def adjust(self, bytes_delta: int, requests_delta: int) -> None:
         self.used += bytes_delta
@@ -104,6 +110,13 @@ class ConnectionPool:
     emptied: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the last connection and request of a draining server have gone."""
     _is_shedding: bool = False
+
+    @property
+    def small_share(self) -> int:
+        """Bytes that a connection may hold while the budget is exceeded; twice that of all together is half
+        the budget. 0 if that would be less than a frame that has just begun."""
+        share = self.budget.limit // (4 * self.limits.connections)
+        return share if share >= 2 * START_BYTES else 0
 
     def note_gone(self) -> None:
         if self.is_draining and not self.tasks and not self.connections:
@@ -381,20 +394,28 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         self._charge()
         budget = self._pool.budget
-        between_frames = not self._assembler.is_mid_frame
         if not self._is_paused:
-            over_budget = between_frames and budget.is_exceeded
+            over_budget = budget.is_exceeded and self._must_wait()
             if over_budget or self.is_closing or self._is_write_paused or self._rules.wants_pause:
                 self._pause(over_budget)
         elif self.is_closing or self._is_write_paused or not self._rules.may_resume:
             return
-        elif between_frames and budget.is_exceeded:
+        elif budget.is_exceeded and self._must_wait():
             budget.waiting[self._settle] = None
         elif not self._transport.is_closing():
             self._is_paused = False
             if self.frame_since:
                 self.frame_since = self._loop.time()
             self._transport.resume_reading()
+
+    def _must_wait(self) -> bool:
+        """Whether this connection has to wait for the budget, which is exceeded. All who wait in the middle
+        of a frame hold less than half of it, so that there is always somebody else to go on."""
+        share = self._pool.small_share
+        is_small = not self._assembler.trusted_bytes and not self._pool.budget.has_too_many_requests
+        if self._assembler.is_mid_frame:
+            return is_small and share <= self.held_bytes <= 2 * share
+        return not is_small or self.held_bytes >= share
 
     def _charge(self) -> None:
         held = self.held_bytes

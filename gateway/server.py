@@ -171,7 +171,7 @@ class Server:
         self._quiet.info("connection.turned_away", reason=reason, peer=host, why=why)
 
     async def _keep_watch(self) -> None:
-        interval = min(1.0, self._limits.idle_ms / 4000)
+        interval = min(0.5, self._limits.idle_ms / 4000)
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(interval)

@@ -64,8 +64,8 @@ def protocol_page() -> str:
         "# Protocol",
         "",
         "Printed from the table of handlers in `gateway/router.py` by `tools/print_docs.py`; a test holds "
-        "them together. What is not listed first is not advertised, and a request of it closes its connection, as "
-        "in Kafka.",
+        "them together. What is not listed first is not advertised, and a request of it closes its "
+        "connection, as in Kafka.",
         "",
         "| API | key | versions | Apache Kafka 4.3.1 | flexible from | |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -77,6 +77,11 @@ class FrameAssembler:
         return len(self._block) + (0 if self._large is None else len(self._large))
 
     @property
+    def trusted_bytes(self) -> int:
+        """The largest frame of late; as much is claimed at once for the next."""
+        return self._trusted_bytes
+
+    @property
     def is_mid_frame(self) -> bool:
         """Whether part of a frame has arrived and its rest has not."""
         return self._large is not None or self._filled > 0
