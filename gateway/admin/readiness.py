@@ -1,8 +1,8 @@
 """Why clients should stay away, for /readyz."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.coordination.shard import Shard
@@ -10,10 +10,10 @@ from gateway.coordination.shard import Shard
 
 @dataclass(slots=True)
 class Readiness:
-    """`failing` tells of each operation of a store why it fails, while it does."""
+    """`failing` tells of operations of the stores why they fail, while they do."""
 
     shard: Shard
-    failing: Mapping[str, str] = field(default_factory=dict)
+    failing: Callable[[], Mapping[str, str]]
     directory: Path | None = None
     """Where `min_free_bytes` must be free; None: the gateway writes to no disk."""
     min_free_bytes: int = 0
@@ -26,8 +26,8 @@ class Readiness:
             reasons["shard_lost"] = f"shard {self.shard.journal.shard} is not owned: {self.shard.broken}"
         if self.shard.journal.unknown_key:
             reasons["journal_outcome_unknown"] = f"whether {self.shard.journal.unknown_key} is durable"
-        if self.failing:
-            reasons["store"] = "; ".join(f"{name}: {why}" for name, why in sorted(self.failing.items()))
+        if failing := self.failing():
+            reasons["store"] = "; ".join(f"{name}: {why}" for name, why in sorted(failing.items()))
         if (full := self._disk()) is not None:
             reasons["disk"] = full
         if self.is_draining:

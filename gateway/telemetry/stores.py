@@ -6,6 +6,7 @@ One clock reading before and after a call of a store, which serves many batches:
 import time
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Final
 
 from prometheus_client import Counter, Histogram
 
@@ -24,12 +25,29 @@ from ledger.ports import (
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
 
+FAILURE_COUNTS_SECONDS: Final = 30.0
+
+
 class StoreHealth:
-    """What each operation of a store met last: why it failed, while it fails."""
+    """What operations of the stores met last."""
 
     def __init__(self) -> None:
-        self.failing: dict[str, str] = {}
-        """`store.operation` to the reason."""
+        self._failed: dict[str, tuple[str, float]] = {}
+
+    def failing(self) -> dict[str, str]:
+        """`store.operation` to the reason, of what failed lately and has not succeeded since. A gateway
+        that nobody uses since it is not ready would not find out by itself that the store is back."""
+        now = time.monotonic()
+        return {
+            name: reason for name, (reason, at) in self._failed.items() if now - at < FAILURE_COUNTS_SECONDS
+        }
+
+    def succeeded(self, name: str) -> None:
+        if self._failed:
+            self._failed.pop(name, None)
+
+    def failed(self, name: str, reason: str) -> None:
+        self._failed[name] = (reason, time.monotonic())
 
 
 class _Timed:
@@ -48,12 +66,12 @@ class _Timed:
         self._seconds.observe(seconds)
         if isinstance(error, StoreError) and not isinstance(error, (NotFound, AlreadyExists)):
             self.failed(str(error))
-        elif error is None and self._health.failing:
-            self._health.failing.pop(self._name, None)
+        elif error is None:
+            self._health.succeeded(self._name)
 
     def failed(self, reason: str) -> None:
         self._errors.inc()
-        self._health.failing[self._name] = reason
+        self._health.failed(self._name, reason)
 
 
 class _Call:

@@ -1,0 +1,85 @@
+"""Logs: one form for people, one for machines; nothing of a payload or a secret, and never too many lines."""
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.telemetry.logs import QuietLog, log_loop_errors
+
+SCRIPT = """
+import logging
+import structlog
+from gateway.config import Log
+from gateway.telemetry.logs import set_up_logs
+
+set_up_logs(Log(format={format!r}))
+log = structlog.get_logger()
+payload = b"a-secret-payload"
+log.info("thing.done", count=3)
+log.debug("thing.looked_at")
+try:
+    len(payload) / 0
+except ZeroDivisionError:
+    log.exception("thing.failed", api_key=3)
+logging.getLogger("library").warning("an old %s", "warning")
+logging.getLogger("library").info("chatter")
+"""
+
+
+def lines_of(format: str) -> list[str]:
+    finished = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(format=format)], capture_output=True, text=True, timeout=60
+    )
+    assert finished.returncode == 0 and finished.stdout == ""
+    return finished.stderr.splitlines()
+
+
+def test_machines_get_one_json_object_a_line() -> None:
+    events = [json.loads(line) for line in lines_of("json")]
+    assert [event["event"] for event in events] == ["thing.done", "thing.failed", "library.message"]
+    assert events[0]["count"] == 3 and events[0]["level"] == "info" and events[0]["timestamp"]
+    assert "ZeroDivisionError" in events[1]["exception"]
+    assert (events[2]["library"], events[2]["message"]) == ("library", "an old warning")
+
+
+@pytest.mark.parametrize("format", ["json", "text"])
+def test_a_traceback_shows_no_values(format: str) -> None:
+    text = "\n".join(lines_of(format))
+    assert "ZeroDivisionError" in text and "thing.failed" in text
+    assert "a-secret-payload" not in text
+
+
+def test_what_strangers_repeat_is_written_once_in_a_while_with_a_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("gateway.telemetry.logs.time.monotonic", lambda: now)
+    quiet = QuietLog()
+    with capture_logs() as events:
+        for _ in range(50):
+            quiet.info("door.closed", reason="full", peer="a")
+        quiet.info("door.closed", reason="late", peer="b", why="")
+        now = 200.0
+        quiet.info("door.closed", reason="full", peer="c")
+    assert [(event["reason"], event.get("left_out")) for event in events] == [
+        ("full", None),
+        ("late", None),
+        ("full", 49),
+    ]
+    assert "why" not in events[1]
+
+
+async def test_what_nobody_caught_is_one_event() -> None:
+    loop = asyncio.get_running_loop()
+    log_loop_errors(loop)
+    try:
+        with capture_logs() as events:
+            loop.call_exception_handler({"message": "it broke", "exception": ValueError("x")})
+    finally:
+        loop.set_exception_handler(None)
+    (event,) = events
+    assert (event["event"], event["message"], event["log_level"]) == ("loop.error", "it broke", "error")

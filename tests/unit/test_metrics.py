@@ -1,0 +1,270 @@
+"""Every metric has its name and moves; probes say why; pages for operators."""
+
+import asyncio
+import json
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from adapters.metadata.memory import MemoryMetadata
+from gateway.admin.readiness import Readiness
+from gateway.coordination.opening import open_shard
+from gateway.coordination.shard import Shard
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, TimedSegments
+from ledger.errors import StoreUnavailable
+from ledger.ports import MetadataStore, Won
+from ledger.requests import CreateTopic
+from ledger.types import DraftBatch
+from tests.contract.faulty import Fault, Faults, FaultyMetadata
+from tests.model.embedded import GRACE_MS, Clock, Embedded
+from tests.model.harness import topic_id
+from tests.support.gateway import Gateway, GatewayFactory
+
+WAIT_S = 20.0
+NAMES = {
+    "dragoman_requests_total": {"api", "error"},
+    "dragoman_request_seconds": {"api"},
+    "dragoman_produce_bytes_total": set(),
+    "dragoman_fetch_bytes_total": set(),
+    "dragoman_buffer_bytes": set(),
+    "dragoman_connections": set(),
+    "dragoman_store_seconds": {"store", "op"},
+    "dragoman_store_errors_total": set(),
+    "dragoman_journal_entries_total": {"shard"},
+    "dragoman_shard_owner": {"shard"},
+    "dragoman_follower_lag_entries": set(),
+    "dragoman_live_runs": set(),
+    "dragoman_orphan_objects": set(),
+}
+
+
+def page(gateway: Gateway, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{gateway.admin.address}{path}", timeout=WAIT_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def samples(gateway: Gateway) -> dict[str, float]:
+    """Each line of the metrics page, name with labels, and its value."""
+    lines = page(gateway, "/metrics")[1].splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in pairs}
+
+
+def produce_and_consume(gateway: Gateway, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": gateway.bootstrap})
+    for value in values:
+        producer.produce("t", value, partition=0)
+    assert producer.flush(WAIT_S) == 0
+    consumer = Consumer(
+        {"bootstrap.servers": gateway.bootstrap, "group.id": "never-joined", "enable.auto.commit": False}
+    )
+    try:
+        consumer.assign([TopicPartition("t", 0, 0)])
+        assert len(consumer.consume(len(values), WAIT_S)) == len(values)
+    finally:
+        consumer.close()
+
+
+def labels_of(sample: str) -> set[str]:
+    inside = sample.partition("{")[2].rstrip("}")
+    return {part.partition("=")[0] for part in inside.split(",") if part} - {"le"}
+
+
+def test_every_metric_has_its_name_and_its_labels(gateway: Gateway) -> None:
+    produce_and_consume(gateway, [b"x"])
+    text = page(gateway, "/metrics")[1]
+    found = samples(gateway)
+    for name, labels in NAMES.items():
+        assert f"# TYPE {name} " in text or f"# TYPE {name.removesuffix('_total')} " in text, name
+        lines = [key for key in found if key.partition("{")[0] in (name, f"{name}_count", f"{name}_bucket")]
+        assert lines and all(labels_of(line) == labels for line in lines), name
+    assert not [name for name in found if "topic" in name.partition("{")[2].split("=")[0]]
+
+
+def test_the_metrics_of_a_gateway_move_with_its_work(gateway: Gateway) -> None:
+    before = samples(gateway)
+    produce_and_consume(gateway, [bytes(1000)] * 10)
+    after = samples(gateway)
+
+    def grown(name: str) -> float:
+        return after.get(name, 0.0) - before.get(name, 0.0)
+
+    assert grown('dragoman_requests_total{api="PRODUCE",error="NONE"}') >= 1
+    assert grown('dragoman_request_seconds_count{api="PRODUCE"}') >= 1
+    assert 10_000 < grown("dragoman_produce_bytes_total") < 12_000
+    assert grown("dragoman_fetch_bytes_total") >= grown("dragoman_produce_bytes_total")
+    assert grown('dragoman_journal_entries_total{shard="0"}') >= 2
+    assert after['dragoman_shard_owner{shard="0"}'] == 1
+    assert after["dragoman_follower_lag_entries"] == 0
+    assert grown("dragoman_live_runs") >= 1
+    assert grown('dragoman_store_seconds_count{op="put",store="metadata"}') >= 2
+    assert grown('dragoman_store_seconds_count{op="write",store="segments"}') >= 1
+    assert grown('dragoman_store_seconds_sum{op="write",store="segments"}') > 0
+    assert grown("dragoman_store_errors_total") == 0
+
+
+def test_connections_are_counted_while_they_are_there(gateway: Gateway) -> None:
+    producer = Producer({"bootstrap.servers": gateway.bootstrap})
+    producer.list_topics(timeout=WAIT_S)
+    assert samples(gateway)["dragoman_connections"] >= 1
+    assert samples(gateway)["dragoman_buffer_bytes"] >= 0
+
+
+def test_a_refused_request_is_counted_under_its_error(gateway: Gateway) -> None:
+    consumer = Consumer(
+        {"bootstrap.servers": gateway.bootstrap, "group.id": "x", "enable.auto.commit": False}
+    )
+    produce_and_consume(gateway, [b"x"])
+    try:
+        consumer.assign([TopicPartition("t", 0, 1_000_000)])
+        name = 'dragoman_requests_total{api="FETCH",error="OFFSET_OUT_OF_RANGE"}'
+        deadline = time.monotonic() + WAIT_S
+        while samples(gateway).get(name, 0.0) < 1:
+            assert time.monotonic() < deadline
+            consumer.poll(0.1)
+    finally:
+        consumer.close()
+
+
+async def test_store_calls_are_timed_and_their_failures_counted() -> None:
+    metrics = Metrics()
+    watch = StoreWatch(metrics)
+    store = TimedMetadata(
+        FaultyMetadata(MemoryMetadata(), Faults(fail_at=2, fault=Fault.ERROR_BEFORE, times=2)), watch
+    )
+    assert isinstance(await store.put("k", b"v", None), Won)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            await store.get("k")
+    value = metrics.registry.get_sample_value
+    assert value("dragoman_store_seconds_count", {"store": "metadata", "op": "get"}) == 2
+    assert value("dragoman_store_errors_total") == 2
+    assert list(watch.health.failing()) == ["metadata.get"]
+    assert await store.get("k") is not None
+    assert value("dragoman_store_errors_total") == 2
+    assert watch.health.failing() == {}
+
+
+async def test_a_put_of_unknown_outcome_is_a_failure() -> None:
+    metrics = Metrics()
+    watch = StoreWatch(metrics)
+    faulty = FaultyMetadata(MemoryMetadata(), Faults(fail_at=1, fault=Fault.ANSWER_LOST))
+    await TimedMetadata(faulty, watch).put("k", b"v", None)
+    assert metrics.registry.get_sample_value("dragoman_store_errors_total") == 1
+    assert list(watch.health.failing()) == ["metadata.put"]
+
+
+async def test_what_a_wrapped_store_promises_is_what_the_store_promises(tmp_path: Path) -> None:
+    watch = StoreWatch(Metrics())
+    async with Embedded(tmp_path, Clock()) as host:
+        metadata = TimedMetadata(host.metadata, watch)
+        assert (metadata.exclusive, metadata.durable_ack) == (True, True)
+        assert TimedSegments(host.segments, watch).capabilities == host.segments.capabilities
+        blobs = TimedBlobs(host.blobs, watch)
+        await blobs.put("a/b", [b"12", b"34"])
+        assert await blobs.get("a/b", 1, 2) == b"23"
+        assert [info.key for info in await blobs.list("a/")] == ["a/b"]
+        await blobs.delete(["a/b"])
+        assert await blobs.list("a/") == []
+
+
+async def test_objects_that_no_entry_names_are_counted_until_they_go(tmp_path: Path) -> None:
+    clock = Clock()
+    async with Embedded(tmp_path, clock, roll_age_ms=1) as host:
+        await host.garbage.sweep(host.loop_time)
+        assert host.garbage.orphans_left == 0
+        await host.segments.write([DraftBatch(topic_id(1), 0, b"never committed", 1)], clock())
+        await host.garbage.sweep(host.loop_time)
+        assert host.garbage.orphans_left == 1
+        clock.now_ms += 2 * GRACE_MS
+        swept = await host.garbage.sweep(host.loop_time)
+        assert (swept.orphans, host.garbage.orphans_left) == (1, 0)
+
+
+async def opened(store: MetadataStore) -> Shard:
+    return await open_shard(store, None, None, 1, lambda: 1_000)
+
+
+def ready(shard: Shard, **facts: Any) -> list[str]:
+    readiness = Readiness(shard, **{"failing": dict, **facts})
+    reasons = readiness.reasons()
+    assert all(set(reason) == {"reason", "detail"} and reason["detail"] for reason in reasons)
+    return [reason["reason"] for reason in reasons]
+
+
+async def test_an_owner_is_ready_and_one_that_lost_its_shard_is_not() -> None:
+    store = MemoryMetadata(exclusive=False)
+    shard, thief = await opened(store), await opened(store)
+    assert ready(thief) == []
+    with pytest.raises(StoreUnavailable):
+        await shard.ask(CreateTopic("t", topic_id(1), 1, {}), asyncio.get_running_loop().time() + WAIT_S)
+    assert ready(shard) == ["shard_lost"]
+    await shard.close()
+    await thief.close()
+
+
+async def test_a_journal_entry_of_unknown_outcome_is_a_reason_until_it_is_known() -> None:
+    store = MemoryMetadata()
+    await (await opened(store)).close()
+    faults = Faults(fail_at=2, fault=Fault.NEVER_SENT, times=4, only=["metadata.put"])
+    shard = await opened(FaultyMetadata(store, faults))
+    answered = shard.submit(CreateTopic("t", topic_id(1), 1, {}))
+    seen: list[list[str]] = []
+    while not answered.done():
+        seen.append(ready(shard))
+        await asyncio.sleep(0.005)
+    assert ["journal_outcome_unknown"] in seen
+    assert ready(shard) == []
+    await shard.close()
+
+
+async def test_failing_stores_a_full_disk_and_the_end_are_reasons(tmp_path: Path) -> None:
+    shard = await opened(MemoryMetadata())
+    assert ready(shard, failing=lambda: {"segments.write": "no space"}) == ["store"]
+    assert ready(shard, directory=tmp_path, min_free_bytes=1) == []
+    assert ready(shard, directory=tmp_path, min_free_bytes=2**60) == ["disk"]
+    assert ready(shard, directory=tmp_path / "gone", min_free_bytes=1) == ["disk"]
+    assert ready(shard, is_draining=True) == ["draining"]
+    await shard.close()
+
+
+def test_a_ready_gateway_says_so(gateway: Gateway) -> None:
+    assert page(gateway, "/healthz") == (200, '{"status": "ok"}')
+    assert json.loads(page(gateway, "/readyz")[1]) == {"ready": True, "reasons": []}
+    assert json.loads(page(gateway, "/version")[1])["version"]
+
+
+def test_a_full_disk_is_a_reason_and_the_process_is_healthy_all_the_same(
+    gateway_factory: GatewayFactory,
+) -> None:
+    gateway = gateway_factory(["--set", f"storage.min_free_bytes={2**40}"])
+    gateway.start()
+    status, text = page(gateway, "/readyz")
+    assert status == 503
+    (reason,) = json.loads(text)["reasons"]
+    assert reason["reason"] == "disk" and "storage.min_free_bytes" in reason["detail"]
+    assert page(gateway, "/healthz")[0] == 200
+
+
+def test_where_the_shard_stands_is_told(gateway: Gateway) -> None:
+    produce_and_consume(gateway, [b"x"] * 3)
+    (shard,) = json.loads(page(gateway, "/debug/shards")[1])["shards"]
+    assert shard["shard"] == 0 and shard["owner"] == 1 and shard["epoch"] >= 1
+    assert shard["entries"] == samples(gateway)['dragoman_journal_entries_total{shard="0"}'] >= 3
+    assert shard["topics"] == shard["partitions"] == 1
+    assert shard["runs"] >= 1 and shard["objects"] >= 1
+    assert shard["garbage_objects"] == shard["draining_partitions"] == 0
+    assert shard["unknown_entry"] is None and shard["cluster_id"]
+    deadline = time.monotonic() + WAIT_S
+    while json.loads(page(gateway, "/debug/shards")[1])["shards"][0]["image_entries"] is None:
+        assert time.monotonic() < deadline, "the image was never written"
+        time.sleep(0.2)
