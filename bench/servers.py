@@ -8,15 +8,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin._offset import OffsetSpec
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.support.gateway import Gateway
 from tests.support.kafka import KafkaServer, kafka_classpath
 
 KAFKA, DRAGOMAN = "kafka", "dragoman"
 ADMIN_TIMEOUT_S = 300.0
+LEADER_TIMEOUT_S = 60.0
+MOST_AT_ONCE = 5_000
+"""Partitions that a request creates: Kafka refuses more than 10,000 records of its metadata log in one."""
 # What kafka-server-start.sh and kafka-run-class.sh of the release pass by default.
 JVM_FLAGS = (
     "-Xmx1G",
@@ -103,11 +107,22 @@ def _admin(server: Server) -> AdminClient:
 
 
 def create_topic(server: Server, name: str, partitions: int) -> None:
-    """Errors: KafkaException."""
+    """Errors: KafkaException, RuntimeError when partitions do not show up in time."""
     admin = _admin(server)
-    topics = [NewTopic(name, num_partitions=partitions, replication_factor=1)]
+    topics = [NewTopic(name, num_partitions=min(partitions, MOST_AT_ONCE), replication_factor=1)]
     for future in admin.create_topics(topics, request_timeout=ADMIN_TIMEOUT_S).values():
         future.result(ADMIN_TIMEOUT_S)
+    have = min(partitions, MOST_AT_ONCE)
+    _await_partitions(admin, name, have)
+    while have < partitions:
+        have = min(have + MOST_AT_ONCE, partitions)
+        grown = admin.create_partitions([NewPartitions(name, have)], request_timeout=ADMIN_TIMEOUT_S)
+        for future in grown.values():
+            future.result(ADMIN_TIMEOUT_S)
+        _await_partitions(admin, name, have)
+
+
+def _await_partitions(admin: AdminClient, name: str, partitions: int) -> None:
     deadline = time.monotonic() + ADMIN_TIMEOUT_S
     while time.monotonic() < deadline:
         found = admin.list_topics(name, timeout=30).topics[name].partitions
@@ -124,12 +139,17 @@ def delete_topic(server: Server, name: str) -> None:
 
 
 def stored_records(server: Server, topic: str, partitions: int) -> int:
-    """The sum of the high watermarks."""
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench"})
-    try:
-        return sum(
-            consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)[1]
-            for partition in range(partitions)
-        )
-    finally:
-        consumer.close()
+    """The sum of the high watermarks. Errors: KafkaException."""
+    admin = _admin(server)
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = {TopicPartition(topic, partition): latest for partition in range(partitions)}
+    deadline = time.monotonic() + LEADER_TIMEOUT_S
+    while True:
+        answers = admin.list_offsets(asked, request_timeout=ADMIN_TIMEOUT_S)
+        try:
+            return sum(answer.result(ADMIN_TIMEOUT_S).offset for answer in answers.values())
+        except KafkaException as error:
+            # A broker lists a partition's leader before that leader has opened it.
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
