@@ -185,7 +185,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=MIB,
             le=64 * GIB,
             description="Bytes of unanswered requests and unread answers of all connections before reading "
-            "pauses; who holds most of them without moving is closed",
+            "pauses; who holds most of them without moving is closed. With at least 32 KiB for each of "
+            "limits.connections, small requests pass all the same",
         ),
     ] = 512 * MIB
     decompressed_bytes: Annotated[

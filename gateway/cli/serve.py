@@ -17,6 +17,7 @@ from gateway.accepting import ListenFailed
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli.exits import Exit
 from gateway.config import ConfigError, Settings, load_settings, parse_assignment
+from gateway.listeners import PLAINTEXT
 from gateway.telemetry.logs import log_loop_errors, set_up_logs
 from ledger.errors import StoreError, StoreLocked
 
@@ -24,8 +25,8 @@ log = structlog.get_logger()
 
 HINTS: Final = """\
 [bold]Dragoman[/bold] listens on [green]{bootstrap}[/green] (data: {data}). Any Kafka client will do:
-  produce   echo hello | kcat -P -b {bootstrap} -t greetings
-  consume   kcat -C -b {bootstrap} -t greetings -o beginning -e
+  produce   echo hello | kcat -P -b {bootstrap}{options} -t greetings
+  consume   kcat -C -b {bootstrap}{options} -t greetings -o beginning -e
   or both   python -m gateway.cli.demo --bootstrap {bootstrap}"""
 
 
@@ -121,10 +122,12 @@ def write_ready_file(path: Path, gateway: RunningGateway) -> None:
 
 
 def _greet(settings: Settings, gateway: RunningGateway) -> None:
-    bootstrap = f"{gateway.listeners[0].host}:{gateway.listeners[0].port}"
+    listener = next((known for known in gateway.listeners if known.name == PLAINTEXT), gateway.listeners[0])
+    bootstrap = f"{listener.host}:{listener.port}"
+    options = "" if listener.name == PLAINTEXT else f" -X security.protocol={listener.name}"
     data = settings.storage.data or settings.storage.data_dir
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(HINTS.format(bootstrap=bootstrap, data=data))
+    console.print(HINTS.format(bootstrap=bootstrap, options=options, data=data))
     if gateway.admin is not None:
         console.print(f"  health    http://{gateway.admin}/readyz   metrics  http://{gateway.admin}/metrics")
 
