@@ -24,7 +24,6 @@ from ledger.ports import (
 )
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
-
 FAILURE_COUNTS_SECONDS: Final = 30.0
 
 
