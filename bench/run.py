@@ -5,6 +5,7 @@ Both servers run all the time and are loaded one at a time; which comes first ch
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -211,4 +212,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    # Ended from outside, the servers are stopped all the same.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main(sys.argv[1:]))
