@@ -92,7 +92,11 @@ def check_format(path: Path) -> None:
 def _write_format(file: Path) -> int:
     draft = file.with_name(f".{file.name}")
     try:
-        draft.write_text(f"{FORMAT_VERSION}\n")
+        with draft.open("w") as written:
+            written.write(f"{FORMAT_VERSION}\n")
+            written.flush()
+            # Before the rename: a name that is durable must not lead to bytes that are not.
+            os.fdatasync(written.fileno())
         draft.replace(file)
         _sync(file.parent)
     except OSError as error:
