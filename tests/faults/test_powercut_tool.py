@@ -77,8 +77,11 @@ def test_nothing_counts_when_syncs_are_ignored(recording: Recording) -> None:
     assert len(sync_points(events)) == 2
 
 
-@pytest.mark.parametrize(("ignored", "left"), [("files", {"a": b""}), ("directories", {})])
-def test_syncs_of_files_and_of_directories_can_be_ignored_alone(
+@pytest.mark.parametrize(
+    ("ignored", "left"),
+    [("files", {"a": b""}), ("directories", {}), ("a", {"a": b""}), ("b", {"a": b"first"})],
+)
+def test_syncs_of_files_of_directories_or_by_name_can_be_ignored_alone(
     recording: Recording, ignored: str, left: Tree
 ) -> None:
     assert after(recording, WRITE_SOME, ignored) == left

@@ -5,8 +5,9 @@
  *   DRAGOMAN_TEST_POWERCUT_ROOT         the directory; exists and is empty when the first process starts
  *   DRAGOMAN_TEST_POWERCUT_TRACE        the trace file, appended to; "<trace>.control" holds lock and sequence,
  *                                  so several processes may write one trace
- *   DRAGOMAN_TEST_POWERCUT_IGNORE_SYNC  "1" (all), "files" or "directories": such syncs are neither done nor
- *                                       counted: the negative proof that they are needed
+ *   DRAGOMAN_TEST_POWERCUT_IGNORE_SYNC  "1" (all), "files", "directories", or how a file's name ends
+ *                                       (".wal"): such syncs are neither done nor counted: the negative
+ *                                       proof that they are needed
  *   DRAGOMAN_TEST_POWERCUT_SYNC_DELAY_MS  syncs of a file take this much longer in a random half of all
  *                                       tenths of a second: whatever waits for the sync of one file but
  *                                       not of another is then seen to be too early
@@ -67,6 +68,7 @@ static char root[PATH_MAX];
 static size_t root_len;
 static int trace_fd = -1;
 static int ignore_files, ignore_directories, sync_delay_ms;
+static const char *ignore_ending = ""; /* "" = no file by its name */
 static struct control *control;
 static struct tracked fds[MAX_FDS];
 static pid_t owner_pid;
@@ -143,6 +145,7 @@ static void start(void) {
     ignore_directories = ignore && (!strcmp(ignore, "1") || !strcmp(ignore, "directories"));
     const char *delay = getenv("DRAGOMAN_TEST_POWERCUT_SYNC_DELAY_MS");
     sync_delay_ms = delay ? atoi(delay) : 0;
+    if (ignore && !ignore_files && !ignore_directories) ignore_ending = strdup(ignore);
     open_control(trace);
     int fd = (int)syscall(SYS_openat, AT_FDCWD, trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     trace_fd = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, TRACE_FD_FROM); /* out of the program's way */
@@ -551,11 +554,19 @@ static int is_slow(uint64_t ino) {
     return (int)(mixed >> 63);
 }
 
+static int has_ignored_ending(int fd) {
+    char path[PATH_MAX];
+    size_t ending = strlen(ignore_ending);
+    if (!ending || !path_of(fd, path)) return 0;
+    size_t length = strlen(path);
+    return length >= ending && !strcmp(path + length - ending, ignore_ending);
+}
+
 /* ino 0 = everything (sync, syncfs). */
 static int sync_fd(int fd, uint64_t ino, long call) {
     struct stat st;
     int directory = ino && !syscall(SYS_fstat, fd, &st) && S_ISDIR(st.st_mode);
-    int ignored = directory ? ignore_directories : ignore_files;
+    int ignored = directory ? ignore_directories : ignore_files || (ino && has_ignored_ending(fd));
     lock();
     uint64_t begin = emit((struct event){.kind = SYNC_BEGIN, .ino = ino}, NULL, 0, NULL, 0);
     unlock();
