@@ -46,7 +46,7 @@ class Recording:
     trace: Path
 
     def environment(self, ignore_sync: str = "", sync_delay_ms: int = 0) -> dict[str, str]:
-        """For the process to record; `ignore_sync` as in the shim: "", "1", "files", "directories", ".wal"."""
+        """For the process to record. `ignore_sync` is what the shim says, "" = none is ignored."""
         return {
             "LD_PRELOAD": str(shim()),
             "DRAGOMAN_TEST_POWERCUT_ROOT": str(self.root),
