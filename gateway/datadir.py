@@ -72,7 +72,9 @@ def check_format(path: Path) -> None:
     """Write down the format version of a directory that has none yet. StoreTooNew if it is not known here."""
     file = path / FORMAT_FILE
     try:
-        version = int(file.read_text()[:20])
+        text = file.read_text()[:20]
+        # An empty file says nothing: its writer died before the bytes were there.
+        version = int(text) if text else _write_format(file)
     except FileNotFoundError:
         version = _write_format(file)
     except OSError as error:
