@@ -4,6 +4,7 @@ import os
 import random
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -443,3 +444,4 @@ TestLedgerAgainstModel = LedgerAgainstModel.TestCase
 TestLedgerAgainstModel.settings = settings(
     max_examples=8_000 if FULL else 300, stateful_step_count=40, deadline=None
 )
+TestLedgerAgainstModel.pytestmark = [pytest.mark.timeout(7200 if FULL else 300)]  # type: ignore[attr-defined]
