@@ -21,7 +21,6 @@ VERSION = 1
 NONCE_BYTES = 16
 MAX_ENTRY_BYTES = 512 * 1024
 MAX_ENTRY_BATCHES = 3_000
-MAX_ENTRY_RECORDS = 0xFFFF
 
 _HEAD = struct.Struct(">4sHHiq16s")
 _CRC = struct.Struct(">I")

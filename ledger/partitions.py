@@ -6,7 +6,7 @@ A run is a stretch of adjacent batches in one object. Runs lie in chunks of para
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ledger.producers import ProducerState
@@ -267,10 +267,8 @@ def _chunk_last(chunk: RunChunk) -> int:
     return chunk.last[-1]
 
 
-def partitions_of(topic_id: TopicId, first_number: int, count: int) -> list[PartitionLog]:
-    """Fresh partitions of a new topic."""
-    return [PartitionLog(first_number + index, topic_id, index) for index in range(count)]
-
-
-def total_runs(logs: Sequence[PartitionLog]) -> int:
-    return sum(log.run_count for log in logs)
+def partitions_of(
+    topic_id: TopicId, first_number: int, count: int, first_index: int = 0
+) -> list[PartitionLog]:
+    """Fresh partitions of a topic that is new, or that grows from `first_index` on."""
+    return [PartitionLog(first_number + i, topic_id, first_index + i) for i in range(count)]

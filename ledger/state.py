@@ -89,24 +89,21 @@ class LedgerState:
         self.epoch = record.epoch
 
     def _topic_created(self, record: TopicCreated) -> None:
-        logs = partitions_of(record.topic_id, record.first_number, record.partitions)
-        self.next_number = record.first_number + record.partitions
-        self.topics.add(Topic(record.name, record.topic_id, logs, dict(record.configs), self.entry_time_ms))
-        self.dirty.topics.add(record.topic_id)
+        topic = Topic(record.name, record.topic_id, [], dict(record.configs), self.entry_time_ms)
+        self.topics.add(topic)
+        self._grow(topic, record.first_number, record.partitions)
+
+    def _partitions_added(self, record: PartitionsAdded) -> None:
+        self._grow(self.topics.by_id[record.topic_id], record.first_number, record.partitions)
+
+    def _grow(self, topic: Topic, first_number: int, count: int) -> None:
+        logs = partitions_of(topic.topic_id, first_number, count, len(topic.partitions))
+        topic.partitions += logs
+        self.next_number = first_number + count
+        self.dirty.topics.add(topic.topic_id)
         for log in logs:
             self.logs[log.number] = log
             self.dirty.partitions.add(log.number)
-
-    def _partitions_added(self, record: PartitionsAdded) -> None:
-        topic = self.topics.by_id[record.topic_id]
-        first_index = len(topic.partitions)
-        for i in range(record.partitions):
-            log = PartitionLog(record.first_number + i, record.topic_id, first_index + i)
-            topic.partitions.append(log)
-            self.logs[log.number] = log
-            self.dirty.partitions.add(log.number)
-        self.next_number = record.first_number + record.partitions
-        self.dirty.topics.add(record.topic_id)
 
     def _topic_configs_set(self, record: TopicConfigsSet) -> None:
         self.topics.by_id[record.topic_id].configs = dict(record.configs)
