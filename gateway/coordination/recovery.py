@@ -1,5 +1,8 @@
 """From nothing to the durable state: image, else snapshot, else the first entry; then the journal."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import structlog
 
 from gateway.coordination.imagefile import ImageFile
@@ -35,7 +38,10 @@ class Recovered:
 async def recover(journal: Journal, image: ImageFile | None, blobs: Blobs | None) -> Recovered:
     """Read everything durable. StoreDamaged names the entry that cannot be read; nothing is guessed."""
     start = await journal.start()
-    recovered = await _from_image(journal, image, start) or await _from_snapshot(journal, blobs, start)
+    ahead: list[_Ahead] = []
+    recovered = await _from_image(journal, image, start, ahead)
+    if recovered is None:
+        recovered = await _from_snapshot(journal, blobs, start, ahead)
     if recovered is None:
         if start > 0:
             raise StoreDamaged(
@@ -43,15 +49,41 @@ async def recover(journal: Journal, image: ImageFile | None, blobs: Blobs | None
                 "readable snapshot reaches it: put back the image file or the snapshot blobs"
             )
         recovered = Recovered(LedgerState(), bytes(NONCE_BYTES), "journal")
-    if recovered.source != "image" and image is not None:
+    found = recovered.source
+    await _follow(journal, recovered)
+    _check_newest(journal, recovered.state, ahead)
+    if found != "image" and image is not None:
         await image.clear()
         recovered.state.dirty = everything(recovered.state)
-    await _follow(journal, recovered)
     log.info("shard.recovered", shard=journal.shard, source=recovered.source, entries=recovered.state.applied)
     return recovered
 
 
-async def _from_image(journal: Journal, image: ImageFile | None, start: int) -> Recovered | None:
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """An image or snapshot that knows more entries than the journal holds."""
+
+    source: str
+    applied: int
+    cluster_id: str
+
+
+def _check_newest(journal: Journal, state: LedgerState, ahead: Sequence[_Ahead]) -> None:
+    """StoreDamaged if entries of this journal are missing at its end: their offsets would be given again.
+    Snapshots may be of the journal that a restored one has replaced; an image is removed at a restore."""
+    for known in ahead:
+        replaced = known.source != "image" and state.restores
+        if known.cluster_id == state.cluster_id and not replaced:
+            raise StoreDamaged(
+                f"the journal of shard {journal.shard} ends after {state.applied} entries, but the "
+                f"{known.source} was made after {known.applied}: the metadata store is an older copy. Put "
+                "back the newest one, or move it away and run `dragoman ledger restore`"
+            )
+
+
+async def _from_image(
+    journal: Journal, image: ImageFile | None, start: int, ahead: list[_Ahead]
+) -> Recovered | None:
     loaded = await image.load() if image is not None else None
     if loaded is None:
         return None
@@ -63,11 +95,14 @@ async def _from_image(journal: Journal, image: ImageFile | None, start: int) -> 
         return None
     if state.applied < start or not await continues(journal, state.applied, nonce, start):
         log.warning("image.of_another_journal", applied=state.applied, start=start)
+        await _note_ahead(journal, "image", state.applied, state.cluster_id, ahead)
         return None
     return Recovered(state, nonce, "image")
 
 
-async def _from_snapshot(journal: Journal, blobs: Blobs | None, start: int) -> Recovered | None:
+async def _from_snapshot(
+    journal: Journal, blobs: Blobs | None, start: int, ahead: list[_Ahead]
+) -> Recovered | None:
     if blobs is None:
         return None
     for key in reversed(await snapshot_keys(blobs, journal.shard)):
@@ -77,7 +112,15 @@ async def _from_snapshot(journal: Journal, blobs: Blobs | None, start: int) -> R
         if await continues(journal, snapshot.applied, snapshot.nonce, start):
             return Recovered(restore(snapshot.rows), snapshot.nonce, key)
         log.warning("snapshot.of_another_journal", key=key)
+        await _note_ahead(journal, "snapshot", snapshot.applied, restore(snapshot.rows).cluster_id, ahead)
     return None
+
+
+async def _note_ahead(
+    journal: Journal, source: str, applied: int, cluster_id: str, ahead: list[_Ahead]
+) -> None:
+    if await journal.is_absent(applied - 1) and applied > await journal.start():
+        ahead.append(_Ahead(source, applied, cluster_id))
 
 
 async def own_snapshots(journal: Journal, blobs: Blobs, applied: int) -> list[str]:

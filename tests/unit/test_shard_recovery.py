@@ -229,6 +229,28 @@ async def test_an_image_of_another_journal_is_put_aside(pruned: Host, tmp_path: 
     assert await pruned.recovered() == "image"
 
 
+@pytest.mark.parametrize("known", ["image", "snapshot"])
+async def test_an_older_copy_of_the_metadata_store_is_refused(host: Host, known: str) -> None:
+    async with host.running():
+        await host.work(12)
+    copy = host.root / "copy"
+    shutil.copy(host.root / "metadata", copy)
+    async with host.running():
+        await host.work(3)
+        await (host.checkpointer.write_image() if known == "image" else host.checkpoint())
+    if known == "snapshot":
+        host.lose_image()
+    for suffix in ("-wal", "-shm"):
+        (host.root / f"metadata{suffix}").unlink(missing_ok=True)
+    newest = (host.root / "metadata").rename(host.root / "newest")
+    shutil.copy(copy, host.root / "metadata")
+    for _ in range(2):  # the refusal changes nothing that a second start would need
+        with pytest.raises(StoreDamaged, match=f"but the {known} was made after .* ledger restore"):
+            await host.recovered()
+    shutil.copy(newest, host.root / "metadata")
+    await host.recovered()
+
+
 async def test_an_image_older_than_the_journals_start_is_put_aside(host: Host) -> None:
     async with host.running():
         await host.work(1)
