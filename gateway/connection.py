@@ -29,6 +29,7 @@ import structlog
 from gateway.config import Limits
 from gateway.listeners import Listener
 from gateway.security.pacing import PacedWriter
+from gateway.security.principals import ANONYMOUS, principal_of
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.connection import CloseConnection, Connection, Request
 from gateway.wire.errors import Malformed
@@ -64,6 +65,7 @@ class Peer:
     connection_id: int
     listener: Listener
     host: str
+    principal: str = ANONYMOUS
 
 
 @dataclass(slots=True, eq=False)
@@ -192,7 +194,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.is_made = True
         pool.last_id += 1
         peername = transport.get_extra_info("peername")
-        self._peer = Peer(pool.last_id, self._listener, str(peername[0]) if peername else "")
+        host = str(peername[0]) if peername else ""
+        principal = principal_of(transport.get_extra_info("peercert"))
+        self._peer = Peer(pool.last_id, self._listener, host, principal)
         pool.connections[self._peer.connection_id] = self
         if transport.get_extra_info("ssl_object") is None:
             self._transport.set_write_buffer_limits(high=pool.limits.send_bytes)

@@ -15,8 +15,6 @@ from gateway.telemetry.metrics import Metrics
 from gateway.topics.room import TopicsRoom
 from gateway.wire.header import RequestHeader
 
-ANONYMOUS = "User:ANONYMOUS"
-
 
 @dataclass(frozen=True, slots=True)
 class Services:

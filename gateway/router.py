@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.connection import Peer
-from gateway.context import ANONYMOUS, RequestContext, Services
+from gateway.context import RequestContext, Services
 from gateway.handlers import (
     alter_configs,
     alter_partition_reassignments,
@@ -118,7 +118,7 @@ class RequestRouter:
             request.header,
             peer.listener,
             peer.host,
-            ANONYMOUS,
+            peer.principal,
             received_at,
             self._services,
             peer.connection_id,

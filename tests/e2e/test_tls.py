@@ -30,6 +30,7 @@ from tests.support.raw import RawConnection, request
 WAIT_S = 30.0
 REFUSED_S = 3.0
 API_VERSIONS = 18
+FETCH_SESSION_ID_NOT_FOUND = 70
 TOPIC = "over-tls"
 ANY_PORT = "SSL://127.0.0.1:0"
 PASSWORD = "correct-horse-battery"
@@ -153,9 +154,11 @@ def kafka_python_sees_metadata(gateway: Gateway, ca: Path, client: Issued | None
 
 
 @contextmanager
-def tls_socket(gateway: Gateway, **options: Any) -> Iterator[ssl.SSLSocket]:
+def tls_socket(gateway: Gateway, client: Issued | None = None, **options: Any) -> Iterator[ssl.SSLSocket]:
     """A connection that believes every certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if client is not None:
+        context.load_cert_chain(client.certificate, client.key)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     for name, value in options.items():
@@ -236,6 +239,37 @@ def test_a_client_without_certificate_or_with_one_of_another_ca_is_refused_where
     assert is_refused_by_both(gateway, authority.file)
     assert is_refused_by_both(gateway, authority.file, stranger)
     assert confluent_sees_metadata(gateway, authority.file, authority.client(), WAIT_S)
+
+
+def fetch_session(sock: ssl.SSLSocket, session_id: int, epoch: int) -> tuple[int, int]:
+    """(error code, session id) of a Fetch (version 7) of partition 0, all anew at epoch 0."""
+    body = struct.pack(">iiiibii", -1, 0, 0, 1 << 20, 0, session_id, epoch)
+    if epoch == 0:
+        partition = struct.pack(">iqqi", 0, 0, -1, 1 << 20)
+        body += struct.pack(">ih", 1, len(TOPIC)) + TOPIC.encode() + struct.pack(">i", 1) + partition
+    else:
+        body += struct.pack(">i", 0)
+    connection = RawConnection(sock)
+    connection.send(request(ApiKey.FETCH, 7, body + struct.pack(">i", 0)))
+    answer = connection.read_frame()
+    assert isinstance(answer, bytes)
+    error, session = struct.unpack_from(">hi", answer, 8)
+    return error, session
+
+
+def test_who_shows_another_certificate_is_somebody_else(
+    gateway_factory: GatewayFactory, authority: Authority, server: Issued
+) -> None:
+    gateway = started(gateway_factory, mutual(server, authority, "optional"))
+    first, second = authority.client("first"), authority.client("second")
+    with tls_socket(gateway, first) as sock:
+        error, session = fetch_session(sock, 0, 0)
+        assert error == 0 and session != 0
+    for other in (second, None):
+        with tls_socket(gateway, other) as sock:
+            assert fetch_session(sock, session, 1)[0] == FETCH_SESSION_ID_NOT_FOUND
+    with tls_socket(gateway, first) as sock:
+        assert fetch_session(sock, session, 1) == (0, session)
 
 
 def test_an_optional_certificate_may_be_left_out_but_not_be_of_another_ca(
