@@ -1,10 +1,12 @@
 """ApiVersions, versions 0-4 (KIP-35, KIP-511). Printed from what the gateway answers.
 
-No features are told: none of Kafka's (`metadata.version`, `transaction.version`, ...) is what happens here,
-and clients take their absence for the oldest level.
+Features (KIP-584, KIP-1022) are those of Kafka 4.3.1, at the levels that are built: clients switch to what a
+finalized level promises. docs/decisions/0008 says why each has the one it has.
 """
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from gateway.context import RequestContext
@@ -14,10 +16,30 @@ from gateway.wire.messages.generated.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
+
+FEATURES: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "eligible.leader.replicas.version": 0,
+        "group.version": 0,
+        "kraft.version": 0,
+        "metadata.version": 30,
+        "share.version": 0,
+        "streams.version": 0,
+        "transaction.version": 0,
+    }
+)
+"""The one level of each that there is, which is both all that is supported and what is in force."""
+FEATURES_EPOCH: Final = 1
+"""Grows with every change of FEATURES: a client believes the gateway that tells the highest."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 NAMED_FROM_VERSION: Final = 3
+FEATURES_FROM_VERSION: Final = 3
+ZERO_LEVELS_FROM_VERSION: Final = 4
+"""Clients that speak older ones refuse a range that begins with 0 (KIP-1022)."""
 
 
 async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -26,7 +48,18 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=_api_keys(context))
+    response = ApiVersionsResponse(api_keys=_api_keys(context))
+    if context.header.api_version >= FEATURES_FROM_VERSION:
+        lowest = 0 if context.header.api_version >= ZERO_LEVELS_FROM_VERSION else 1
+        response.supported_features = [
+            SupportedFeatureKey(name, level, level) for name, level in FEATURES.items() if level >= lowest
+        ]
+        # A feature at level 0 is off, which is told by its absence.
+        response.finalized_features = [
+            FinalizedFeatureKey(name, level, level) for name, level in FEATURES.items() if level > 0
+        ]
+        response.finalized_features_epoch = FEATURES_EPOCH
+    return response
 
 
 def too_new(context: RequestContext) -> ApiVersionsResponse:

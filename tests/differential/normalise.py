@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
+from gateway.handlers.api_versions import FEATURES
 from gateway.router import HANDLERS
 from gateway.wire.apis import ApiKey
 from gateway.wire.primitives import ZERO_UUID
@@ -19,6 +20,8 @@ from tests.differential.conversation import Answer, Conversation, NotAnswered
 
 UNORDERED: Final = {
     (ApiKey.API_VERSIONS, "api_keys"): ("api_key",),
+    (ApiKey.API_VERSIONS, "supported_features"): ("name",),
+    (ApiKey.API_VERSIONS, "finalized_features"): ("name",),
     (ApiKey.METADATA, "topics"): ("name", "topic_id"),
     (ApiKey.METADATA, "partitions"): ("partition_index",),
     (ApiKey.CREATE_TOPICS, "topics"): ("name",),
@@ -40,7 +43,6 @@ UNORDERED: Final = {
 }
 """Lists that Kafka writes out of a hash table, and what they are sorted by."""
 
-FEATURES: Final = ("supported_features", "finalized_features", "finalized_features_epoch")
 DYNAMIC_CONFIG: Final = "min.insync.replicas"
 """A dynamic default of the cluster in Kafka since KIP-966; here it is one of the software."""
 BATCH_PREFIX_BYTES: Final = 12
@@ -69,8 +71,7 @@ def plain(answer: Answer, conversation: Conversation) -> dict[str, Any]:
     if answer.api is ApiKey.API_VERSIONS:
         # What is not built yet is not told; that what is told is right, is compared.
         value["api_keys"] = [row for row in value["api_keys"] if _is_served(row)]
-        for name in FEATURES:
-            del value[name]
+        _leave_built_levels(value)
     if answer.api is ApiKey.CREATE_TOPICS:
         for topic in value["topics"]:
             topic["configs"] = [config for config in topic["configs"] if config["name"] != DYNAMIC_CONFIG]
@@ -79,6 +80,19 @@ def plain(answer: Answer, conversation: Conversation) -> dict[str, Any]:
 
 def _is_served(row: dict[str, Any]) -> bool:
     return row["api_key"] in HANDLERS
+
+
+def _leave_built_levels(value: dict[str, Any]) -> None:
+    """Of what Kafka tells of features the part that is built; what a gateway tells beyond Kafka stays."""
+    for feature in value["supported_features"]:
+        level = FEATURES.get(feature["name"], 0)
+        if feature["min_version"] <= level <= feature["max_version"]:
+            feature["min_version"] = feature["max_version"] = level
+    for feature in value["finalized_features"]:
+        level = FEATURES.get(feature["name"], 0)
+        for bound in ("min_version_level", "max_version_level"):
+            feature[bound] = min(feature[bound], level)
+    value["finalized_features"] = [row for row in value["finalized_features"] if row["max_version_level"]]
 
 
 def _is_own(topic: dict[str, Any], conversation: Conversation) -> bool:
@@ -110,6 +124,8 @@ def _named(value: Any, name: str, conversation: Conversation) -> Any:
         return _topic_id(bytes(value), conversation)
     if name == "producer_id":
         return next((f"<producer {k}>" for k, v in conversation.producer_ids.items() if v == value), value)
+    if name == "finalized_features_epoch" and value >= 0:
+        return "<epoch>"
     if name == "session_id" and value == conversation.session:
         return "<session>"
     if name in VOLUME_BYTES and value > 0:

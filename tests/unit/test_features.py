@@ -1,0 +1,78 @@
+"""The features that ApiVersions tells promise nothing that is not built."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+import pytest_asyncio
+
+from gateway.assembly import RunningGateway, running_gateway
+from gateway.cli.client import Client
+from gateway.config import load_settings
+from gateway.handlers.api_versions import FEATURES, FEATURES_EPOCH
+from gateway.listeners import Address
+from gateway.router import HANDLERS
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+IN_MEMORY = {
+    "listeners.listen": "PLAINTEXT://127.0.0.1:0",
+    "admin.listen": "",
+    "storage.metadata": "memory:",
+    "storage.data": "memory:",
+    "storage.allow_unsafe_acks": "true",
+}
+NEEDED = [
+    ("group.version", 1, [(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0), (ApiKey.CONSUMER_GROUP_DESCRIBE, 0)]),
+    ("streams.version", 1, [(ApiKey.STREAMS_GROUP_HEARTBEAT, 0), (ApiKey.STREAMS_GROUP_DESCRIBE, 0)]),
+    ("share.version", 1, [(ApiKey.SHARE_GROUP_HEARTBEAT, 1), (ApiKey.SHARE_FETCH, 1)]),
+    ("transaction.version", 2, [(ApiKey.END_TXN, 5), (ApiKey.TXN_OFFSET_COMMIT, 5), (ApiKey.PRODUCE, 12)]),
+]
+KNOWN_EPOCHS = {1: "e9b4f9f3"}
+
+
+@pytest_asyncio.fixture
+async def gateway() -> AsyncIterator[RunningGateway]:
+    async with running_gateway(load_settings(IN_MEMORY, {})) as running:
+        yield running
+
+
+async def told(gateway: RunningGateway, version: int) -> ApiVersionsResponse:
+    def exchange() -> ApiVersionsResponse:
+        with Client(Address("127.0.0.1", gateway.bound[0].port), timeout=5.0) as client:
+            answer = client.ask(ApiKey.API_VERSIONS, version, ApiVersionsRequest("test", "1"))
+        assert isinstance(answer, ApiVersionsResponse)
+        return answer
+
+    return await asyncio.to_thread(exchange)
+
+
+async def test_clients_are_told_each_feature_and_which_of_them_are_in_force(gateway: RunningGateway) -> None:
+    answer = await told(gateway, 4)
+    assert {f.name: (f.min_version, f.max_version) for f in answer.supported_features} == {
+        name: (level, level) for name, level in FEATURES.items()
+    }
+    assert [(f.name, f.max_version_level) for f in answer.finalized_features] == [("metadata.version", 30)]
+    assert answer.finalized_features_epoch == FEATURES_EPOCH
+
+
+async def test_clients_that_refuse_a_level_of_0_are_told_of_none(gateway: RunningGateway) -> None:
+    answer = await told(gateway, 3)
+    assert [f.name for f in answer.supported_features] == ["metadata.version"]
+    assert answer.finalized_features_epoch == FEATURES_EPOCH
+
+
+@pytest.mark.parametrize("feature, level, apis", NEEDED)
+def test_a_feature_is_in_force_only_where_its_apis_are_answered(
+    feature: str, level: int, apis: Sequence[tuple[ApiKey, int]]
+) -> None:
+    is_answered = all(key in HANDLERS and version <= HANDLERS[key].versions[1] for key, version in apis)
+    assert FEATURES[feature] < level or is_answered
+
+
+def test_the_epoch_grows_with_every_change_of_a_level() -> None:
+    # A client that has seen a higher epoch believes no lower one: add a row, never change one.
+    fingerprint = hashlib.sha256(repr(sorted(FEATURES.items())).encode()).hexdigest()[:8]
+    assert KNOWN_EPOCHS[FEATURES_EPOCH] == fingerprint
+    assert max(KNOWN_EPOCHS) == FEATURES_EPOCH
