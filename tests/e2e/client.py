@@ -74,10 +74,12 @@ class TopicExists(Exception):
 class ClientUnderTest(Protocol):
     """One client library. No groups: partitions are assigned by hand.
 
-    Everything gives up after CLIENT_TIMEOUT_S with an exception.
+    Everything gives up after CLIENT_TIMEOUT_S with an exception. What has a body here is so with most
+    libraries.
     """
 
     name: str
+    can_be_idempotent: bool = True
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Errors: TopicExists."""
@@ -87,7 +89,11 @@ class ClientUnderTest(Protocol):
 
     def can_send(self, record: Record) -> bool:
         """False for what the library itself refuses to send."""
-        ...
+        return True
+
+    def as_delivered(self, record: Record) -> Record:
+        """What the library's consumer makes of a record: some cannot show all that is in it."""
+        return record
 
     def produce(self, topic: str, records: Sequence[Record], codec: Codec, idempotent: bool) -> list[int]:
         """Send all with acks=all; the acked offset of each record, in the order of `records`."""

@@ -12,6 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.e2e.client import (
     CLIENT_TIMEOUT_S,
     CREATE_TIME,
+    ClientUnderTest,
     Codec,
     Earliest,
     FromOffset,
@@ -26,7 +27,7 @@ from tests.e2e.client import (
 LIBRDKAFKA_CREATE_TIME = 1
 
 
-class ConfluentClient:
+class ConfluentClient(ClientUnderTest):
     name = "confluent"
 
     def __init__(self, bootstrap: str) -> None:
@@ -44,9 +45,6 @@ class ConfluentClient:
     def partition_count(self, topic: str) -> int:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         return len(admin.list_topics(topic, CLIENT_TIMEOUT_S).topics[topic].partitions)
-
-    def can_send(self, record: Record) -> bool:
-        return True
 
     def produce(self, topic: str, records: Sequence[Record], codec: Codec, idempotent: bool) -> list[int]:
         producer = Producer(

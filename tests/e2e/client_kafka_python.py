@@ -10,6 +10,7 @@ from kafka.errors import TopicAlreadyExistsError
 
 from tests.e2e.client import (
     CLIENT_TIMEOUT_S,
+    ClientUnderTest,
     Codec,
     Earliest,
     FromOffset,
@@ -22,7 +23,7 @@ from tests.e2e.client import (
 )
 
 
-class KafkaPythonClient:
+class KafkaPythonClient(ClientUnderTest):
     name = "kafka-python"
 
     def __init__(self, bootstrap: str) -> None:

@@ -8,10 +8,11 @@ from typing import Protocol
 
 import pytest
 
-from tests.e2e.client import ClientUnderTest
+from tests.e2e.client import ClientUnderTest, Codec
 from tests.e2e.client_confluent import ConfluentClient
-from tests.e2e.client_java import JavaClient, Jvm, why_no_java_client
+from tests.e2e.client_java import started_jvm, why_no_java_client
 from tests.e2e.client_kafka_python import KafkaPythonClient
+from tests.e2e.program import ClientProgram, ProgramClient
 from tests.support.gateway import running_gateway
 from tests.support.kafka import running_kafka
 
@@ -53,11 +54,11 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
 
 
 @pytest.fixture(scope="session")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientProgram]:
     reason = why_no_java_client()
     if reason is not None:
         pytest.skip(reason)
-    started = Jvm(tmp_path_factory.mktemp("java"))
+    started = started_jvm(tmp_path_factory.mktemp("java"))
     try:
         yield started
     finally:
@@ -75,7 +76,7 @@ def client_named(endpoint: Endpoint, request: pytest.FixtureRequest) -> ClientsB
             case "kafka-python":
                 return KafkaPythonClient(endpoint.bootstrap)
             case "java":
-                return JavaClient(endpoint.bootstrap, request.getfixturevalue("jvm"))
+                return ProgramClient(name, endpoint.bootstrap, request.getfixturevalue("jvm"))
         raise ValueError(name)
 
     return make
@@ -84,6 +85,19 @@ def client_named(endpoint: Endpoint, request: pytest.FixtureRequest) -> ClientsB
 @pytest.fixture(params=CLIENT_NAMES)
 def client(request: pytest.FixtureRequest, client_named: ClientsByName) -> ClientUnderTest:
     return client_named(request.param)
+
+
+@pytest.fixture(params=list(Codec))
+def codec(request: pytest.FixtureRequest) -> Codec:
+    return Codec(request.param)
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "idempotent"])
+def idempotent(request: pytest.FixtureRequest, client: ClientUnderTest) -> bool:
+    """Whether `client` is to produce idempotently; skips the test where it cannot."""
+    if request.param and not client.can_be_idempotent:
+        pytest.skip(f"{client.name} has no idempotent producer")
+    return bool(request.param)
 
 
 @pytest.fixture

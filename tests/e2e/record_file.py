@@ -1,4 +1,4 @@
-"""Records in a file, for the Java client: the layout is written down here and in RecordsClient.java.
+"""Records in a file, for clients in other languages: java/RecordsClient.java, go/records.go.
 
 All integers big-endian, a null is length -1. A record: `i32 partition | i64 offset (-1 when not known) |
 i8 timestamp type | i64 timestamp ms | i32 length, key | i32 length, value | i32 header count`, and a

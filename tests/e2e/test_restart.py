@@ -31,11 +31,11 @@ def test_records_and_offsets_go_on_over_a_restart(
     records = small_records(400, PARTITIONS)
     before, after = records[:200], records[200:]
     client.create_topic(topic, PARTITIONS)
-    offsets = client.produce(topic, before, Codec.SNAPPY, idempotent=True)
+    offsets = client.produce(topic, before, Codec.SNAPPY, client.can_be_idempotent)
     restart(endpoint)
     assert client.partition_count(topic) == PARTITIONS
     assert client.consume(topic, [1], FromOffset(50), 50) == expected(before[101::2], range(50, 100))
-    offsets += client.produce(topic, after, Codec.SNAPPY, idempotent=True)
+    offsets += client.produce(topic, after, Codec.SNAPPY, client.can_be_idempotent)
     assert offsets == [number // PARTITIONS for number in range(len(records))]
     for reader in readers:
         for partition in range(PARTITIONS):

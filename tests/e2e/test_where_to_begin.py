@@ -14,7 +14,7 @@ COUNT = 300
 def filled(client: ClientUnderTest, endpoint: Endpoint, topic: str, request: pytest.FixtureRequest) -> str:
     """A topic with COUNT records STEP_MS apart, in few batches, so that most starts lie inside one."""
     client.create_topic(topic, 1)
-    offsets = client.produce(topic, small_records(COUNT), request.param, idempotent=True)
+    offsets = client.produce(topic, small_records(COUNT), request.param, client.can_be_idempotent)
     assert offsets == list(range(COUNT))
     assert len(fetch_batch_headers(endpoint.host, endpoint.port, topic)) < COUNT / 10
     return topic

@@ -30,6 +30,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -62,7 +63,8 @@ public final class RecordsClient {
             carryOut(order, answer);
         } catch (Exception error) {
             Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
-            answer.put("kind", cause.getClass().getSimpleName());
+            boolean exists = cause instanceof TopicExistsException;
+            answer.put("kind", exists ? "TopicExists" : cause.getClass().getSimpleName());
             answer.put("error", String.valueOf(cause.getMessage()));
         }
         return answer;
@@ -81,7 +83,7 @@ public final class RecordsClient {
     }
 
     private void create(JsonNode order) throws Exception {
-        NewTopic topic = new NewTopic(order.get("topic").asText(), order.get("partitions").asInt(), (short) 1);
+        NewTopic topic = new NewTopic(order.get("topic").asText(), order.get("partition_count").asInt(), (short) 1);
         try (Admin admin = Admin.create(settings(order))) {
             admin.createTopics(List.of(topic)).all().get(timeoutMs(order), TimeUnit.MILLISECONDS);
         }
@@ -89,7 +91,7 @@ public final class RecordsClient {
 
     private void describe(JsonNode order, ObjectNode answer) {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(order)) {
-            answer.put("partitions", consumer.partitionsFor(order.get("topic").asText()).size());
+            answer.put("partition_count", consumer.partitionsFor(order.get("topic").asText()).size());
         }
     }
 
