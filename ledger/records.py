@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ledger.errors import StoreDamaged, StoreTooNew
+from ledger.fields import decode_pairs, encode_pairs
 from ledger.types import Buffer, TopicId
 
 FRAME = struct.Struct(">BBI")
@@ -160,7 +161,6 @@ MetadataRecord: TypeAlias = (
 
 _OWNER = struct.Struct(">ii16s")
 _TOPIC = struct.Struct(">16sIIHH")
-_PAIR = struct.Struct(">HI")
 _FILE = struct.Struct(">HqII")
 RUN = struct.Struct(">IIIqqqI")
 BATCH = struct.Struct(">IIqqhih")
@@ -194,35 +194,15 @@ def _encode_topic(record: TopicCreated) -> bytes:
     head = _TOPIC.pack(
         record.topic_id, record.first_number, record.partitions, len(name), len(record.configs)
     )
-    return head + name + _encode_pairs(record.configs)
+    return head + name + encode_pairs(record.configs)
 
 
 def _decode_topic(body: memoryview) -> TopicCreated:
     topic_id, first, partitions, name_bytes, pairs = _TOPIC.unpack_from(body)
     pos = _TOPIC.size
     name = str(body[pos : pos + name_bytes], "utf-8")
-    configs = _decode_pairs(body[pos + name_bytes :], pairs)
+    configs = decode_pairs(body[pos + name_bytes :], pairs)
     return TopicCreated(TopicId(topic_id), name, first, partitions, configs)
-
-
-def _encode_pairs(pairs: Mapping[str, str]) -> bytes:
-    parts: list[bytes] = []
-    for key, value in sorted(pairs.items()):
-        key_bytes, value_bytes = key.encode(), value.encode()
-        parts += (_PAIR.pack(len(key_bytes), len(value_bytes)), key_bytes, value_bytes)
-    return b"".join(parts)
-
-
-def _decode_pairs(body: memoryview, count: int) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    pos = 0
-    for _ in range(count):
-        key_bytes, value_bytes = _PAIR.unpack_from(body, pos)
-        pos += _PAIR.size
-        key = str(body[pos : pos + key_bytes], "utf-8")
-        pairs[key] = str(body[pos + key_bytes : pos + key_bytes + value_bytes], "utf-8")
-        pos += key_bytes + value_bytes
-    return pairs
 
 
 def _encode_added(record: PartitionsAdded) -> bytes:
@@ -235,12 +215,12 @@ def _decode_added(body: memoryview) -> PartitionsAdded:
 
 
 def _encode_configs(record: TopicConfigsSet) -> bytes:
-    return _CONFIGS.pack(record.topic_id, len(record.configs)) + _encode_pairs(record.configs)
+    return _CONFIGS.pack(record.topic_id, len(record.configs)) + encode_pairs(record.configs)
 
 
 def _decode_configs(body: memoryview) -> TopicConfigsSet:
     topic_id, pairs = _CONFIGS.unpack_from(body)
-    return TopicConfigsSet(TopicId(topic_id), _decode_pairs(body[_CONFIGS.size :], pairs))
+    return TopicConfigsSet(TopicId(topic_id), decode_pairs(body[_CONFIGS.size :], pairs))
 
 
 def _encode_file(record: FileCommitted) -> bytes:

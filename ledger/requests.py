@@ -9,10 +9,20 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
+from ledger.group_records import OFFSET, OFFSET_KEY
+from ledger.groups import Group, Member, OffsetKey, OffsetRow
+from ledger.quotas import QuotaEntity
 from ledger.records import BATCH, FRAME, RUN
 from ledger.types import TopicId
 
 _SMALL = 64
+_UTF8 = 4
+"""Bytes that a character may need."""
+MAX_OFFSETS = 2_000
+"""That one request may commit or remove."""
+MAX_QUOTA_BYTES = 4 * 1024
+"""Of one entity with all its quotas."""
+_GROUP_ID_GUESS = 128
 MAX_CONFIG_BYTES = 128 * 1024
 """Of all configs of one topic, names and values."""
 
@@ -240,6 +250,131 @@ class RaiseFloor:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreGroup:
+    """Make a group durable as it is now, without its offsets; `changed_ms` is not looked at. Refused with
+    UNKNOWN_SERVER_ERROR if it is too large. Answer: Done(1)."""
+
+    group: Group
+
+    @property
+    def weight(self) -> int:
+        group = self.group
+        names = len(group.group_id) + len(group.protocol_type)
+        names += len(group.protocol or "") + len(group.leader or "")
+        return _SMALL + _UTF8 * names + sum(map(_member_weight, group.members))
+
+
+def _member_weight(member: Member) -> int:
+    names = len(member.member_id) + len(member.instance_id or "")
+    names += len(member.client_id) + len(member.client_host)
+    own = _SMALL + _UTF8 * names + len(member.assignment)
+    return own + sum([8 + _UTF8 * len(name) + len(data) for name, data in member.protocols])
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """Commit up to MAX_OFFSETS offsets of a group. Whether a member may do so is judged before; here only
+    that the partitions exist. Answer: OffsetsStored, or Refused for all of them if they are too many."""
+
+    group_id: str
+    rows: Sequence[OffsetRow]
+
+    @property
+    def weight(self) -> int:
+        own = FRAME.size + _SMALL + _UTF8 * len(self.group_id)
+        # A topic id a row: they need not come in the order of their topics.
+        each = OFFSET.size + OFFSET_KEY.size
+        return own + each * len(self.rows) + _UTF8 * sum([len(row.metadata) for row in self.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsStored:
+    """One result a row, in request order; None is a committed one."""
+
+    results: Sequence[Refused | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveOffsets:
+    """Forget up to MAX_OFFSETS offsets of a group; with `committed_before_ms` only those that have not been
+    committed since, so that expiry cannot race a commit. Answer: Done(how many there were)."""
+
+    group_id: str
+    keys: Sequence[OffsetKey]
+    committed_before_ms: int | None = None
+
+    @property
+    def weight(self) -> int:
+        return _SMALL + _UTF8 * len(self.group_id) + OFFSET_KEY.size * len(self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveGroup:
+    """Remove a group that has no members: up to `limit` of its offsets, and with the last of them the group
+    itself. Answer: GroupGone; Refused with GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
+
+    group_id: str
+    limit: int = MAX_OFFSETS
+
+    @property
+    def weight(self) -> int:
+        return 2 * (_SMALL + _UTF8 * len(self.group_id)) + OFFSET_KEY.size * self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class GroupGone:
+    """`left` of its offsets are still there: ask again until it is 0, which means that the group is gone."""
+
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOffsets:
+    """Forget up to `limit` offsets of deleted topics. Answer: Done."""
+
+    limit: int = MAX_OFFSETS
+
+    @property
+    def weight(self) -> int:
+        # Each may be of another group, whose name is repeated.
+        return _SMALL + (_SMALL + _GROUP_ID_GUESS) * self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChange:
+    """New values by quota key; None takes the quota away. What is not named stays."""
+
+    entity: QuotaEntity
+    values: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SetClientQuotas:
+    """Change quotas of entities, all or none of them. Answer: Done(how many entities changed)."""
+
+    changes: Sequence[QuotaChange]
+
+    @property
+    def weight(self) -> int:
+        return _SMALL + MAX_QUOTA_BYTES * len(self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class SetResourceConfigs:
+    """Change configs of a broker (name "": of all) or of a group, as `AlterTopicConfigs` does."""
+
+    resource_type: str
+    name: str
+    changes: Sequence[ConfigChange]
+    replace: bool = False
+    list_defaults: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def weight(self) -> int:
+        return _SMALL + _UTF8 * len(self.name) + MAX_CONFIG_BYTES
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """`count` things were done; 0 means that nothing was left to do."""
 
@@ -259,6 +394,13 @@ Request: TypeAlias = (
     | ExpireProducers
     | ForgetObjects
     | RaiseFloor
+    | StoreGroup
+    | CommitOffsets
+    | RemoveOffsets
+    | RemoveGroup
+    | DrainOffsets
+    | SetClientQuotas
+    | SetResourceConfigs
 )
 Answer: TypeAlias = (
     Owner
@@ -270,6 +412,8 @@ Answer: TypeAlias = (
     | StaleObject
     | LowWatermark
     | Reserved
+    | OffsetsStored
+    | GroupGone
     | Done
     | Refused
 )

@@ -1,0 +1,240 @@
+"""Metadata records of consumer groups, of quotas and of configs of brokers and groups, and their bytes.
+
+A group is written whole each time. Bodies above 16 KiB are deflated in the journal (level 1), never in the
+image: its rows must be the same whatever zlib a gateway has.
+"""
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ledger.errors import StoreDamaged
+from ledger.fields import U32, FieldReader, decode_pairs, encode_bytes, encode_pairs, encode_text
+from ledger.groups import Group, Member, OffsetKey, OffsetRow
+from ledger.quotas import QuotaEntity
+from ledger.types import TopicId
+
+MAX_GROUP_BYTES = 1 << 20
+"""Of the fields of one group; Kafka's bound is the default max.message.bytes of its offsets topic."""
+MAX_GROUP_ID_BYTES = 32_767
+MAX_METADATA_BYTES = 65_535
+DEFLATED_FROM_BYTES = 16 * 1024
+
+_DEFLATED = 1
+_SYNCED = 1
+_GROUP = struct.Struct(">BiI")
+_MEMBER = struct.Struct(">iiI")
+_TOPIC = struct.Struct(">16sI")
+OFFSET = struct.Struct(">IqiqH")
+OFFSET_KEY = struct.Struct(">16sI")
+_QUOTA = struct.Struct(">d")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStored:
+    """All of a group but its offsets."""
+
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsCommitted:
+    """Offsets of a group, committed at the time of the entry."""
+
+    group_id: str
+    rows: Sequence[OffsetRow]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsRemoved:
+    """These offsets of a group are forgotten."""
+
+    group_id: str
+    keys: Sequence[OffsetKey]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRemoved:
+    """The group is gone, with what offsets it had left."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotasSet:
+    """All quotas of an entity from now on; none: it has none."""
+
+    entity: QuotaEntity
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceConfigsSet:
+    """All configs that are set on a broker ("" is every broker) or a group from now on."""
+
+    resource_type: str
+    name: str
+    configs: Mapping[str, str]
+
+
+def encode_group(group: Group) -> bytes:
+    """The fields of a group without `changed_ms`, never deflated."""
+    head = _GROUP.pack(_SYNCED if group.synced else 0, group.generation, len(group.members))
+    parts = [head, encode_text(group.group_id), encode_text(group.protocol_type)]
+    parts += (encode_text(group.protocol), encode_text(group.leader))
+    for member in group.members:
+        parts += _member_parts(member)
+    return b"".join(parts)
+
+
+def _member_parts(member: Member) -> list[bytes]:
+    parts = [
+        _MEMBER.pack(member.session_timeout_ms, member.rebalance_timeout_ms, len(member.protocols)),
+        encode_text(member.member_id),
+        encode_text(member.instance_id),
+        encode_text(member.client_id),
+        encode_text(member.client_host),
+        encode_bytes(member.assignment),
+    ]
+    for name, subscription in member.protocols:
+        parts += (encode_text(name), encode_bytes(subscription))
+    return parts
+
+
+def decode_group(data: memoryview, changed_ms: int = 0) -> Group:
+    """The reverse of `encode_group`."""
+    reader = FieldReader(data)
+    flags, generation, members = _GROUP.unpack(reader.take(_GROUP.size))
+    group_id, protocol_type = reader.text(), reader.text()
+    protocol, leader = reader.optional_text(), reader.optional_text()
+    held = tuple([_decode_member(reader) for _ in range(members)])
+    reader.end()
+    synced = bool(flags & _SYNCED)
+    return Group(group_id, protocol_type, generation, protocol, leader, held, synced, changed_ms)
+
+
+def _decode_member(reader: FieldReader) -> Member:
+    session_ms, rebalance_ms, protocols = _MEMBER.unpack(reader.take(_MEMBER.size))
+    member_id, instance_id = reader.text(), reader.optional_text()
+    client_id, client_host, assignment = reader.text(), reader.text(), reader.bytes()
+    named = tuple([(reader.text(), reader.bytes()) for _ in range(protocols)])
+    return Member(member_id, instance_id, client_id, client_host, session_ms, rebalance_ms, named, assignment)
+
+
+def encode_group_stored(record: GroupStored) -> bytes:
+    """`u8 flags (1 deflated) | the fields of the group`."""
+    fields = encode_group(record.group)
+    if len(fields) < DEFLATED_FROM_BYTES:
+        return b"\0" + fields
+    return bytes([_DEFLATED]) + zlib.compress(fields, 1)
+
+
+def decode_group_stored(body: memoryview) -> GroupStored:
+    if not len(body):
+        raise StoreDamaged("the record of a group is empty")
+    if body[0] & _DEFLATED:
+        return GroupStored(decode_group(memoryview(_inflated(body[1:]))))
+    return GroupStored(decode_group(body[1:]))
+
+
+def _inflated(data: memoryview) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        fields = inflater.decompress(data, MAX_GROUP_BYTES)
+    except zlib.error as error:
+        raise StoreDamaged(f"the record of a group cannot be inflated: {error}") from error
+    if not inflater.eof or inflater.unused_data:
+        raise StoreDamaged("the record of a group is longer than a group can be, or cut short")
+    return fields
+
+
+def encode_offsets_committed(record: OffsetsCommitted) -> bytes:
+    """`group id | per topic: topic id, u32 rows | per row: u32 partition, i64 offset, i32 leader epoch, i64
+    expire time, u16 metadata length, metadata`."""
+    parts = [encode_text(record.group_id)]
+    rows = record.rows
+    at = 0
+    while at < len(rows):
+        topic_id, first = rows[at].topic_id, at
+        while at < len(rows) and rows[at].topic_id == topic_id:
+            at += 1
+        parts.append(_TOPIC.pack(topic_id, at - first))
+        for _, partition, offset, epoch, expire_ms, metadata in rows[first:at]:
+            text = metadata.encode()
+            parts += (OFFSET.pack(partition, offset, epoch, expire_ms, len(text)), text)
+    return b"".join(parts)
+
+
+def decode_offsets_committed(body: memoryview) -> OffsetsCommitted:
+    reader = FieldReader(body)
+    group_id = reader.text()
+    body = reader.rest()
+    rows: list[OffsetRow] = []
+    pos, end = 0, len(body)
+    while pos < end:
+        raw_id, count = _TOPIC.unpack_from(body, pos)
+        topic_id = TopicId(raw_id)
+        pos += _TOPIC.size
+        for _ in range(count):
+            partition, offset, epoch, expire_ms, size = OFFSET.unpack_from(body, pos)
+            pos += OFFSET.size
+            metadata = str(body[pos : pos + size], "utf-8") if size else ""
+            pos += size
+            rows.append(OffsetRow(topic_id, partition, offset, epoch, expire_ms, metadata))
+    if pos != end:
+        raise StoreDamaged("the record of committed offsets does not have the length it claims")
+    return OffsetsCommitted(group_id, rows)
+
+
+def encode_offsets_removed(record: OffsetsRemoved) -> bytes:
+    return encode_text(record.group_id) + b"".join([OFFSET_KEY.pack(*key) for key in record.keys])
+
+
+def decode_offsets_removed(body: memoryview) -> OffsetsRemoved:
+    reader = FieldReader(body)
+    group_id = reader.text()
+    keys = [(TopicId(topic_id), partition) for topic_id, partition in OFFSET_KEY.iter_unpack(reader.rest())]
+    return OffsetsRemoved(group_id, keys)
+
+
+def encode_group_removed(record: GroupRemoved) -> bytes:
+    return record.group_id.encode()
+
+
+def decode_group_removed(body: memoryview) -> GroupRemoved:
+    return GroupRemoved(str(body, "utf-8"))
+
+
+def encode_client_quotas(record: ClientQuotasSet) -> bytes:
+    """`u32 parts | per part: type, name (None: the default) | u32 values | per value: key, f64`."""
+    parts = [U32.pack(len(record.entity))]
+    for kind, name in record.entity:
+        parts += (encode_text(kind), encode_text(name))
+    parts.append(U32.pack(len(record.values)))
+    for key, value in sorted(record.values.items()):
+        parts += (encode_text(key), _QUOTA.pack(value))
+    return b"".join(parts)
+
+
+def decode_client_quotas(body: memoryview) -> ClientQuotasSet:
+    reader = FieldReader(body)
+    entity = tuple([(reader.text(), reader.optional_text()) for _ in range(reader.u32())])
+    values: dict[str, float] = {}
+    for _ in range(reader.u32()):
+        key = reader.text()
+        (values[key],) = _QUOTA.unpack(reader.take(_QUOTA.size))
+    reader.end()
+    return ClientQuotasSet(entity, values)
+
+
+def encode_resource_configs(record: ResourceConfigsSet) -> bytes:
+    """`type | name | u32 configs | pairs`."""
+    head = encode_text(record.resource_type) + encode_text(record.name)
+    return head + U32.pack(len(record.configs)) + encode_pairs(record.configs)
+
+
+def decode_resource_configs(body: memoryview) -> ResourceConfigsSet:
+    reader = FieldReader(body)
+    resource_type, name, count = reader.text(), reader.text(), reader.u32()
+    return ResourceConfigsSet(resource_type, name, decode_pairs(reader.rest(), count))

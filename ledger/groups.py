@@ -1,0 +1,141 @@
+"""Consumer groups of the classic protocol and what they have committed: values, and what a shard holds.
+
+A group with offsets and no `Group` is a simple one: its consumers assign partitions themselves and only
+commit. Offsets are kept by topic id, so those of a deleted topic are never taken for those of a later topic
+of the same name; nobody reads them any more, and they are drained in slices.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from ledger.types import TopicId
+
+NO_GENERATION = -1
+NO_LEADER_EPOCH = -1
+BY_RETENTION = -1
+"""As `expire_ms`: the offset lives as long as the retention of the broker says."""
+
+OffsetKey: TypeAlias = tuple[TopicId, int]
+"""(topic id, partition index)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member with all that it said when it joined. All its protocols are kept, so that one that joins
+    again with the same ones after the coordinator died causes no rebalance."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """(assignor, subscription), the preferred one first."""
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What must outlive the coordinator. Without members the group is empty; not `synced` means that the
+    members of the generation are known, and the assignment of its leader is not."""
+
+    group_id: str
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    members: tuple[Member, ...]
+    synced: bool
+    changed_ms: int = 0
+    """Time of the journal entry that says so; put in when that is applied."""
+
+
+class OffsetRow(NamedTuple):
+    """An offset to commit. `expire_ms` is BY_RETENTION or a unix time."""
+
+    topic_id: TopicId
+    partition: int
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    expire_ms: int = BY_RETENTION
+    metadata: str = ""
+
+
+class CommittedOffset(NamedTuple):
+    """How far a group has read a partition; `committed_ms` is the time of the journal entry."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expire_ms: int = BY_RETENTION
+
+
+@dataclass(slots=True)
+class TopicHolders:
+    """Who has committed offsets of a topic: how many by group, and a bound of their partition indexes."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    width: int = 0
+
+
+@dataclass(slots=True)
+class Groups:
+    """The groups of a shard. Only `LedgerState.apply` and a restore change them."""
+
+    by_id: dict[str, Group] = field(default_factory=dict)
+    offsets: dict[str, dict[OffsetKey, CommittedOffset]] = field(default_factory=dict)
+    """By group; a group that has none is not in it."""
+    by_topic: dict[TopicId, TopicHolders] = field(default_factory=dict)
+    dead: dict[TopicId, None] = field(default_factory=dict)
+    """Deleted topics of which offsets are left."""
+
+    def has(self, group_id: str) -> bool:
+        return group_id in self.by_id or group_id in self.offsets
+
+    def put_offset(self, group_id: str, key: OffsetKey, committed: CommittedOffset) -> None:
+        held = self.offsets.get(group_id)
+        if held is None:
+            held = self.offsets[group_id] = {}
+        if key not in held:
+            self._count(group_id, key)
+        held[key] = committed
+
+    def _count(self, group_id: str, key: OffsetKey) -> None:
+        topic_id, partition = key
+        holders = self.by_topic.get(topic_id)
+        if holders is None:
+            holders = self.by_topic[topic_id] = TopicHolders()
+        holders.counts[group_id] = holders.counts.get(group_id, 0) + 1
+        if partition >= holders.width:
+            holders.width = partition + 1
+
+    def remove_offset(self, group_id: str, key: OffsetKey) -> None:
+        held = self.offsets.get(group_id)
+        if held is None or held.pop(key, None) is None:
+            return
+        if not held:
+            del self.offsets[group_id]
+        counts = self.by_topic[key[0]].counts
+        counts[group_id] -= 1
+        if not counts[group_id]:
+            del counts[group_id]
+        if not counts:
+            del self.by_topic[key[0]]
+            self.dead.pop(key[0], None)
+
+    def topic_deleted(self, topic_id: TopicId) -> None:
+        if topic_id in self.by_topic:
+            self.dead[topic_id] = None
+
+    def dead_offsets(self) -> Iterator[tuple[str, OffsetKey]]:
+        """(group, key) of the offsets of deleted topics. Looks at no other offset."""
+        for topic_id in self.dead:
+            holders = self.by_topic[topic_id]
+            for group_id in holders.counts:
+                held = self.offsets[group_id]
+                for partition in range(holders.width):
+                    if (topic_id, partition) in held:
+                        yield group_id, (topic_id, partition)

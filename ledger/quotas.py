@@ -1,0 +1,43 @@
+"""Client quotas and the configs of brokers and groups, as they were set."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""(entity type, name) sorted by type; the name None stands for the default of that type (KIP-546)."""
+
+ResourceKey: TypeAlias = tuple[str, str]
+"""("broker" or "group", name); for brokers the name "" stands for all of them."""
+
+
+@dataclass(slots=True)
+class ClientQuotas:
+    """`version` counts the changes, for whoever keeps something that it made of them."""
+
+    by_entity: dict[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    version: int = 0
+
+    def put(self, entity: QuotaEntity, values: Mapping[str, float]) -> None:
+        """All quotas of the entity from now on; none: it is forgotten."""
+        self.version += 1
+        if values:
+            self.by_entity[entity] = dict(values)
+        else:
+            self.by_entity.pop(entity, None)
+
+
+@dataclass(slots=True)
+class ResourceConfigs:
+    """Configs that are set; those of topics are with the topics. `version` as in `ClientQuotas`."""
+
+    by_resource: dict[ResourceKey, Mapping[str, str]] = field(default_factory=dict)
+    version: int = 0
+
+    def put(self, resource: ResourceKey, configs: Mapping[str, str]) -> None:
+        """All configs that are set on the resource from now on."""
+        self.version += 1
+        if configs:
+            self.by_resource[resource] = dict(configs)
+        else:
+            self.by_resource.pop(resource, None)
