@@ -110,6 +110,8 @@ class Capabilities:
     """A draft is written wholly or not at all."""
     durable_ack: bool
     """When `write` returns, the draft survives kill -9 and loss of power."""
+    overlapping: bool = False
+    """Writes side by side are done sooner than one after the other: a store far away, not one disk."""
 
 
 class SegmentStore(Protocol):

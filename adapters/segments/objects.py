@@ -35,7 +35,7 @@ class ObjectSegments:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(deletes=True, atomic=True, durable_ack=self._blobs.durable)
+        return Capabilities(deletes=True, atomic=True, durable_ack=self._blobs.durable, overlapping=True)
 
     async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
         """StoreUnavailable on every failure: nobody was told the key, so what may lie there is an orphan."""

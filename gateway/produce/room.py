@@ -1,7 +1,7 @@
 """The produce room: stores drafts, commits them in order, answers requests.
 
-Group commit: with nothing being written a draft is written at once; else batches gather until the write
-is done, or the draft is full. Writes may overlap, commits keep the order of the drafts.
+Group commit: with no draft under way one is written at once; else batches gather until it is committed (over
+a store where writes overlap: written), or the next draft is full. Commits keep the order of the drafts.
 """
 
 import asyncio
@@ -187,9 +187,13 @@ class ProduceRoom:
     def _may_write(self) -> bool:
         if self._stopped or not len(self._accumulator):
             return False
-        if len(self._drafts) >= self._options.drafts_in_flight:
-            return False
-        return self._writing == 0 or self._accumulator.is_full
+        most = self._options.drafts_in_flight
+        if self._accumulator.is_full:
+            return len(self._drafts) < most
+        # A draft costs the same two syncs however few batches it holds. Where they wait for one disk, the
+        # next is larger, and no later, if it begins when those of the last are done.
+        most = most if self._segments.capabilities.overlapping else 1
+        return self._writing == 0 and len(self._drafts) < most
 
     def _write_next(self) -> None:
         self._scheduled = False

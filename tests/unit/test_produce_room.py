@@ -1,8 +1,9 @@
 """Drafts on their way: stored, committed in order, answered; over real stores that are held or fail."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -31,7 +32,7 @@ RULES = TopicRules(1 << 20)
 class HeldSegments:
     """A SegmentStore whose writes wait while it is held; it counts the drafts written and abandoned."""
 
-    capabilities = Capabilities(deletes=True, atomic=True, durable_ack=False)
+    capabilities = Capabilities(deletes=True, atomic=True, durable_ack=False, overlapping=True)
 
     def __init__(self, store: SegmentStore) -> None:
         self._store = store
@@ -157,6 +158,22 @@ async def opening() -> AsyncIterator[Opening]:
         await produce.shard.close()
 
 
+@contextmanager
+def held_journal(shard: Shard) -> Iterator[asyncio.Event]:
+    """Appends wait until the event is set."""
+    may_go, append = asyncio.Event(), shard.journal.append
+
+    async def held(number: int, data: bytes) -> None:
+        await may_go.wait()
+        await append(number, data)
+
+    shard.journal.append = held  # type: ignore[method-assign]
+    try:
+        yield may_go
+    finally:
+        may_go.set()
+
+
 async def turns(count: int = 20) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
@@ -191,6 +208,35 @@ async def test_batches_gather_while_a_draft_is_written(opening: Opening) -> None
     produce.segments.release()
     assert [await answers(*one) for one in sent] == [[n] for n in range(10)]
     assert [len(draft) for draft in produce.segments.drafts] == [1, 9]
+
+
+async def test_over_a_far_store_batches_do_not_gather_while_a_draft_waits_for_its_commit(
+    opening: Opening,
+) -> None:
+    produce = await opening()
+    with held_journal(produce.shard) as may_go:
+        sent = [produce.send(batch_of("0"))]
+        await turns()
+        sent.append(produce.send(batch_of("1")))
+        await turns()
+        assert len(produce.segments.drafts) == 2
+        may_go.set()
+        assert [await answers(*one) for one in sent] == [[0], [1]]
+
+
+async def test_over_one_disk_batches_gather_until_the_draft_before_is_committed(opening: Opening) -> None:
+    produce = await opening(options=ProduceOptions(1 << 20, 5, 3))
+    produce.segments.capabilities = replace(HeldSegments.capabilities, overlapping=False)
+    with held_journal(produce.shard) as may_go:
+        sent = [produce.send(batch_of("0"))]
+        await turns()
+        for n in range(1, 9):
+            sent.append(produce.send(batch_of(f"{n}")))
+            await turns()
+        assert [len(draft) for draft in produce.segments.drafts] == [1, 5]  # a full one does not wait
+        may_go.set()
+        assert [await answers(*one) for one in sent] == [[n] for n in range(9)]
+    assert [len(draft) for draft in produce.segments.drafts] == [1, 5, 3]
 
 
 async def test_a_full_draft_is_written_beside_the_one_under_way(opening: Opening) -> None:
