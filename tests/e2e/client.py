@@ -1,8 +1,9 @@
 """What every client library can do in these tests, and the values that go in and come out."""
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 CREATE_TIME = 0
@@ -10,7 +11,7 @@ CLIENT_TIMEOUT_S = 60.0
 
 
 class Codec(enum.StrEnum):
-    """By the names that all three libraries share; `number` is what a batch's attributes say."""
+    """By the names that all libraries share; `number` is what a batch's attributes say."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -71,6 +72,19 @@ class TopicExists(Exception):
     """The endpoint answered TOPIC_ALREADY_EXISTS."""
 
 
+class Ability(enum.Enum):
+    """What some libraries lack altogether."""
+
+    CREATE_TOPICS = enum.auto()
+    CONSUME = enum.auto()
+    SET_TIMESTAMPS = enum.auto()
+
+
+Limits = Mapping[Ability, str]
+"""What a library lacks, with the reason that a skipped test shows."""
+NO_LIMITS: Limits = MappingProxyType({})
+
+
 class ClientUnderTest(Protocol):
     """One client library. No groups: partitions are assigned by hand.
 
@@ -80,6 +94,7 @@ class ClientUnderTest(Protocol):
 
     name: str
     can_be_idempotent: bool = True
+    cannot: Limits = NO_LIMITS
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Errors: TopicExists."""

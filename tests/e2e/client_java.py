@@ -1,35 +1,39 @@
-"""Apache Kafka's own Java client: one JVM runs java/RecordsClient.java for the whole session."""
+"""Apache Kafka's own Java clients: java/RecordsClient.java, compiled against the jars of each version."""
 
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.e2e.program import ClientProgram
-from tests.support.kafka import kafka_classpath, why_missing
+from tests.support.kafka import KAFKA_JARS, OLDER_CLIENT_JARS
+from tests.support.maven import JarSet
 from tests.support.versions import CACHE
 
 SOURCES = Path(__file__).parent / "java"
 MAIN = "RecordsClient"
+JARS: Mapping[str, JarSet] = MappingProxyType({"java": KAFKA_JARS, "java-3.9": OLDER_CLIENT_JARS})
 
 
-def why_no_java_client() -> str | None:
+def why_no_java_client(name: str = "java") -> str | None:
     if shutil.which("javac") is None:
         return "no javac on PATH"
-    return why_missing()
+    return JARS[name].why_missing()
 
 
-def compiled() -> Path:
+def compiled(classpath: str) -> Path:
     """The directory of classes, compiled anew when the source has changed."""
     source = SOURCES / f"{MAIN}.java"
-    digest = hashlib.sha256(source.read_bytes() + kafka_classpath().encode()).hexdigest()[:16]
+    digest = hashlib.sha256(source.read_bytes() + classpath.encode()).hexdigest()[:16]
     target = CACHE / f"e2e-java-{digest}"
     if not target.exists():
         CACHE.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as fresh:
-            command = ["javac", "-Xlint:all", "-cp", kafka_classpath(), "-d", f"{fresh}/classes", str(source)]
+            command = ["javac", "-Xlint:all", "-cp", classpath, "-d", f"{fresh}/classes", str(source)]
             subprocess.run(command, check=True, timeout=120)
             # Another run may have been faster; its classes are the same.
             if not target.exists():
@@ -37,7 +41,9 @@ def compiled() -> Path:
     return target
 
 
-def started_jvm(directory: Path) -> ClientProgram:
+def started_jvm(name: str, directory: Path) -> ClientProgram:
+    """`name` is a key of JARS."""
+    classpath = JARS[name].classpath()
     command = [
         "java",
         "-Xmx1g",
@@ -47,7 +53,7 @@ def started_jvm(directory: Path) -> ClientProgram:
         f"-Djava.io.tmpdir={directory}",
         f"-Dlog4j2.configurationFile={SOURCES / 'log4j2.xml'}",
         "-cp",
-        f"{compiled()}:{kafka_classpath()}",
+        f"{compiled(classpath)}:{classpath}",
         MAIN,
     ]
     return ClientProgram(command, directory)

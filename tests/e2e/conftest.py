@@ -1,14 +1,16 @@
-"""The endpoint under test, and the three clients."""
+"""The endpoint under test, and the clients."""
 
 import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 import pytest
 
-from tests.e2e.client import ClientUnderTest, Codec
+from tests.e2e.client import Ability, ClientUnderTest, Codec
+from tests.e2e.client_aiokafka import AiokafkaClient
 from tests.e2e.client_confluent import ConfluentClient
 from tests.e2e.client_java import started_jvm, why_no_java_client
 from tests.e2e.client_kafka_python import KafkaPythonClient
@@ -16,7 +18,7 @@ from tests.e2e.program import ClientProgram, ProgramClient
 from tests.support.gateway import running_gateway
 from tests.support.kafka import running_kafka
 
-CLIENT_NAMES = ("confluent", "kafka-python", "java")
+CLIENT_NAMES = ("confluent", "kafka-python", "aiokafka", "java", "java-3.9")
 ClientsByName = Callable[[str], ClientUnderTest]
 
 
@@ -53,30 +55,59 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
         yield server
 
 
+class Programs:
+    """The programs of clients that are not Python libraries; each is started when it is first needed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._started: dict[str, ClientProgram] = {}
+
+    def started(self, name: str) -> ClientProgram:
+        if name not in self._started:
+            directory = self._directory / name
+            directory.mkdir()
+            self._started[name] = started_jvm(name, directory)
+        return self._started[name]
+
+    def stop(self) -> None:
+        for program in self._started.values():
+            program.stop()
+
+
 @pytest.fixture(scope="session")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientProgram]:
-    reason = why_no_java_client()
-    if reason is not None:
-        pytest.skip(reason)
-    started = started_jvm(tmp_path_factory.mktemp("java"))
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    running = Programs(tmp_path_factory.mktemp("programs"))
     try:
-        yield started
+        yield running
     finally:
-        started.stop()
+        running.stop()
+
+
+def why_no_client(name: str) -> str | None:
+    """The reason why this client cannot run here, or None."""
+    match name:
+        case "java" | "java-3.9":
+            return why_no_java_client(name)
+    return None
 
 
 @pytest.fixture
-def client_named(endpoint: Endpoint, request: pytest.FixtureRequest) -> ClientsByName:
+def client_named(endpoint: Endpoint, programs: Programs) -> ClientsByName:
     """Makes a client by its name; skips the test where that client cannot run."""
 
     def make(name: str) -> ClientUnderTest:
+        reason = why_no_client(name)
+        if reason is not None:
+            pytest.skip(reason)
         match name:
             case "confluent":
                 return ConfluentClient(endpoint.bootstrap)
             case "kafka-python":
                 return KafkaPythonClient(endpoint.bootstrap)
-            case "java":
-                return ProgramClient(name, endpoint.bootstrap, request.getfixturevalue("jvm"))
+            case "aiokafka":
+                return AiokafkaClient(endpoint.bootstrap)
+            case "java" | "java-3.9":
+                return ProgramClient(name, endpoint.bootstrap, programs.started(name))
         raise ValueError(name)
 
     return make
@@ -102,9 +133,21 @@ def idempotent(request: pytest.FixtureRequest, client: ClientUnderTest) -> bool:
 
 @pytest.fixture
 def readers(client_named: ClientsByName) -> list[ClientUnderTest]:
-    """All clients that can run here. Where Java is missing its own tests are skipped, and say so."""
-    names = [name for name in CLIENT_NAMES if name != "java" or why_no_java_client() is None]
-    return [client_named(name) for name in names]
+    """All clients that can run here and read. Where one is missing its own tests are skipped, and say so."""
+    clients = [client_named(name) for name in CLIENT_NAMES if why_no_client(name) is None]
+    return [client for client in clients if Ability.CONSUME not in client.cannot]
+
+
+@pytest.fixture
+def stand_in(endpoint: Endpoint) -> ClientUnderTest:
+    """Does what the client under test cannot do, so that the rest of the test runs for it too."""
+    return ConfluentClient(endpoint.bootstrap)
+
+
+@pytest.fixture
+def creator(client: ClientUnderTest, stand_in: ClientUnderTest) -> ClientUnderTest:
+    """Creates topics: the client under test, if it can."""
+    return stand_in if Ability.CREATE_TOPICS in client.cannot else client
 
 
 numbers = itertools.count(1)

@@ -1,12 +1,10 @@
 """A real Apache Kafka broker: the oracle that says what a Kafka client must be answered.
 
-The jars come from Maven into `.cache/kafka-<version>/libs`, once. `python -m tests.support.kafka`
-fetches them beforehand.
+Its jars, and those of an older Java client, come from Maven (tests/support/maven.py), once.
+`python -m tests.support.kafka` fetches them beforehand.
 """
 
-import fcntl
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,31 +18,39 @@ from types import MappingProxyType
 
 import pytest
 
+from tests.support.maven import JarSet
 from tests.support.ports import free_ports
 from tests.support.processes import kill_group, stop_group, tail_of
 from tests.support.raw import raw_exchange, request
-from tests.support.versions import CACHE, tool_version
+from tests.support.versions import tool_version
 
 KAFKA_VERSION = tool_version("kafka")
-FETCH_TIMEOUT_S = 600.0
+LOG4J = tool_version("kafka", "log4j")
+# The name of a stamp holds all that the jars depend on, so another log4j fetches anew.
+KAFKA_JARS = JarSet(
+    f"kafka-{KAFKA_VERSION}",
+    f"log4j-{LOG4J}",
+    (
+        f"org.apache.kafka:kafka_{tool_version('kafka', 'scala')}:{KAFKA_VERSION}",
+        f"org.apache.logging.log4j:log4j-slf4j-impl:{LOG4J}",
+    ),
+)
+CLIENTS_VERSION = tool_version("kafka_clients")
+JACKSON = tool_version("kafka_clients", "jackson")
+# The Java client of the release line before, which applications still use; Jackson is for our own program.
+OLDER_CLIENT_JARS = JarSet(
+    f"kafka-clients-{CLIENTS_VERSION}",
+    f"log4j-{LOG4J}-jackson-{JACKSON}",
+    (
+        f"org.apache.kafka:kafka-clients:{CLIENTS_VERSION}",
+        f"org.apache.logging.log4j:log4j-slf4j-impl:{LOG4J}",
+        f"com.fasterxml.jackson.core:jackson-databind:{JACKSON}",
+    ),
+)
 START_TIMEOUT_S = 60.0
 API_METADATA = 3
 JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>dragoman.tests</groupId><artifactId>kafka-oracle</artifactId><version>1</version>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_{scala}</artifactId><version>{kafka}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId>
-      <version>{log4j}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
 LOG_CONFIG = """<Configuration status="OFF">
   <Appenders>
     <File name="file" fileName="{log}"><PatternLayout pattern="%d %p %c %m%n"/></File>
@@ -70,55 +76,12 @@ SINGLE_NODE: Mapping[str, str] = MappingProxyType(
 
 def why_missing() -> str | None:
     """The reason why Kafka cannot run here, or None."""
-    if shutil.which("java") is None:
-        return "no java on PATH"
-    if shutil.which("mvn") is None and not _stamp().exists():
-        return "no mvn on PATH to fetch Kafka with"
-    return None
-
-
-def kafka_libs() -> Path:
-    """The directory of jars, fetched when it is not there yet; safe to call from several processes.
-
-    Errors: RuntimeError with Maven's last words.
-    """
-    home = _stamp().parent
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _stamp().exists():
-            _fetch(home)
-            _stamp().touch()
-    return home / "libs"
+    return KAFKA_JARS.why_missing()
 
 
 def kafka_classpath() -> str:
-    return f"{kafka_libs()}/*"
-
-
-def _stamp() -> Path:
-    # Its name holds all that the jars depend on, so another log4j fetches anew.
-    return CACHE / f"kafka-{KAFKA_VERSION}" / f".stamp-log4j-{tool_version('kafka', 'log4j')}"
-
-
-def _fetch(home: Path) -> None:
-    shutil.rmtree(home / "libs", ignore_errors=True)
-    pom = home / "pom.xml"
-    versions = {"kafka": KAFKA_VERSION, "scala": tool_version("kafka", "scala")}
-    pom.write_text(POM.format(log4j=tool_version("kafka", "log4j"), **versions))
-    plugin = f"maven-dependency-plugin:{tool_version('maven', 'dependency_plugin')}"
-    goal = f"org.apache.maven.plugins:{plugin}:copy-dependencies"
-    options = ["-DincludeScope=runtime", f"-DoutputDirectory={home / 'libs'}"]
-    done = subprocess.run(
-        ["mvn", "-B", "-q", "-f", str(pom), goal, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=FETCH_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        words = done.stdout[-2000:].decode(errors="replace")
-        raise RuntimeError(f"Maven could not fetch Kafka {KAFKA_VERSION}:\n{words}")
+    """Errors: RuntimeError with Maven's last words."""
+    return KAFKA_JARS.classpath()
 
 
 class KafkaServer:
@@ -251,7 +214,8 @@ def main(arguments: Sequence[str]) -> None:
     if reason is not None:
         sys.stderr.write(f"Tests against Apache Kafka will be skipped: {reason}\n")
         return
-    sys.stderr.write(f"Apache Kafka {KAFKA_VERSION}: {kafka_libs()}\n")
+    sys.stderr.write(f"Apache Kafka {KAFKA_VERSION}: {KAFKA_JARS.fetched()}\n")
+    sys.stderr.write(f"Its Java client {CLIENTS_VERSION}: {OLDER_CLIENT_JARS.fetched()}\n")
 
 
 if __name__ == "__main__":
