@@ -227,6 +227,22 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partitions: Annotated[
         int, Meta(ge=1, le=10_000_000, description="Partitions that all topics together may have")
     ] = 200_000
+    groups: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="Consumer groups; a join to one more is refused",
+        ),
+    ] = 100_000
+    group_bytes: Annotated[
+        int,
+        Meta(
+            ge=KIB,
+            le=GIB,
+            description="Protocols of all members of a group; a member with more is refused",
+        ),
+    ] = 16 * MIB
 
 
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -281,6 +297,23 @@ class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_ka
     ] = MIB + 12
 
 
+class Groups(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_kafka_name):
+    """Consumer groups, under the names of Kafka's broker configs."""
+
+    group_initial_rebalance_delay_ms: Annotated[
+        int, Meta(ge=0, le=5 * MINUTE, description="How long an empty group waits for more members to join")
+    ] = 3 * SECOND
+    group_min_session_timeout_ms: Annotated[
+        int, Meta(ge=1, le=HOUR, description="Shortest session timeout that a member may ask for")
+    ] = 6 * SECOND
+    group_max_session_timeout_ms: Annotated[
+        int, Meta(ge=1, le=24 * HOUR, description="Longest session timeout that a member may ask for")
+    ] = 30 * MINUTE
+    group_max_size: Annotated[
+        int, Meta(ge=1, le=100_000, description="Members that a group may have; further ones are refused")
+    ] = 10_000
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings, checked."""
 
@@ -293,6 +326,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     admin: Admin = Admin()
     log: Log = Log()
     broker: Broker = Broker()
+    groups: Groups = Groups()
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,6 +475,12 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError(
             f"limits.frame_bytes = {limits.frame_bytes} is more than limits.buffer_bytes = "
             f"{limits.buffer_bytes}: the largest request must fit into what all requests may hold"
+        )
+    groups = settings.groups
+    if groups.group_min_session_timeout_ms > groups.group_max_session_timeout_ms:
+        raise ConfigError(
+            f"groups.group.min.session.timeout.ms = {groups.group_min_session_timeout_ms} is more than "
+            f"groups.group.max.session.timeout.ms = {groups.group_max_session_timeout_ms}"
         )
     tls = settings.tls
     if tls.key_password and tls.key_password_file:

@@ -1,6 +1,6 @@
-"""Prints what the code says once: the settings, the protocol table and the example configuration.
+"""Prints what the code says once: settings, protocol table, states of groups, example configuration.
 
-python tools/print_docs.py           write docs/settings.md, docs/protocol.md and config/embedded.toml
+python tools/print_docs.py           write the pages of docs/ named below and config/embedded.toml
 python tools/print_docs.py --check   say which of them are not as they would be written; exit code 1
 """
 
@@ -14,6 +14,7 @@ from typing import Any, Final, get_args
 from msgspec import Meta
 
 from gateway.config import ENVIRONMENT_PREFIX, SETTINGS, Setting
+from gateway.groups.states import MEANINGS, TRANSITIONS, State
 from gateway.router import HANDLERS, NOT_SERVED_BELOW
 from gateway.wire.apis import FIRST_FLEXIBLE, RANGES, ApiKey
 
@@ -32,7 +33,39 @@ SECTIONS: Final[Mapping[str, str]] = {
     "admin": "Health, metrics and version pages, without authentication: keep them on loopback.",
     "log": "Events on stderr.",
     "broker": "Broker configs under Kafka's names.",
+    "groups": "Consumer groups, under the names of Kafka's broker configs.",
 }
+
+GROUPS_HEAD: Final = """# Consumer groups
+
+Printed from `gateway/groups/states.py` by `tools/print_docs.py`; a test holds them together.
+
+The classic protocol: members join, the coordinator decides a generation, one member (the leader) assigns
+partitions to all, and each gets its share. Names and answers are those of Apache Kafka, which the tests
+compare with."""
+
+GROUPS_TAIL: Final = """## What is durable
+
+The journal has each group's members with all their protocols, its generation, protocol, leader and
+assignments. Unlike Kafka's coordinator, which stores a group when its leader has assigned, this one stores
+the generation before any JoinGroup is answered, and again with the assignments before any SyncGroup is
+answered. After a restart a group goes on in its generation: members that come back within their session
+timeout send heartbeats, commit and fetch as if nothing had happened.
+
+Volatile are waits and what was not answered yet: member ids that were given out but have not joined, a
+rebalance that is under way, and the time since a member was heard from. All of them begin again in full.
+
+## Where it differs from Kafka
+
+- Among protocols with the same number of votes the one that the leader likes best is chosen; Kafka's choice
+  depends on the order of a hash map. The next leader is the member that came first; Kafka's is any.
+- A JoinGroup or SyncGroup that is replaced by a later one of the same member is answered with
+  REBALANCE_IN_PROGRESS. Kafka never answers it.
+- A group has a bound for its members (`groups.group.max.size`, 10,000; Kafka: none), also for member ids
+  that were given out but have not joined, and for all that its members say (`limits.group_bytes`).
+- An empty group that never had a generation is forgotten when its last pending member is; Kafka keeps it
+  until it looks for expired offsets.
+"""
 
 
 def settings_page() -> str:
@@ -79,6 +112,20 @@ def protocol_page() -> str:
     lines += ["", "## Not there yet", "", "| API | key | Apache Kafka 4.3.1 |", "| --- | --- | --- |"]
     lines += [_row([_api_name(key), int(key), _versions(RANGES[key])]) for key in sorted(missing)]
     return "\n".join([*lines, ""])
+
+
+def groups_page() -> str:
+    lines = [GROUPS_HEAD, "", "```mermaid", "stateDiagram-v2", "    [*] --> Empty"]
+    # Mermaid ends a statement at a semicolon and a name at a colon.
+    labels = [one.when.replace(";", ",").replace(":", ",") for one in TRANSITIONS]
+    lines += [
+        f"    {one.source} --> {one.target}: {label}" for one, label in zip(TRANSITIONS, labels, strict=True)
+    ]
+    lines += ["    Dead --> [*]", "```", "", "| state | |", "| --- | --- |"]
+    lines += [f"| {state} | {MEANINGS[state]} |" for state in State]
+    lines += ["", "| from | to | when |", "| --- | --- | --- |"]
+    lines += [f"| {one.source} | {one.target} | {one.when} |" for one in TRANSITIONS]
+    return "\n".join([*lines, "", GROUPS_TAIL])
 
 
 def embedded_toml() -> str:
@@ -184,6 +231,7 @@ def _row(cells: list[Any]) -> str:
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "docs/settings.md": settings_page,
     "docs/protocol.md": protocol_page,
+    "docs/groups.md": groups_page,
     "config/embedded.toml": embedded_toml,
 }
 

@@ -1,0 +1,170 @@
+"""The members of a group while its coordinator lives: who they are, who waits, and what they can speak."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gateway.groups.values import JoinedMember, Protocols, Ticket
+from ledger.groups import Member
+
+NEVER = math.inf
+
+
+@dataclass(slots=True)
+class LiveMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    joining: Ticket | None = None
+    """Its JoinGroup that waits."""
+    syncing: Ticket | None = None
+    """Its SyncGroup that waits."""
+    is_new: bool = False
+    """It has not been told its first generation."""
+    silent_until: float = NEVER
+    """When it is removed if nothing is heard from it, in ms on the machine's clock."""
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def stored(self) -> Member:
+        return Member(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            self.protocols,
+            self.assignment,
+        )
+
+
+def revived(member: Member) -> LiveMember:
+    """A member as it was stored."""
+    return LiveMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        member.protocols,
+        member.assignment,
+    )
+
+
+class Roster:
+    """The members of one group, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, LiveMember] = {}
+        self.by_instance: dict[str, LiveMember] = {}
+        self.leader: str | None = None
+        self.joining = 0
+        """How many wait in JoinGroup."""
+        self.bytes = 0
+        """Of all protocols of all members."""
+        self._spoken: Counter[str] = Counter()
+        """How many members speak each protocol."""
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def __iter__(self) -> Iterator[LiveMember]:
+        return iter(tuple(self.by_id.values()))
+
+    def add(self, member: LiveMember) -> None:
+        self.by_id[member.member_id] = member
+        if member.instance_id is not None:
+            self.by_instance[member.instance_id] = member
+        self._count(member.protocols, 1)
+        if member.joining is not None:
+            self.joining += 1
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member: LiveMember) -> None:
+        """The caller has answered what waits."""
+        del self.by_id[member.member_id]
+        if member.instance_id is not None:
+            del self.by_instance[member.instance_id]
+        self._count(member.protocols, -1)
+        if member.joining is not None:
+            self.joining -= 1
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.by_id), None)
+
+    def rename(self, member: LiveMember, member_id: str) -> None:
+        """Another process goes on as the same instance, under an id of its own (KIP-345)."""
+        del self.by_id[member.member_id]
+        if self.leader == member.member_id:
+            self.leader = member_id
+        member.member_id = member_id
+        self.by_id[member_id] = member
+
+    def change(self, member: LiveMember, protocols: Protocols) -> None:
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+
+    def wait_to_join(self, member: LiveMember, ticket: Ticket) -> Ticket | None:
+        """Returns the member's earlier JoinGroup, which the new one replaces."""
+        earlier = member.joining
+        member.joining = ticket
+        if earlier is None:
+            self.joining += 1
+        return earlier
+
+    def end_join(self, member: LiveMember) -> Ticket | None:
+        """Its JoinGroup waits no longer."""
+        ticket, member.joining = member.joining, None
+        if ticket is not None:
+            self.joining -= 1
+        return ticket
+
+    def can_speak(self, protocols: Protocols) -> bool:
+        """Whether one of them is spoken by all members."""
+        return any(self._spoken[name] == len(self.by_id) for name, _ in protocols)
+
+    def vote(self) -> str | None:
+        """The protocol that all speak and most like best; among equals the leader's favourite."""
+        common = {name for name, count in self._spoken.items() if count == len(self.by_id)}
+        votes = Counter(
+            next(name for name, _ in member.protocols if name in common) for member in self if common
+        )
+        if not votes or self.leader is None:
+            return None
+        most = max(votes.values())
+        return next(name for name, _ in self.by_id[self.leader].protocols if votes[name] == most)
+
+    def elect_joined_leader(self) -> bool:
+        """Let somebody lead who waits in JoinGroup. False if nobody does."""
+        if self.leader is not None and self.by_id[self.leader].joining is not None:
+            return True
+        joined = next((member for member in self.by_id.values() if member.joining is not None), None)
+        if joined is not None:
+            self.leader = joined.member_id
+        return joined is not None
+
+    def longest_rebalance_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.by_id.values()), default=0)
+
+    def joined_members(self, protocol: str | None) -> tuple[JoinedMember, ...]:
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
+            for member in self.by_id.values()
+        )
+
+    def _count(self, protocols: Protocols, step: int) -> None:
+        for name, metadata in protocols:
+            self._spoken[name] += step
+            if not self._spoken[name]:
+                del self._spoken[name]
+            self.bytes += step * (len(name) + len(metadata))
