@@ -1,10 +1,16 @@
-"""Blocking calls off the event loop: a bounded pool of threads, and a deadline for every call."""
+"""Blocking calls off the event loop: a few threads of a store's own, and a deadline for every call.
+
+Plainer than an executor of the standard library, whose hand-over costs more than the calls here take: a
+call and its answer each pass through one queue.
+"""
 
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 
@@ -14,6 +20,9 @@ T = TypeVar("T")
 DEADLINE_S = 30.0
 OPEN_DEADLINE_S = 300.0
 MAX_WAITING = 4096
+
+_Answer: TypeAlias = asyncio.Future[Any] | Future[Any]
+_Call: TypeAlias = tuple[Callable[[], Any], _Answer, asyncio.AbstractEventLoop | None]
 
 
 class Overdue(OutcomeUnknown):
@@ -25,19 +34,17 @@ class StoreThreads:
 
     def __init__(self, store: str, threads: int, deadline_s: float = DEADLINE_S) -> None:
         self._store = store
+        self._count = threads
         self._deadline_s = deadline_s
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=store)
-        self._waiting = threading.BoundedSemaphore(MAX_WAITING)
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._started = False
+        self._closed = False
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The call's result. Overdue after the deadline; StoreUnavailable, without having begun, when
-        too many calls wait already or the store is closed."""
-        future = self._submit(call, *args, **kwargs)
-        try:
-            async with asyncio.timeout(self._deadline_s):
-                return await asyncio.wrap_future(future)
-        except TimeoutError as error:
-            raise Overdue(f"{self._store} did not answer within {self._deadline_s:g} s") from error
+        too many calls wait already or the store is closed. A call that is cancelled or overdue before a
+        thread came to it is never begun."""
+        return await self._answer_of(self._ask(partial(call, *args, **kwargs)))
 
     async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for a call that changes nothing: overdue is StoreUnavailable."""
@@ -48,32 +55,98 @@ class StoreThreads:
 
     def run_now(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same from plain code, for opening a store before there is an event loop."""
+        answer: Future[T] = Future()
+        self._queue(partial(call, *args, **kwargs), answer, None)
         try:
-            return self._submit(call, *args, **kwargs).result(OPEN_DEADLINE_S)
+            return answer.result(OPEN_DEADLINE_S)
         except TimeoutError as error:
             raise StoreUnavailable(f"{self._store} did not open within {OPEN_DEADLINE_S:g} s") from error
 
     def shut(self) -> None:
-        """Take no more calls; those under way end by themselves."""
-        self._executor.shutdown(wait=False)
+        """Take no more calls; those that wait and are under way end by themselves."""
+        if not self._closed:
+            self._closed = True
+            for _ in range(self._count if self._started else 0):
+                self._calls.put(None)
 
     async def close(self, last: Callable[[], None]) -> None:
-        """Run `last` behind the calls that came before it, then end the threads. Idempotent."""
-        try:
-            future = self._executor.submit(last)
-        except RuntimeError:
+        """Run `last` behind the calls that came before it, then end the threads. Idempotent. Overdue if
+        that takes too long."""
+        if self._closed:
             return
+        answer = self._ask(last)
         self.shut()
-        async with asyncio.timeout(self._deadline_s):
-            await asyncio.wrap_future(future)
+        await self._answer_of(answer)
 
-    def _submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        if not self._waiting.acquire(blocking=False):
-            raise StoreUnavailable(f"{self._store} is too slow: {MAX_WAITING} calls wait for it; try again")
+    def _ask(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._queue(call, answer, loop)
+        return answer
+
+    async def _answer_of(self, answer: asyncio.Future[T]) -> T:
+        deadline = asyncio.get_running_loop().call_later(self._deadline_s, self._expire, answer)
         try:
-            future = self._executor.submit(call, *args, **kwargs)
-        except RuntimeError as error:
-            self._waiting.release()
-            raise StoreUnavailable(f"{self._store} is closed") from error
-        future.add_done_callback(lambda _: self._waiting.release())
-        return future
+            return await answer
+        finally:
+            deadline.cancel()
+
+    def _queue(
+        self, call: Callable[[], Any], answer: _Answer, loop: asyncio.AbstractEventLoop | None
+    ) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"{self._store} is closed")
+        if self._calls.qsize() >= MAX_WAITING:
+            raise StoreUnavailable(f"{self._store} is too slow: {MAX_WAITING} calls wait for it; try again")
+        if not self._started:
+            self._started = True
+            for number in range(self._count):
+                # Daemons: a disk that hangs for ever must not keep the process from ending.
+                threading.Thread(
+                    target=_work, args=(self._calls,), name=f"{self._store}-{number}", daemon=True
+                ).start()
+        self._calls.put((call, answer, loop))
+
+    def _expire(self, answer: asyncio.Future[Any]) -> None:
+        if not answer.done():
+            answer.set_exception(Overdue(f"{self._store} did not answer within {self._deadline_s:g} s"))
+
+
+def _work(calls: SimpleQueue[_Call | None]) -> None:
+    while (taken := calls.get()) is not None:
+        _do(*taken)
+        # Waiting for the next call holds on to nothing of this one.
+        del taken
+
+
+def _do(call: Callable[[], Any], answer: _Answer, loop: asyncio.AbstractEventLoop | None) -> None:
+    if answer.done():
+        return
+    try:
+        result = call()
+    except BaseException as error:
+        _tell(answer, loop, None, error)
+    else:
+        _tell(answer, loop, result, None)
+
+
+def _tell(
+    answer: _Answer, loop: asyncio.AbstractEventLoop | None, result: Any, failure: BaseException | None
+) -> None:
+    if loop is None:
+        _settle(answer, result, failure)
+        return
+    try:
+        loop.call_soon_threadsafe(_settle, answer, result, failure)
+    except RuntimeError:
+        # The loop has ended, and with it whoever asked.
+        return
+
+
+def _settle(answer: _Answer, result: Any, failure: BaseException | None) -> None:
+    if answer.done():
+        return
+    if failure is not None:
+        answer.set_exception(failure)
+    else:
+        answer.set_result(result)

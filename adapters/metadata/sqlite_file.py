@@ -38,10 +38,8 @@ _SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT_VERSION}",
 )
-_PUT = (
-    "INSERT INTO entry VALUES (?, ?, ?)"
-    " ON CONFLICT (key) DO UPDATE SET version = excluded.version, value = excluded.value"
-)
+_CREATE = "INSERT INTO entry VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING"
+_REPLACE = "UPDATE entry SET version = ?, value = ? WHERE key = ? AND CAST(version AS TEXT) = ?"
 _REASONS = {
     "SQLITE_FULL": "no space is left; free some or choose another place with --data-dir",
     "SQLITE_READONLY": "it is read-only; make it writable or choose another place with --data-dir",
@@ -105,11 +103,13 @@ class SqliteFile:
         db = self._connection()
         try:
             db.execute("BEGIN IMMEDIATE")
-            row = db.execute("SELECT version FROM entry WHERE key = ?", (key,)).fetchone()
-            if (None if row is None else str(row[0])) != expect:
+            if expect is None:
+                put = db.execute(_CREATE, (key, version, value))
+            else:
+                put = db.execute(_REPLACE, (version, value, key, expect))
+            if not put.rowcount:
                 db.execute("ROLLBACK")
                 return Lost()
-            db.execute(_PUT, (key, version, value))
         except sqlite3.Error as error:
             self._roll_back()
             raise self._failure("write to", error) from error

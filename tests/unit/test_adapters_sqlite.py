@@ -1,9 +1,10 @@
 """Metadata in SQLite: its file, what a failing disk makes of it, and what is refused at opening."""
 
+import asyncio
 import os
 import resource
 import sqlite3
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.metadata.sqlite_file import SqliteFile
+from adapters.threads import Overdue
 from ledger.errors import StoreDamaged, StoreLocked, StoreTooNew, StoreUnavailable
 from ledger.ports import Lost, PutOutcome, Unknown, Versioned, Won
 
@@ -133,6 +135,15 @@ def test_a_write_that_fails_in_the_commit_is_unknown_and_can_be_repeated(path: P
         assert value_of(file.get("b")) == bytes(400_000)
 
 
+def test_a_version_is_compared_as_it_was_given(path: Path) -> None:
+    with opened(path) as file:
+        first = file.put("a", b"1", None)
+        assert isinstance(first, Won)
+        for other in (f"0{first.version}", f"{first.version}.0", " " + first.version, "x", ""):
+            assert file.put("a", b"2", other) == Lost()
+        assert isinstance(file.put("a", b"2", first.version), Won)
+
+
 class _FailingCommit:
     """A connection whose next COMMIT fails as SQLite would fail it."""
 
@@ -240,13 +251,17 @@ def test_after_an_unclean_end_the_structure_is_checked(path: Path, tmp_path: Pat
 
 async def test_a_disk_that_hangs_makes_the_outcome_unknown_after_the_deadline(path: Path) -> None:
     store = SqliteMetadata(path, deadline_s=0.2)
-    blocker = store._threads._submit(time.sleep, 0.6)
+    may_go = threading.Event()
+    blocker = asyncio.ensure_future(store._threads.run(may_go.wait, 10))
+    await asyncio.sleep(0)
     assert await store.put("a", b"x", None) == Unknown(
         f"the metadata store {path} did not answer within 0.2 s"
     )
     with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.2 s"):
         await store.get("a")
-    blocker.result(10)
+    may_go.set()
+    with pytest.raises(Overdue):
+        await blocker
     assert await store.get("a") is None
     assert isinstance(await store.put("a", b"x", None), Won)
     await store.close()
