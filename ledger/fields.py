@@ -21,7 +21,7 @@ def encode_pairs(pairs: Mapping[str, str]) -> bytes:
 
 
 def decode_pairs(body: memoryview, count: int) -> dict[str, str]:
-    """The reverse of `encode_pairs`."""
+    """The reverse of `encode_pairs`; the pairs fill `body`."""
     pairs: dict[str, str] = {}
     pos = 0
     for _ in range(count):
@@ -30,6 +30,8 @@ def decode_pairs(body: memoryview, count: int) -> dict[str, str]:
         key = str(body[pos : pos + key_bytes], "utf-8")
         pairs[key] = str(body[pos + key_bytes : pos + key_bytes + value_bytes], "utf-8")
         pos += key_bytes + value_bytes
+    if pos != len(body):
+        raise StoreDamaged("configs do not have the length they claim")
     return pairs
 
 

@@ -207,19 +207,29 @@ def decode_group_removed(body: memoryview) -> GroupRemoved:
 
 
 def encode_client_quotas(record: ClientQuotasSet) -> bytes:
-    """`u32 parts | per part: type, name (None: the default) | u32 values | per value: key, f64`."""
-    parts = [U32.pack(len(record.entity))]
-    for kind, name in record.entity:
-        parts += (encode_text(kind), encode_text(name))
-    parts.append(U32.pack(len(record.values)))
+    """`entity | u32 values | per value: key, f64`."""
+    parts = [encode_entity(record.entity), U32.pack(len(record.values))]
     for key, value in sorted(record.values.items()):
         parts += (encode_text(key), _QUOTA.pack(value))
     return b"".join(parts)
 
 
+def encode_entity(entity: QuotaEntity) -> bytes:
+    """`u32 parts | per part: type, name`."""
+    parts = [U32.pack(len(entity))]
+    for kind, name in entity:
+        parts += (encode_text(kind), encode_text(name))
+    return b"".join(parts)
+
+
+def read_entity(reader: FieldReader) -> QuotaEntity:
+    """The reverse of `encode_entity`."""
+    return tuple([(reader.text(), reader.optional_text()) for _ in range(reader.u32())])
+
+
 def decode_client_quotas(body: memoryview) -> ClientQuotasSet:
     reader = FieldReader(body)
-    entity = tuple([(reader.text(), reader.optional_text()) for _ in range(reader.u32())])
+    entity = read_entity(reader)
     values: dict[str, float] = {}
     for _ in range(reader.u32()):
         key = reader.text()

@@ -5,7 +5,7 @@ commit. Offsets are kept by topic id, so those of a deleted topic are never take
 of the same name; nobody reads them any more, and they are drained in slices.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -130,12 +130,25 @@ class Groups:
         if topic_id in self.by_topic:
             self.dead[topic_id] = None
 
+    def find_dead(self, live: Container[TopicId]) -> None:
+        """After a restore, which says only the offsets: those of topics that are not `live` are dead."""
+        self.dead = {topic_id: None for topic_id in sorted(self.by_topic) if topic_id not in live}
+
     def dead_offsets(self) -> Iterator[tuple[str, OffsetKey]]:
-        """(group, key) of the offsets of deleted topics. Looks at no other offset."""
+        """(group, key) of the offsets of deleted topics."""
         for topic_id in self.dead:
             holders = self.by_topic[topic_id]
-            for group_id in holders.counts:
+            for group_id, left in holders.counts.items():
                 held = self.offsets[group_id]
-                for partition in range(holders.width):
-                    if (topic_id, partition) in held:
-                        yield group_id, (topic_id, partition)
+                for key in _keys_of(topic_id, holders.width, held):
+                    yield group_id, key
+                    left -= 1
+                    if not left:
+                        break
+
+
+def _keys_of(topic_id: TopicId, width: int, held: Mapping[OffsetKey, CommittedOffset]) -> Iterator[OffsetKey]:
+    # A group may hold far more offsets than the topic had partitions, or far fewer.
+    if width < len(held):
+        return ((topic_id, at) for at in range(width) if (topic_id, at) in held)
+    return (key for key in held if key[0] == topic_id)

@@ -8,11 +8,25 @@ import hashlib
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.files import ObjectState
+from ledger.group_rows import (
+    decode_offset_key,
+    decode_quota_key,
+    decode_resource_key,
+    encode_group_row,
+    encode_offset_key,
+    encode_offset_row,
+    encode_quota_row,
+    encode_resource_row,
+    restore_group,
+    restore_offset,
+    restore_quota,
+    restore_resource,
+)
 from ledger.partitions import PartitionLog, RunChunk
 from ledger.producers import ProducerState
 from ledger.records import LedgerRestored, TopicCreated, decode_records, encode_record
@@ -20,9 +34,12 @@ from ledger.state import Dirty, LedgerState
 from ledger.topics import Topic
 from ledger.types import NO_TIMESTAMP, TopicId
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest that is read. What has neither groups nor settings is written as version 1, as builds did that
+knew none of them: those still read it, and it keeps its digest."""
 
 META, TOPIC, PARTITION, CHUNK, PRODUCER, OBJECT, RESTORED = range(7)
+GROUP, OFFSET, QUOTA, RESOURCE_CONFIG = range(7, 11)
 
 _META = struct.Struct(">HqqqqqqqH")
 _TOPIC = struct.Struct(">q")
@@ -59,6 +76,10 @@ def everything(state: LedgerState) -> Dirty:
         {(number, chunk.serial) for number, log in state.logs.items() for chunk in log.chunks},
         {(number, producer_id) for number, log in state.logs.items() for producer_id in log.producers},
         set(state.files.by_number),
+        set(state.groups.by_id),
+        {(group_id, key) for group_id, held in state.groups.offsets.items() for key in held},
+        set(state.quotas.by_entity),
+        set(state.resource_configs.by_resource),
     )
 
 
@@ -81,6 +102,14 @@ def put_back_dirty(state: LedgerState, rows: Iterable[Row]) -> None:
             state.dirty.producers.add(_NUMBER_PRODUCER.unpack(key))
         elif section == OBJECT:
             state.dirty.objects.add(*_NUMBER.unpack(key))
+        elif section == GROUP:
+            state.dirty.groups.add(key.decode())
+        elif section == OFFSET:
+            state.dirty.offsets.add(decode_offset_key(key))
+        elif section == QUOTA:
+            state.dirty.quotas.add(decode_quota_key(key))
+        elif section == RESOURCE_CONFIG:
+            state.dirty.resource_configs.add(decode_resource_key(key))
 
 
 def digest(rows: Iterable[Row]) -> bytes:
@@ -94,7 +123,7 @@ def digest(rows: Iterable[Row]) -> bytes:
 def meta_row(state: LedgerState) -> Row:
     cluster = state.cluster_id.encode()
     head = _META.pack(
-        FORMAT_VERSION,
+        _format_version(state),
         state.applied,
         state.epoch,
         state.entry_time_ms,
@@ -105,6 +134,12 @@ def meta_row(state: LedgerState) -> Row:
         len(cluster),
     )
     return Row(META, b"", head + cluster)
+
+
+def _format_version(state: LedgerState) -> int:
+    groups = state.groups
+    newer = groups.by_id or groups.offsets or state.quotas.by_entity or state.resource_configs.by_resource
+    return FORMAT_VERSION if newer else 1
 
 
 def _restored_rows(state: LedgerState) -> Iterator[Row]:
@@ -132,6 +167,23 @@ def _rows(state: LedgerState, dirty: Dirty) -> Iterator[Row]:
     for number in dirty.objects:
         stored = state.files.by_number.get(number)
         yield Row(OBJECT, _NUMBER.pack(number), _encode_object(stored) if stored is not None else None)
+
+    yield from _group_rows(state, dirty)
+    for entity in dirty.quotas:
+        yield Row(QUOTA, *encode_quota_row(state, entity))
+    for resource in dirty.resource_configs:
+        yield Row(RESOURCE_CONFIG, *encode_resource_row(state, resource))
+
+
+def _group_rows(state: LedgerState, dirty: Dirty) -> Iterator[Row]:
+    for group_id in dirty.groups:
+        group = state.groups.by_id.get(group_id)
+        yield Row(GROUP, group_id.encode(), encode_group_row(group) if group is not None else None)
+    for group_id, key in dirty.offsets:
+        held = state.groups.offsets.get(group_id)
+        committed = held.get(key) if held is not None else None
+        value = encode_offset_row(committed) if committed is not None else None
+        yield Row(OFFSET, encode_offset_key(group_id, key), value)
 
 
 def _chunk(log: PartitionLog | None, serial: int) -> RunChunk | None:
@@ -205,11 +257,15 @@ def restore(rows: Iterable[Row]) -> LedgerState:
         _restore_producers(state, sections.get(PRODUCER, []))
         _restore_objects(state, sections.get(OBJECT, []))
         _restore_restores(state, sections.get(RESTORED, []))
+        for section, restore_row in _RESTORE.items():
+            for key, value in sections.get(section, []):
+                restore_row(state, key, value)
     except (struct.error, KeyError, IndexError, TypeError, ValueError) as error:
         raise StoreDamaged(f"the rows of an image do not fit together: {error!r}") from error
     for log in state.logs.values():
         if log.droppable(1):
             state.draining[log.number] = log
+    state.groups.find_dead(state.topics.by_id)
     return state
 
 
@@ -307,6 +363,13 @@ def _restore_restores(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> No
         assert isinstance(record, LedgerRestored)
         state.apply(record)
 
+
+_RESTORE: Mapping[int, Callable[[LedgerState, bytes, bytes], None]] = {
+    GROUP: restore_group,
+    OFFSET: restore_offset,
+    QUOTA: restore_quota,
+    RESOURCE_CONFIG: restore_resource,
+}
 
 ROW_HEAD = struct.Struct(">BHI")
 

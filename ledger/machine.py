@@ -5,10 +5,18 @@ A machine only looks; its records change the state once they are durable (`Ledge
 records are applied; lost, nothing has to be undone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ledger.commits import decide_commit
+from ledger.group_decisions import (
+    commit_offsets,
+    drain_offsets,
+    remove_group,
+    remove_offsets,
+    store_group,
+)
 from ledger.overlay import Overlay
 from ledger.records import (
     ClusterCreated,
@@ -26,21 +34,20 @@ from ledger.records import (
     TopicDeleted,
 )
 from ledger.requests import (
-    MAX_CONFIG_BYTES,
     AddPartitions,
     Altered,
     AlterTopicConfigs,
     Answer,
     BecomeOwner,
     CommitFile,
-    ConfigChange,
-    ConfigOp,
+    CommitOffsets,
     Created,
     CreateTopic,
     Deleted,
     DeleteRecords,
     DeleteTopic,
     Done,
+    DrainOffsets,
     DrainRuns,
     ExpireProducers,
     ForgetObjects,
@@ -49,10 +56,16 @@ from ledger.requests import (
     Owner,
     RaiseFloor,
     Refused,
+    RemoveGroup,
+    RemoveOffsets,
     Request,
     Reserved,
     ReserveProducerIds,
+    SetClientQuotas,
+    SetResourceConfigs,
+    StoreGroup,
 )
+from ledger.setting_decisions import altered_configs, is_too_long, set_client_quotas, set_resource_configs
 from ledger.state import LedgerState
 from ledger.topics import Topic
 from ledger.types import TopicId
@@ -114,34 +127,12 @@ def _alter_configs(state: LedgerState, overlay: Overlay, request: AlterTopicConf
         return Decision(Refused("UNKNOWN_TOPIC_OR_PARTITION"))
     before = overlay.configs.get(request.topic_id, topic.configs)
     after = altered_configs(before, request)
-    if sum(len(name) + len(value) for name, value in after.items()) * 4 > MAX_CONFIG_BYTES:
+    if is_too_long(after):
         return Decision(Refused("INVALID_CONFIG", "the configs of the topic would become too long"))
     if after == before:
         return Decision(Altered(after))
     overlay.configs[request.topic_id] = after
     return Decision(Altered(after), (TopicConfigsSet(request.topic_id, after),))
-
-
-def altered_configs(before: Mapping[str, str], request: AlterTopicConfigs) -> dict[str, str]:
-    """What the configs are after the changes."""
-    after = {} if request.replace else dict(before)
-    for change in request.changes:
-        if change.op is ConfigOp.SET:
-            after[change.name] = change.value
-        elif change.op is ConfigOp.DELETE:
-            after.pop(change.name, None)
-        else:
-            held = after.get(change.name, request.list_defaults.get(change.name, ""))
-            after[change.name] = ",".join(_changed_list(held, change))
-    return after
-
-
-def _changed_list(held: str, change: ConfigChange) -> list[str]:
-    items = [item for item in held.split(",") if item]
-    named = [item for item in change.value.split(",") if item]
-    if change.op is ConfigOp.APPEND:
-        return items + [item for item in named if item not in items]
-    return [item for item in items if item not in named]
 
 
 def _live_topic(state: LedgerState, overlay: Overlay, topic_id: TopicId) -> Topic | None:
@@ -223,6 +214,13 @@ def _raise_floor(state: LedgerState, overlay: Overlay, request: RaiseFloor, now_
     return Decision(Done(1), (FloorRaised(request.floor_ms),))
 
 
+Decider = Callable[[LedgerState, Overlay, Any, int], tuple[Answer, Sequence[MetadataRecord]]]
+
+
+def _by(decider: Decider) -> Callable[..., Decision]:
+    return lambda *seen: Decision(*decider(*seen))
+
+
 _DECIDE: dict[type, Callable[..., Decision]] = {
     BecomeOwner: _become_owner,
     CreateTopic: _create_topic,
@@ -236,4 +234,11 @@ _DECIDE: dict[type, Callable[..., Decision]] = {
     ExpireProducers: _expire,
     ForgetObjects: _forget,
     RaiseFloor: _raise_floor,
+    StoreGroup: _by(store_group),
+    CommitOffsets: _by(commit_offsets),
+    RemoveOffsets: _by(remove_offsets),
+    RemoveGroup: _by(remove_group),
+    DrainOffsets: _by(drain_offsets),
+    SetClientQuotas: _by(set_client_quotas),
+    SetResourceConfigs: _by(set_resource_configs),
 }

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
+from ledger.groups import Group, OffsetKey
 from ledger.producers import ProducerState
+from ledger.quotas import QuotaEntity, ResourceKey
 from ledger.state import LedgerState
 from ledger.types import TopicId
 
@@ -16,14 +18,18 @@ class Overlay:
         "deleted",
         "dropped",
         "floor_ms",
+        "groups",
         "log_start",
         "next_number",
         "next_offset",
         "next_producer_id",
         "object_bytes",
+        "offsets",
         "partitions",
         "producers",
+        "quotas",
         "repeats",
+        "resource_configs",
         "touched_objects",
     )
 
@@ -33,6 +39,12 @@ class Overlay:
         self.deleted: set[TopicId] = set()
         self.dropped: set[int] = set()
         self.floor_ms = state.files.floor_ms
+        self.groups: dict[str, Group | None] = {}
+        """Stored in this entry, or None if removed."""
+        self.offsets: dict[str, dict[OffsetKey, int | None]] = {}
+        """By group, when an offset was committed, or None if it was removed."""
+        self.quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+        self.resource_configs: dict[ResourceKey, Mapping[str, str]] = {}
         self.log_start: dict[int, int] = {}
         self.next_number = state.next_number
         self.next_offset: dict[int, int] = {}

@@ -11,6 +11,26 @@ from typing import TypeAlias
 
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.fields import decode_pairs, encode_pairs
+from ledger.group_records import (
+    ClientQuotasSet,
+    GroupRemoved,
+    GroupStored,
+    OffsetsCommitted,
+    OffsetsRemoved,
+    ResourceConfigsSet,
+    decode_client_quotas,
+    decode_group_removed,
+    decode_group_stored,
+    decode_offsets_committed,
+    decode_offsets_removed,
+    decode_resource_configs,
+    encode_client_quotas,
+    encode_group_removed,
+    encode_group_stored,
+    encode_offsets_committed,
+    encode_offsets_removed,
+    encode_resource_configs,
+)
 from ledger.types import Buffer, TopicId
 
 FRAME = struct.Struct(">BBI")
@@ -157,6 +177,12 @@ MetadataRecord: TypeAlias = (
     | PartitionsAdded
     | TopicConfigsSet
     | LedgerRestored
+    | GroupStored
+    | OffsetsCommitted
+    | OffsetsRemoved
+    | GroupRemoved
+    | ClientQuotasSet
+    | ResourceConfigsSet
 )
 
 _OWNER = struct.Struct(">ii16s")
@@ -313,6 +339,12 @@ _CODECS: Mapping[int, tuple[type, int, Callable[..., bytes], Callable[[memoryvie
     12: (PartitionsAdded, 0, _encode_added, _decode_added),
     13: (TopicConfigsSet, 0, _encode_configs, _decode_configs),
     14: (LedgerRestored, 0, _encode_restored, _decode_restored),
+    15: (GroupStored, 0, encode_group_stored, decode_group_stored),
+    16: (OffsetsCommitted, 0, encode_offsets_committed, decode_offsets_committed),
+    17: (OffsetsRemoved, 0, encode_offsets_removed, decode_offsets_removed),
+    18: (GroupRemoved, 0, encode_group_removed, decode_group_removed),
+    19: (ClientQuotasSet, 0, encode_client_quotas, decode_client_quotas),
+    20: (ResourceConfigsSet, 0, encode_resource_configs, decode_resource_configs),
 }
 _BY_CLASS = {cls: (number, version, encode) for number, (cls, version, encode, _) in _CODECS.items()}
 

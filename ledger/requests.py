@@ -402,6 +402,24 @@ Request: TypeAlias = (
     | SetClientQuotas
     | SetResourceConfigs
 )
+
+
+def work(request: Request) -> int:
+    """What applying the records of a request costs at most, in batches: so that no entry of many requests
+    keeps the event loop for long, whatever its bytes (`MAX_ENTRY_BATCHES`)."""
+    match request:
+        case CommitFile():
+            return len(request.batches)
+        case CommitOffsets():
+            return len(request.rows)
+        case RemoveOffsets():
+            return len(request.keys)
+        case RemoveGroup() | DrainOffsets():
+            return request.limit
+        case _:
+            return 0
+
+
 Answer: TypeAlias = (
     Owner
     | Created

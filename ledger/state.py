@@ -6,12 +6,22 @@ in `dirty`; which partitions an entry touched, in `touched`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ledger.files import Files
+from ledger.group_records import (
+    ClientQuotasSet,
+    GroupRemoved,
+    GroupStored,
+    OffsetsCommitted,
+    OffsetsRemoved,
+    ResourceConfigsSet,
+)
+from ledger.groups import CommittedOffset, Groups, OffsetKey
 from ledger.journal import Entry
 from ledger.partitions import PartitionLog, partitions_of
 from ledger.producers import ProducerState, add_sequence
+from ledger.quotas import ClientQuotas, QuotaEntity, ResourceConfigs, ResourceKey
 from ledger.records import (
     ClusterCreated,
     FileCommitted,
@@ -42,10 +52,14 @@ class Dirty:
     chunks: set[tuple[int, int]] = field(default_factory=set)
     producers: set[tuple[int, int]] = field(default_factory=set)
     objects: set[int] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    offsets: set[tuple[str, OffsetKey]] = field(default_factory=set)
+    quotas: set[QuotaEntity] = field(default_factory=set)
+    resource_configs: set[ResourceKey] = field(default_factory=set)
 
 
 class LedgerState:
-    """Topics, partitions, objects and producers of one shard."""
+    """Topics, partitions, objects, producers, groups and settings of one shard."""
 
     def __init__(self) -> None:
         self.cluster_id = ""
@@ -62,6 +76,9 @@ class LedgerState:
         self.next_producer_id = 0
         self.restores: list[LedgerRestored] = []
         """Every time that the journal was put back from a backup, the oldest first."""
+        self.groups = Groups()
+        self.quotas = ClientQuotas()
+        self.resource_configs = ResourceConfigs()
         self.dirty = Dirty()
         self.touched: dict[int, PartitionLog] = {}
 
@@ -111,6 +128,7 @@ class LedgerState:
 
     def _topic_deleted(self, record: TopicDeleted) -> None:
         topic = self.topics.remove(record.topic_id)
+        self.groups.topic_deleted(record.topic_id)
         self.dirty.topics.add(record.topic_id)
         for log in topic.partitions:
             log.deleted = True
@@ -199,6 +217,39 @@ class LedgerState:
         self.restores.append(record)
         self.files.keep(record.kept_from_ms, record.kept_to_ms)
 
+    def _group_stored(self, record: GroupStored) -> None:
+        group = replace(record.group, changed_ms=self.entry_time_ms)
+        self.groups.by_id[group.group_id] = group
+        self.dirty.groups.add(group.group_id)
+
+    def _offsets_committed(self, record: OffsetsCommitted) -> None:
+        group_id, now_ms = record.group_id, self.entry_time_ms
+        put, dirty = self.groups.put_offset, self.dirty.offsets
+        for topic_id, partition, offset, epoch, expire_ms, metadata in record.rows:
+            key = topic_id, partition
+            put(group_id, key, CommittedOffset(offset, epoch, metadata, now_ms, expire_ms))
+            dirty.add((group_id, key))
+
+    def _offsets_removed(self, record: OffsetsRemoved) -> None:
+        for key in record.keys:
+            self.groups.remove_offset(record.group_id, key)
+            self.dirty.offsets.add((record.group_id, key))
+
+    def _group_removed(self, record: GroupRemoved) -> None:
+        self.groups.by_id.pop(record.group_id, None)
+        self.dirty.groups.add(record.group_id)
+        left = list(self.groups.offsets.get(record.group_id, ()))
+        self._offsets_removed(OffsetsRemoved(record.group_id, left))
+
+    def _client_quotas_set(self, record: ClientQuotasSet) -> None:
+        self.quotas.put(record.entity, record.values)
+        self.dirty.quotas.add(record.entity)
+
+    def _resource_configs_set(self, record: ResourceConfigsSet) -> None:
+        resource = record.resource_type, record.name
+        self.resource_configs.put(resource, record.configs)
+        self.dirty.resource_configs.add(resource)
+
 
 _APPLY: dict[type, Callable[..., None]] = {
     ClusterCreated: LedgerState._cluster_created,
@@ -215,4 +266,10 @@ _APPLY: dict[type, Callable[..., None]] = {
     PartitionsAdded: LedgerState._partitions_added,
     TopicConfigsSet: LedgerState._topic_configs_set,
     LedgerRestored: LedgerState._ledger_restored,
+    GroupStored: LedgerState._group_stored,
+    OffsetsCommitted: LedgerState._offsets_committed,
+    OffsetsRemoved: LedgerState._offsets_removed,
+    GroupRemoved: LedgerState._group_removed,
+    ClientQuotasSet: LedgerState._client_quotas_set,
+    ResourceConfigsSet: LedgerState._resource_configs_set,
 }

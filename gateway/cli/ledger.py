@@ -47,6 +47,12 @@ def _print_survey(found: Survey) -> None:
             ("garbage", f"{objects.garbage}, {objects.garbage_bytes} bytes"),
             ("orphans", f"{len(objects.orphans)}, of which {len(objects.kept)} are kept for ever"),
             ("orphan floor", _when(objects.floor_ms)),
+            (
+                "groups",
+                f"{len(found.groups)}, {sum(group.committed_offsets for group in found.groups)} offsets",
+            ),
+            ("client quotas", len(found.quotas)),
+            ("configs of brokers and groups", len(found.configs)),
         ],
     )
     rows = [

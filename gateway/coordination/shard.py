@@ -28,7 +28,7 @@ from ledger.machine import decide
 from ledger.overlay import Overlay
 from ledger.partitions import PartitionLog
 from ledger.records import encode_record
-from ledger.requests import Answer, BecomeOwner, CommitFile, Owner, Request
+from ledger.requests import Answer, BecomeOwner, Owner, Request, work
 from ledger.state import LedgerState
 
 log = structlog.get_logger(__name__)
@@ -52,13 +52,13 @@ class _Filling:
     records: list[bytes] = field(default_factory=list)
     answers: list[tuple[asyncio.Future[Answer], Answer]] = field(default_factory=list)
     size: int = HEAD_BYTES
-    batches: int = 0
+    work: int = 0
 
     def has_room(self, request: Request) -> bool:
         if not self.records:
             return True
-        batches = len(request.batches) if isinstance(request, CommitFile) else 0
-        return self.size + request.weight <= MAX_ENTRY_BYTES and self.batches + batches <= MAX_ENTRY_BATCHES
+        fits = self.size + request.weight <= MAX_ENTRY_BYTES
+        return fits and self.work + work(request) <= MAX_ENTRY_BATCHES
 
 
 class Shard:
@@ -203,8 +203,7 @@ class Shard:
             filling.answers.append((asked.answered, decision.answer))
             filling.records += records
             filling.size += sum(map(len, records))
-            if isinstance(asked.request, CommitFile):
-                filling.batches += len(asked.request.batches)
+            filling.work += work(asked.request)
 
     async def _append(self, filling: _Filling) -> None:
         number = self.state.applied

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gateway.coordination.backup import all_objects
 from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import Recovered, snapshot_keys
+from ledger.groups import NO_GENERATION
 from ledger.partitions import PartitionLog
 from ledger.ports import Blobs, SegmentStore
 from ledger.state import LedgerState
@@ -30,6 +31,32 @@ class TopicSurvey:
     created_ms: int
     configs: Mapping[str, str]
     partitions: list[PartitionSurvey]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSurvey:
+    """`generation` -1: a group that only has offsets."""
+
+    group_id: str
+    protocol_type: str
+    generation: int
+    members: int
+    committed_offsets: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSurvey:
+    """`entity` by type; the name None stands for the default of that type."""
+
+    entity: Mapping[str, str | None]
+    quotas: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSurvey:
+    resource_type: str
+    name: str
+    configs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +93,9 @@ class Survey:
     journal: JournalSurvey
     objects: ObjectsSurvey
     topics: list[TopicSurvey]
+    groups: list[GroupSurvey]
+    quotas: list[QuotaSurvey]
+    configs: list[ConfigSurvey]
 
 
 async def survey(journal: Journal, recovered: Recovered, blobs: Blobs, segments: SegmentStore) -> Survey:
@@ -86,12 +116,23 @@ async def survey(journal: Journal, recovered: Recovered, blobs: Blobs, segments:
         ),
         _objects(state, [found async for found in all_objects(segments)]),
         [_topic(topic) for topic in topics],
+        [_group(state, group_id) for group_id in sorted({*state.groups.by_id, *state.groups.offsets})],
+        [QuotaSurvey(dict(entity), values) for entity, values in state.quotas.by_entity.items()],
+        [ConfigSurvey(*key, configs) for key, configs in sorted(state.resource_configs.by_resource.items())],
     )
 
 
 def _topic(topic: Topic) -> TopicSurvey:
     partitions = [_partition(log) for log in topic.partitions]
     return TopicSurvey(topic.name, topic.topic_id.hex(), topic.created_ms, topic.configs, partitions)
+
+
+def _group(state: LedgerState, group_id: str) -> GroupSurvey:
+    group = state.groups.by_id.get(group_id)
+    offsets = len(state.groups.offsets.get(group_id, ()))
+    if group is None:
+        return GroupSurvey(group_id, "", NO_GENERATION, 0, offsets)
+    return GroupSurvey(group_id, group.protocol_type, group.generation, len(group.members), offsets)
 
 
 def _partition(log: PartitionLog) -> PartitionSurvey:

@@ -12,8 +12,8 @@ from enum import IntEnum
 from typing import Final
 
 from gateway.topics.configs import TOPIC_CONFIGS, BadValue, ConfigType, check_configs
-from ledger.machine import altered_configs
 from ledger.requests import AlterTopicConfigs, ConfigChange, ConfigOp, Refused
+from ledger.setting_decisions import altered_configs
 from ledger.topics import check_topic_name
 from ledger.types import TopicId
 

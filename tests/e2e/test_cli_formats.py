@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from ledger.image import FORMAT_VERSION as IMAGE_VERSION
 from tests.support.gateway import Gateway
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
@@ -81,7 +82,9 @@ def newer_metadata(directory: Path) -> None:
 def newer_image(directory: Path) -> None:
     with sqlite3.connect(directory / "image.db") as db:
         (value,) = db.execute("SELECT value FROM rows WHERE section = 0").fetchone()
-        db.execute("UPDATE rows SET value = ? WHERE section = 0", (struct.pack(">H", 2) + value[2:],))
+        db.execute(
+            "UPDATE rows SET value = ? WHERE section = 0", (struct.pack(">H", IMAGE_VERSION + 1) + value[2:],)
+        )
     db.close()
 
 

@@ -16,12 +16,17 @@ from ledger.formats.snapshot import (
     encode_archive,
     encode_snapshot,
 )
+from ledger.groups import Group, Member, OffsetRow
 from ledger.image import (
     CHUNK,
+    GROUP,
     META,
     OBJECT,
+    OFFSET,
     PARTITION,
     PRODUCER,
+    QUOTA,
+    RESOURCE_CONFIG,
     TOPIC,
     Row,
     all_rows,
@@ -35,18 +40,27 @@ from ledger.image import (
 )
 from ledger.requests import (
     CommitFile,
+    CommitOffsets,
+    ConfigChange,
+    ConfigOp,
     CreateTopic,
     DeleteRecords,
     DeleteTopic,
     DrainRuns,
     ForgetObjects,
+    QuotaChange,
     RaiseFloor,
+    RemoveGroup,
+    Request,
     ReserveProducerIds,
+    SetClientQuotas,
+    SetResourceConfigs,
+    StoreGroup,
 )
 from ledger.state import Dirty
 from tests.model.harness import JournalledLedger, commit_batch, locator, topic_id
 
-SECTIONS = [META, TOPIC, PARTITION, CHUNK, PRODUCER, OBJECT]
+SECTIONS = [META, TOPIC, PARTITION, CHUNK, PRODUCER, OBJECT, GROUP, OFFSET, QUOTA, RESOURCE_CONFIG]
 NONCE = bytes(range(16))
 
 
@@ -64,8 +78,29 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> JournalledLedger:
     ledger.ask(*[commit_of(number, 2) for number in range(4)])
     ledger.ask(DeleteRecords(topic_id(1), 0, 2), DeleteTopic(topic_id(2)))
     ledger.ask(DrainRuns(4), RaiseFloor(999_000))
+    ledger.ask(*settings_and_groups())
     assert ledger.state.draining and ledger.state.files.garbage
     return ledger
+
+
+def settings_and_groups() -> list[Request]:
+    member = Member("m", "i", "c", "/h", 6, 5, (("range", b"s"),), b"a")
+    group = Group("g", "consumer", 7, "range", "m", (member,), True)
+    return [
+        StoreGroup(group),
+        CommitOffsets("g", [OffsetRow(topic_id(1), 0, 5, 0, -1, "meta")]),
+        SetClientQuotas([QuotaChange((("user", None),), {"producer_byte_rate": 1.5})]),
+        SetResourceConfigs("group", "g", [ConfigChange(ConfigOp.SET, "a", "1")]),
+    ]
+
+
+def without_settings_and_groups() -> list[Request]:
+    return [
+        StoreGroup(Group("g", "consumer", 8, None, None, (), True)),
+        RemoveGroup("g"),
+        SetClientQuotas([QuotaChange((("user", None),), {"producer_byte_rate": None})]),
+        SetResourceConfigs("group", "g", [], replace=True),
+    ]
 
 
 def commit_of(number: int, topic: int) -> CommitFile:
@@ -127,7 +162,7 @@ def test_only_what_changed_is_written_and_only_once(ledger: JournalledLedger) ->
 def test_a_row_of_something_that_is_gone_says_so(ledger: JournalledLedger) -> None:
     before = {(row.section, row.key) for row in rows_of(ledger)}
     take_dirty_rows(ledger.state)
-    ledger.ask(DeleteTopic(topic_id(1)), DrainRuns(100))
+    ledger.ask(*without_settings_and_groups(), DeleteTopic(topic_id(1)), DrainRuns(100))
     ledger.ask(DrainRuns(100))
     ledger.now_ms += 10
     ledger.ask(RaiseFloor(ledger.now_ms))
@@ -139,7 +174,8 @@ def test_a_row_of_something_that_is_gone_says_so(ledger: JournalledLedger) -> No
 
 def test_rows_that_could_not_be_written_are_written_the_next_time(ledger: JournalledLedger) -> None:
     take_dirty_rows(ledger.state)
-    ledger.ask(commit_of(8, 1), DeleteTopic(topic_id(1)), CreateTopic("v", topic_id(9), 1, {}))
+    ledger.ask(commit_of(8, 1), *settings_and_groups())
+    ledger.ask(DeleteTopic(topic_id(1)), CreateTopic("v", topic_id(9), 1, {}))
     rows = take_dirty_rows(ledger.state)
     put_back_dirty(ledger.state, rows)
     assert sorted(take_dirty_rows(ledger.state), key=lambda row: row[:2]) == sorted(
@@ -148,6 +184,15 @@ def test_rows_that_could_not_be_written_are_written_the_next_time(ledger: Journa
     ledger.state.dirty = Dirty()
     put_back_dirty(ledger.state, all_rows(ledger.state))
     assert ledger.state.dirty == everything(ledger.state)
+
+
+def test_what_an_older_build_can_read_is_written_as_it_wrote_it(ledger: JournalledLedger) -> None:
+    assert rows_of(ledger)[0].value[:2] == b"\0\2"  # type: ignore[index]
+    for request in settings_and_groups():
+        ledger.ask(*without_settings_and_groups())
+        assert rows_of(ledger)[0].value[:2] == b"\0\1"  # type: ignore[index]
+        ledger.ask(request)
+        assert rows_of(ledger)[0].value[:2] == b"\0\2"  # type: ignore[index]
 
 
 def without(section: int) -> Callable[[list[Row]], list[Row]]:
@@ -178,8 +223,8 @@ def test_rows_that_do_not_fit_together_are_damage(
 def test_rows_of_a_later_format_are_refused_as_too_new(ledger: JournalledLedger) -> None:
     meta, *others = rows_of(ledger)
     assert meta.value is not None
-    with pytest.raises(StoreTooNew, match="format version 2"):
-        restore([meta._replace(value=b"\0\2" + meta.value[2:]), *others])
+    with pytest.raises(StoreTooNew, match="format version 3"):
+        restore([meta._replace(value=b"\0\3" + meta.value[2:]), *others])
 
 
 def test_packed_rows_read_back_and_every_cut_is_found(ledger: JournalledLedger) -> None:

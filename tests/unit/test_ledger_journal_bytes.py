@@ -6,6 +6,15 @@ import pytest
 from crc32c import crc32c
 
 from ledger.errors import StoreDamaged, StoreTooNew
+from ledger.group_records import (
+    ClientQuotasSet,
+    GroupRemoved,
+    GroupStored,
+    OffsetsCommitted,
+    OffsetsRemoved,
+    ResourceConfigsSet,
+)
+from ledger.groups import Group, Member, OffsetRow
 from ledger.journal import (
     HEAD_BYTES,
     decode_entry,
@@ -79,6 +88,35 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
     (
         LedgerRestored(258, 1_700_000_000_000, 1_700_000_000_001),
         "0e 00 00000018 0000000000000102 0000018bcfe56800 0000018bcfe56801",
+    ),
+]
+MEMBER = Member("m", None, "c", "/h", 6, 5, (("range", b"s"),), b"a")
+GOLDEN += [
+    (
+        GroupStored(Group("g", "consumer", 7, "range", None, (MEMBER,), True)),
+        "0f 00 0000005b 00 01 00000007 00000001 00000001 67 00000008 636f6e73756d6572 00000005 72616e6765"
+        "ffffffff 00000006 00000005 00000001 00000001 6d ffffffff 00000001 63 00000002 2f68 00000001 61"
+        "00000005 72616e6765 00000001 73",
+    ),
+    (
+        OffsetsCommitted("g", [OffsetRow(TOPIC, 3, 258, 4, -1, "é"), OffsetRow(TOPIC, 4, 0, -1, 5, "")]),
+        "10 00 0000004f 00000001 67 000102030405060708090a0b0c0d0e0f 00000002"
+        "00000003 0000000000000102 00000004 ffffffffffffffff 0002 c3a9"
+        "00000004 0000000000000000 ffffffff 0000000000000005 0000",
+    ),
+    (
+        OffsetsRemoved("g", [(TOPIC, 3)]),
+        "11 00 00000019 00000001 67 000102030405060708090a0b0c0d0e0f 00000003",
+    ),
+    (GroupRemoved("gé"), "12 00 00000003 67c3a9"),
+    (
+        ClientQuotasSet((("client-id", "c"), ("user", None)), {"producer_byte_rate": 1.5}),
+        "13 00 00000044 00000002 00000009 636c69656e742d6964 00000001 63 00000004 75736572 ffffffff"
+        "00000001 00000012 70726f64756365725f627974655f72617465 3ff8000000000000",
+    ),
+    (
+        ResourceConfigsSet("group", "g", {"b": "", "a": "1"}),
+        "14 00 00000021 00000005 67726f7570 00000001 67 00000002 0001 00000001 61 31 0001 00000000 62",
     ),
 ]
 RECORDS = [record for record, _ in GOLDEN]

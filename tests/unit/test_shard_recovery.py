@@ -202,7 +202,7 @@ async def test_an_image_with_a_row_of_another_type_is_put_aside(pruned: Host, se
 async def test_an_image_of_a_later_format_is_not_overwritten(pruned: Host) -> None:
     with sqlite3.connect(pruned.image_path) as db:
         (value,) = db.execute("SELECT value FROM rows WHERE section = ?", (META,)).fetchone()
-        db.execute("UPDATE rows SET value = ? WHERE section = ?", (b"\0\2" + value[2:], META))
+        db.execute("UPDATE rows SET value = ? WHERE section = ?", (b"\0\3" + value[2:], META))
     db.close()
     before = pruned.image_path.read_bytes()
     with pytest.raises(StoreTooNew):
