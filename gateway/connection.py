@@ -19,6 +19,7 @@ with acks=0 before closing is still stored.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -52,9 +53,14 @@ class Router(Protocol):
 
     def is_pipelined(self, api_key: int) -> bool: ...
 
+    def is_patient(self, api_key: int) -> bool:
+        """Whether such a request waits for other clients, within deadlines of its own."""
+        ...
+
     async def answer(self, request: Request, peer: "Peer", received_at: float) -> Sequence[Buffer] | None:
         """Response header and body, or None where the protocol has none. Raises Malformed for a body
-        that cannot be read, and CloseConnection. Ends by itself within the longest request timeout."""
+        that cannot be read, and CloseConnection. A request that is not patient ends by itself within the
+        longest request timeout."""
         ...
 
 
@@ -163,6 +169,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._rules = Connection(pool.router.served, limits.requests_in_flight, limits.connection_bytes)
         self._backlog: deque[tuple[Request, float]] = deque()
         self._running: dict[asyncio.Task[None], float] = {}
+        """Requests under way, and when each came; a patient one as if it were still to come."""
         self._running_is_pipelined = True
         self._is_paused = False
         self._is_write_paused = False
@@ -340,13 +347,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         backlog, running = self._backlog, self._running
         while backlog and not self._is_write_paused:
             request, received_at = backlog[0]
-            is_pipelined = self._pool.router.is_pipelined(request.header.api_key)
+            router, api_key = self._pool.router, request.header.api_key
+            is_pipelined = router.is_pipelined(api_key)
             if running and not (is_pipelined and self._running_is_pipelined):
                 break
             backlog.popleft()
             self._running_is_pipelined = is_pipelined
             task = self._loop.create_task(self._run(request, received_at))
-            running[task] = received_at
+            running[task] = math.inf if router.is_patient(api_key) else received_at
             self._pool.tasks.add(task)
             task.add_done_callback(self._done)
 

@@ -47,13 +47,15 @@ class Handler:
     """`handle(context, request)` gives the response message, or None where the protocol has no answer.
 
     A `raw` one gets the body's bytes and gives the buffers of the answer's body. A `pipelined` one starts
-    while earlier requests of its connection are unanswered, if those are pipelined too.
+    while earlier requests of its connection are unanswered, if those are pipelined too. A `patient` one
+    may wait for other clients for longer than the longest request timeout, by deadlines of its own.
     """
 
     handle: Callable[[RequestContext, Any], Awaitable[Any]]
     versions: tuple[int, int]
     raw: bool = False
     pipelined: bool = False
+    patient: bool = False
 
 
 HANDLERS: Final[Mapping[ApiKey, Handler]] = {
@@ -104,10 +106,14 @@ class RequestRouter:
         self._services = services
         self._handlers = {int(key): (key, handler) for key, handler in handlers.items()}
         self._pipelined = {int(key) for key, handler in handlers.items() if handler.pipelined}
+        self._patient = {int(key) for key, handler in handlers.items() if handler.patient}
         self.served = served_versions(handlers)
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key in self._pipelined
+
+    def is_patient(self, api_key: int) -> bool:
+        return api_key in self._patient
 
     async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
         """Response header and body. Raises Malformed, and CloseConnection for a version never answered."""

@@ -29,6 +29,9 @@ class NamesItsListener:
     def is_pipelined(self, api_key: int) -> bool:
         return False
 
+    def is_patient(self, api_key: int) -> bool:
+        return False
+
     async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
         listener = peer.listener
         return [f"{listener.name} {listener.host} {listener.port}".encode()]

@@ -22,17 +22,20 @@ from gateway.wire.errors import Malformed
 from ledger.types import Buffer
 from tests.support.raw import request
 
-PRODUCE, METADATA = ApiKey.PRODUCE, ApiKey.METADATA
+PRODUCE, METADATA, JOIN_GROUP = ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.JOIN_GROUP
 LOOPBACK = Address("127.0.0.1", 0)
 SHORT_S = 0.1
 LONG_S = 5.0
 
 
 class HeldRequests:
-    """Answers a request with its correlation id once it is released; Produce is pipelined."""
+    """Answers a request with its correlation id once it is released.
+
+    Produce is pipelined, JoinGroup patient.
+    """
 
     def __init__(self) -> None:
-        self.served = {int(PRODUCE): (0, 13), int(METADATA): (0, 13)}
+        self.served = {int(PRODUCE): (0, 13), int(METADATA): (0, 13), int(JOIN_GROUP): (0, 9)}
         self.started: list[int] = []
         self.cancelled: list[int] = []
         self.released = asyncio.Event()
@@ -42,6 +45,9 @@ class HeldRequests:
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == PRODUCE
+
+    def is_patient(self, api_key: int) -> bool:
+        return api_key == JOIN_GROUP
 
     async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
         number = request.header.correlation_id
@@ -330,3 +336,18 @@ async def test_a_host_that_is_not_here_is_refused() -> None:
     with pytest.raises(ListenFailed, match="--listen") as refusal:
         await server.listen([Binding("PLAINTEXT", absent, absent)])
     assert not refusal.value.in_use
+
+
+async def test_a_request_that_does_not_end_loses_its_connection_unless_it_waits_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.server.REQUEST_GRACE_SECONDS", 0.0)
+    async with serving(request_timeout_ms=1000, idle_ms=1000) as gateway, gateway.client() as stuck:
+        async with gateway.client() as patient:
+            gateway.requests.kept = {1, 2}
+            patient.send(JOIN_GROUP, 1)
+            stuck.send(METADATA, 2)
+            assert await stuck.answer() is None
+            await asyncio.sleep(0.6)
+            gateway.requests.released.set()
+            assert await patient.answer() == 1

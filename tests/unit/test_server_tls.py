@@ -36,6 +36,9 @@ class LargeAnswers:
     def is_pipelined(self, api_key: int) -> bool:
         return False
 
+    def is_patient(self, api_key: int) -> bool:
+        return False
+
     async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
         content = pattern(request.header.correlation_id)
         return [content[:1], b"", content[1:1000], memoryview(content)[1000:]]
