@@ -1,7 +1,7 @@
 """The configs of topics and of the gateway as DescribeConfigs tells them. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -37,7 +37,7 @@ class BrokerValue:
     type: ConfigType
     source: ConfigSource
     doc: str
-    synonyms: Sequence[Synonym] = field(default_factory=tuple)
+    synonyms: Sequence[Synonym]
 
 
 def describe_topic(configs: Mapping[str, str], broker: Broker) -> list[TopicValue]:
@@ -56,8 +56,9 @@ def describe_broker(settings: Settings) -> list[BrokerValue]:
     values: dict[str, BrokerValue] = {}
     for config in TOPIC_CONFIGS.values():
         if config.synonym is not None:
+            default = Synonym(config.synonym, config.default, ConfigSource.DEFAULT)
             values[config.synonym] = BrokerValue(
-                config.synonym, config.default, config.type, ConfigSource.DEFAULT, config.doc
+                config.synonym, config.default, config.type, ConfigSource.DEFAULT, config.doc, (default,)
             )
     for name, (value, default, doc) in (_own(settings) | _limits(settings)).items():
         values[name] = _broker_value(name, value, default, doc)

@@ -1,6 +1,6 @@
 """A real Apache Kafka broker: the oracle that says what a Kafka client must be answered.
 
-Its jars, and those of an older Java client, come from Maven (tests/support/maven.py), once.
+Its jars, those of its command-line tools and those of an older Java client come from Maven (tests/support/maven.py), once.
 `python -m tests.support.kafka` fetches them beforehand.
 """
 
@@ -34,6 +34,10 @@ KAFKA_JARS = JarSet(
         f"org.apache.kafka:kafka_{tool_version('kafka', 'scala')}:{KAFKA_VERSION}",
         f"org.apache.logging.log4j:log4j-slf4j-impl:{LOG4J}",
     ),
+)
+# What kafka-tools needs is among the jars of the broker, apart from Kafka Connect, which no tool here is.
+KAFKA_TOOLS_JARS = JarSet(
+    f"kafka-tools-{KAFKA_VERSION}", "alone", (f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",), alone=True
 )
 CLIENTS_VERSION = tool_version("kafka_clients")
 JACKSON = tool_version("kafka_clients", "jackson")
@@ -82,6 +86,11 @@ def why_missing() -> str | None:
 def kafka_classpath() -> str:
     """Errors: RuntimeError with Maven's last words."""
     return KAFKA_JARS.classpath()
+
+
+def kafka_tools_classpath() -> str:
+    """With the classes behind kafka-topics, kafka-configs and the like. Errors: as `kafka_classpath`."""
+    return f"{KAFKA_TOOLS_JARS.classpath()}:{kafka_classpath()}"
 
 
 class KafkaServer:
@@ -215,6 +224,7 @@ def main(arguments: Sequence[str]) -> None:
         sys.stderr.write(f"Tests against Apache Kafka will be skipped: {reason}\n")
         return
     sys.stderr.write(f"Apache Kafka {KAFKA_VERSION}: {KAFKA_JARS.fetched()}\n")
+    sys.stderr.write(f"Its tools: {KAFKA_TOOLS_JARS.fetched()}\n")
     sys.stderr.write(f"Its Java client {CLIENTS_VERSION}: {OLDER_CLIENT_JARS.fetched()}\n")
 
 

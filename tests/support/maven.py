@@ -18,13 +18,15 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 """
 DEPENDENCY = """    <dependency>
-      <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
+      <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>{exclusions}
     </dependency>"""
+NOTHING_ELSE = """
+      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"""
 
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Artifacts (`group:artifact:version`) and all that they need to run.
+    """Artifacts (`group:artifact:version`) and all that they need to run, unless `alone`.
 
     `name` is the directory below `.cache`. `stamp` names whatever decides on the jars beside `name`:
     when it changes they are fetched anew.
@@ -33,6 +35,7 @@ class JarSet:
     name: str
     stamp: str
     artifacts: tuple[str, ...]
+    alone: bool = False
 
     def why_missing(self) -> str | None:
         """The reason why these jars cannot be used here, or None."""
@@ -82,9 +85,10 @@ class JarSet:
             raise RuntimeError(f"Maven could not fetch {self.name}:\n{words}")
 
     def _pom(self) -> str:
+        exclusions = NOTHING_ELSE if self.alone else ""
         named = [artifact.split(":") for artifact in self.artifacts]
         dependencies = [
-            DEPENDENCY.format(group=group, artifact=artifact, version=version)
+            DEPENDENCY.format(group=group, artifact=artifact, version=version, exclusions=exclusions)
             for group, artifact, version in named
         ]
         return POM.format(name=self.name, dependencies="\n".join(dependencies))

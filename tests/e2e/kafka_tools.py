@@ -1,0 +1,116 @@
+"""Kafka's own command-line tools, each call one JVM a target, and what they print without the unsteady."""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from difflib import unified_diff
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from tests.e2e.conftest import Endpoint
+from tests.support.kafka import kafka_tools_classpath
+
+TOOL_TIMEOUT_S: Final = 90.0
+LOG_CONFIG: Final = Path(__file__).parent / "java" / "log4j2-tools.xml"
+STACK_LINE: Final = re.compile(r"\s+at |\s*$")
+STEADY: Final = (
+    (re.compile(r"TopicId: [\w-]{22}"), "TopicId: <id>"),
+    # A dynamic default of a new Kafka cluster (KIP-966); here it is one of the software.
+    (re.compile(r"Configs: min\.insync\.replicas=1,?"), "Configs: "),
+    (re.compile(r"DYNAMIC_DEFAULT_BROKER_CONFIG:min\.insync\.replicas=1, "), ""),
+)
+REASON: Final = re.compile(r"(Exception|Error while executing \w+ command) ?: .*")
+
+Filter = Callable[[str], str | None]
+"""What is compared of a line; None for a line that is not."""
+
+
+class Tool(Enum):
+    """The main class behind each script of Kafka's bin directory."""
+
+    API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
+    CONFIGS = "kafka.admin.ConfigCommand"
+    CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+    CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+    DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
+    FEATURES = "org.apache.kafka.tools.FeatureCommand"
+    GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
+    LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+    PRODUCER_PERF = "org.apache.kafka.tools.ProducerPerformance"
+    TOPICS = "org.apache.kafka.tools.TopicCommand"
+    VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a person sees: exit code, and the lines of stdout and stderr without stack traces."""
+
+    exit_code: int
+    lines: Sequence[str]
+
+
+def as_it_is(line: str) -> str | None:
+    return line
+
+
+def without_reason(line: str) -> str | None:
+    """A refusal's kind stays; its reason is told in own words."""
+    return REASON.sub(r"\1: <reason>", line)
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Runs the same command against Apache Kafka and the endpoint under test, at the same time."""
+
+    kafka: Endpoint
+    endpoint: Endpoint
+
+    def run(
+        self, tool: Tool, *arguments: str, stdin: str = "", compared: Filter = as_it_is, ordered: bool = True
+    ) -> Said:
+        """What both said. Errors: AssertionError where they differ."""
+        with ThreadPoolExecutor(2) as pool:
+            running = [
+                pool.submit(said, target, tool, arguments, stdin, compared)
+                for target in (self.kafka, self.endpoint)
+            ]
+            kafka, ours = (future.result() for future in running)
+        if not ordered:
+            kafka, ours = (Said(one.exit_code, sorted(one.lines)) for one in (kafka, ours))
+        assert ours == kafka, "\n".join(
+            unified_diff(kafka.lines, ours.lines, "kafka", "ours", lineterm="", n=0)
+        )
+        return ours
+
+
+def said(endpoint: Endpoint, tool: Tool, arguments: Sequence[str], stdin: str, compared: Filter) -> Said:
+    """Errors: subprocess.TimeoutExpired; the JVM is dead then."""
+    with tempfile.TemporaryDirectory(prefix="dragoman-kafka-tool-") as scratch:
+        command = [
+            *("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            f"-Djava.io.tmpdir={scratch}",
+            f"-Dlog4j2.configurationFile={LOG_CONFIG}",
+            *("-cp", kafka_tools_classpath(), tool.value),
+            *("--bootstrap-server", endpoint.bootstrap, *arguments),
+        ]
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
+        )
+    lines = []
+    for line in (done.stdout + done.stderr).splitlines():
+        if STACK_LINE.match(line):
+            continue
+        kept = compared(steady(line.replace(endpoint.bootstrap, "<endpoint>")))
+        if kept is not None:
+            lines.append(kept)
+    return Said(done.returncode, lines)
+
+
+def steady(line: str) -> str:
+    for pattern, replacement in STEADY:
+        line = pattern.sub(replacement, line)
+    return line
