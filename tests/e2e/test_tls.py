@@ -290,7 +290,7 @@ def test_a_client_that_trusts_another_ca_does_not_connect(
 
 
 def test_tls_1_2_is_spoken_unless_1_3_is_asked_for(gateway_factory: GatewayFactory, server: Issued) -> None:
-    old = {"maximum_version": ssl.TLSVersion.TLSv1_2}
+    old: dict[str, Any] = {"maximum_version": ssl.TLSVersion.TLSv1_2}
     both = started(gateway_factory, tls_options(server))
     with tls_socket(both, **old) as sock:
         assert sock.version() == "TLSv1.2" and is_answered(sock)

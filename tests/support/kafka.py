@@ -1,7 +1,7 @@
 """A real Apache Kafka broker: the oracle that says what a Kafka client must be answered.
 
-Its jars, those of its command-line tools and those of an older Java client come from Maven (tests/support/maven.py), once.
-`python -m tests.support.kafka` fetches them beforehand.
+Its jars, those of its command-line tools and those of an older Java client come from Maven
+(tests/support/maven.py), once. `python -m tests.support.kafka` fetches them beforehand.
 """
 
 import os
