@@ -56,9 +56,9 @@ def describe_broker(settings: Settings) -> list[BrokerValue]:
     values: dict[str, BrokerValue] = {}
     for config in TOPIC_CONFIGS.values():
         if config.synonym is not None:
-            default = Synonym(config.synonym, config.default, ConfigSource.DEFAULT)
+            itself = (Synonym(config.synonym, config.default, ConfigSource.DEFAULT),)
             values[config.synonym] = BrokerValue(
-                config.synonym, config.default, config.type, ConfigSource.DEFAULT, config.doc, (default,)
+                config.synonym, config.default, config.type, ConfigSource.DEFAULT, config.doc, itself
             )
     for name, (value, default, doc) in (_own(settings) | _limits(settings)).items():
         values[name] = _broker_value(name, value, default, doc)
