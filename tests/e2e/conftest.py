@@ -1,5 +1,6 @@
 """The endpoint under test, and the clients."""
 
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -14,11 +15,13 @@ from tests.e2e.client_aiokafka import AiokafkaClient
 from tests.e2e.client_confluent import ConfluentClient
 from tests.e2e.client_java import started_jvm, why_no_java_client
 from tests.e2e.client_kafka_python import KafkaPythonClient
+from tests.e2e.client_kafkajs import KafkajsClient, started_node, why_no_node
+from tests.e2e.client_kcat import KcatClient, kcat
 from tests.e2e.program import ClientProgram, ProgramClient
 from tests.support.gateway import running_gateway
 from tests.support.kafka import running_kafka
 
-CLIENT_NAMES = ("confluent", "kafka-python", "aiokafka", "java", "java-3.9")
+CLIENT_NAMES = ("confluent", "kafka-python", "aiokafka", "java", "java-3.9", "kafkajs", "kcat")
 ClientsByName = Callable[[str], ClientUnderTest]
 
 
@@ -66,7 +69,8 @@ class Programs:
         if name not in self._started:
             directory = self._directory / name
             directory.mkdir()
-            self._started[name] = started_jvm(name, directory)
+            start = started_node if name == "kafkajs" else functools.partial(started_jvm, name)
+            self._started[name] = start(directory)
         return self._started[name]
 
     def stop(self) -> None:
@@ -88,6 +92,11 @@ def why_no_client(name: str) -> str | None:
     match name:
         case "java" | "java-3.9":
             return why_no_java_client(name)
+        case "kafkajs":
+            return why_no_node()
+        case "kcat":
+            found = kcat()
+            return found if isinstance(found, str) else None
     return None
 
 
@@ -108,6 +117,12 @@ def client_named(endpoint: Endpoint, programs: Programs) -> ClientsByName:
                 return AiokafkaClient(endpoint.bootstrap)
             case "java" | "java-3.9":
                 return ProgramClient(name, endpoint.bootstrap, programs.started(name))
+            case "kafkajs":
+                return KafkajsClient(name, endpoint.bootstrap, programs.started(name))
+            case "kcat":
+                program = kcat()
+                assert not isinstance(program, str)
+                return KcatClient(endpoint.bootstrap, program)
         raise ValueError(name)
 
     return make
