@@ -32,6 +32,7 @@ from gateway.fetch.offsets import OffsetsRoom
 from gateway.fetch.reader import RunReader
 from gateway.fetch.room import FetchOptions, FetchRoom
 from gateway.fetch.sessions import FetchSessions
+from gateway.groups.room import GroupsRoom
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.housekeeper import Housekeeper
@@ -115,8 +116,9 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         server = Server(settings.limits, RequestRouter(services), metrics, certificates)
         stack.push_async_callback(server.close)
         listeners = await server.listen(bindings)
-        # First of all at the end: fetches that wait are answered, so that the drain need not wait for them.
+        # First of all at the end: what waits is answered, so that the drain need not wait for it.
         stack.callback(services.fetch.close)
+        stack.callback(services.groups.close)
         stack.callback(setattr, readiness, "is_draining", True)
         reload = certificates.reload if certificates is not None else _nothing_to_reload
         yield RunningGateway(services, listeners, server.bound, admin, reload)
@@ -245,6 +247,8 @@ async def _open_rooms(
     )
     offsets = OffsetsRoom(shard, reader)
     stack.callback(offsets.close)
+    groups = GroupsRoom(shard, settings)
+    groups.start()
     return Services(
         settings=settings,
         shard=shard,
@@ -253,6 +257,7 @@ async def _open_rooms(
         fetch=FetchRoom(shard, reader, sessions, fetch_options, clock_ms),
         offsets=offsets,
         topics=TopicsRoom(shard, settings),
+        groups=groups,
         producer_ids=ProducerIds(shard),
         cluster_id=shard.state.cluster_id,
         node_id=settings.broker.node_id,

@@ -7,6 +7,7 @@ from gateway.config import Settings
 from gateway.coordination.shard import Shard
 from gateway.fetch.offsets import OffsetsRoom
 from gateway.fetch.room import FetchRoom
+from gateway.groups.room import GroupsRoom
 from gateway.listeners import Listener
 from gateway.produce.admission import RuleBook
 from gateway.produce.producer_ids import ProducerIds
@@ -27,6 +28,7 @@ class Services:
     fetch: FetchRoom
     offsets: OffsetsRoom
     topics: TopicsRoom
+    groups: GroupsRoom
     producer_ids: ProducerIds
     cluster_id: str
     node_id: int

@@ -138,6 +138,7 @@ class Played:
         again = Played(self.rules, self.now)
         if self.stores:
             again.group.restore(self.stores[-1], self.now)
+        again.stores, again.names = self.stores[:], self.names
         return again
 
     def _ticket(self) -> tuple[int, Asked]:

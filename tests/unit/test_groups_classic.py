@@ -108,6 +108,12 @@ def test_a_generation_is_stored_before_it_is_told_and_again_with_its_assignments
     ]
 
 
+def test_a_generation_that_is_not_assigned_has_no_assignments_of_the_one_before() -> None:
+    group = stable("a")
+    group.join("a")
+    assert [member.assignment for member in group.stores[-1].members] == [b""]
+
+
 def test_heartbeats_are_refused_to_strangers_and_older_generations() -> None:
     group = stable("a")
     assert group.beat("a") == "NONE"

@@ -1,0 +1,193 @@
+"""Drives the machine of one group: stores what must be stored, holds answers back until it is durable, and
+wakes the machine when something is due.
+
+One `StoreGroup` of a group is under way at a time; a newer state waits and replaces what waits already. If
+one fails, the group goes back to what is durable, whoever waits is told to try again, and the members are
+asked to join again.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+
+from gateway.coordination.shard import Shard
+from gateway.groups.classic import ClassicGroup
+from gateway.groups.states import State
+from gateway.groups.values import Answer, Effect, GroupRules, Note, Store
+from ledger.errors import StoreUnavailable
+from ledger.groups import Group
+from ledger.requests import Answer as LedgerAnswer
+from ledger.requests import Refused, StoreGroup
+
+log = structlog.get_logger(__name__)
+
+NOT_NOW: Final = "COORDINATOR_NOT_AVAILABLE"
+"""The client finds its coordinator again and repeats the request."""
+
+Settle = Callable[[str | None], None]
+"""Given None the answer leaves as it was decided, else with this error."""
+
+
+class GroupDriver:
+    """One group of the room."""
+
+    def __init__(
+        self,
+        group_id: str,
+        shard: Shard,
+        rules: GroupRules,
+        settle: Callable[[Answer, str | None], None],
+        forget: Callable[["GroupDriver"], None],
+        patience_s: float,
+    ) -> None:
+        """`forget` is called when there is nothing that a driver made anew would not know."""
+        self.group_id = group_id
+        self._shard = shard
+        self._rules = rules
+        self._settle = settle
+        self._forget = forget
+        self._patience_s = patience_s
+        self._decided = self._durable = 0
+        """States that had to be stored, by number: the newest, and the newest that is durable."""
+        self._next: Group | None = None
+        self._storing: asyncio.Future[LedgerAnswer] | None = None
+        self._held: deque[tuple[int, Settle]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float = math.inf
+        self._is_stopped = False
+        self.group = self._restored()
+        self._arm()
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Store(group):
+                    self._decided += 1
+                    self._next = group
+                    self._store()
+                case Answer():
+                    self._hold(partial(self._settle, effect))
+                case Note(event, member_id, reason):
+                    log.info(f"group.{event}", group=self.group_id, member=member_id, reason=reason)
+        self._arm()
+        self.rest()
+
+    def rest(self) -> None:
+        """Be forgotten, if there is nothing to remember."""
+        group = self.group
+        is_busy = group.pending or self._held or self._storing is not None
+        if group.state is State.EMPTY and not is_busy and not self._is_stopped:
+            self._forget(self)
+
+    async def durable(self) -> str | None:
+        """Wait until all that was decided so far is durable; else why an answer cannot be given."""
+        if self._durable == self._decided:
+            return None
+        settled: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._hold(partial(_resolve, settled))
+        return await settled
+
+    def stop(self) -> None:
+        """Answer all that waits; nothing is due any more."""
+        self._is_stopped = True
+        self._release(self._decided, NOT_NOW)
+        for effect in self.group.abandon(NOT_NOW):
+            if isinstance(effect, Answer):
+                self._settle(effect, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _restored(self) -> ClassicGroup:
+        group = ClassicGroup(self.group_id, self._rules)
+        stored = self._shard.state.groups.by_id.get(self.group_id)
+        if stored is not None:
+            group.restore(stored, _now_ms())
+        return group
+
+    def _store(self) -> None:
+        if self._storing is not None or self._next is None:
+            return
+        number, group = self._decided, self._next
+        self._next = None
+        loop = asyncio.get_running_loop()
+        self._storing = self._shard.submit(StoreGroup(group))
+        late = loop.call_later(self._patience_s, self._release, number, NOT_NOW)
+        self._storing.add_done_callback(partial(self._stored, number, late))
+
+    def _stored(self, number: int, late: asyncio.TimerHandle, done: asyncio.Future[LedgerAnswer]) -> None:
+        late.cancel()
+        self._storing = None
+        error = _why_failed(done)
+        if error is None:
+            self._durable = number
+            self._release(number, None)
+            self._store()
+            self.rest()
+        else:
+            self._go_back(error)
+
+    def _go_back(self, error: str) -> None:
+        log.warning("group.not_stored", group=self.group_id, error=error)
+        self._next = None
+        self._durable = self._decided
+        self._release(self._decided, error)
+        abandoned = self.group
+        self.group = self._restored()
+        for effect in abandoned.abandon(error):
+            if isinstance(effect, Answer):
+                self._settle(effect, None)
+        if not self._is_stopped and self._shard.broken is None:
+            self.perform(self.group.start_over(_now_ms(), "its state could not be stored"))
+
+    def _hold(self, settle: Settle) -> None:
+        if self._durable == self._decided:
+            settle(None)
+        else:
+            self._held.append((self._decided, settle))
+
+    def _release(self, number: int, error: str | None) -> None:
+        while self._held and self._held[0][0] <= number:
+            _, settle = self._held.popleft()
+            settle(error)
+
+    def _arm(self) -> None:
+        due = self.group.wake_at
+        if due >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = asyncio.get_running_loop().call_at(due / 1000, self._wake)
+
+    def _wake(self) -> None:
+        # The loop's clock may be coarser than what it was armed for.
+        now = max(_now_ms(), self._timer_at)
+        self._timer, self._timer_at = None, math.inf
+        self.perform(self.group.tick(now))
+
+
+def _why_failed(done: asyncio.Future[LedgerAnswer]) -> str | None:
+    if done.cancelled():
+        return NOT_NOW
+    error = done.exception()
+    if error is not None:
+        if not isinstance(error, StoreUnavailable):
+            log.error("group.outcome_unknown", reason=str(error))
+        return NOT_NOW
+    answer = done.result()
+    return answer.error if isinstance(answer, Refused) else None
+
+
+def _resolve(settled: asyncio.Future[str | None], error: str | None) -> None:
+    if not settled.done():
+        settled.set_result(error)
+
+
+def _now_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000

@@ -1,0 +1,167 @@
+"""Whatever members do and whenever the coordinator dies: what must hold of a classic group at all times."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from gateway.groups.members import NEVER
+from gateway.groups.states import State
+from gateway.groups.values import JoinAnswer, Leaver, SyncAnswer
+from tests.support.groups import RANGE, Asked, Played
+
+NAMES = [f"m{i}" for i in range(1, 13)]
+INSTANCES = [None, None, "i", "j"]
+PROTOCOLS = [RANGE, (("range", b"other"),), (("sticky", b"s"), ("range", b"r"))]
+WAITS_MS = [1, 500, 3_000, 9_000, 10_001, 60_000, 301_000]
+
+
+class Groups(RuleBasedStateMachine):
+    """The clock only moves by `wait`; a restart forgets what was not stored, and whoever waits gives up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.played = Played()
+        self.highest = 0
+
+    @rule(
+        member=st.sampled_from(["", "", "", *NAMES]),
+        instance=st.sampled_from(INSTANCES),
+        protocols=st.sampled_from(PROTOCOLS),
+        needs_id=st.booleans(),
+        skips=st.booleans(),
+    )
+    def join(self, member: str, instance: str | None, protocols: object, needs_id: bool, skips: bool) -> None:
+        self.played.join(
+            member,
+            instance_id=instance,
+            protocols=protocols,
+            needs_member_id=needs_id,
+            skips_assignment=skips,
+        )
+
+    @rule(member=st.sampled_from(NAMES), behind=st.integers(0, 1))
+    def sync(self, member: str, behind: int) -> None:
+        group = self.played.group
+        shares = {name: f"{name} of {group.generation}".encode() for name in group.roster.by_id}
+        self.played.sync(member, group.generation - behind, shares)
+
+    @rule()
+    def all_sync(self) -> None:
+        for member in list(self.played.group.roster.by_id):
+            self.sync(member, 0)
+
+    @rule(member=st.sampled_from(NAMES), behind=st.integers(-1, 1))
+    def beat(self, member: str, behind: int) -> None:
+        self.played.beat(member, self.played.group.generation - behind)
+
+    @rule(members=st.lists(st.sampled_from(NAMES), max_size=3), instance=st.sampled_from(INSTANCES))
+    def leave(self, members: list[str], instance: str | None) -> None:
+        self.played.leave(*members, *([Leaver("", instance)] if instance else []))
+
+    @rule(member=st.sampled_from(["", *NAMES]), generation=st.integers(-1, 5))
+    def commit(self, member: str, generation: int) -> None:
+        refused = self.played.commit(member, generation)
+        if generation >= 0:
+            assert refused is not None or generation == self.played.group.generation
+
+    @rule(ms=st.sampled_from(WAITS_MS))
+    def wait(self, ms: int) -> None:
+        self.played.wait(ms)
+
+    @rule()
+    def restart(self) -> None:
+        before = self.played
+        self.played = before.restarted()
+        stored = before.stores[-1].generation if before.stores else 0
+        assert self.played.group.generation == stored == before.group.generation
+
+    @rule()
+    def give_up(self) -> None:
+        """The coordinator cannot go on; whoever waits is told so."""
+        effects = self.played.group.abandon("COORDINATOR_NOT_AVAILABLE")
+        self.played._take(effects)
+        assert not self.waiting()
+
+    @invariant()
+    def one_member_an_instance(self) -> None:
+        roster = self.played.group.roster
+        instances = [member.instance_id for member in roster if member.instance_id is not None]
+        assert len(instances) == len(set(instances))
+        assert set(roster.by_instance) == set(instances)
+
+    @invariant()
+    def the_generation_never_goes_back(self) -> None:
+        assert self.played.group.generation >= self.highest
+        self.highest = self.played.group.generation
+
+    @invariant()
+    def nobody_is_told_a_generation_that_is_not_stored(self) -> None:
+        told = {
+            asked.result.generation
+            for asked in self.played.asked.values()
+            if isinstance(asked.result, JoinAnswer) and asked.result.error == "NONE"
+        }
+        known = {group.generation for group in self.played.stores}
+        assert told <= known
+
+    @invariant()
+    def all_of_a_generation_are_told_the_same(self) -> None:
+        joined = [
+            asked.result
+            for asked in self.played.asked.values()
+            if isinstance(asked.result, JoinAnswer) and asked.result.error == "NONE"
+        ]
+        for answer in joined:
+            same = [other for other in joined if other.generation == answer.generation]
+            assert len({other.protocol for other in same}) == 1
+
+    @invariant()
+    def assignments_are_of_the_generation_and_the_member(self) -> None:
+        group = self.played.group
+        if group.state is State.STABLE:
+            for member in group.roster:
+                mine = member.assignment.decode()
+                # A static member goes on with what its former process was given.
+                assert not mine or mine.endswith(f" of {group.generation}")
+                assert not mine or member.instance_id or mine.startswith(f"{member.member_id} ")
+
+    @invariant()
+    def who_waits_is_a_member_and_waits_once(self) -> None:
+        group = self.played.group
+        tickets = [member.joining for member in group.roster if member.joining is not None]
+        assert group.roster.joining == len(tickets)
+        tickets += [member.syncing for member in group.roster if member.syncing is not None]
+        assert sorted(tickets) == sorted(self.waiting())
+
+    @invariant()
+    def whoever_waits_is_answered_in_the_end(self) -> None:
+        group = self.played.group
+        if self.waiting():
+            assert group.wake_at < NEVER
+        if group.state is State.STABLE:
+            assert not self.waiting()
+        if group.state is State.EMPTY:
+            assert not len(group.roster)
+
+    @invariant()
+    def every_member_can_be_missed(self) -> None:
+        group = self.played.group
+        for member in group.roster:
+            is_waiting = member.joining is not None or member.syncing is not None
+            assert member.silent_until < NEVER or is_waiting
+            assert group.wake_at <= member.silent_until
+
+    def waiting(self) -> list[int]:
+        return [ticket for ticket, asked in self.played.asked.items() if asked.result is None]
+
+
+TestGroups = Groups.TestCase
+TestGroups.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_both_kinds_of_answers_are_seen_by_the_test() -> None:
+    played = Played()
+    played.stable("a")
+    kinds = {type(asked.result) for asked in played.asked.values()}
+    assert kinds == {JoinAnswer, SyncAnswer}
+    assert Asked().result is None
