@@ -1,10 +1,12 @@
 """A small blocking Kafka client over the gateway's own codec, for the demo and for commands."""
 
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Any, Final
 
+from gateway.cli.tls import reason_of
 from gateway.listeners import Address
 from gateway.wire.apis import ApiKey
 from gateway.wire.header import RequestHeader, decode_response_header, encode_request_header
@@ -20,15 +22,16 @@ class ClientError(Exception):
 
 
 class Client:
-    """One connection; one request at a time. Every wait ends after `timeout` seconds."""
+    """One connection, over TLS if there is a context; one request at a time. Every wait ends after
+    `timeout` seconds."""
 
-    def __init__(self, address: Address, timeout: float = 10.0) -> None:
+    def __init__(self, address: Address, timeout: float = 10.0, tls: ssl.SSLContext | None = None) -> None:
         self._address = address
         self._correlation_id = 0
         try:
-            self._socket = socket.create_connection((address.host, address.port), timeout)
+            self._socket = _connected(address, timeout, tls)
         except OSError as error:
-            raise ClientError(f"cannot connect to {address}: {error.strerror or error}") from error
+            raise ClientError(f"cannot connect to {address}: {reason_of(error)}") from error
 
     def __enter__(self) -> "Client":
         return self
@@ -50,7 +53,7 @@ class Client:
                 raise ClientError(f"{self._address} sent an answer of {size} bytes")
             answer = memoryview(self._read(size))
         except OSError as error:
-            raise ClientError(f"{self._address} did not answer {key.name}: {error or 'timed out'}") from error
+            raise ClientError(f"{self._address} did not answer {key.name}: {reason_of(error)}") from error
         correlation_id, body_at = decode_response_header(key, version, answer)
         if correlation_id != self._correlation_id:
             raise ClientError(f"{self._address} answered another request")
@@ -64,3 +67,14 @@ class Client:
                 raise ClientError(f"{self._address} closed the connection")
             received += part
         return bytes(received)
+
+
+def _connected(address: Address, timeout: float, tls: ssl.SSLContext | None) -> socket.socket:
+    plain = socket.create_connection((address.host, address.port), timeout)
+    if tls is None:
+        return plain
+    try:
+        return tls.wrap_socket(plain, server_hostname=address.host)
+    except BaseException:
+        plain.close()
+        raise

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.contact import Contact
+
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 TOPICS_HELP = """List, create, describe, alter and delete topics of a gateway, or of any Kafka endpoint.
 
@@ -27,7 +29,28 @@ CONSUME_HELP = """Print records, from the earliest on and then as they come, unt
 
 Bootstrap = Annotated[
     str,
-    typer.Option("--bootstrap", "-b", help="Where to connect; several by commas.", metavar="HOST:PORT"),
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        help="Where to connect; several by commas; SSL:// before it speaks TLS.",
+        metavar="HOST:PORT",
+    ),
+]
+TlsCa = Annotated[
+    str,
+    typer.Option(
+        "--tls-ca", help="Trust these CAs, not the machine's.", metavar="PEM", rich_help_panel="TLS"
+    ),
+]
+TlsCert = Annotated[
+    str,
+    typer.Option("--tls-cert", help="Show this client certificate.", metavar="PEM", rich_help_panel="TLS"),
+]
+TlsKey = Annotated[
+    str,
+    typer.Option(
+        "--tls-key", help="Its key, if it is in another file.", metavar="PEM", rich_help_panel="TLS"
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 Names = Annotated[list[str], typer.Argument(help="Topic names.", metavar="TOPIC...")]
@@ -42,19 +65,25 @@ topics_app = typer.Typer(name="topics", help=TOPICS_HELP, no_args_is_help=True, 
 @topics_app.command("list", help="List the topics.")
 def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
     internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     from gateway.cli.output import end_with
     from gateway.cli.topics import list_topics
 
-    end_with(lambda: list_topics(bootstrap, internal, as_json))
+    end_with(lambda: list_topics(Contact(bootstrap, tls_ca, tls_cert, tls_key), internal, as_json))
 
 
 @topics_app.command(help="Create topics.")
 def create(
     names: Names,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", help="How many; -1 = the endpoint's default.")
     ] = -1,
@@ -65,26 +94,36 @@ def create(
     from gateway.cli.output import end_with
     from gateway.cli.topics import create as work
 
-    end_with(lambda: work(bootstrap, names, partitions, replicas, configs or [], as_json))
+    end_with(
+        lambda: work(
+            Contact(bootstrap, tls_ca, tls_cert, tls_key), names, partitions, replicas, configs or [], as_json
+        )
+    )
 
 
 @topics_app.command(help="Print partitions, offsets, and the configs that were set.")
 def describe(
     names: Names,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
     all_configs: Annotated[bool, typer.Option("--all-configs", help="Also those by default.")] = False,
     as_json: AsJson = False,
 ) -> None:
     from gateway.cli.output import end_with
     from gateway.cli.topics import describe as work
 
-    end_with(lambda: work(bootstrap, names, all_configs, as_json))
+    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), names, all_configs, as_json))
 
 
 @topics_app.command(help="Change configs, or add partitions (their number only grows).")
 def alter(
     name: Name,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", help="How many there are to be.")
     ] = None,
@@ -96,13 +135,20 @@ def alter(
     from gateway.cli.output import end_with
     from gateway.cli.topics import alter as work
 
-    end_with(lambda: work(bootstrap, name, partitions, sets or [], unsets or []))
+    end_with(
+        lambda: work(
+            Contact(bootstrap, tls_ca, tls_cert, tls_key), name, partitions, sets or [], unsets or []
+        )
+    )
 
 
 @topics_app.command(help="Delete topics with all their records. Asks first when typed on a terminal.")
 def delete(
     names: Names,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     import sys
@@ -112,12 +158,15 @@ def delete(
 
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
-    end_with(lambda: work(bootstrap, names))
+    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), names))
 
 
 def produce(
     name: Name,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
     key_separator: Annotated[
         str, typer.Option("--key-separator", "-K", help="Between key and value of a line.", metavar="TEXT")
     ] = "",
@@ -136,12 +185,15 @@ def produce(
     from gateway.cli.produce import produce as work
 
     options = ProduceOptions(name, key_separator, codec, partitions or (), headers or (), idempotent, as_json)
-    end_with(lambda: work(bootstrap, options))
+    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), options))
 
 
 def consume(
     name: Name,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
     start: Annotated[
         str,
         typer.Option(
@@ -169,7 +221,7 @@ def consume(
 
     end_with(
         lambda: work(
-            bootstrap,
+            Contact(bootstrap, tls_ca, tls_cert, tls_key),
             ConsumeOptions(
                 name,
                 start,

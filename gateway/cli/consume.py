@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from gateway.cli.client import ClientError
+from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
 from gateway.cli.exits import Exit
 from gateway.cli.offsets import EARLIEST, LATEST, list_offsets, starting_offsets
@@ -68,9 +69,9 @@ def parse_format(text: str) -> Format:
         raise UsageError(f"--format {text}: expected one of {', '.join(Format)}") from None
 
 
-def consume(bootstrap: str, options: ConsumeOptions) -> Exit:
+def consume(contact: Contact, options: ConsumeOptions) -> Exit:
     """Print records until there are enough, or until interrupted."""
-    with Endpoint(bootstrap) as endpoint:
+    with Endpoint(contact) as endpoint:
         topic = endpoint.topics([options.topic])[options.topic]
         starts = _chosen(topic, options, starting_offsets(endpoint, topic, options.start))
         ends = list_offsets(endpoint, topic, LATEST) if options.to_end else None

@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Any, Final
 
 from gateway.cli.client import Client, ClientError
+from gateway.cli.contact import Contact
+from gateway.cli.tls import client_context
 from gateway.listeners import Address, parse_address
 from gateway.wire.apis import ApiKey, codec_range
 from gateway.wire.errors import ErrorCode, Malformed
@@ -59,9 +61,10 @@ class TopicInfo:
 class Endpoint:
     """Connections to the nodes of one cluster, each made when it is first needed."""
 
-    def __init__(self, bootstrap: str, timeout: float = 15.0) -> None:
-        """`bootstrap`: HOST:PORT, several separated by commas; the first that answers is used."""
-        addresses = [parse_address(part, "--bootstrap") for part in bootstrap.split(",")]
+    def __init__(self, contact: Contact, timeout: float = 15.0) -> None:
+        """Errors: ConfigError, ClientError."""
+        addresses = [parse_address(text, "--bootstrap") for text in contact.addresses]
+        self._tls = client_context(contact)
         self._timeout = timeout
         self._nodes: dict[int, Address] = {}
         self._clients: dict[Address, Client] = {}
@@ -119,13 +122,15 @@ class Endpoint:
                 return address
             except ClientError as error:
                 failures.append(str(error))
-        raise ClientError(f"{'; '.join(failures)}: is a gateway there? Name it with --bootstrap HOST:PORT")
+        raise ClientError(
+            f"{'; '.join(failures)}: is a gateway there? Name it with --bootstrap HOST:PORT, or SSL://HOST:PORT"
+        )
 
     def _connect(self, address: Address) -> Client:
         client = self._clients.get(address)
         if client is not None:
             return client
-        client = Client(address, self._timeout)
+        client = Client(address, self._timeout, self._tls)
         try:
             answer = client.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
         except BaseException:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from gateway.cli.client import ClientError
+from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
 from gateway.cli.exits import Exit
 from gateway.cli.output import UsageError, print_line, talk
@@ -54,11 +55,11 @@ class _Batch:
     size: int = 0
 
 
-def produce(bootstrap: str, options: ProduceOptions) -> Exit:
+def produce(contact: Contact, options: ProduceOptions) -> Exit:
     """Send what comes on stdin until it ends. Every line is acknowledged by acks=all."""
     codec = _codec(options.codec)
     headers = _headers(options.headers)
-    with Endpoint(bootstrap) as endpoint:
+    with Endpoint(contact) as endpoint:
         topic = endpoint.topics([options.topic], create=True)[options.topic]
         for partition in options.partitions:
             if not 0 <= partition < len(topic.leaders):

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
 from gateway.cli.exits import Exit
 from gateway.cli.offsets import EARLIEST, LATEST, list_offsets
@@ -47,8 +48,8 @@ class TopicDescription:
     configs: Mapping[str, str | None]
 
 
-def list_topics(bootstrap: str, internal: bool, as_json: bool) -> Exit:
-    with Endpoint(bootstrap) as endpoint:
+def list_topics(contact: Contact, internal: bool, as_json: bool) -> Exit:
+    with Endpoint(contact) as endpoint:
         topics = endpoint.topics()
     shown = [topics[name] for name in sorted(topics) if internal or not topics[name].is_internal]
     if as_json:
@@ -69,7 +70,7 @@ def list_topics(bootstrap: str, internal: bool, as_json: bool) -> Exit:
 
 
 def create(
-    bootstrap: str,
+    contact: Contact,
     names: Sequence[str],
     partitions: int,
     replicas: int,
@@ -89,7 +90,7 @@ def create(
         ],
         TIMEOUT_MS,
     )
-    with Endpoint(bootstrap) as endpoint:
+    with Endpoint(contact) as endpoint:
         answer = endpoint.ask_controller(ApiKey.CREATE_TOPICS, request, 4)
     failed = None
     created = []
@@ -108,8 +109,8 @@ def create(
     return Exit.OK
 
 
-def describe(bootstrap: str, names: Sequence[str], all_configs: bool, as_json: bool) -> Exit:
-    with Endpoint(bootstrap) as endpoint:
+def describe(contact: Contact, names: Sequence[str], all_configs: bool, as_json: bool) -> Exit:
+    with Endpoint(contact) as endpoint:
         topics = endpoint.topics(names)
         found = [_describe(endpoint, topics[name], all_configs) for name in names]
     if as_json:
@@ -148,13 +149,13 @@ def _describe(endpoint: Endpoint, topic: TopicInfo, all_configs: bool) -> TopicD
 
 
 def alter(
-    bootstrap: str, name: str, partitions: int | None, sets: Sequence[str], unsets: Sequence[str]
+    contact: Contact, name: str, partitions: int | None, sets: Sequence[str], unsets: Sequence[str]
 ) -> Exit:
     if partitions is None and not sets and not unsets:
         raise UsageError("nothing to alter: give --partitions, --set NAME=VALUE or --unset NAME")
     changes = [AlterableConfig(key, OP_SET, value) for key, value in _assignments(sets, "--set").items()]
     changes += [AlterableConfig(key, OP_DELETE, None) for key in unsets]
-    with Endpoint(bootstrap) as endpoint:
+    with Endpoint(contact) as endpoint:
         endpoint.topics([name])
         if changes:
             resource = AlterConfigsResource(TOPIC_RESOURCE, name, changes)
@@ -174,10 +175,10 @@ def alter(
     return Exit.OK
 
 
-def delete(bootstrap: str, names: Sequence[str]) -> Exit:
+def delete(contact: Contact, names: Sequence[str]) -> Exit:
     request = DeleteTopicsRequest([DeleteTopicState(name) for name in names], list(names), TIMEOUT_MS)
     failed = None
-    with Endpoint(bootstrap) as endpoint:
+    with Endpoint(contact) as endpoint:
         answer = endpoint.ask_controller(ApiKey.DELETE_TOPICS, request, 1)
     for topic in answer.responses:
         if topic.error_code:

@@ -1,0 +1,27 @@
+"""Which endpoint a command is to speak to, as its flags say."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """`bootstrap` is HOST:PORT, several separated by commas, the first that answers is used; SSL:// before
+    it asks for TLS, and so does any of the files. Those are paths of PEM files, empty if not given."""
+
+    bootstrap: str
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+
+    @property
+    def protocol(self) -> str:
+        """In capitals; empty if there is none."""
+        return self.bootstrap.rpartition("://")[0].upper()
+
+    @property
+    def addresses(self) -> list[str]:
+        return self.bootstrap.rpartition("://")[2].split(",")
+
+    @property
+    def names_tls_files(self) -> bool:
+        return bool(self.tls_ca or self.tls_cert or self.tls_key)

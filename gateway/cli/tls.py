@@ -1,0 +1,75 @@
+"""TLS as a client: how the commands reach an SSL:// listener."""
+
+import os
+import ssl
+from pathlib import Path
+from typing import Final
+
+from gateway.cli.contact import Contact
+from gateway.config import ConfigError
+from gateway.listeners import PLAINTEXT, PROTOCOLS, SSL
+
+PASSWORD_VARIABLE: Final = "DRAGOMAN_TLS_KEY_PASSWORD"
+"""The same that `serve` reads: a password on a command line would be seen by every user."""
+
+
+def client_context(contact: Contact) -> ssl.SSLContext | None:
+    """TLS 1.2 or newer, the name in the certificate checked, against the CAs of the machine unless one is
+    given; None for PLAINTEXT. ConfigError names the flag."""
+    if contact.protocol not in ("", *PROTOCOLS):
+        raise ConfigError(f"--bootstrap {contact.bootstrap}: expected HOST:PORT or SSL://HOST:PORT")
+    if contact.protocol != SSL and not contact.names_tls_files:
+        return None
+    if contact.protocol == PLAINTEXT:
+        raise ConfigError(f"--bootstrap {contact.bootstrap}: --tls-... files need an SSL:// listener")
+    if contact.tls_key and not contact.tls_cert:
+        raise ConfigError("--tls-key needs --tls-cert, the certificate that it belongs to")
+    _check_readable("--tls-ca", contact.tls_ca)
+    _check_readable("--tls-cert", contact.tls_cert)
+    _check_readable("--tls-key", contact.tls_key)
+    try:
+        context = ssl.create_default_context(cafile=contact.tls_ca or None)
+    except ssl.SSLError as error:
+        raise ConfigError(f"--tls-ca {contact.tls_ca}: no PEM certificates ({_word(error)})") from None
+    if contact.tls_cert:
+        _load_certificate(context, contact)
+    return context
+
+
+def reason_of(error: OSError) -> str:
+    """Why a connection failed, in a few words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message}); is --tls-ca the CA that signed it?"
+    if isinstance(error, ssl.SSLError):
+        reason = str(error.reason or "the handshake was cut off").replace("_", " ").lower()
+        hint = "; a client certificate is given with --tls-cert" if "certificate" in reason else ""
+        return f"TLS: {reason}{hint}"
+    return error.strerror or str(error) or "timed out"
+
+
+def _load_certificate(context: ssl.SSLContext, contact: Contact) -> None:
+    password = os.environ.get(PASSWORD_VARIABLE, "")
+    try:
+        # Without a password given here OpenSSL would ask at the terminal, and wait.
+        context.load_cert_chain(contact.tls_cert, contact.tls_key or None, lambda: password)
+    except (ssl.SSLError, ValueError) as error:
+        key = f", --tls-key {contact.tls_key}" if contact.tls_key else ""
+        raise ConfigError(
+            f"--tls-cert {contact.tls_cert}{key}: not a PEM certificate with its private key, or the key has "
+            f"another password than {PASSWORD_VARIABLE} ({_word(error)})"
+        ) from None
+
+
+def _word(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    return str(reason).replace("_", " ").lower() if reason else type(error).__name__
+
+
+def _check_readable(flag: str, path: str) -> None:
+    if not path:
+        return
+    try:
+        with Path(path).open("rb"):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{flag} {path}: cannot read the file: {error.strerror}") from error
