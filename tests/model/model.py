@@ -34,6 +34,7 @@ from ledger.requests import (
 )
 from ledger.state import LedgerState
 from ledger.types import TopicId
+from tests.model.groups import ModelGroups
 
 REMEMBERED = 5
 SEQUENCES = 1 << 31
@@ -82,6 +83,7 @@ class Model:
 
     def __init__(self) -> None:
         self.topics: dict[str, ModelTopic] = {}
+        self.groups = ModelGroups()
         self.floor_ms = 0
         self.next_producer_id = 0
         self.sizes: dict[Place, int] = {}
@@ -170,7 +172,14 @@ class _Entry:
             case ForgetObjects(objects=objects):
                 assert answer == Done(len(objects))
             case _:
-                raise AssertionError(f"the model does not know {request}")
+                self.model.groups.judge(
+                    request,
+                    answer,
+                    written,
+                    self.now_ms,
+                    lambda topic_id, at: self._partition(topic_id, at) is not None,
+                    self.by_id,
+                )
 
     def _create(self, request: CreateTopic, answer: Answer) -> None:
         if request.name in self.model.topics:

@@ -33,6 +33,7 @@ from ledger.requests import (
     ReserveProducerIds,
 )
 from ledger.types import TopicId
+from tests.model.groups import anything_of_groups
 from tests.model.harness import DecidedEntry, JournalledLedger, locator, topic_id
 from tests.model.model import Model, ModelBatch, ModelPartition, ModelTopic
 
@@ -106,6 +107,15 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     def commits(self, seed: int, files: int) -> None:
         choose = random.Random(seed)
         self.ask(*[self.draft(choose) for _ in range(files)])
+
+    @rule(seed=st.integers(0, 2**32), requests=st.integers(1, 6))
+    def groups_and_settings_change(self, seed: int, requests: int) -> None:
+        choose = random.Random(seed)
+        entry = [self.of_groups(choose) for _ in range(requests)]
+        if self.model.topics and choose.random() < 0.2:
+            name = choose.choice(list(self.model.topics))
+            entry.insert(choose.randrange(len(entry)), DeleteTopic(self.model.topics[name].topic_id))
+        self.ask(*entry)
 
     @rule(seed=st.integers(0, 2**32), requests=st.integers(2, 4))
     def a_topic_changes_more_than_once_in_an_entry(self, seed: int, requests: int) -> None:
@@ -189,6 +199,8 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     # Requests
 
     def anything(self, choose: random.Random) -> Request:
+        if choose.random() < 0.25:
+            return self.of_groups(choose)
         kind = choose.random()
         if kind < 0.4:
             return self.draft(choose)
@@ -216,6 +228,12 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         if kind < 0.96:
             return self.forget_due()
         return ReserveProducerIds(choose.randint(1, 3))
+
+    def of_groups(self, choose: random.Random) -> Request:
+        live = [topic.topic_id for topic in self.model.topics.values()]
+        gone = list(self.ledger.state.groups.dead)[:2]
+        topics = [topic_id(0), *gone, *live, *live]
+        return anything_of_groups(choose, self.model.groups, topics, self.ledger.now_ms)
 
     @staticmethod
     def alter_configs(choose: random.Random, topic: TopicId) -> AlterTopicConfigs:
@@ -431,6 +449,10 @@ class LedgerAgainstModel(RuleBasedStateMachine):
             for start, base in zip(stored.starts, stored.bases, strict=True)
         } == self.model.first_answers
         assert files.floor_ms == self.model.floor_ms
+
+    @invariant()
+    def groups_offsets_quotas_and_configs_are_as_in_the_model(self) -> None:
+        self.model.groups.check(self.ledger.state)
 
     @invariant()
     def whatever_can_be_dropped_is_being_drained(self) -> None:

@@ -13,6 +13,8 @@ from gateway.coordination import shard as shard_module
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from ledger.errors import OutcomeUnknown, StoreUnavailable
+from ledger.group_records import OffsetsCommitted
+from ledger.groups import OffsetRow
 from ledger.image import all_rows, digest
 from ledger.journal import MAX_ENTRY_BATCHES, MAX_ENTRY_BYTES, Entry, decode_entry, entry_prefix
 from ledger.partitions import PartitionLog
@@ -21,12 +23,14 @@ from ledger.records import FileCommitted, ProducerIdsReserved
 from ledger.requests import (
     Answer,
     CommitFile,
+    CommitOffsets,
     Committed,
     Created,
     CreateTopic,
     DeleteRecords,
     DeleteTopic,
     FileCommit,
+    OffsetsStored,
     Refused,
     Request,
     Reserved,
@@ -312,6 +316,24 @@ async def test_an_entry_holds_at_most_its_number_of_batches(store: MetadataStore
     ]
     assert [count for count in counts if count] == [2800, 2800, 700]
     assert max(counts) <= MAX_ENTRY_BATCHES
+
+
+async def test_an_entry_holds_no_more_offsets_than_batches(store: MetadataStore, opened: Opener) -> None:
+    held = HeldMetadata(store)
+    shard = await opened(held).shard()
+    await ask(shard, CreateTopic("t", topic_id(1), 700, {}))
+    held.hold()
+    first = shard.submit(create(99))
+    await turns()
+    rows = [OffsetRow(topic_id(1), partition, 1) for partition in range(700)]
+    futures = [shard.submit(CommitOffsets(f"g{number}", rows)) for number in range(9)]
+    held.release()
+    assert (await answers_of([first, *futures]))[1:] == [OffsetsStored([None] * 700)] * 9
+    counts = [
+        sum(len(record.rows) for record in entry.records if isinstance(record, OffsetsCommitted))
+        for entry in await entries_in(store)
+    ]
+    assert [count for count in counts if count] == [2800, 2800, 700]
 
 
 async def test_an_entry_holds_at_most_its_number_of_bytes(store: MetadataStore, opened: Opener) -> None:
