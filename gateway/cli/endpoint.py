@@ -70,7 +70,7 @@ class Endpoint:
         self._clients: dict[Address, Client] = {}
         self._versions: dict[Address, dict[int, tuple[int, int]]] = {}
         self._controller = -1
-        self._first = self._find(addresses)
+        self._first = self._find(contact, addresses)
 
     def __enter__(self) -> "Endpoint":
         return self
@@ -114,7 +114,7 @@ class Endpoint:
         self._controller = answer.controller_id
         return answer
 
-    def _find(self, addresses: Sequence[Address]) -> Address:
+    def _find(self, contact: Contact, addresses: Sequence[Address]) -> Address:
         failures = []
         for address in addresses:
             try:
@@ -122,9 +122,11 @@ class Endpoint:
                 return address
             except ClientError as error:
                 failures.append(str(error))
-        raise ClientError(
-            f"{'; '.join(failures)}: is a gateway there? Name it with --bootstrap HOST:PORT, or SSL://HOST:PORT"
-        )
+        hint = "is a gateway there? Name it with --bootstrap HOST:PORT, or SSL://HOST:PORT"
+        if self._tls is not None and not contact.tls_cert:
+            # TLS 1.3 tells a client only by closing that its certificate is missed.
+            hint += ", and with --tls-cert show a client certificate where one is asked for"
+        raise ClientError(f"{'; '.join(failures)}: {hint}")
 
     def _connect(self, address: Address) -> Client:
         client = self._clients.get(address)
