@@ -1,3 +1,16 @@
 """Plugins of all suites; fixtures live beside what they start, in `tests/support/`."""
 
+import pytest
+
 pytest_plugins = ["pytester", "tests.support.suite_table", "tests.support.kafka", "tests.support.gateway"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--renew-transcripts", action="store_true", help="write tests/scenarios/ as things are now"
+    )
+
+
+@pytest.fixture
+def renew_transcripts(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--renew-transcripts"))

@@ -209,7 +209,7 @@ class ClassicGroup(Phases):
         if old_id in self.unsynced:
             self.unsynced.discard(old_id)
             self.unsynced.add(member.member_id)
-        self._note("static_member_returns", member.member_id, f"instead of {old_id}")
+        self._note("member_returns", member.member_id, f"instead of {old_id}")
         self._update(member, asked, ticket, now)
         self._hear_from(member, now)
         if self.state is not State.STABLE or self.roster.vote() != self.protocol:
@@ -260,7 +260,7 @@ class ClassicGroup(Phases):
             member.assignment = assignments.get(member.member_id, b"")
         self._move_to(State.STABLE)
         self._must_store = True
-        self._note("stable", self.leader or "", f"generation {self.generation}")
+        self._note("stable", "", f"generation {self.generation}")
         for member in self.roster:
             if self._answer_sync(member, self._synced(member)):
                 self._hear_from(member, now)

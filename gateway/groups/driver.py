@@ -43,6 +43,7 @@ class GroupDriver:
         rules: GroupRules,
         settle: Callable[[Answer, str | None], None],
         forget: Callable[["GroupDriver"], None],
+        notice: Callable[[str, Note], None],
         patience_s: float,
     ) -> None:
         """`forget` is called when there is nothing that a driver made anew would not know."""
@@ -51,6 +52,7 @@ class GroupDriver:
         self._rules = rules
         self._settle = settle
         self._forget = forget
+        self._notice = notice
         self._patience_s = patience_s
         self._decided = self._durable = 0
         """States that had to be stored, by number: the newest, and the newest that is durable."""
@@ -72,8 +74,8 @@ class GroupDriver:
                     self._store()
                 case Answer():
                     self._hold(partial(self._settle, effect))
-                case Note(event, member_id, reason):
-                    log.info(f"group.{event}", group=self.group_id, member=member_id, reason=reason)
+                case Note():
+                    self._notice(self.group_id, effect)
         self._arm()
         self.rest()
 

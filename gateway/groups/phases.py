@@ -163,10 +163,11 @@ class Phases:
         self._must_store = True
         if not len(self.roster):
             self._move_to(State.EMPTY)
-            self._note("empty", "", "")
+            self._note("empty", "", f"generation {self.generation}")
             return
         self._move_to(State.COMPLETING_REBALANCE)
-        self._note("generation", self.roster.leader or "", f"{len(self.roster)} members")
+        size = "1 member" if len(self.roster) == 1 else f"{len(self.roster)} members"
+        self._note("new_generation", "", f"{self.generation}: {size}, led by {self.roster.leader}")
         for member in self.roster:
             member.assignment = b""
             self._answer_join(member, self._joined(member))

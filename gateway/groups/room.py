@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+import structlog
+
 from gateway.config import Settings
 from gateway.coordination.shard import Shard
 from gateway.groups.driver import NOT_NOW, GroupDriver
@@ -21,6 +23,7 @@ from gateway.groups.values import (
     Join,
     JoinAnswer,
     Leaver,
+    Note,
     Sync,
     SyncAnswer,
     Ticket,
@@ -36,6 +39,8 @@ from gateway.groups.views import (
 from ledger.errors import StoreError
 from ledger.requests import GroupGone, Refused, RemoveGroup
 
+log = structlog.get_logger(__name__)
+
 DENIALS: Final = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID"})
 """Errors that make a member give up what it has: told only after a barrier."""
 
@@ -45,12 +50,20 @@ Result = TypeVar("Result", JoinAnswer, SyncAnswer)
 class GroupsRoom:
     """Every group of the shard."""
 
-    def __init__(self, shard: Shard, settings: Settings, new_id: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        settings: Settings,
+        new_id: Callable[[], str] | None = None,
+        notice: Callable[[str, Note], None] | None = None,
+    ) -> None:
+        """`new_id` makes what is unique in a member id; `notice` gets what an operator may want to know."""
         self._shard = shard
         self._rules = _rules(settings)
         self._most_groups = settings.limits.groups
         self._patience_s = settings.ledger.commit_timeout_ms / 1000
         self._new_id = new_id or _random_id
+        self._notice = notice or _log
         self._drivers: dict[str, GroupDriver] = {}
         self._waiting: dict[Ticket, asyncio.Future[JoinAnswer | SyncAnswer]] = {}
         self._tickets = itertools.count(1)
@@ -86,9 +99,11 @@ class GroupsRoom:
             driver = self._open(group_id)
         if driver is None:
             return JoinAnswer(await self._proved("UNKNOWN_MEMBER_ID", deadline), asked.member_id)
-        named = replace(asked, new_member_id=f"{asked.instance_id or asked.client_id}-{self._new_id()}")
+        if not asked.member_id:
+            owner = asked.client_id if asked.instance_id is None else asked.instance_id
+            asked = replace(asked, new_member_id=f"{owner}-{self._new_id()}")
         ticket, answered = self._wait()
-        driver.perform(driver.group.join(named, ticket, _now_ms()))
+        driver.perform(driver.group.join(asked, ticket, _now_ms()))
         answer = await self._answer(ticket, answered, deadline)
         assert isinstance(answer, JoinAnswer)
         return answer
@@ -224,7 +239,15 @@ class GroupsRoom:
         return driver
 
     def _open(self, group_id: str) -> GroupDriver:
-        driver = GroupDriver(group_id, self._shard, self._rules, self._settle, self._forget, self._patience_s)
+        driver = GroupDriver(
+            group_id,
+            self._shard,
+            self._rules,
+            self._settle,
+            self._forget,
+            self._notice,
+            self._patience_s,
+        )
         self._drivers[group_id] = driver
         return driver
 
@@ -278,6 +301,12 @@ def _rules(settings: Settings) -> GroupRules:
         groups.group_max_size,
         settings.limits.group_bytes,
     )
+
+
+def _log(group_id: str, note: Note) -> None:
+    # Of a group at large, little; of each member only for who asks for it, as members come by the thousand.
+    level = log.debug if note.event.startswith("member_") else log.info
+    level(f"group.{note.event}", group=group_id, member=note.member_id, reason=note.reason)
 
 
 def _random_id() -> str:

@@ -1,0 +1,1 @@
+"""Scenarios as transcripts that a person can read: what was done, and what came of it."""

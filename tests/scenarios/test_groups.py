@@ -1,0 +1,45 @@
+"""Consumer groups, told as transcripts. `pytest --renew-transcripts` writes them anew; then read the diff."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.group_play import Play
+from tests.scenarios.transcript import read_transcript, write_transcript
+from tests.support.virtual_time import run_virtually
+
+TRANSCRIPTS = sorted((Path(__file__).parent / "groups").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_a_group_does_as_it_is_written(path: Path, renew_transcripts: bool) -> None:
+    written = path.read_text()
+    blocks = read_transcript(written)
+    played = write_transcript(run_virtually(lambda: Play().run(blocks)))
+    if renew_transcripts:
+        path.write_text(played)
+    else:
+        assert played == written, "if that is as it should be: pytest --renew-transcripts"
+
+
+def test_there_are_transcripts_of_what_groups_must_stand() -> None:
+    wanted = {
+        "cooperative_hand_over",
+        "fencing",
+        "join",
+        "leader_dies",
+        "restart_mid_rebalance",
+        "slow_member",
+        "static_bounce",
+    }
+    assert wanted <= {path.stem for path in TRANSCRIPTS}
+
+
+def test_a_transcript_is_written_as_it_was_read() -> None:
+    text = "# Why\n\n# What\na joins\n----\n   0.000s  a does not join\n\nwait 1s\n----\n"
+    assert write_transcript(read_transcript(text)) == text
+
+
+def test_a_block_without_a_rule_is_refused() -> None:
+    with pytest.raises(ValueError, match="a joins"):
+        read_transcript("a joins\nb joins\n")
