@@ -22,29 +22,29 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-@pytest.fixture
-def gateway(gateway_factory: GatewayFactory, authority: Authority) -> Gateway:
-    """With a PLAINTEXT listener behind its SSL one; client certificates are checked if there are any."""
-    server = authority.server()
+def started(
+    factory: GatewayFactory, authority: Authority, server: Issued, client_auth: str, *more: str
+) -> Gateway:
     settings = {"certificate": server.certificate, "key": server.key, "ca": authority.file}
     options = [word for name, path in settings.items() for word in ("--set", f"tls.{name}={path}")]
-    plaintext = ["--listen", "PLAINTEXT://127.0.0.1:0"]
-    gateway = gateway_factory(
-        [*options, "--set", "tls.client_auth=optional", *plaintext], listen="SSL://127.0.0.1:0"
+    gateway = factory(
+        [*options, "--set", f"tls.client_auth={client_auth}", *more], listen="SSL://127.0.0.1:0"
     )
     gateway.start()
     return gateway
 
 
 @pytest.fixture
+def gateway(gateway_factory: GatewayFactory, authority: Authority) -> Gateway:
+    """With a PLAINTEXT listener behind its SSL one; client certificates are checked if there are any."""
+    plaintext = ("--listen", "PLAINTEXT://127.0.0.1:0")
+    return started(gateway_factory, authority, authority.server(), "optional", *plaintext)
+
+
+@pytest.fixture
 def strict(gateway_factory: GatewayFactory, authority: Authority) -> Gateway:
     """Lets nobody in without a certificate."""
-    server = authority.server("strict")
-    settings = {"certificate": server.certificate, "key": server.key, "ca": authority.file}
-    options = [word for name, path in settings.items() for word in ("--set", f"tls.{name}={path}")]
-    gateway = gateway_factory([*options, "--set", "tls.client_auth=required"], listen="SSL://127.0.0.1:0")
-    gateway.start()
-    return gateway
+    return started(gateway_factory, authority, authority.server(), "required")
 
 
 def run(
@@ -108,14 +108,19 @@ def test_ssl_before_the_address_trusts_the_machine_and_its_environment(
     assert unknown.returncode == 1 and "--tls-ca" in unknown.stderr
 
 
-def test_a_certificate_of_another_ca_or_name_is_not_believed(
-    gateway: Gateway, authority: Authority, tmp_path: Path
-) -> None:
+def test_a_certificate_of_another_ca_is_not_believed(gateway: Gateway, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "stranger")
     refused = listing(gateway.bootstrap, "--tls-ca", str(stranger.file))
     assert refused.returncode == 1 and "not trusted" in refused.stderr
-    elsewhere = listing(gateway.bootstrap.replace("127.0.0.1", "127.0.0.2"), "--tls-ca", str(authority.file))
-    assert elsewhere.returncode == 1
+
+
+def test_a_certificate_of_another_name_is_not_believed(
+    gateway_factory: GatewayFactory, authority: Authority
+) -> None:
+    elsewhere = authority.server("elsewhere", "elsewhere.example")
+    gateway = started(gateway_factory, authority, elsewhere, "none")
+    refused = listing(gateway.bootstrap, "--tls-ca", str(authority.file))
+    assert refused.returncode == 1 and "IP address mismatch" in refused.stderr
 
 
 def test_tls_and_plaintext_that_meet_each_other_end_in_a_sentence(
