@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint
 from tests.support.gateway import Gateway
 
@@ -65,7 +66,7 @@ def test_after_a_restore_everything_up_to_the_backup_has_its_old_offsets(tmp_pat
     backed_up = objects(gateway.data_dir)
     gateway.start()
     produce(gateway, "orders", 500, 200)
-    with Endpoint(gateway.bootstrap) as endpoint:
+    with Endpoint(Contact(gateway.bootstrap)) as endpoint:
         topic_id = endpoint.topics(["orders"])["orders"].topic_id
     gateway.terminate()
     later = objects(gateway.data_dir) - backed_up
@@ -83,7 +84,7 @@ def test_after_a_restore_everything_up_to_the_backup_has_its_old_offsets(tmp_pat
     gateway.start()
     try:
         assert consume(gateway, "orders") == before
-        with Endpoint(gateway.bootstrap) as endpoint:
+        with Endpoint(Contact(gateway.bootstrap)) as endpoint:
             assert endpoint.topics(["orders"])["orders"].topic_id == topic_id
         old_ends = ends(gateway, "orders")
         produce(gateway, "orders", 1000, 50)
