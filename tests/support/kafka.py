@@ -123,7 +123,9 @@ class KafkaServer:
         self.port, controller_port = free_ports(2)
         self._configure(controller_port)
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        formatting = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", self._properties)
+        # One word: an id may begin with a dash.
+        cluster_id = f"--cluster-id={cluster}"
+        formatting = self._java("kafka.tools.StorageTool", "format", cluster_id, "-c", self._properties)
         if formatting.wait(START_TIMEOUT_S) != 0:
             raise RuntimeError(f"Kafka's storage could not be formatted:\n{self.log_tail()}")
         self._launch()
