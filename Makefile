@@ -47,6 +47,7 @@ clean: ## remove the environment, caches and build output (not ./data)
 
 test-setup: $(VENV)/.stamp-test
 	@$(PY) -m tests.support.kafka
+	@$(PY) -m tests.e2e.client_go
 
 $(PY):
 	@python=$$(for p in $(PYTHON) python3.13 python3.12 python3.11 python3 python; do \

@@ -1,6 +1,5 @@
 """The endpoint under test, and the clients."""
 
-import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import pytest
 from tests.e2e.client import Ability, ClientUnderTest, Codec
 from tests.e2e.client_aiokafka import AiokafkaClient
 from tests.e2e.client_confluent import ConfluentClient
+from tests.e2e.client_go import GoAdminClient, KafkaGoClient, started_go_clients, why_no_go_client
 from tests.e2e.client_java import started_jvm, why_no_java_client
 from tests.e2e.client_kafka_python import KafkaPythonClient
 from tests.e2e.client_kafkajs import KafkajsClient, started_node, why_no_node
@@ -21,7 +21,8 @@ from tests.e2e.program import ClientProgram, ProgramClient
 from tests.support.gateway import running_gateway
 from tests.support.kafka import running_kafka
 
-CLIENT_NAMES = ("confluent", "kafka-python", "aiokafka", "java", "java-3.9", "kafkajs", "kcat")
+GO_CLIENTS = ("sarama", "kafka-go", "franz-go")
+CLIENT_NAMES = ("confluent", "kafka-python", "aiokafka", "java", "java-3.9", "kafkajs", "kcat", *GO_CLIENTS)
 ClientsByName = Callable[[str], ClientUnderTest]
 
 
@@ -69,13 +70,19 @@ class Programs:
         if name not in self._started:
             directory = self._directory / name
             directory.mkdir()
-            start = started_node if name == "kafkajs" else functools.partial(started_jvm, name)
-            self._started[name] = start(directory)
+            self._started[name] = self._start(name, directory)
         return self._started[name]
 
     def stop(self) -> None:
         for program in self._started.values():
             program.stop()
+
+    def _start(self, name: str, directory: Path) -> ClientProgram:
+        if name == "kafkajs":
+            return started_node(directory)
+        if name in GO_CLIENTS:
+            return started_go_clients(directory)
+        return started_jvm(name, directory)
 
 
 @pytest.fixture(scope="session")
@@ -97,6 +104,8 @@ def why_no_client(name: str) -> str | None:
         case "kcat":
             found = kcat()
             return found if isinstance(found, str) else None
+        case "sarama" | "kafka-go" | "franz-go":
+            return why_no_go_client()
     return None
 
 
@@ -115,6 +124,10 @@ def client_named(endpoint: Endpoint, programs: Programs) -> ClientsByName:
                 return KafkaPythonClient(endpoint.bootstrap)
             case "aiokafka":
                 return AiokafkaClient(endpoint.bootstrap)
+            case "kafka-go":
+                return KafkaGoClient(name, endpoint.bootstrap, programs.started(name))
+            case "sarama" | "franz-go":
+                return GoAdminClient(name, endpoint.bootstrap, programs.started(name))
             case "java" | "java-3.9":
                 return ProgramClient(name, endpoint.bootstrap, programs.started(name))
             case "kafkajs":

@@ -1,0 +1,118 @@
+"""The Go clients sarama, kafka-go and franz-go: go/main.go, built once for all three.
+
+`python -m tests.e2e.client_go` builds beforehand. Modules come from where Go's own settings say (GOPROXY).
+"""
+
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from tests.e2e.client import Headers, Record
+from tests.e2e.program import ClientProgram, ProgramClient
+from tests.support.versions import CACHE, tool_version
+
+SOURCES = Path(__file__).parent / "go"
+BUILD_TIMEOUT_S = 280.0
+
+
+@functools.cache
+def why_no_go_client() -> str | None:
+    """The reason why the Go clients cannot be built here, or None."""
+    if shutil.which("go") is None:
+        return "no go on PATH"
+    minimum = tool_version("go", "minimum")
+    found = go_version()
+    if release(found) < release(minimum):
+        return f"Go {minimum} or newer is needed, on PATH is {found}"
+    return None
+
+
+@functools.cache
+def go_version() -> str:
+    """Such as `go1.24.5`: that on PATH, which a module may replace by a newer one."""
+    asked = subprocess.run(
+        ["go", "env", "GOVERSION"], cwd="/", capture_output=True, text=True, timeout=60, check=True
+    )
+    return asked.stdout.strip()
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Major and minor."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def built() -> Path:
+    """The program, built anew when its source, a module's version or Go has changed.
+
+    Errors: RuntimeError with what Go said.
+    """
+    digest = hashlib.sha256(go_version().encode())
+    for source in sorted(SOURCES.iterdir()):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    target = CACHE / f"e2e-go-{digest.hexdigest()[:16]}"
+    if not target.exists():
+        CACHE.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE) as fresh:
+            build(Path(fresh) / "clients")
+            # Another run may have been faster; its program is the same.
+            if not target.exists():
+                os.rename(f"{fresh}/clients", target)
+    return target
+
+
+def build(program: Path) -> None:
+    command = ["go", "build", "-buildvcs=false", "-o", str(program), "."]
+    done = subprocess.run(
+        command,
+        cwd=SOURCES,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        words = done.stdout[-2000:].decode(errors="replace")
+        raise RuntimeError(f"the Go clients could not be built:\n{words}")
+
+
+def started_go_clients(directory: Path) -> ClientProgram:
+    return ClientProgram([str(built())], directory)
+
+
+class GoAdminClient(ProgramClient):
+    """sarama or franz-go, each with an admin client."""
+
+    def administer(self, topic: str) -> dict[str, str]:
+        """What each call of go/admin.go gave: a value, or the name of an error's code."""
+        answers: dict[str, str] = self._order("admin", topic=topic)["answers"]
+        return answers
+
+
+class KafkaGoClient(ProgramClient):
+    """segmentio/kafka-go, by its Reader and Writer."""
+
+    can_be_idempotent = False
+
+    def as_delivered(self, record: Record) -> Record:
+        """Its Reader gives nil for all that is empty, as for a null."""
+        headers: Headers = tuple((name, value or None) for name, value in record.headers)
+        return replace(record, key=record.key or None, value=record.value or None, headers=headers)
+
+
+def main() -> None:
+    reason = why_no_go_client()
+    if reason is not None:
+        sys.stderr.write(f"Tests with Go clients will be skipped: {reason}\n")
+        return
+    sys.stderr.write(f"Go clients: {built()}\n")
+
+
+if __name__ == "__main__":
+    main()
