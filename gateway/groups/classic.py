@@ -38,7 +38,8 @@ class ClassicGroup(Phases):
             if is_full and (member := self.roster.by_id.get(asked.member_id)) is not None:
                 self._dismiss(member)
                 self._complete_if_joined(now)
-            self._answer(ticket, JoinAnswer(error, "" if is_full else asked.member_id))
+            is_told = error not in ("GROUP_MAX_SIZE_REACHED", "UNKNOWN_SERVER_ERROR")
+            self._answer(ticket, JoinAnswer(error, asked.member_id if is_told else ""))
         return self._take_effects()
 
     def sync(self, asked: Sync, ticket: Ticket, now: float) -> list[Effect]:
@@ -118,7 +119,11 @@ class ClassicGroup(Phases):
             return "GROUP_MAX_SIZE_REACHED"
         if not self._can_speak(asked):
             return "INCONSISTENT_GROUP_PROTOCOL"
-        if asked.member_id and asked.member_id not in self.pending:
+        if asked.member_id in self.pending:
+            if asked.instance_id is not None:
+                # The id was given to a dynamic member. Kafka runs into an exception, and says so.
+                return "UNKNOWN_SERVER_ERROR"
+        elif asked.member_id:
             error = self._why_not_member(asked.member_id, asked.instance_id)
             if error is not None:
                 return error

@@ -34,6 +34,13 @@ def test_an_id_that_is_not_used_within_the_session_timeout_is_forgotten() -> Non
     assert group.join("m1").error == "UNKNOWN_MEMBER_ID"
 
 
+def test_an_id_that_was_given_to_a_dynamic_member_is_not_for_an_instance() -> None:
+    group = Played()
+    group.join()
+    assert group.join("m1", instance_id="i").error == "UNKNOWN_SERVER_ERROR"
+    assert group.join("m1").result is None
+
+
 def test_an_old_client_joins_without_an_id() -> None:
     group = Played()
     asked = group.join(needs_member_id=False)

@@ -156,7 +156,7 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestGroups.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 
 
 def test_both_kinds_of_answers_are_seen_by_the_test() -> None:
