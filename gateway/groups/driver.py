@@ -29,6 +29,9 @@ log = structlog.get_logger(__name__)
 NOT_NOW: Final = "COORDINATOR_NOT_AVAILABLE"
 """The client finds its coordinator again and repeats the request."""
 
+STALL_MS: Final = 1000
+"""Members cannot say that they live while they wait for the journal; if that took longer, it is made up."""
+
 Settle = Callable[[str | None], None]
 """Given None the answer leaves as it was decided, else with this error."""
 
@@ -120,16 +123,21 @@ class GroupDriver:
         loop = asyncio.get_running_loop()
         self._storing = self._shard.submit(StoreGroup(group))
         late = loop.call_later(self._patience_s, self._release, number, NOT_NOW)
-        self._storing.add_done_callback(partial(self._stored, number, late))
+        self._storing.add_done_callback(partial(self._stored, number, _now_ms(), late))
 
-    def _stored(self, number: int, late: asyncio.TimerHandle, done: asyncio.Future[LedgerAnswer]) -> None:
+    def _stored(
+        self, number: int, begun: float, late: asyncio.TimerHandle, done: asyncio.Future[LedgerAnswer]
+    ) -> None:
         late.cancel()
         self._storing = None
         error = _why_failed(done)
         if error is None:
+            if _now_ms() - begun >= STALL_MS:
+                self.group.hear_from_all(_now_ms())
             self._durable = number
             self._release(number, None)
             self._store()
+            self._arm()
             self.rest()
         else:
             self._go_back(error)
@@ -160,7 +168,7 @@ class GroupDriver:
 
     def _arm(self) -> None:
         due = self.group.wake_at
-        if due >= self._timer_at:
+        if due >= self._timer_at or self._storing is not None or self._is_stopped:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -171,7 +179,9 @@ class GroupDriver:
         # The loop's clock may be coarser than what it was armed for.
         now = max(_now_ms(), self._timer_at)
         self._timer, self._timer_at = None, math.inf
-        self.perform(self.group.tick(now))
+        if self._storing is None:
+            # Else what is due would be about members who wait for the journal; it is done afterwards.
+            self.perform(self.group.tick(now))
 
 
 def _why_failed(done: asyncio.Future[LedgerAnswer]) -> str | None:

@@ -4,10 +4,15 @@ Pure: the time is an argument, in ms on a clock that never goes back; what must 
 effects. All waits are volatile: after a restart they begin again in full.
 """
 
+from typing import Final
+
 from gateway.groups.members import NEVER, LiveMember, Roster, revived
 from gateway.groups.states import ALLOWED, State
 from gateway.groups.values import Answer, Effect, GroupRules, JoinAnswer, Note, Store, SyncAnswer, Ticket
 from ledger.groups import Group
+
+SHORTEST_WAIT_MS: Final = 1000
+"""For members to come back, whatever they have said: looking more often would be of no use."""
 
 
 class Phases:
@@ -103,6 +108,12 @@ class Phases:
             self._prepare(now, reason)
         return self._take_effects()
 
+    def hear_from_all(self, now: float) -> None:
+        """Begin every session again: nobody could be heard from."""
+        for member in self.roster:
+            if member.silent_until < NEVER and not member.is_new:
+                self._hear_from(member, now)
+
     def _rebalance(self, now: float, reason: str, member_id: str = "") -> None:
         """Begin a rebalance, or bring the one that is under way nearer to its end."""
         if self.state is State.PREPARING_REBALANCE:
@@ -154,7 +165,9 @@ class Phases:
                 self._note("member_removed", member.member_id, "it did not join again in time")
                 self.roster.remove(member)
         if not self.roster.elect_joined_leader() and len(self.roster):
-            self._rebalance_ends = self._at(now + self.roster.longest_rebalance_ms())
+            # Nobody waits: only static members are left, until their sessions end.
+            wait_ms = max(self.roster.longest_rebalance_ms(), SHORTEST_WAIT_MS)
+            self._rebalance_ends = self._at(now + wait_ms)
             self._delay_left_ms = None
             return
         self._rebalance_ends, self._delay_left_ms, self._grew_in_delay = NEVER, None, False

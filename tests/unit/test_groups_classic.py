@@ -397,6 +397,17 @@ def test_a_rebalance_that_nobody_joins_waits_for_sessions_to_end() -> None:
     assert group.join("s", instance_id="i").joined.generation == 2
 
 
+def test_a_rebalance_timeout_of_nothing_does_not_keep_the_coordinator_busy() -> None:
+    group = stable("s", instance_id="i", session_timeout_ms=1_000_000, rebalance_timeout_ms=0)
+    group.group.start_over(group.now, "test")
+    ticks = 0
+    while group.now < 21_000:
+        group.now = group.group.wake_at
+        group.group.tick(group.now)
+        ticks += 1
+    assert ticks < 30
+
+
 def test_an_instance_can_be_made_to_leave_by_whoever_knows_its_name() -> None:
     group = stable("s", instance_id="i")
     unknown = Leaver("", "other")
