@@ -398,10 +398,12 @@ def test_a_rebalance_that_nobody_joins_waits_for_sessions_to_end() -> None:
 
 
 def test_a_rebalance_timeout_of_nothing_does_not_keep_the_coordinator_busy() -> None:
-    group = stable("s", instance_id="i", session_timeout_ms=1_000_000, rebalance_timeout_ms=0)
+    group = stable("s", instance_id="i")
+    group.join("s", instance_id="i", session_timeout_ms=1_000_000, rebalance_timeout_ms=0)
+    group.sync("s")
     group.group.start_over(group.now, "test")
     ticks = 0
-    while group.now < 21_000:
+    while group.now < 30_000:
         group.now = group.group.wake_at
         group.group.tick(group.now)
         ticks += 1
