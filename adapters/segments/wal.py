@@ -36,7 +36,7 @@ class WalSegments:
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         """Open `directory`, creating it if its parent is there. `roll_age_ms` is a quarter of the orphan
-        grace at most. StoreUnavailable with one sentence for the operator."""
+        grace at most. StoreUnavailable and StoreTooNew with one sentence for the operator."""
         root = Path(directory)
         name = f"the WAL in {root}"
         self._writer = WalWriter(root, shard, roll_bytes, roll_age_ms, random)

@@ -11,6 +11,7 @@ from pathlib import Path
 from adapters.disk import Directories, check_writable, explain, read_at, sync_directory, write_all
 from adapters.segments.locators import WAL_PREFIX, WalLocators, wal_created_ms
 from adapters.segments.ranges import MergedRange, merge_adjacent
+from adapters.segments.wal_version import check_newest
 from ledger.formats.wal import encode_frame
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
@@ -34,6 +35,7 @@ class WalWriter:
         self, root: Path, shard: int, roll_bytes: int, roll_age_ms: int, random: Callable[[int], bytes]
     ) -> None:
         self._root = root
+        self._shard = shard
         self._directory = root / WAL_PREFIX.rstrip("/") / str(shard)
         self._directories = Directories(root)
         self._locators = WalLocators(shard, random, ENDING)
@@ -42,10 +44,12 @@ class WalWriter:
         self._file: GrowingFile | None = None
 
     def open(self) -> None:
-        """Make the directories, durably. StoreUnavailable with the reason if that cannot be."""
+        """Make the directories, durably. StoreUnavailable with the reason if that cannot be; StoreTooNew
+        if they were last written by a newer version."""
         self._directories.open_root()
         try:
             self._directories.ensure(self._directory)
+            check_newest(self._root, self._shard, ENDING)
             check_writable(self._directory)
         except OSError as error:
             raise explain(error, "write to the directory", self._directory) from error

@@ -15,7 +15,7 @@ import structlog
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal, encode_start
 from gateway.coordination.recovery import Recovered, applied_of, snapshot_keys
-from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError
+from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError, StoreTooNew
 from ledger.formats.snapshot import (
     Snapshot,
     archive_prefix,
@@ -130,7 +130,8 @@ async def restore_backup(
     shard: int = 0,
 ) -> Restored:
     """Begin the journal of an empty metadata store where the newest snapshot of `source` ends, and journal
-    that it was restored. `blobs` and `segments` are those that the gateway will use. StoreNotEmpty."""
+    that it was restored. `blobs` and `segments` are those that the gateway will use. StoreNotEmpty,
+    StoreTooNew and StoreDamaged before anything is written."""
     if await store.get(start_key(shard)) is not None or await store.scan(entry_prefix(shard), limit=1):
         raise StoreNotEmpty("the metadata store holds a journal already: restore into an empty one")
     snapshot, key, skipped = await newest_backup(source, shard)
@@ -138,13 +139,13 @@ async def restore_backup(
     backup = _backup(key, state)
     stored = {found.locator: found.created_ms async for found in all_objects(segments)}
     newest_ms = max([now_ms, state.entry_time_ms, *stored.values()])
+    last = await _last_entry(source, shard, snapshot)
     try:
         await blobs.put(key, [encode_snapshot(snapshot)])
     except AlreadyExists:
         log.info("restore.snapshot_in_place", key=key)
     if image is not None:
         await image.clear()
-    last = await _last_entry(source, shard, snapshot)
     # Nothing below the floor could be committed after the backup, so nothing below it was acknowledged.
     record = LedgerRestored(snapshot.applied, state.files.floor_ms, newest_ms)
     owner = OwnerChanged(state.epoch + 1, NO_GATEWAY, os.urandom(NONCE_BYTES))
@@ -172,6 +173,8 @@ async def _last_entry(source: Blobs, shard: int, snapshot: Snapshot) -> bytes | 
         if int(bounds[0]) <= last <= int(bounds[1]):
             try:
                 first, entries = decode_archive(await source.get(key), key)
+            except StoreTooNew:
+                raise
             except StoreError as error:
                 log.warning("restore.archive_unreadable", key=key, error=str(error))
                 continue

@@ -4,7 +4,6 @@ Findings are sentences, each with a remedy; notes say what was looked at, or wha
 fault. Nothing is changed.
 """
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -24,7 +23,6 @@ from ledger.state import LedgerState
 from ledger.types import Position
 
 SHOWN = 3
-_WAL_BEGIN = struct.Struct(">4sH")
 
 
 @dataclass(slots=True)
@@ -137,12 +135,13 @@ async def check_versions(segments: SegmentStore, diagnosis: Diagnosis) -> None:
     """Objects begin with a frame of a version that this build reads."""
     odd: list[str] = []
     async for found in all_objects(segments):
-        if found.size < _WAL_BEGIN.size:
+        if found.size < wal.BEGIN_BYTES:
             continue
-        (head,) = await segments.read([Position(found.locator, 0, _WAL_BEGIN.size)])
-        magic, version = _WAL_BEGIN.unpack(head or bytes(_WAL_BEGIN.size))
-        if magic != wal.MAGIC or version > wal.VERSION:
-            odd.append(f"{found.locator} begins with {bytes(magic)!r} version {version}")
+        (head,) = await segments.read([Position(found.locator, 0, wal.BEGIN_BYTES)])
+        version = wal.version_of(head or b"")
+        if version is None or version > wal.VERSION:
+            how = "no frame" if version is None else f"a frame of version {version}"
+            odd.append(f"{found.locator} begins with {how}")
     if odd:
         diagnosis.findings.append(
             f"formats: {len(odd)} objects are of no version that this build reads ({_some(odd)}); run the "

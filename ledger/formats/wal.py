@@ -15,8 +15,9 @@
 | then             | batches back to back in the order of the table, grouped by partition       |
 | -4     u32       | CRC-32C of table and batches                                               |
 
-On blobs an object is one frame. A local object is a file: frames one behind the other, found by
-scanning forward. The table is for diagnosis; where batches lie is known to the ledger.
+Magic and version stay where they are in every version. On blobs an object is one frame. A local object is
+a file: frames one behind the other, found by scanning forward. The table is for diagnosis; where batches
+lie is known to the ledger.
 """
 
 import struct
@@ -34,8 +35,10 @@ MAX_FRAME_BYTES: Final = 2**31 - 1
 """Starts and sizes must also fit the int32 of the KIP-1164 API."""
 
 _HEAD = struct.Struct(">4sHHIII")
+_BEGIN = struct.Struct(">4sH")
 _CRC = struct.Struct(">I")
 _ENTRY = struct.Struct(">16siIIiqhi")
+BEGIN_BYTES: Final = _BEGIN.size
 HEADER_BYTES: Final = _HEAD.size + _CRC.size
 ENTRY_BYTES: Final = _ENTRY.size
 TRAILER_BYTES: Final = _CRC.size
@@ -118,6 +121,14 @@ def encode_frame(batches: Sequence[DraftBatch]) -> EncodedFrame:
         crc = crc32c(data, crc)
     buffers.append(_CRC.pack(crc))
     return EncodedFrame(buffers, size, starts)
+
+
+def version_of(data: Buffer) -> int | None:
+    """The version of the frame that `data` begins with; None if it begins with none."""
+    if len(data) < BEGIN_BYTES:
+        return None
+    magic, version = _BEGIN.unpack_from(data)
+    return int(version) if magic == MAGIC else None
 
 
 def scan_frames(view: memoryview) -> Iterator[Frame | DamagedFrame]:

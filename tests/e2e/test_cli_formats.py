@@ -106,20 +106,67 @@ def change_entry(directory: Path, change: Callable[[bytes, bytes], tuple[bytes, 
     db.close()
 
 
+def newer_wal(directory: Path) -> None:
+    (file,) = (directory / "wal" / "0").iterdir()
+    set_version(file)
+
+
+def newer_snapshot(directory: Path) -> None:
+    (directory / "image.db").unlink()
+    snapshot = shutil.copytree(FIXTURE / "backup" / "blobs" / "snapshot", directory / "blobs" / "snapshot")
+    set_version(newest(snapshot / "0"))
+
+
+def newest(directory: Path) -> Path:
+    return max(directory.iterdir())
+
+
+def set_version(file: Path, version: int = 2) -> None:
+    """In the formats that begin with a magic of four bytes and a version of two."""
+    data = file.read_bytes()
+    file.chmod(0o644)
+    file.write_bytes(data[:4] + struct.pack(">H", version) + data[6:])
+
+
 @pytest.mark.parametrize(
     "make_newer",
-    [newer_directory, newer_metadata, newer_image, newer_entry, newer_record],
-    ids=["directory", "metadata", "image", "entry", "record"],
+    [newer_directory, newer_metadata, newer_image, newer_entry, newer_record, newer_wal, newer_snapshot],
+    ids=["directory", "metadata", "image", "entry", "record", "wal", "snapshot"],
 )
 def test_a_store_of_a_newer_version_is_refused_with_one_sentence(
     directory: Path, make_newer: Callable[[Path], None]
 ) -> None:
     make_newer(directory)
+    before = contents(directory)
     finished = dragoman(
         *("serve", "--data-dir", str(directory), "--admin", "127.0.0.1:0"),
         *("--listen", "PLAINTEXT://127.0.0.1:0"),
     )
-    assert finished.returncode == 4
+    check_refused(finished)
+    assert contents(directory) == before
+
+
+@pytest.mark.parametrize("part", ["snapshot", "archive"])
+def test_a_backup_of_a_newer_version_is_refused_with_one_sentence_and_restores_nothing(
+    tmp_path: Path, directory: Path, part: str
+) -> None:
+    (directory / "metadata.db").unlink()
+    backup = Path(shutil.copytree(FIXTURE / "backup", tmp_path / "backup"))
+    set_version(newest(backup / "blobs" / part / "0"))
+    before = contents(directory)
+    refused = dragoman("ledger", "restore", "--from", str(backup), "--data-dir", str(directory))
+    check_refused(refused)
+    assert contents(directory) == before
+
+
+def check_refused(finished: subprocess.CompletedProcess[str]) -> None:
+    assert finished.returncode == 4, finished.stderr
     sentences = [line for line in finished.stderr.splitlines() if line.startswith("dragoman: ")]
     assert len(sentences) == 1 and "version" in sentences[0]
     assert "Traceback" not in finished.stderr
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Of everything but the lock and what SQLite writes."""
+    files = [path for path in directory.rglob("*") if path.is_file() and path.suffix in ("", ".wal")]
+    return {str(path): path.read_bytes() for path in files if path.name != "lock"}
