@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.find_coordinator import FindCoordinatorRequest
 from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest
+from gateway.wire.messages.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.differential.comparing import Allowed, Difference, differences, read_allowed
 from tests.differential.conversation import Answered, Conversation, Endpoint
 from tests.differential.exchange import Call, Exchange
 from tests.differential.holding import hold
 from tests.differential.scenarios.all import EXCHANGES
-from tests.differential.steps import settle
+from tests.differential.steps import error_codes, settle
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.kafka import KafkaServer
 
@@ -78,7 +80,19 @@ def compared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gatew
 def comparison(kafka_oracle: KafkaServer, compared_gateway: Gateway) -> Comparison:
     # A Kafka that has just begun asks its controller for producer ids only when a client wants the first.
     settle(lambda: _gives_producer_ids(kafka_oracle))
+    settle(lambda: _coordinates_groups(kafka_oracle))
     return Comparison(kafka_oracle, compared_gateway, read_allowed(ALLOWED), int(time.time() * 1000))
+
+
+def _coordinates_groups(kafka: Endpoint) -> bool:
+    """Kafka makes the topic of offsets when a client first looks for a coordinator."""
+    conversation = Conversation(kafka, "first", 0)
+    found = conversation.ask(Call(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest("first")))
+    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("first", topics=None)])
+    fetched = conversation.ask(Call(ApiKey.OFFSET_FETCH, 8, asked))
+    return all(
+        isinstance(answer, Answered) and not any(error_codes(answer.message)) for answer in (found, fetched)
+    )
 
 
 def _gives_producer_ids(kafka: Endpoint) -> bool:

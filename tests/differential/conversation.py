@@ -4,8 +4,8 @@ import itertools
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from gateway.wire.apis import ApiKey, codec_range
@@ -21,6 +21,8 @@ from tests.support.raw import Outcome, RawConnection, frame, raw_connection
 TIMEOUT_S: Final = 20.0
 WAITED_S: Final = 1.0
 CLIENT_ID: Final = "differential"
+JOINED: Final = "joined"
+"""Alias of the member id that the exchange's own JoinGroup gave."""
 PROBE_ID: Final = 0x0BE
 """Correlation id of the ApiVersions behind each request, which tells no answer from a late one."""
 
@@ -65,7 +67,10 @@ class Conversation:
     started_ms: int
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     producer_ids: dict[str, int] = field(default_factory=dict)
+    member_ids: dict[str, str] = field(default_factory=dict)
     session: int | None = None
+    waiting: ExitStack = field(default_factory=ExitStack)
+    """Connections on which requests wait; closed with the exchange."""
     _correlation: Iterator[int] = field(default_factory=lambda: itertools.count(1000))
     _connection: RawConnection | None = None
 
@@ -78,6 +83,10 @@ class Conversation:
 
     def producer_id(self, alias: str) -> int:
         return self.producer_ids[alias]
+
+    def member_id(self, alias: str) -> str:
+        """Of a member that never joined: an id that no member has."""
+        return self.member_ids.get(alias, f"{alias}-unknown")
 
     def session_id(self) -> int:
         assert self.session is not None
@@ -97,6 +106,10 @@ class Conversation:
             finally:
                 self._connection = None
 
+    def aside(self) -> "Conversation":
+        """The same names and ids, over connections of its own, for what waits while others talk."""
+        return replace(self, _connection=None)
+
     def ask(self, call: Call) -> Answer:
         """Send a request and, behind it, an ApiVersions, so that no answer is seen without a wait."""
         correlation_id = next(self._correlation)
@@ -106,6 +119,12 @@ class Conversation:
             with self.connected():
                 return self._exchange(call, request, sent, correlation_id)
         return self._exchange(call, request, sent, correlation_id)
+
+    def leave_waiting(self, call: Call) -> None:
+        """Send a request over a connection of its own and do not look for an answer."""
+        connection = raw_connection(self.endpoint.host, self.endpoint.port, TIMEOUT_S)
+        sent = encode(call, resolve(call.request, self), next(self._correlation))
+        self.waiting.enter_context(connection).send(sent)
 
     def _exchange(self, call: Call, request: Any, sent: bytes, correlation_id: int) -> Answer:
         assert self._connection is not None

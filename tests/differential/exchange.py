@@ -4,7 +4,8 @@ A request is a message of `gateway.wire.messages.generated` in which a few thing
 they are different in each run or at each endpoint:
 
 - `"{t}"` in a string is the name of topic `t` of this exchange, the same at both endpoints;
-- `IdOf("t")`, `ProducerIdOf("p")`, `SESSION` are ids that the endpoint gave earlier in the exchange;
+- `IdOf("t")`, `ProducerIdOf("p")`, `MemberOf("m")`, `SESSION` are ids that the endpoint gave earlier in
+  the exchange;
 - a `Batch` (or a sequence of them) stands where records belong.
 
 Where no message says it, `Cut`, `Patched`, `Body` and `Frame` do.
@@ -34,6 +35,13 @@ class ProducerIdOf:
     """The producer id that a step asked for."""
 
     producer: str = "p"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOf:
+    """The id that a member of a group got in a step; `joined`: the one that the exchange's JoinGroup gave."""
+
+    member: str = "m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +142,8 @@ class Names(Protocol):
 
     def producer_id(self, alias: str) -> int: ...
 
+    def member_id(self, alias: str) -> str: ...
+
     def session_id(self) -> int: ...
 
     def now_ms(self) -> int: ...
@@ -157,6 +167,8 @@ def resolve(value: Any, names: Names) -> Any:
             return names.topic_id(topic)
         case ProducerIdOf(producer):
             return names.producer_id(producer)
+        case MemberOf(member):
+            return names.member_id(member)
         case TimeOf(after_ms):
             return names.now_ms() + after_ms
         case SessionOf():

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tests.differential.conversation import WAITED_S, Answered, Conversation, Endpoint
+from gateway.wire.apis import ApiKey
+from tests.differential.conversation import JOINED, WAITED_S, Answered, Conversation, Endpoint
 from tests.differential.exchange import Call, Exchange
 from tests.differential.normalise import plain
 from tests.differential.steps import Create
@@ -15,10 +16,11 @@ def hold(endpoint: Endpoint, exchange: Exchange, prefix: str, started_ms: int) -
     message, or silence.
     """
     conversation = Conversation(endpoint, prefix, started_ms)
-    with conversation.connected():
-        for step in exchange.before:
-            step.run(conversation)
-    answers = [_answer(conversation, call) for call in (exchange.call, *exchange.after)]
+    with conversation.waiting:
+        with conversation.connected():
+            for step in exchange.before:
+                step.run(conversation)
+        answers = [_answer(conversation, call) for call in (exchange.call, *exchange.after)]
     found = [plain(answer, conversation) for answer in answers]
     if exchange.is_timed and isinstance(answers[0], Answered):
         found[0]["waited"] = answers[0].took_s >= WAITED_S
@@ -29,4 +31,9 @@ def _answer(conversation: Conversation, call: Call) -> Any:
     if call.is_fenced:
         # Topic changes are heard of in order, so whoever leads this one has heard of those before.
         Create("fence").run(conversation)
-    return conversation.ask(call)
+    answer = conversation.ask(call)
+    if call.api is ApiKey.JOIN_GROUP and isinstance(answer, Answered) and answer.message.member_id:
+        known = conversation.member_ids
+        if answer.message.member_id not in known.values():
+            known[JOINED] = answer.message.member_id
+    return answer

@@ -6,6 +6,7 @@ so a wrong id still shows. What may differ without being known is in `allowed_di
 
 import dataclasses
 import enum
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -40,11 +41,17 @@ UNORDERED: Final = {
     (ApiKey.DESCRIBE_LOG_DIRS, "partitions"): ("partition_index",),
     (ApiKey.LIST_CONFIG_RESOURCES, "config_resources"): ("resource_type", "resource_name"),
     (ApiKey.ELECT_LEADERS, "replica_election_results"): ("topic",),
+    (ApiKey.JOIN_GROUP, "members"): ("member_id",),
+    (ApiKey.DESCRIBE_GROUPS, "members"): ("member_id",),
+    (ApiKey.LIST_GROUPS, "groups"): ("group_id",),
+    (ApiKey.DELETE_GROUPS, "results"): ("group_id",),
 }
 """Lists that Kafka writes out of a hash table, and what they are sorted by."""
 
 DYNAMIC_CONFIG: Final = "min.insync.replicas"
 """A dynamic default of the cluster in Kafka since KIP-966; here it is one of the software."""
+MEMBER_IDS: Final = ("member_id", "leader")
+_RANDOM: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 BATCH_PREFIX_BYTES: Final = 12
 TOPIC: Final = 2
 """As DescribeConfigs numbers resources."""
@@ -68,6 +75,8 @@ def plain(answer: Answer, conversation: Conversation) -> dict[str, Any]:
             for found in value["replica_election_results"]
             if found["partition_result"] or found["topic"].startswith(conversation.prefix)
         ]
+    if answer.api is ApiKey.LIST_GROUPS:
+        value["groups"] = [found for found in value["groups"] if _is_own_group(found, conversation)]
     if answer.api is ApiKey.API_VERSIONS:
         # What is not built yet is not told; that what is told is right, is compared.
         value["api_keys"] = [row for row in value["api_keys"] if _is_served(row)]
@@ -104,6 +113,10 @@ def _is_own_resource(found: dict[str, Any], conversation: Conversation) -> bool:
     return bool(found["resource_type"] != TOPIC or found["resource_name"].startswith(conversation.prefix))
 
 
+def _is_own_group(found: dict[str, Any], conversation: Conversation) -> bool:
+    return bool(found["group_id"].startswith(conversation.prefix))
+
+
 def _plain(value: Any, name: str, api: ApiKey, conversation: Conversation) -> Any:
     if name == "records":
         return None if value is None else list(_batches(bytes(value), conversation))
@@ -126,6 +139,8 @@ def _named(value: Any, name: str, conversation: Conversation) -> Any:
         return next((f"<producer {k}>" for k, v in conversation.producer_ids.items() if v == value), value)
     if name == "finalized_features_epoch" and value >= 0:
         return "<epoch>"
+    if name in MEMBER_IDS and isinstance(value, str):
+        return _member_id(value, conversation)
     if name == "session_id" and value == conversation.session:
         return "<session>"
     if name in VOLUME_BYTES and value > 0:
@@ -141,6 +156,12 @@ def _topic_id(value: bytes, conversation: Conversation) -> str:
     if value == ZERO_UUID:
         return "<zero>"
     return next((f"<id of {k}>" for k, v in conversation.topic_ids.items() if v == value), value.hex())
+
+
+def _member_id(value: str, conversation: Conversation) -> str:
+    """The alias of a member; of an id that nobody was seen to get, the part that is not random."""
+    known = next((f"<member {k}>" for k, v in conversation.member_ids.items() if v == value), None)
+    return known or _RANDOM.sub("-<random>", value)
 
 
 def _batches(data: bytes, conversation: Conversation) -> Iterator[dict[str, Any]]:
