@@ -124,9 +124,7 @@ class Join:
         joined = self._join(conversation, alias)
         return joined.generation_id, joined.leader
 
-    def _grow(
-        self, conversation: Conversation, members: Sequence[str], generation: int
-    ) -> tuple[int, str]:
+    def _grow(self, conversation: Conversation, members: Sequence[str], generation: int) -> tuple[int, str]:
         """One more member: it waits until those before have heard of it and joined again."""
         *old, new = members
         with ThreadPoolExecutor(len(members)) as pool:
@@ -141,9 +139,7 @@ class Join:
         instance = self.instances.get(alias)
         member = conversation.member_ids.get(alias, "")
         while True:
-            request = join(
-                self.group, member, instance=instance, protocols=self.protocols, kind=self.kind
-            )
+            request = join(self.group, member, instance=instance, protocols=self.protocols, kind=self.kind)
             answer = conversation.ask(Call(ApiKey.JOIN_GROUP, JOIN_VERSION, request))
             assert isinstance(answer, Answered), answer
             member = answer.message.member_id
@@ -160,9 +156,7 @@ class Join:
         assert isinstance(answer, Answered), answer
         return bool(answer.message.error_code == REBALANCE_IN_PROGRESS)
 
-    def _sync(
-        self, conversation: Conversation, members: Sequence[str], generation: int, leader: str
-    ) -> None:
+    def _sync(self, conversation: Conversation, members: Sequence[str], generation: int, leader: str) -> None:
         by_id = {conversation.member_id(alias): alias for alias in members}
         ordered = [by_id[leader], *(alias for alias in members if alias != by_id[leader])]
         for alias in ordered:

@@ -3,8 +3,10 @@
 from typing import Any
 
 from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.join_group import JoinGroupResponse
 from tests.differential.conversation import JOINED, WAITED_S, Answered, Conversation, Endpoint
 from tests.differential.exchange import Call, Exchange
+from tests.differential.group_steps import MEMBER_ID_REQUIRED
 from tests.differential.normalise import plain
 from tests.differential.steps import Create
 
@@ -32,8 +34,13 @@ def _answer(conversation: Conversation, call: Call) -> Any:
         # Topic changes are heard of in order, so whoever leads this one has heard of those before.
         Create("fence").run(conversation)
     answer = conversation.ask(call)
-    if call.api is ApiKey.JOIN_GROUP and isinstance(answer, Answered) and answer.message.member_id:
-        known = conversation.member_ids
-        if answer.message.member_id not in known.values():
-            known[JOINED] = answer.message.member_id
+    if call.api is ApiKey.JOIN_GROUP and isinstance(answer, Answered):
+        _remember(conversation, answer.message)
     return answer
+
+
+def _remember(conversation: Conversation, joined: JoinGroupResponse) -> None:
+    """The id that a JoinGroup gave; a refused one only repeats what it was sent."""
+    known = conversation.member_ids
+    if joined.error_code in (0, MEMBER_ID_REQUIRED) and joined.member_id not in known.values():
+        known[JOINED] = joined.member_id

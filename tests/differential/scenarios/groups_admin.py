@@ -55,7 +55,13 @@ def find(*keys: str, kind: int = GROUP) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(keys[0] if keys else "", kind, list(keys))
 
 
-SHARE_KEYS = ("g:AAAAAAAAAAAAAAAAAAAAAQ:0", "g", "g:x:y", "g:AAAAAAAAAAAAAAAAAAAAAQ:-1", ":AAAAAAAAAAAAAAAAAAAAAQ:0")
+SHARE_KEYS = (
+    "g:AAAAAAAAAAAAAAAAAAAAAQ:0",
+    "g",
+    "g:x:y",
+    "g:AAAAAAAAAAAAAAAAAAAAAQ:-1",
+    ":AAAAAAAAAAAAAAAAAAAAAQ:0",
+)
 _FIND = [
     *(Exchange(f"find coordinator: of a group, v{v}", FIND, v, find("{g}")) for v in range(7)),
     *(Exchange(f"find coordinator: of an empty group id, v{v}", FIND, v, find("")) for v in (0, 3, 4, 6)),
@@ -71,7 +77,10 @@ _FIND = [
         for v in (1, 3, 4, 6)
     ),
     *(Exchange(f"find coordinator: type 3 of none, v{v}", FIND, v, find(kind=3)) for v in (4,)),
-    *(Exchange(f"find coordinator: of a share, v{v}", FIND, v, find(SHARE_KEYS[0], kind=SHARE)) for v in (1, 4, 5)),
+    *(
+        Exchange(f"find coordinator: of a share, v{v}", FIND, v, find(SHARE_KEYS[0], kind=SHARE))
+        for v in (1, 4, 5)
+    ),
     *(
         Exchange(f"find coordinator: of the share {key}", FIND, 6, find(key, kind=SHARE))
         for key in SHARE_KEYS[1:]
@@ -82,13 +91,16 @@ _FIND = [
     Exchange("find coordinator: more keys than bytes", FIND, 4, Body(b"\0\xff\xff\xff\x07")),
     Exchange("find coordinator: a null key", FIND, 0, Body(i16(-1))),
     Exchange("find coordinator: bytes behind the message", FIND, 2, Appended(find("{g}"), b"x")),
-]  # fmt: skip
+]
 
 
 def _list(
-    name: str, before: Sequence[Step], states: Sequence[str] = (), types: Sequence[str] = (),
+    name: str,
+    before: Sequence[Step],
+    states: Sequence[str] = (),
+    types: Sequence[str] = (),
     versions: Sequence[int] = (0, 3, 4, 5),
-) -> list[Exchange]:  # fmt: skip
+) -> list[Exchange]:
     request = ListGroupsRequest(list(states), list(types))
     return [Exchange(f"list groups: {name}, v{v}", LIST, v, request, before) for v in versions]
 
@@ -101,16 +113,34 @@ _LIST = [
     *(
         exchange
         for states in (
-            ["Empty"], ["Stable"], ["empty"], ["STABLE"], [" Empty "], ["Dead"], ["NoSuchState"], [""],
-            ["Empty", "Stable"], ["Stable", "NoSuchState"], ["Assigning"],
+            ["Empty"],
+            ["Stable"],
+            ["empty"],
+            ["STABLE"],
+            [" Empty "],
+            ["Dead"],
+            ["NoSuchState"],
+            [""],
+            ["Empty", "Stable"],
+            ["Stable", "NoSuchState"],
+            ["Assigning"],
         )
         for exchange in _list(f"in states {states}", TWO_GROUPS, states, versions=(4, 5))
     ),
     *(
         exchange
         for types in (
-            ["classic"], ["Classic"], ["consumer"], ["share"], ["streams"], ["unknown"], [""], ["nonsense"],
-            ["classic", "consumer"], ["classic", "nonsense"], [" classic "],
+            ["classic"],
+            ["Classic"],
+            ["consumer"],
+            ["share"],
+            ["streams"],
+            ["unknown"],
+            [""],
+            ["nonsense"],
+            ["classic", "consumer"],
+            ["classic", "nonsense"],
+            [" classic "],
         )
         for exchange in _list(f"of types {types}", TWO_GROUPS, (), types, versions=(5,))
     ),
@@ -121,7 +151,7 @@ _LIST = [
     Exchange("list groups: cut", LIST, 5, Cut(ListGroupsRequest(["Empty"], ["classic"]), 3)),
     Exchange("list groups: more states than bytes", LIST, 4, Body(b"\xff\xff\xff\x07")),
     Exchange("list groups: bytes behind the message", LIST, 4, Appended(ListGroupsRequest(), b"x"), SIMPLE),
-]  # fmt: skip
+]
 
 
 def describe(*groups: str, operations: bool = False) -> DescribeGroupsRequest:
@@ -146,7 +176,13 @@ _DESCRIBE = [
         for v in (0, 6)
     ),
     *(
-        Exchange(f"describe groups: operations {asked}, v{v}", DESCRIBE, v, describe("{g}", "{no}", operations=asked), STABLE)
+        Exchange(
+            f"describe groups: operations {asked}, v{v}",
+            DESCRIBE,
+            v,
+            describe("{g}", "{no}", operations=asked),
+            STABLE,
+        )
         for asked in (True, False)
         for v in (3, 6)
     ),
@@ -159,8 +195,10 @@ _DESCRIBE = [
     Exchange("describe groups: an empty body", DESCRIBE, 0, Body(b"")),
     Exchange("describe groups: cut", DESCRIBE, 6, Cut(describe("{g}"), 2)),
     Exchange("describe groups: more groups than bytes", DESCRIBE, 0, Body(i32(99_999))),
-    Exchange("describe groups: bytes behind the message", DESCRIBE, 3, Appended(describe("{g}"), b"x"), STABLE),
-]  # fmt: skip
+    Exchange(
+        "describe groups: bytes behind the message", DESCRIBE, 3, Appended(describe("{g}"), b"x"), STABLE
+    ),
+]
 
 
 def delete(*groups: str) -> DeleteGroupsRequest:
@@ -169,9 +207,15 @@ def delete(*groups: str) -> DeleteGroupsRequest:
 
 GONE = (Call(DESCRIBE, 6, describe("{g}")), fetched())
 _DELETE = [
-    *(Exchange(f"delete groups: empty, v{v}", DELETE, v, delete("{g}"), WITH_OFFSETS, GONE) for v in (0, 1, 2)),
+    *(
+        Exchange(f"delete groups: empty, v{v}", DELETE, v, delete("{g}"), WITH_OFFSETS, GONE)
+        for v in (0, 1, 2)
+    ),
     *(Exchange(f"delete groups: simple, v{v}", DELETE, v, delete("{g}"), SIMPLE, GONE) for v in (0, 1, 2)),
-    *(Exchange(f"delete groups: a living one, v{v}", DELETE, v, delete("{g}"), STABLE, GONE[:1]) for v in (0, 1, 2)),
+    *(
+        Exchange(f"delete groups: a living one, v{v}", DELETE, v, delete("{g}"), STABLE, GONE[:1])
+        for v in (0, 1, 2)
+    ),
     Exchange("delete groups: preparing a rebalance", DELETE, 2, delete("{g}"), PREPARING, GONE[:1]),
     Exchange("delete groups: completing a rebalance", DELETE, 2, delete("{g}"), COMPLETING, GONE[:1]),
     Exchange("delete groups: of another protocol type", DELETE, 2, delete("{g}"), CONNECT),
@@ -180,10 +224,16 @@ _DELETE = [
     *(Exchange(f"delete groups: an empty group id, v{v}", DELETE, v, delete("")) for v in (0, 2)),
     Exchange("delete groups: several", DELETE, 2, delete("{h}", "{no}", "{g}"), TWO_GROUPS, GONE),
     Exchange("delete groups: one twice", DELETE, 2, delete("{g}", "{g}"), SIMPLE),
-    Exchange("delete groups: deleted already", DELETE, 1, delete("{g}"), [*SIMPLE, Done(Call(DELETE, 1, delete("{g}")))]),
+    Exchange(
+        "delete groups: deleted already",
+        DELETE,
+        1,
+        delete("{g}"),
+        [*SIMPLE, Done(Call(DELETE, 1, delete("{g}")))],
+    ),
     Exchange("delete groups: none", DELETE, 0, delete()),
     Exchange("delete groups: an empty body", DELETE, 0, Body(b"")),
     Exchange("delete groups: cut", DELETE, 2, Cut(delete("{g}"), 2)),
-]  # fmt: skip
+]
 
 EXCHANGES = [*_FIND, *_LIST, *_DESCRIBE, *_DELETE]

@@ -84,7 +84,9 @@ _COMMIT = [
     *_commit("again, lower", commit(("t", 0, 3)), [TWO, Commit((("t", 0, 5), ("t", 1, 9)))], (2, 10)),
     *_commit("null metadata", commit(("t", 0, 5), metadata=None), versions=(2, 10)),
     *_commit("metadata of 4096", commit(("t", 0, 5), metadata="x" * 4096), versions=(9,)),
-    *_commit("oversized metadata", commit(("t", 0, 5), ("t", 1, 5), metadata="x" * 4097), versions=(2, 8, 10)),
+    *_commit(
+        "oversized metadata", commit(("t", 0, 5), ("t", 1, 5), metadata="x" * 4097), versions=(2, 8, 10)
+    ),
     *_commit("4096 two-byte characters", commit(("t", 0, 5), metadata="é" * 4096), versions=(9,)),
     *_commit("2049 characters of two units", commit(("t", 0, 5), metadata="😀" * 2049), versions=(9,)),
     *_commit("offset 0", commit(("t", 0, 0)), versions=(8,)),
@@ -104,22 +106,38 @@ _COMMIT = [
     *_commit("a generation, no such group", commit(("t", 0, 5), generation=5)),
     *_commit("generation 0, no such group", commit(("t", 0, 5), generation=0), versions=(2, 9)),
     *_commit("a member, no such group", commit(("t", 0, 5), member="ghost", generation=1)),
-    *_commit("a member without generation, no such group", commit(("t", 0, 5), member="ghost"), versions=(2, 9)),
+    *_commit(
+        "a member without generation, no such group", commit(("t", 0, 5), member="ghost"), versions=(2, 9)
+    ),
     *_commit("an instance, no such group", commit(("t", 0, 5), instance="i"), versions=(7, 9)),
-    *_commit("a generation, no such group, an unknown topic", commit(("no", 0, 5), generation=5), versions=(2, 9)),
+    *_commit(
+        "a generation, no such group, an unknown topic", commit(("no", 0, 5), generation=5), versions=(2, 9)
+    ),
     *_commit("a generation, a simple group", commit(("t", 0, 6), generation=1), [TWO, Commit()]),
     *_commit("generation 0, a simple group", commit(("t", 0, 6), generation=0), [TWO, Commit()], (2, 9)),
     *_commit("a member, a simple group", commit(("t", 0, 6), generation=1, member="ghost"), [TWO, Commit()]),
     *_commit("of a member", commit(("t", 0, 5), generation=1, member=MEMBER), ALIVE, COMMIT_VERSIONS),
-    *_commit("of a member, an unknown topic", commit(("no", 0, 5), generation=1, member=MEMBER), ALIVE, (9, 10)),
+    *_commit(
+        "of a member, an unknown topic", commit(("no", 0, 5), generation=1, member=MEMBER), ALIVE, (9, 10)
+    ),
     *_commit("a stale generation", commit(("t", 0, 5), generation=0, member=MEMBER), ALIVE),
     *_commit("a generation to come", commit(("t", 0, 5), generation=2, member=MEMBER), ALIVE, (2, 9)),
     *_commit("generation -1 of a member", commit(("t", 0, 5), member=MEMBER), ALIVE, (2, 9)),
     *_commit("an unknown member", commit(("t", 0, 5), generation=1, member="ghost"), ALIVE),
     *_commit("no member of a living group", commit(("t", 0, 5), generation=1), ALIVE, (2, 9)),
     *_commit("simple, to a living group", commit(("t", 0, 5)), ALIVE),
-    *_commit("stale, an unknown topic too", commit(("no", 0, 5), ("t", 0, 5), generation=0, member=MEMBER), ALIVE, (2, 9)),
-    *_commit("stale and oversized", commit(("t", 0, 5), generation=0, member=MEMBER, metadata="x" * 5000), ALIVE, (9,)),
+    *_commit(
+        "stale, an unknown topic too",
+        commit(("no", 0, 5), ("t", 0, 5), generation=0, member=MEMBER),
+        ALIVE,
+        (2, 9),
+    ),
+    *_commit(
+        "stale and oversized",
+        commit(("t", 0, 5), generation=0, member=MEMBER, metadata="x" * 5000),
+        ALIVE,
+        (9,),
+    ),
     *_commit(
         "of a static member",
         commit(("t", 0, 5), generation=1, member=MEMBER, instance="i"),
@@ -151,16 +169,24 @@ _COMMIT = [
     *_commit("simple, while others join", commit(("t", 0, 5)), REBALANCING, (9,)),
     Exchange("offset commit: an empty body", COMMIT, 2, Body(b"")),
     Exchange("offset commit: cut", COMMIT, 9, Cut(commit(("t", 0, 5)), 3), [TWO]),
-    Exchange("offset commit: more topics than bytes", COMMIT, 2, Body(
-        i16(1) + b"g" + i32(-1) + i16(0) + b"\xff" * 8 + i32(99_999)
-    )),
-    Exchange("offset commit: a null group id", COMMIT, 2, Body(
-        i16(-1) + i32(-1) + i16(0) + b"\xff" * 8 + i32(0)
-    )),
-    Exchange("offset commit: bytes behind the message", COMMIT, 9, Appended(
-        commit(("t", 0, 5)), b"xyz"), [TWO], [fetched()]
+    Exchange(
+        "offset commit: more topics than bytes",
+        COMMIT,
+        2,
+        Body(i16(1) + b"g" + i32(-1) + i16(0) + b"\xff" * 8 + i32(99_999)),
     ),
-]  # fmt: skip
+    Exchange(
+        "offset commit: a null group id", COMMIT, 2, Body(i16(-1) + i32(-1) + i16(0) + b"\xff" * 8 + i32(0))
+    ),
+    Exchange(
+        "offset commit: bytes behind the message",
+        COMMIT,
+        9,
+        Appended(commit(("t", 0, 5)), b"xyz"),
+        [TWO],
+        [fetched()],
+    ),
+]
 
 
 def _fetch(
@@ -198,20 +224,32 @@ _FETCH = [
     *_fetch("of a living group", fetch(), ALIVE, (1, 8, 10)),
     *_fetch("all of a living group", fetch(None), ALIVE, (2, 8)),
     *_fetch(
-        "all, of two topics", fetch(None), [TWO, Create("u"), Commit((("t", 0, 5), ("t", 1, 6), ("u", 0, 7)))], (2, 8, 10)
+        "all, of two topics",
+        fetch(None),
+        [TWO, Create("u"), Commit((("t", 0, 5), ("t", 1, 6), ("u", 0, 7)))],
+        (2, 8, 10),
     ),
     *_fetch("as a member", fetch(member_id=MEMBER, member_epoch=1), ALIVE, (9, 10)),
     *_fetch("as an unknown member", fetch(member_id="ghost", member_epoch=1), ALIVE, (9,)),
     *_fetch("of a stale generation", fetch(member_id=MEMBER, member_epoch=0), ALIVE, (9,)),
-    *_fetch("as a member of an unknown group", fetch(group="{nobody}", member_id="x", member_epoch=3), ALIVE, (9,)),
-    *_fetch("after several commits", fetch(), [TWO, Commit(), Commit((("t", 0, 4), ("t", 1, 2)), metadata=None)], (8,)),
+    *_fetch(
+        "as a member of an unknown group", fetch(group="{nobody}", member_id="x", member_epoch=3), ALIVE, (9,)
+    ),
+    *_fetch(
+        "after several commits",
+        fetch(),
+        [TWO, Commit(), Commit((("t", 0, 4), ("t", 1, 2)), metadata=None)],
+        (8,),
+    ),
     *_fetch(
         "several groups",
         _several(fetch_of("{g}", T0), fetch_of("{h}", None), fetch_of("{nobody}", T0)),
         OTHERS,
         (8, 9, 10),
     ),
-    *_fetch("several groups, the empty one too", _several(fetch_of("", T0), fetch_of("{g}", T0)), OTHERS, (8, 10)),
+    *_fetch(
+        "several groups, the empty one too", _several(fetch_of("", T0), fetch_of("{g}", T0)), OTHERS, (8, 10)
+    ),
     *_fetch("one group twice", _several(fetch_of("{g}", T0), fetch_of("{g}", None)), OTHERS, (8,)),
     *_fetch("no group", _several(), versions=(8, 10)),
     Exchange("offset fetch: an empty body", FETCH, 1, Body(b"")),
@@ -219,7 +257,7 @@ _FETCH = [
     Exchange("offset fetch: a null group id", FETCH, 1, Body(i16(-1) + i32(0))),
     Exchange("offset fetch: null topics in v1", FETCH, 1, Body(i16(1) + b"g" + i32(-1))),
     Exchange("offset fetch: bytes behind the message", FETCH, 9, Appended(fetch(), b"xyz"), [TWO, Commit()]),
-]  # fmt: skip
+]
 
 
 def delete(*topics: tuple[str, Sequence[int]], group: str = "{g}") -> OffsetDeleteRequest:
@@ -234,12 +272,17 @@ def _delete(name: str, request: OffsetDeleteRequest, before: Sequence[Step] = ()
     return Exchange(f"offset delete: {name}", DELETE, 0, request, before or [TWO, Commit()], [fetched()])
 
 
-SUBSCRIBED = (TWO, Create("u"), Join(), Done(Call(COMMIT, 9, commit(
-    ("t", 0, 5), ("u", 0, 6), generation=1, member=MEMBER
-))))  # fmt: skip
-OF_ANOTHER_KIND = (TWO, Join(kind="connect"), Done(Call(COMMIT, 9, commit(
-    ("t", 0, 5), generation=1, member=MEMBER
-))))  # fmt: skip
+SUBSCRIBED = (
+    TWO,
+    Create("u"),
+    Join(),
+    Done(Call(COMMIT, 9, commit(("t", 0, 5), ("u", 0, 6), generation=1, member=MEMBER))),
+)
+OF_ANOTHER_KIND = (
+    TWO,
+    Join(kind="connect"),
+    Done(Call(COMMIT, 9, commit(("t", 0, 5), generation=1, member=MEMBER))),
+)
 _DELETE = [
     _delete("one of two", delete(("t", (0,))), [TWO, Commit((("t", 0, 5), ("t", 1, 6)))]),
     _delete("the last", delete(("t", (0,)))),
@@ -258,10 +301,13 @@ _DELETE = [
     _delete("a topic that no member reads", delete(("u", (0,)), ("t", (0, 9))), SUBSCRIBED),
     _delete("of a group of another kind", delete(("t", (0,))), OF_ANOTHER_KIND),
     _delete("of a deleted topic", delete(("t", (0,))), FORGOTTEN),
-    _delete("of a group whose members' metadata cannot be read", delete(("t", (0,)), ("no", (1,))),
-            [TWO, Join(protocols=(("range", b"\0"),))]),
+    _delete(
+        "of a group whose members' metadata cannot be read",
+        delete(("t", (0,)), ("no", (1,))),
+        [TWO, Join(protocols=(("range", b"\0"),))],
+    ),
     Exchange("offset delete: an empty body", DELETE, 0, Body(b"")),
     Exchange("offset delete: cut", DELETE, 0, Cut(delete(("t", (0,))), 2), [TWO]),
-]  # fmt: skip
+]
 
 EXCHANGES = [*_COMMIT, *_FETCH, *_DELETE]
