@@ -16,11 +16,20 @@ from gateway.listeners import Address, parse_address
 from gateway.wire.apis import ApiKey, codec_range
 from gateway.wire.errors import ErrorCode, Malformed
 from gateway.wire.messages.generated.api_versions import ApiVersionsRequest
+from gateway.wire.messages.generated.find_coordinator import FindCoordinatorRequest
 from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
 
-BY_NAME: Final[Mapping[ApiKey, int]] = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12, ApiKey.METADATA: 12}
+BY_NAME: Final[Mapping[ApiKey, int]] = {
+    ApiKey.PRODUCE: 12,
+    ApiKey.FETCH: 12,
+    ApiKey.METADATA: 12,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
+}
 """The newest version that is used; behind it requests name topics by id."""
 LEADER_WAIT_S: Final = 15.0
+GROUP_KEY: Final = 0
+"""As FindCoordinator numbers what it looks for."""
 RETRY_S: Final = 0.1
 
 
@@ -37,6 +46,9 @@ _REASONS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition; see dragoman topics list",
     ErrorCode.OFFSET_OUT_OF_RANGE: "see dragoman topics describe for the offsets there are",
     ErrorCode.TOPIC_ALREADY_EXISTS: "see dragoman topics describe",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; see dragoman groups list",
+    ErrorCode.NON_EMPTY_GROUP: "it has members; stop them first",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members; stop them first",
 }
 
 
@@ -92,6 +104,23 @@ class Endpoint:
             self._refresh(MetadataRequest([]))
         return self.ask(key, request, self._controller, lowest)
 
+    def nodes(self) -> list[int]:
+        """Ids of all nodes."""
+        self._refresh(MetadataRequest([]))
+        return sorted(self._nodes)
+
+    def ask_coordinator(self, key: ApiKey, group_id: str, request: Any, lowest: int = 0) -> Any:
+        """Ask the node that looks after a group. Refusal if there is none, after a while."""
+        deadline = time.monotonic() + LEADER_WAIT_S
+        while True:
+            found = self._coordinator(group_id)
+            if not found.error_code:
+                self._nodes[found.node_id] = Address(found.host, found.port)
+                return self.ask(key, request, found.node_id, lowest)
+            if not _error(found.error_code).retriable or time.monotonic() > deadline:
+                raise Refusal(f"coordinator of group {group_id}", found.error_code, found.error_message)
+            time.sleep(RETRY_S)
+
     def topics(self, names: Sequence[str] | None = None, create: bool = False) -> dict[str, TopicInfo]:
         """Topics by name, all if None. Refusal for one that cannot be told; waits for leaders."""
         wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
@@ -107,6 +136,11 @@ class Endpoint:
         for topic in failed if names is not None else ():
             raise Refusal(f"topic {topic.name}", topic.error_code)
         return {topic.name: _topic(topic) for topic in answer.topics if not topic.error_code}
+
+    def _coordinator(self, group_id: str) -> Any:
+        request = FindCoordinatorRequest(group_id, GROUP_KEY, [group_id])
+        answer = self._ask(self._first, ApiKey.FIND_COORDINATOR, request, 0)
+        return answer.coordinators[0] if answer.coordinators else answer
 
     def _refresh(self, request: MetadataRequest) -> Any:
         answer = self._ask(self._first, ApiKey.METADATA, request, 5)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.client_commands import CONSUME_HELP, PRODUCE_HELP, consume, produce, topics_app
+from gateway.cli.group_commands import groups_app
 from gateway.cli.ledger_commands import DOCTOR_HELP, doctor, ledger_app
 
 HELP = """A Kafka endpoint that stores nothing itself.
@@ -110,6 +111,7 @@ def settings() -> None:
 
 
 app.add_typer(topics_app)
+app.add_typer(groups_app)
 app.command(help=PRODUCE_HELP)(produce)
 app.command(help=CONSUME_HELP)(consume)
 app.add_typer(ledger_app)

@@ -37,8 +37,11 @@ def list_offsets(endpoint: Endpoint, topic: TopicInfo, timestamp: int) -> dict[i
     return offsets
 
 
-def starting_offsets(endpoint: Endpoint, topic: TopicInfo, start: str) -> dict[int, int]:
-    """Where each partition begins: `earliest`, `latest`, an offset, -N (N before the end), or a time."""
+def starting_offsets(
+    endpoint: Endpoint, topic: TopicInfo, start: str, flag: str = "--from"
+) -> dict[int, int]:
+    """Where each partition begins: `earliest`, `latest`, an offset, -N (N before the end), or a time.
+    UsageError, naming the flag."""
     if start in WORDS:
         return list_offsets(endpoint, topic, WORDS[start])
     if start.isdecimal():
@@ -47,17 +50,17 @@ def starting_offsets(endpoint: Endpoint, topic: TopicInfo, start: str) -> dict[i
     if start.startswith("-") and start[1:].isdecimal():
         firsts = list_offsets(endpoint, topic, EARLIEST)
         return {partition: max(firsts[partition], end - int(start[1:])) for partition, end in ends.items()}
-    found = list_offsets(endpoint, topic, parse_time(start))
+    found = list_offsets(endpoint, topic, parse_time(start, flag))
     return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
 
 
-def parse_time(text: str) -> int:
+def parse_time(text: str, flag: str = "--from") -> int:
     """Unix ms of an ISO 8601 time (UTC unless it says otherwise). UsageError."""
     try:
         time = datetime.datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"--from {text}: expected earliest, latest, an offset, -N, or a time such as 2026-01-31T12:00:00"
+            f"{flag} {text}: expected earliest, latest, an offset, -N, or a time such as 2026-01-31T12:00:00"
         ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=datetime.UTC)

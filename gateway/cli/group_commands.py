@@ -1,0 +1,109 @@
+"""Flags and help of `dragoman groups`."""
+
+from typing import Annotated
+
+import typer
+
+from gateway.cli.client_commands import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+
+GROUPS_HELP = """List, describe and delete consumer groups, and set where they go on reading.
+
+    dragoman groups list --state Stable
+    dragoman groups describe billing                  # offsets, lag, and who reads what
+    dragoman groups reset-offsets billing --to 2026-01-31T12:00:00
+"""
+RESET_HELP = """Set where a group goes on reading. Its consumers must have stopped.
+
+Prints what would change; --execute does it.
+
+    dragoman groups reset-offsets billing --to earliest                        # all topics that it has read
+    dragoman groups reset-offsets billing --topic orders:0,2 --to 1500 --execute
+    dragoman groups reset-offsets billing --topic orders --shift -100          # the last hundred again
+    dragoman groups reset-offsets billing --topic orders --to 2026-01-31T12:00:00
+
+Offsets before the first or after the last record become those.
+"""
+
+Group = Annotated[str, typer.Argument(help="Group id.", metavar="GROUP")]
+Groups = Annotated[list[str], typer.Argument(help="Group ids.", metavar="GROUP...")]
+
+groups_app = typer.Typer(name="groups", help=GROUPS_HELP, no_args_is_help=True, rich_markup_mode="rich")
+
+
+@groups_app.command("list", help="List the groups and their states.")
+def list_(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    states: Annotated[
+        list[str] | None,
+        typer.Option("--state", help="Only Stable, Empty, ...; repeat for more.", metavar="STATE"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    from gateway.cli.groups import list_groups
+    from gateway.cli.output import end_with
+
+    end_with(lambda: list_groups(bootstrap, states or [], as_json))
+
+
+@groups_app.command(help="Print the state of groups, their offsets and lag, and who reads which partition.")
+def describe(
+    names: Groups,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    members: Annotated[bool, typer.Option("--members", "-m", help="A table of the members too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    from gateway.cli.groups import describe as work
+    from gateway.cli.output import end_with
+
+    end_with(lambda: work(bootstrap, names, members, as_json))
+
+
+@groups_app.command("reset-offsets", help=RESET_HELP)
+def reset_offsets(
+    name: Group,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            help="Only this topic, or these partitions; repeat for more.",
+            metavar="NAME[:N,N]",
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", help="earliest, latest, current, offset, -N from the end, time.", metavar="WHERE"
+        ),
+    ] = None,
+    shift: Annotated[
+        int | None, typer.Option("--shift", help="So many further than now, or back if below 0.", metavar="N")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it, instead of only printing it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    from gateway.cli.groups_reset import ResetOptions
+    from gateway.cli.groups_reset import reset_offsets as work
+    from gateway.cli.output import end_with
+
+    options = ResetOptions(name, topics or (), to, shift, execute, as_json)
+    end_with(lambda: work(bootstrap, options))
+
+
+@groups_app.command(
+    help="Delete groups that have no members, with their offsets. Asks first when typed on a terminal."
+)
+def delete(
+    names: Groups,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    import sys
+
+    from gateway.cli.groups import delete as work
+    from gateway.cli.output import end_with
+
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete {', '.join(names)} with all their offsets?", abort=True, err=True)
+    end_with(lambda: work(bootstrap, names))

@@ -1,0 +1,212 @@
+"""`dragoman groups ...`: list, describe and delete consumer groups of any Kafka endpoint."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.cli.assignments import held_partitions
+from gateway.cli.endpoint import Endpoint, Refusal
+from gateway.cli.exits import Exit
+from gateway.cli.offsets import LATEST, list_offsets
+from gateway.cli.output import print_json, print_table, print_text, talk
+from gateway.wire.apis import ApiKey
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.delete_groups import DeleteGroupsRequest
+from gateway.wire.messages.generated.describe_groups import DescribeGroupsRequest
+from gateway.wire.messages.generated.list_groups import ListGroupsRequest
+from gateway.wire.messages.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+DEAD: Final = "Dead"
+NOTHING: Final = "-"
+
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLine:
+    group: str
+    state: str
+    protocol_type: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLine:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: Sequence[Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetLine:
+    """`lag` is None where nothing was committed or the topic is gone."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    log_end: int | None
+    lag: int | None
+    member_id: str | None
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: Sequence[MemberLine]
+    offsets: Sequence[OffsetLine]
+
+
+def list_groups(bootstrap: str, states: Sequence[str], as_json: bool) -> Exit:
+    request = ListGroupsRequest(list(states))
+    lowest = 4 if states else 0
+    with Endpoint(bootstrap) as endpoint:
+        answers = [endpoint.ask(ApiKey.LIST_GROUPS, request, node, lowest) for node in endpoint.nodes()]
+    for answer in answers:
+        if answer.error_code:
+            raise Refusal("groups cannot be listed", answer.error_code)
+    found = sorted((one for answer in answers for one in answer.groups), key=lambda one: one.group_id)
+    lines = [GroupLine(one.group_id, one.group_state, one.protocol_type, one.group_type) for one in found]
+    if as_json:
+        print_json(lines)
+        return Exit.OK
+    rows = [(line.group, line.state, line.protocol_type or NOTHING) for line in lines]
+    print_table(("group", "state", "protocol type"), rows)
+    if not lines:
+        talk("There is no such group; one begins when a consumer with a group.id joins or commits.")
+    return Exit.OK
+
+
+def describe(bootstrap: str, names: Sequence[str], with_members: bool, as_json: bool) -> Exit:
+    with Endpoint(bootstrap) as endpoint:
+        found = [describe_group(endpoint, name) for name in names]
+    if as_json:
+        print_json(found)
+        return Exit.OK
+    for at, group in enumerate(found):
+        _print(group, with_members, is_first=at == 0)
+    return Exit.OK
+
+
+def describe_group(endpoint: Endpoint, name: str) -> GroupDescription:
+    """Refusal if there is no such group."""
+    answer = endpoint.ask_coordinator(ApiKey.DESCRIBE_GROUPS, name, DescribeGroupsRequest([name]))
+    (group,) = answer.groups
+    if group.error_code or group.group_state == DEAD:
+        raise Refusal(f"group {name}", group.error_code or ErrorCode.GROUP_ID_NOT_FOUND)
+    members = [
+        MemberLine(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host.removeprefix("/"),
+            held_partitions(member.member_assignment),
+        )
+        for member in group.members
+    ]
+    members.sort(key=lambda member: (member.client_id, member.member_id))
+    offsets = _offset_lines(endpoint, name, members)
+    return GroupDescription(
+        name, group.group_state, group.protocol_type, group.protocol_data, members, offsets
+    )
+
+
+def committed_offsets(endpoint: Endpoint, group: str) -> dict[Partition, Any]:
+    """What a group has committed, by topic and partition. Refusal."""
+    request = OffsetFetchRequest(group, None, [OffsetFetchRequestGroup(group, topics=None)])
+    answer = endpoint.ask_coordinator(ApiKey.OFFSET_FETCH, group, request, 2)
+    told = answer.groups[0] if answer.groups else answer
+    if told.error_code:
+        raise Refusal(f"offsets of group {group}", told.error_code)
+    return {
+        (topic.name, partition.partition_index): partition
+        for topic in told.topics
+        for partition in topic.partitions
+        if partition.committed_offset >= 0
+    }
+
+
+def log_ends(endpoint: Endpoint, topics: Sequence[str]) -> dict[Partition, int]:
+    """The next offset of every partition of the topics that there are."""
+    known = endpoint.topics()
+    found = [known[name] for name in topics if name in known]
+    return {
+        (topic.name, partition): offset
+        for topic in found
+        for partition, offset in list_offsets(endpoint, topic, LATEST).items()
+    }
+
+
+def delete(bootstrap: str, names: Sequence[str]) -> Exit:
+    failed = None
+    with Endpoint(bootstrap) as endpoint:
+        for name in names:
+            answer = endpoint.ask_coordinator(ApiKey.DELETE_GROUPS, name, DeleteGroupsRequest([name]))
+            (result,) = answer.results
+            if result.error_code:
+                failed = failed or Refusal(f"group {name} was not deleted", result.error_code)
+            else:
+                talk(f"Deleted group {name} and its offsets.")
+    if failed is not None:
+        raise failed
+    return Exit.OK
+
+
+def _offset_lines(endpoint: Endpoint, name: str, members: Sequence[MemberLine]) -> list[OffsetLine]:
+    committed = committed_offsets(endpoint, name)
+    holders = {partition: member.member_id for member in members for partition in member.partitions}
+    partitions = sorted({*committed, *holders})
+    ends = log_ends(endpoint, sorted({topic for topic, _ in partitions}))
+    return [_offset_line(partition, committed, holders, ends) for partition in partitions]
+
+
+def _offset_line(
+    partition: Partition,
+    committed: Mapping[Partition, Any],
+    holders: Mapping[Partition, str],
+    ends: Mapping[Partition, int],
+) -> OffsetLine:
+    found, end = committed.get(partition), ends.get(partition)
+    offset = None if found is None else found.committed_offset
+    lag = None if offset is None or end is None else max(end - offset, 0)
+    metadata = "" if found is None else found.metadata or ""
+    return OffsetLine(*partition, offset, end, lag, holders.get(partition), metadata)
+
+
+def _print(group: GroupDescription, with_members: bool, is_first: bool) -> None:
+    protocol = f", {group.protocol}" if group.protocol else ""
+    heading = f"{group.group}: {group.state}{protocol}, {len(group.members)} members"
+    print_text(("" if is_first else "\n") + heading)
+    if with_members and group.members:
+        rows = [
+            (member.member_id, member.instance_id or NOTHING, member.host, _shown(member.partitions))
+            for member in group.members
+        ]
+        print_table(("member", "instance", "host", "partitions"), rows)
+    if not group.offsets:
+        print_text("It has committed no offset.")
+        return
+    print_table(
+        ("topic", "partition", "offset", "log end", "lag", "member"),
+        [
+            (
+                line.topic,
+                line.partition,
+                *map(_or_nothing, (line.offset, line.log_end, line.lag, line.member_id)),
+            )
+            for line in group.offsets
+        ],
+    )
+
+
+def _shown(partitions: Sequence[Partition]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in partitions) or NOTHING
+
+
+def _or_nothing(value: object) -> object:
+    return NOTHING if value is None else value

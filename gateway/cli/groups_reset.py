@@ -1,0 +1,160 @@
+"""`dragoman groups reset-offsets`: where the consumers of a group that has stopped are to go on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.cli.client import ClientError
+from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
+from gateway.cli.exits import Exit
+from gateway.cli.groups import Partition, committed_offsets
+from gateway.cli.offsets import EARLIEST, LATEST, list_offsets, starting_offsets
+from gateway.cli.output import UsageError, print_json, print_table, talk
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.describe_groups import DescribeGroupsRequest
+from gateway.wire.messages.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+
+CURRENT: Final = "current"
+STOPPED: Final = ("Empty", "Dead")
+"""States in which a group takes offsets from somebody who is none of its members."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOptions:
+    """`topics`: NAME or NAME:0,2; none of them: all topics of which the group has committed offsets."""
+
+    group: str
+    topics: Sequence[str]
+    to: str | None
+    shift: int | None
+    execute: bool
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResetLine:
+    topic: str
+    partition: int
+    offset: int | None
+    new_offset: int
+
+
+def reset_offsets(bootstrap: str, options: ResetOptions) -> Exit:
+    """Print the plan; with `execute` also commit it."""
+    if (options.to is None) == (options.shift is None):
+        raise UsageError("say where to: either --to WHERE or --shift N")
+    with Endpoint(bootstrap) as endpoint:
+        _check_stopped(endpoint, options.group)
+        before = {
+            partition: found.committed_offset
+            for partition, found in committed_offsets(endpoint, options.group).items()
+        }
+        lines = _plan(endpoint, options, before)
+        if options.execute and lines:
+            _commit(endpoint, options.group, lines)
+    _tell(lines, options)
+    return Exit.OK
+
+
+def _check_stopped(endpoint: Endpoint, group: str) -> None:
+    answer = endpoint.ask_coordinator(ApiKey.DESCRIBE_GROUPS, group, DescribeGroupsRequest([group]))
+    (found,) = answer.groups
+    if found.group_state not in STOPPED:
+        raise ClientError(
+            f"group {group} is {found.group_state} with {len(found.members)} members: "
+            "stop its consumers first, or they commit over it"
+        )
+
+
+def _plan(endpoint: Endpoint, options: ResetOptions, before: Mapping[Partition, int]) -> list[ResetLine]:
+    wanted = _wanted(options.topics) or _all_of(before)
+    found = endpoint.topics(sorted(wanted)) if wanted else {}
+    lines = []
+    for name, partitions in sorted(wanted.items()):
+        topic = found[name]
+        chosen = range(len(topic.leaders)) if partitions is None else partitions
+        targets = _targets(endpoint, topic, options, before, chosen)
+        lines += [
+            ResetLine(name, partition, before.get((name, partition)), targets[partition])
+            for partition in chosen
+            if partition in targets
+        ]
+    return lines
+
+
+def _wanted(topics: Sequence[str]) -> dict[str, list[int] | None]:
+    """Partitions by topic; None: all of it."""
+    wanted: dict[str, list[int] | None] = {}
+    for text in topics:
+        name, sign, numbers = text.partition(":")
+        try:
+            wanted[name] = sorted({int(number) for number in numbers.split(",")}) if sign else None
+        except ValueError:
+            raise UsageError(
+                f"--topic {text}: expected NAME, or NAME:0,2 for some of its partitions"
+            ) from None
+    return wanted
+
+
+def _all_of(before: Mapping[Partition, int]) -> dict[str, list[int] | None]:
+    wanted: dict[str, list[int]] = {}
+    for topic, partition in sorted(before):
+        wanted.setdefault(topic, []).append(partition)
+    return dict(wanted)
+
+
+def _targets(
+    endpoint: Endpoint,
+    topic: TopicInfo,
+    options: ResetOptions,
+    before: Mapping[Partition, int],
+    chosen: Sequence[int],
+) -> dict[int, int]:
+    """The new offset of each partition, brought to where there are records."""
+    unknown = [partition for partition in chosen if partition not in range(len(topic.leaders))]
+    if unknown:
+        raise UsageError(f"--topic {topic.name}:{unknown[0]}: it has {len(topic.leaders)} partitions")
+    firsts, ends = list_offsets(endpoint, topic, EARLIEST), list_offsets(endpoint, topic, LATEST)
+    if options.shift is not None or options.to == CURRENT:
+        # What was never committed has no place to be moved from: it goes to the end, as a new consumer would.
+        shift = options.shift or 0
+        asked = {part: before.get((topic.name, part), ends[part] - shift) + shift for part in chosen}
+    else:
+        assert options.to is not None
+        asked = starting_offsets(endpoint, topic, options.to, "--to")
+    return {part: min(max(asked[part], firsts[part]), ends[part]) for part in chosen}
+
+
+def _commit(endpoint: Endpoint, group: str, lines: Sequence[ResetLine]) -> None:
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for line in lines:
+        topic = topics.setdefault(line.topic, OffsetCommitRequestTopic(line.topic))
+        topic.partitions.append(OffsetCommitRequestPartition(line.partition, line.new_offset))
+    request = OffsetCommitRequest(group, topics=list(topics.values()))
+    answer = endpoint.ask_coordinator(ApiKey.OFFSET_COMMIT, group, request)
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                where = f"{topic.name}-{partition.partition_index}"
+                raise Refusal(f"offset of group {group} for {where} was not reset", partition.error_code)
+
+
+def _tell(lines: Sequence[ResetLine], options: ResetOptions) -> None:
+    if options.as_json:
+        print_json({"group": options.group, "executed": options.execute and bool(lines), "offsets": lines})
+    else:
+        rows = [
+            (line.topic, line.partition, "-" if line.offset is None else line.offset, line.new_offset)
+            for line in lines
+        ]
+        print_table(("topic", "partition", "offset", "new offset"), rows)
+    if not lines:
+        talk(f"Group {options.group} has committed no offset; name topics with --topic.")
+    elif options.execute:
+        talk(f"Reset {len(lines)} offsets of group {options.group}.")
+    else:
+        talk("Nothing was changed; do it with --execute.")
