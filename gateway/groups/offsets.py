@@ -1,0 +1,168 @@
+"""The room of committed offsets: who may commit or forget them, and how they become durable.
+
+What a member may do is judged in the groups room and submitted to the shard within the same turn of the event
+loop: whatever the group decides later stands behind it in the journal, so no commit of an older generation
+lands on a newer one.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.config import Settings
+from gateway.coordination.shard import Shard
+from gateway.groups.room import DENIALS, GroupsRoom
+from gateway.groups.states import State
+from gateway.groups.views import CONSUMER_PROTOCOL
+from ledger.errors import StoreError, StoreUnavailable
+from ledger.groups import CommittedOffset, OffsetKey, OffsetRow
+from ledger.requests import (
+    MAX_OFFSETS,
+    Answer,
+    CommitOffsets,
+    OffsetsStored,
+    Refused,
+    RemoveOffsets,
+)
+
+NONE: Final = "NONE"
+NOT_NOW: Final = "COORDINATOR_NOT_AVAILABLE"
+"""Whether it was done is not known, or it could not be looked up: ask again."""
+NOT_HERE: Final = "NOT_COORDINATOR"
+"""For certain not done: look for the coordinator again."""
+COMMIT_BYTES: Final = 128 * 1024
+"""Of one request to the shard; a larger commit becomes several."""
+ROW_BYTES: Final = 64
+NOTHING: Final[Mapping[OffsetKey, CommittedOffset]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits: a member of a generation, or with neither id nor generation (-1) a simple consumer."""
+
+    group_id: str
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+
+
+class CommittedOffsets:
+    """Offsets of all groups."""
+
+    def __init__(self, shard: Shard, groups: GroupsRoom, settings: Settings) -> None:
+        self._shard = shard
+        self._groups = groups
+        self._metadata_units = settings.groups.offset_metadata_max_bytes
+        self._most_groups = settings.limits.groups
+
+    def of(self, group_id: str) -> Mapping[OffsetKey, CommittedOffset]:
+        """What is known here and now, those of deleted topics included."""
+        return self._shard.state.groups.offsets.get(group_id, NOTHING)
+
+    async def commit(self, who: Committer, rows: Sequence[OffsetRow], deadline: float) -> list[str]:
+        """Make offsets durable. One error's name a row, NONE for a committed one.
+
+        GROUP_ID_NOT_FOUND: a generation of a group that is not there.
+        """
+        error = self._groups.check_commit(who.group_id, who.member_id, who.instance_id, who.generation)
+        if error is not None:
+            return [await self._proved(self._named(error, who.group_id), deadline)] * len(rows)
+        if self._is_full(who.group_id):
+            return ["GROUP_MAX_SIZE_REACHED"] * len(rows)
+        errors = [NONE if self._fits(row.metadata) else "OFFSET_METADATA_TOO_LARGE" for row in rows]
+        taken = [i for i, error in enumerate(errors) if error == NONE]
+        parts = list(_parts(rows, taken))
+        asked = [
+            self._shard.submit(CommitOffsets(who.group_id, [rows[i] for i in part])) for part in parts
+        ]
+        answers = await self._answers(asked, deadline)
+        for part, answer in zip(parts, answers, strict=True):
+            for i, result in zip(part, _results(answer, len(part)), strict=True):
+                errors[i] = result
+        return errors
+
+    async def remove(
+        self, group_id: str, keys: Sequence[tuple[str, OffsetKey]], deadline: float
+    ) -> str | list[str]:
+        """Forget offsets of (topic name, key). One error's name for all, or one each; one that is not there
+        is no error."""
+        view = self._groups.view(group_id)
+        if view is None:
+            return await self._proved("GROUP_ID_NOT_FOUND", deadline)
+        is_alive = view.state != State.EMPTY.value
+        if is_alive and view.protocol_type != CONSUMER_PROTOCOL:
+            return "NON_EMPTY_GROUP"
+        subscribed = self._groups.subscribed_topics(group_id) if is_alive else frozenset()
+        going = [i for i, (name, _) in enumerate(keys) if subscribed is not None and name not in subscribed]
+        parts = [going[at : at + MAX_OFFSETS] for at in range(0, len(going), MAX_OFFSETS)]
+        asked = [self._shard.submit(RemoveOffsets(group_id, [keys[i][1] for i in part])) for part in parts]
+        errors = ["GROUP_SUBSCRIBED_TO_TOPIC"] * len(keys)
+        for part, answer in zip(parts, await self._answers(asked, deadline), strict=True):
+            for i in part:
+                errors[i] = answer.error if isinstance(answer, Refused) else NONE
+        return errors
+
+    def _named(self, error: str, group_id: str) -> str:
+        is_missing = error == "ILLEGAL_GENERATION" and self._groups.view(group_id) is None
+        return "GROUP_ID_NOT_FOUND" if is_missing else error
+
+    def _is_full(self, group_id: str) -> bool:
+        groups = self._shard.state.groups
+        return not groups.has(group_id) and len(groups.offsets) >= self._most_groups
+
+    def _fits(self, metadata: str) -> bool:
+        """Kafka counts UTF-16 code units, whatever the config's name says."""
+        if 2 * len(metadata) <= self._metadata_units:
+            return True
+        return len(metadata.encode("utf-16-le")) // 2 <= self._metadata_units
+
+    async def _proved(self, error: str, deadline: float) -> str:
+        """The error, after a barrier if another coordinator may know better."""
+        if error in DENIALS or error == "GROUP_ID_NOT_FOUND":
+            try:
+                await self._shard.barrier(deadline)
+            except (StoreError, TimeoutError):
+                return NOT_NOW
+        return error
+
+    async def _answers(self, asked: Sequence[asyncio.Future[Answer]], deadline: float) -> list[Answer]:
+        """In order. What cannot be stored is refused for certain, or its outcome is not known."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await asyncio.gather(*asked, return_exceptions=True)
+        except TimeoutError:
+            pass
+        return [_answer(future) for future in asked]
+
+
+def _parts(rows: Sequence[OffsetRow], taken: Sequence[int]) -> Iterator[list[int]]:
+    """Cut `taken` (indexes of rows) into what one journal entry holds."""
+    part: list[int] = []
+    size = 0
+    for i in taken:
+        # A character may need four bytes.
+        cost = ROW_BYTES + 4 * len(rows[i].metadata)
+        if part and (len(part) == MAX_OFFSETS or size + cost > COMMIT_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(i)
+        size += cost
+    if part:
+        yield part
+
+
+def _answer(asked: asyncio.Future[Answer]) -> Answer:
+    if asked.cancelled() or not asked.done():
+        return Refused(NOT_NOW)
+    error = asked.exception()
+    if error is None:
+        return asked.result()
+    return Refused(NOT_HERE if isinstance(error, StoreUnavailable) else NOT_NOW)
+
+
+def _results(answer: Answer, count: int) -> list[str]:
+    if isinstance(answer, Refused):
+        return [answer.error] * count
+    assert isinstance(answer, OffsetsStored), answer
+    return [NONE if result is None else result.error for result in answer.results]

@@ -1,0 +1,82 @@
+"""FindCoordinator, versions 0-6 (KIP-699: several at once from 4 on): where a group is looked after.
+
+Every gateway takes every group's requests, so the one that is asked names itself. Transactions have no
+coordinator yet, nor have shares.
+"""
+
+import base64
+import binascii
+from enum import IntEnum
+from typing import Final
+
+from gateway.context import RequestContext
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+SEVERAL_FROM: Final = 4
+SHARES_FROM: Final = 6
+NOBODY: Final = -1
+UUID_BYTES: Final = 16
+REASONS: Final = {
+    ErrorCode.INVALID_REQUEST: "The key or its type is none that a coordinator is looked up for.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "There is no coordinator of this type.",
+}
+
+
+class KeyType(IntEnum):
+    """As the protocol numbers what has a coordinator."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+async def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if context.header.api_version >= SEVERAL_FROM:
+        return FindCoordinatorResponse(
+            error_message=None,
+            coordinators=[_coordinator(context, request.key_type, key) for key in request.coordinator_keys],
+        )
+    found = _coordinator(context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message if found.error_code else ErrorCode.NONE.name,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinator:
+    error = _refused(context.header.api_version, key_type, key)
+    if error is not ErrorCode.NONE:
+        context.error = error.name
+        return Coordinator(key, NOBODY, "", NOBODY, error, REASONS[error])
+    listener = context.listener
+    return Coordinator(key, context.services.node_id, listener.host, listener.port)
+
+
+def _refused(version: int, key_type: int, key: str) -> ErrorCode:
+    match key_type:
+        case KeyType.GROUP:
+            return ErrorCode.NONE
+        case KeyType.SHARE if version < SHARES_FROM or not _names_share(key):
+            return ErrorCode.INVALID_REQUEST
+        case KeyType.SHARE | KeyType.TRANSACTION:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.INVALID_REQUEST
+
+
+def _names_share(key: str) -> bool:
+    """Whether it is `group:topic id:partition` (KIP-932), the id in URL-safe base64."""
+    group, _, rest = key.partition(":")
+    topic_id, _, partition = rest.partition(":")
+    try:
+        int(partition)
+        return bool(group) and len(base64.urlsafe_b64decode(topic_id + "==")) == UUID_BYTES
+    except (ValueError, binascii.Error):
+        return False

@@ -1,0 +1,50 @@
+"""OffsetDelete, version 0 (KIP-496): forget offsets of a group, unless its members read the topic."""
+
+from typing import Final
+
+from gateway.context import RequestContext
+from gateway.groups.offsets import NONE, NOT_NOW
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from ledger.groups import OffsetKey
+
+UNKNOWN: Final = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    if not request.group_id:
+        return _refused(context, "INVALID_GROUP_ID")
+    asked = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    deadline = context.journal_deadline()
+    may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline)
+    keys = {pair: _key(context, *pair) for pair in asked}
+    known = [(pair, key) for pair in asked if (key := keys[pair]) is not None]
+    rows = [(name, key) for (name, _), key in known]
+    errors = await context.services.group_offsets.remove(request.group_id, rows, deadline)
+    if isinstance(errors, str):
+        return _refused(context, errors)
+    # Unknown ones first, as Kafka does, which sorts them out before it asks the coordinator.
+    answered = [(pair, UNKNOWN if may_deny else NOT_NOW) for pair in asked if keys[pair] is None]
+    answered += [(pair, error) for (pair, _), error in zip(known, errors, strict=True)]
+    topics: dict[str, OffsetDeleteResponseTopic] = {}
+    for (name, partition), error in answered:
+        topic = topics.setdefault(name, OffsetDeleteResponseTopic(name))
+        topic.partitions.append(OffsetDeleteResponsePartition(partition, ErrorCode[error]))
+        if error != NONE and context.error == NONE:
+            context.error = error
+    return OffsetDeleteResponse(topics=list(topics.values()))
+
+
+def _key(context: RequestContext, name: str, partition: int) -> OffsetKey | None:
+    log = context.services.topics.partition(name, partition)
+    return None if log is None else (log.topic_id, log.index)
+
+
+def _refused(context: RequestContext, error: str) -> OffsetDeleteResponse:
+    context.error = error
+    return OffsetDeleteResponse(error_code=ErrorCode[error])
