@@ -32,6 +32,8 @@ from gateway.fetch.offsets import OffsetsRoom
 from gateway.fetch.reader import RunReader
 from gateway.fetch.room import FetchOptions, FetchRoom
 from gateway.fetch.sessions import FetchSessions
+from gateway.groups.expiry import OffsetExpiry
+from gateway.groups.offsets import CommittedOffsets
 from gateway.groups.room import GroupsRoom
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
@@ -58,6 +60,7 @@ IMAGE_FILE: Final = "image.db"
 MEMORY_URL: Final = "memory:"
 OBJECTS_PREFIX: Final = "objects+"
 CLOSE_SECONDS: Final = 10.0
+DEAD_OFFSETS_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +107,10 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         )
         stack.push_async_callback(shard.close)
         await claim_data(stores.blobs, shard.state.cluster_id, lasting=stores.image is not None)
-        facts = await _keep_house(settings, stores, shard, stack)
+        housekeeper, facts = await _keep_house(settings, stores, shard, stack)
         metrics.orphan_objects.set_function(facts.orphan_objects)
         services = await _open_rooms(settings, stores, shard, stack, metrics)
+        _expire_offsets(settings, services, housekeeper)
         readiness = _readiness(settings, stores, shard)
         # Before the clients' listeners, so that it says "shutting down" while those are drained.
         pages = AdminServer(
@@ -189,7 +193,9 @@ def _check_durable(metadata: MetadataStore, segments: SegmentStore) -> None:
             )
 
 
-async def _keep_house(settings: Settings, stores: Stores, shard: Shard, stack: AsyncExitStack) -> ShardFacts:
+async def _keep_house(
+    settings: Settings, stores: Stores, shard: Shard, stack: AsyncExitStack
+) -> tuple[Housekeeper, ShardFacts]:
     grace_ms = settings.ledger.orphan_grace_ms
     rule = SnapshotRule(settings.ledger.snapshot_bytes)
     checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, clock_ms)
@@ -202,12 +208,22 @@ async def _keep_house(settings: Settings, stores: Stores, shard: Shard, stack: A
     stack.push_async_callback(checkpointer.write_image)
     task = asyncio.create_task(housekeeper.run(), name="housekeeper")
     stack.push_async_callback(_end, task)
-    return ShardFacts(
+    facts = ShardFacts(
         settings.broker.node_id,
         image_entries=lambda: checkpointer.imaged,
         snapshot_entries=lambda: checkpointer.snapshotted,
         orphan_objects=lambda: garbage.orphans_left,
     )
+    return housekeeper, facts
+
+
+def _expire_offsets(settings: Settings, services: Services, housekeeper: Housekeeper) -> None:
+    limits = settings.groups
+    wait_s = settings.ledger.commit_timeout_ms / 1000
+    retention_ms = limits.offsets_retention_minutes * 60_000
+    expiry = OffsetExpiry(services.shard, services.groups, retention_ms, clock_ms, wait_s)
+    housekeeper.add("offsets", limits.offsets_retention_check_interval_ms / 1000, expiry.apply)
+    housekeeper.add("dead offsets", DEAD_OFFSETS_S, expiry.drain)
 
 
 def _readiness(settings: Settings, stores: Stores, shard: Shard) -> Readiness:
@@ -258,6 +274,7 @@ async def _open_rooms(
         offsets=offsets,
         topics=TopicsRoom(shard, settings),
         groups=groups,
+        group_offsets=CommittedOffsets(shard, groups, settings),
         producer_ids=ProducerIds(shard),
         cluster_id=shard.state.cluster_id,
         node_id=settings.broker.node_id,

@@ -312,6 +312,25 @@ class Groups(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_ka
     group_max_size: Annotated[
         int, Meta(ge=1, le=100_000, description="Members that a group may have; further ones are refused")
     ] = 10_000
+    offset_metadata_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=16 * KIB,
+            description="Longest text beside a committed offset, in UTF-16 units as Kafka counts",
+        ),
+    ] = 4 * KIB
+    offsets_retention_minutes: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100 * 366 * 24 * 60,
+            description="How long committed offsets stay that nobody reads on from, in minutes",
+        ),
+    ] = 7 * 24 * 60
+    offsets_retention_check_interval_ms: Annotated[
+        int, Meta(ge=100, le=24 * HOUR, description="How often committed offsets are looked at for expiry")
+    ] = 10 * MINUTE
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

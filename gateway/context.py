@@ -7,6 +7,7 @@ from gateway.config import Settings
 from gateway.coordination.shard import Shard
 from gateway.fetch.offsets import OffsetsRoom
 from gateway.fetch.room import FetchRoom
+from gateway.groups.offsets import CommittedOffsets
 from gateway.groups.room import GroupsRoom
 from gateway.listeners import Listener
 from gateway.produce.admission import RuleBook
@@ -29,6 +30,7 @@ class Services:
     offsets: OffsetsRoom
     topics: TopicsRoom
     groups: GroupsRoom
+    group_offsets: CommittedOffsets
     producer_ids: ProducerIds
     cluster_id: str
     node_id: int

@@ -13,23 +13,34 @@ from gateway.handlers import (
     api_versions,
     create_partitions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
     elect_leaders,
     fetch,
+    find_coordinator,
+    heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    join_group,
+    leave_group,
     list_config_resources,
+    list_groups,
     list_offsets,
     list_partition_reassignments,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sync_group,
 )
 from gateway.wire.apis import RANGES, ApiKey
 from gateway.wire.connection import CloseConnection, Request
@@ -91,6 +102,17 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler(
         describe_topic_partitions.handle, RANGES[ApiKey.DESCRIBE_TOPIC_PARTITIONS]
     ),
+    ApiKey.OFFSET_COMMIT: Handler(offset_commit.handle, RANGES[ApiKey.OFFSET_COMMIT]),
+    ApiKey.OFFSET_FETCH: Handler(offset_fetch.handle, RANGES[ApiKey.OFFSET_FETCH]),
+    ApiKey.FIND_COORDINATOR: Handler(find_coordinator.handle, RANGES[ApiKey.FIND_COORDINATOR]),
+    ApiKey.JOIN_GROUP: Handler(join_group.handle, RANGES[ApiKey.JOIN_GROUP], patient=True),
+    ApiKey.HEARTBEAT: Handler(heartbeat.handle, RANGES[ApiKey.HEARTBEAT]),
+    ApiKey.LEAVE_GROUP: Handler(leave_group.handle, RANGES[ApiKey.LEAVE_GROUP]),
+    ApiKey.SYNC_GROUP: Handler(sync_group.handle, RANGES[ApiKey.SYNC_GROUP], patient=True),
+    ApiKey.DESCRIBE_GROUPS: Handler(describe_groups.handle, RANGES[ApiKey.DESCRIBE_GROUPS]),
+    ApiKey.LIST_GROUPS: Handler(list_groups.handle, RANGES[ApiKey.LIST_GROUPS]),
+    ApiKey.DELETE_GROUPS: Handler(delete_groups.handle, RANGES[ApiKey.DELETE_GROUPS]),
+    ApiKey.OFFSET_DELETE: Handler(offset_delete.handle, RANGES[ApiKey.OFFSET_DELETE]),
 }
 
 

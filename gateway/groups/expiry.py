@@ -1,7 +1,8 @@
 """Lets go of offsets that nobody wants any more, by Kafka's rules (KIP-211), in bounded steps.
 
-An offset expires so long after its commit, and in a group that has become empty also so long after that. While
-a group lives only offsets of topics that none of its consumers reads expire, and none while it rebalances.
+An offset expires so long after its commit, and in a group that has become empty also so long after that.
+While a group lives only offsets of topics that none of its consumers reads expire, and none while it
+rebalances.
 Groups without members and offsets go, and so do offsets of deleted topics.
 """
 

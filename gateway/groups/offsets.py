@@ -73,9 +73,7 @@ class CommittedOffsets:
         errors = [NONE if self._fits(row.metadata) else "OFFSET_METADATA_TOO_LARGE" for row in rows]
         taken = [i for i, error in enumerate(errors) if error == NONE]
         parts = list(_parts(rows, taken))
-        asked = [
-            self._shard.submit(CommitOffsets(who.group_id, [rows[i] for i in part])) for part in parts
-        ]
+        asked = [self._shard.submit(CommitOffsets(who.group_id, [rows[i] for i in part])) for part in parts]
         answers = await self._answers(asked, deadline)
         for part, answer in zip(parts, answers, strict=True):
             for i, result in zip(part, _results(answer, len(part)), strict=True):

@@ -190,8 +190,8 @@ class GroupsRoom:
 
     async def delete(self, group_id: str, deadline: float) -> Refused | None:
         """Remove an empty group with all its offsets, durably; None when done."""
-        if not group_id or self._is_closed:
-            return Refused(NOT_NOW if group_id else "INVALID_GROUP_ID")
+        if self._is_closed:
+            return Refused(NOT_NOW)
         driver = self._find(group_id)
         if driver is None:
             return Refused(await self._proved("GROUP_ID_NOT_FOUND", deadline))

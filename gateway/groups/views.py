@@ -24,8 +24,9 @@ class MemberView:
     client_id: str
     client_host: str
     metadata: bytes
-    """Of the group's protocol; as the assignment empty unless the group is stable."""
+    """Of the group's protocol; empty unless the group is stable."""
     assignment: bytes
+    """Of the generation before, while the next one has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def view_of(group: ClassicGroup) -> GroupView:
             member.client_id,
             member.client_host,
             member.metadata(group.protocol) if is_stable else b"",
-            member.assignment if is_stable else b"",
+            member.assignment,
         )
         for member in group.roster
     )

@@ -21,10 +21,7 @@ SEVERAL_FROM: Final = 4
 SHARES_FROM: Final = 6
 NOBODY: Final = -1
 UUID_BYTES: Final = 16
-REASONS: Final = {
-    ErrorCode.INVALID_REQUEST: "The key or its type is none that a coordinator is looked up for.",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "There is no coordinator of this type.",
-}
+NO_SUCH_TYPE: Final = "There are coordinators of groups (0), transactions (1) and shares (2) only."
 
 
 class KeyType(IntEnum):
@@ -33,6 +30,9 @@ class KeyType(IntEnum):
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
+
+
+_TYPES: Final = frozenset(KeyType)
 
 
 async def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -44,7 +44,7 @@ async def handle(context: RequestContext, request: FindCoordinatorRequest) -> Fi
     found = _coordinator(context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message if found.error_code else ErrorCode.NONE.name,
+        error_message=found.error_message or ErrorCode(found.error_code).name,
         node_id=found.node_id,
         host=found.host,
         port=found.port,
@@ -55,7 +55,8 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
     error = _refused(context.header.api_version, key_type, key)
     if error is not ErrorCode.NONE:
         context.error = error.name
-        return Coordinator(key, NOBODY, "", NOBODY, error, REASONS[error])
+        reason = "" if key_type in _TYPES else NO_SUCH_TYPE
+        return Coordinator(key, NOBODY, "", NOBODY, error, reason)
     listener = context.listener
     return Coordinator(key, context.services.node_id, listener.host, listener.port)
 

@@ -67,7 +67,11 @@ async def _prove(context: RequestContext, request: OffsetCommitRequest, by_id: b
     if by_id:
         return await topics.prove_unknown([TopicId(topic.topic_id) for topic in request.topics], deadline)
     return await topics.prove_partitions_unknown(
-        [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions],
+        [
+            (topic.name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        ],
         deadline,
     )
 

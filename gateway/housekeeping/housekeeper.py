@@ -48,6 +48,10 @@ class Housekeeper:
             _Step("producers", 600.0, lambda: garbage.expire_producers(self._loop_time), now + 600.0),
         ]
 
+    def add(self, name: str, every_s: float, run: Callable[[], Awaitable[object]]) -> None:
+        """One more step, the first time so long from now."""
+        self._steps.append(_Step(name, every_s, run, self._loop_time() + every_s))
+
     async def run(self) -> None:
         """Until cancelled, or until the shard is lost."""
         while not self._shard.lost.is_set():

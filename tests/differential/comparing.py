@@ -57,9 +57,13 @@ class Allowed:
     def covers(self, difference: Difference) -> bool:
         return (
             self.concerns(difference.exchange)
-            and (self.kind is Kind.LIE or (self.api, self.field) == (difference.api.name, difference.path))
+            and (self.kind is Kind.LIE or (self.api == difference.api.name and self._names(difference.path)))
             and _is_within(self.kind, difference.kafka, difference.gateway)
         )
+
+    def _names(self, path: str) -> bool:
+        """A field that begins with a star is one at any depth."""
+        return path.endswith(self.field[1:]) if self.field.startswith("*") else path == self.field
 
 
 def read_allowed(path: Path) -> list[Allowed]:

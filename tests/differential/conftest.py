@@ -72,7 +72,10 @@ class Comparison:
 @pytest.fixture(scope="session")
 def compared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """With the node id of the Kafka that it is compared with."""
-    with running_gateway(tmp_path_factory.mktemp("differential"), ["--node-id", "1"]) as gateway:
+    with running_gateway(
+        tmp_path_factory.mktemp("differential"),
+        ["--node-id", "1", "--set", "groups.group.initial.rebalance.delay.ms=0"],
+    ) as gateway:
         yield gateway
 
 

@@ -45,6 +45,7 @@ UNORDERED: Final = {
     (ApiKey.DESCRIBE_GROUPS, "members"): ("member_id",),
     (ApiKey.LIST_GROUPS, "groups"): ("group_id",),
     (ApiKey.DELETE_GROUPS, "results"): ("group_id",),
+    (ApiKey.OFFSET_FETCH, "topics"): ("name", "topic_id"),
 }
 """Lists that Kafka writes out of a hash table, and what they are sorted by."""
 
@@ -75,6 +76,9 @@ def plain(answer: Answer, conversation: Conversation) -> dict[str, Any]:
             for found in value["replica_election_results"]
             if found["partition_result"] or found["topic"].startswith(conversation.prefix)
         ]
+    if answer.api is ApiKey.DESCRIBE_GROUPS:
+        for group in value["groups"]:
+            _forget_old_assignments(group)
     if answer.api is ApiKey.LIST_GROUPS:
         value["groups"] = [found for found in value["groups"] if _is_own_group(found, conversation)]
     if answer.api is ApiKey.API_VERSIONS:
@@ -113,6 +117,13 @@ def _is_own_resource(found: dict[str, Any], conversation: Conversation) -> bool:
     return bool(found["resource_type"] != TOPIC or found["resource_name"].startswith(conversation.prefix))
 
 
+def _forget_old_assignments(group: dict[str, Any]) -> None:
+    """While a generation has no assignments yet, Kafka tells those of the one before and the gateway none."""
+    if group["group_state"] == "CompletingRebalance":
+        for member in group["members"]:
+            del member["member_assignment"]
+
+
 def _is_own_group(found: dict[str, Any], conversation: Conversation) -> bool:
     return bool(found["group_id"].startswith(conversation.prefix))
 
@@ -126,7 +137,9 @@ def _plain(value: Any, name: str, api: ApiKey, conversation: Conversation) -> An
     if isinstance(value, list):
         items = [_plain(item, name, api, conversation) for item in value]
         order = UNORDERED.get((api, name))
-        return items if order is None else sorted(items, key=lambda item: [str(item[key]) for key in order])
+        return (
+            items if order is None else sorted(items, key=lambda item: [str(item.get(key)) for key in order])
+        )
     return _named(value, name, conversation)
 
 

@@ -8,6 +8,9 @@ from tests.differential.scenarios import (
     describing,
     fetching,
     frames,
+    groups_admin,
+    groups_offsets,
+    groups_protocol,
     metadata,
     offsets,
     partitions,
@@ -29,4 +32,7 @@ EXCHANGES: list[Exchange] = [
     *partitions.EXCHANGES,
     *configs.EXCHANGES,
     *cluster.EXCHANGES,
+    *groups_offsets.EXCHANGES,
+    *groups_admin.EXCHANGES,
+    *groups_protocol.EXCHANGES,
 ]

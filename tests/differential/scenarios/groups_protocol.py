@@ -277,7 +277,10 @@ _LEAVE = [
     *_leave("while others join", leave((M, None)), REBALANCING, (0, 3)),
     *_leave("before the assignment", leave((M, None)), HALFWAY, (0, 5)),
     *_leave("one of two before the assignment", leave((N, None)), HALFWAY_PAIR, (0, 5)),
-    *_leave("a member with an id to come", leave((M, None)), [AskForId()], (0, 5)),
+    *(
+        Exchange(f"leave group: a member with an id to come, v{v}", LEAVE, v, leave((M, None)), [AskForId()])
+        for v in (0, 5)
+    ),
     Exchange("leave group: an empty body", LEAVE, 0, Body(b"")),
     Exchange("leave group: cut", LEAVE, 5, Cut(leave(("m", None)), 3)),
     Exchange("leave group: more members than bytes", LEAVE, 3, Body(i16(1) + b"g" + i32(99_999))),
