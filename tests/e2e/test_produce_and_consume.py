@@ -7,10 +7,8 @@ from tests.e2e.client import Ability, ClientUnderTest, Codec, Earliest, TopicExi
 from tests.e2e.conftest import Endpoint
 from tests.e2e.sample_records import large_records, odd_records, small_records
 from tests.e2e.writing import as_delivered, write
-from tests.support.gateway import Gateway
 
 PARTITIONS = 32
-NO_LZ4 = "librdkafka compresses with lz4 only for brokers that advertise FindCoordinator"
 
 
 def test_a_topic_is_created_once(client: ClientUnderTest, topic: str) -> None:
@@ -47,11 +45,7 @@ def test_batches_are_kept_as_they_were_compressed_and_numbered(
     topic: str,
     codec: Codec,
     idempotent: bool,
-    request: pytest.FixtureRequest,
 ) -> None:
-    if client.name in ("confluent", "kcat") and codec is Codec.LZ4 and isinstance(endpoint, Gateway):
-        # Its log says so: "Broker does not support compression type lz4: not compressing batch".
-        request.applymarker(pytest.mark.xfail(strict=True, reason=NO_LZ4))
     records = small_records(200)
     creator.create_topic(topic, 1)
     client.produce(topic, records, codec, idempotent)
