@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.client_commands import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from gateway.cli.client_commands import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, TlsCa, TlsCert, TlsKey
+from gateway.cli.contact import Contact
 
 GROUPS_HELP = """List, describe and delete consumer groups, and set where they go on reading.
 
@@ -33,6 +34,9 @@ groups_app = typer.Typer(name="groups", help=GROUPS_HELP, no_args_is_help=True, 
 @groups_app.command("list", help="List the groups and their states.")
 def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
     states: Annotated[
         list[str] | None,
         typer.Option("--state", help="Only Stable, Empty, ...; repeat for more.", metavar="STATE"),
@@ -42,26 +46,32 @@ def list_(
     from gateway.cli.groups import list_groups
     from gateway.cli.output import end_with
 
-    end_with(lambda: list_groups(bootstrap, states or [], as_json))
+    end_with(lambda: list_groups(Contact(bootstrap, tls_ca, tls_cert, tls_key), states or [], as_json))
 
 
 @groups_app.command(help="Print the state of groups, their offsets and lag, and who reads which partition.")
 def describe(
     names: Groups,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
     members: Annotated[bool, typer.Option("--members", "-m", help="A table of the members too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     from gateway.cli.groups import describe as work
     from gateway.cli.output import end_with
 
-    end_with(lambda: work(bootstrap, names, members, as_json))
+    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), names, members, as_json))
 
 
 @groups_app.command("reset-offsets", help=RESET_HELP)
 def reset_offsets(
     name: Group,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
     topics: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,7 +98,7 @@ def reset_offsets(
     from gateway.cli.output import end_with
 
     options = ResetOptions(name, topics or (), to, shift, execute, as_json)
-    end_with(lambda: work(bootstrap, options))
+    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), options))
 
 
 @groups_app.command(
@@ -97,6 +107,9 @@ def reset_offsets(
 def delete(
     names: Groups,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     import sys
@@ -106,4 +119,4 @@ def delete(
 
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete {', '.join(names)} with all their offsets?", abort=True, err=True)
-    end_with(lambda: work(bootstrap, names))
+    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), names))

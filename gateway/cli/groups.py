@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.cli.assignments import held_partitions
+from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal
 from gateway.cli.exits import Exit
 from gateway.cli.offsets import LATEST, list_offsets
@@ -62,10 +63,10 @@ class GroupDescription:
     offsets: Sequence[OffsetLine]
 
 
-def list_groups(bootstrap: str, states: Sequence[str], as_json: bool) -> Exit:
+def list_groups(contact: Contact, states: Sequence[str], as_json: bool) -> Exit:
     request = ListGroupsRequest(list(states))
     lowest = 4 if states else 0
-    with Endpoint(bootstrap) as endpoint:
+    with Endpoint(contact) as endpoint:
         answers = [endpoint.ask(ApiKey.LIST_GROUPS, request, node, lowest) for node in endpoint.nodes()]
     for answer in answers:
         if answer.error_code:
@@ -82,8 +83,8 @@ def list_groups(bootstrap: str, states: Sequence[str], as_json: bool) -> Exit:
     return Exit.OK
 
 
-def describe(bootstrap: str, names: Sequence[str], with_members: bool, as_json: bool) -> Exit:
-    with Endpoint(bootstrap) as endpoint:
+def describe(contact: Contact, names: Sequence[str], with_members: bool, as_json: bool) -> Exit:
+    with Endpoint(contact) as endpoint:
         found = [describe_group(endpoint, name) for name in names]
     if as_json:
         print_json(found)
@@ -142,9 +143,9 @@ def log_ends(endpoint: Endpoint, topics: Sequence[str]) -> dict[Partition, int]:
     }
 
 
-def delete(bootstrap: str, names: Sequence[str]) -> Exit:
+def delete(contact: Contact, names: Sequence[str]) -> Exit:
     failed = None
-    with Endpoint(bootstrap) as endpoint:
+    with Endpoint(contact) as endpoint:
         for name in names:
             answer = endpoint.ask_coordinator(ApiKey.DELETE_GROUPS, name, DeleteGroupsRequest([name]))
             (result,) = answer.results

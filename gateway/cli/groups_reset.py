@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.cli.client import ClientError
+from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
 from gateway.cli.exits import Exit
 from gateway.cli.groups import Partition, committed_offsets
@@ -43,11 +44,11 @@ class ResetLine:
     new_offset: int
 
 
-def reset_offsets(bootstrap: str, options: ResetOptions) -> Exit:
+def reset_offsets(contact: Contact, options: ResetOptions) -> Exit:
     """Print the plan; with `execute` also commit it."""
     if (options.to is None) == (options.shift is None):
         raise UsageError("say where to: either --to WHERE or --shift N")
-    with Endpoint(bootstrap) as endpoint:
+    with Endpoint(contact) as endpoint:
         _check_stopped(endpoint, options.group)
         before = {
             partition: found.committed_offset

@@ -1,0 +1,196 @@
+"""`dragoman groups` as an operator uses it, against a gateway and, with DRAGOMAN_E2E_TARGET=kafka, Kafka."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.e2e.client import CLIENT_TIMEOUT_S
+from tests.e2e.conftest import Endpoint
+
+COMMAND = [sys.executable, "-m", "gateway.cli.main", "groups"]
+WAIT_S = 60.0
+STAMP_MS = 1_700_000_000_000
+RECORDS = 10
+
+
+def run(endpoint: Endpoint, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *arguments, "-b", endpoint.bootstrap]
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+
+
+def told(endpoint: Endpoint, *arguments: str) -> Any:
+    done = run(endpoint, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def filled(endpoint: Endpoint, topic: str) -> str:
+    """A topic of two partitions: ten records a second apart in the first, none in the other."""
+    admin = AdminClient({"bootstrap.servers": endpoint.bootstrap})
+    admin.create_topics([NewTopic(topic, 2)])[topic].result(CLIENT_TIMEOUT_S)
+    producer = Producer({"bootstrap.servers": endpoint.bootstrap})
+    for i in range(RECORDS):
+        producer.produce(topic, b"%d" % i, partition=0, timestamp=STAMP_MS + i * 1000)
+    assert producer.flush(CLIENT_TIMEOUT_S) == 0
+    return topic
+
+
+@contextmanager
+def consumer(endpoint: Endpoint, group: str, **configs: str | int) -> Iterator[Consumer]:
+    settings = {
+        "bootstrap.servers": endpoint.bootstrap,
+        "group.id": group,
+        "enable.auto.commit": "false",
+        "auto.offset.reset": "earliest",
+    }
+    reader = Consumer({**settings, **configs})
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def commit(endpoint: Endpoint, group: str, topic: str, *offsets: int) -> None:
+    """As a consumer that assigns partitions itself: one offset a partition."""
+    with consumer(endpoint, group) as reader:
+        places = [TopicPartition(topic, partition, offset) for partition, offset in enumerate(offsets)]
+        reader.commit(offsets=places, asynchronous=False)
+
+
+def committed(endpoint: Endpoint, group: str, topic: str) -> list[int]:
+    with consumer(endpoint, group) as reader:
+        asked = [TopicPartition(topic, partition) for partition in (0, 1)]
+        return [place.offset for place in reader.committed(asked, CLIENT_TIMEOUT_S)]
+
+
+@contextmanager
+def living(endpoint: Endpoint, group: str, topic: str) -> Iterator[Consumer]:
+    """A member that has its partitions."""
+    with consumer(endpoint, group, **{"client.id": "reader"}) as reader:
+        reader.subscribe([topic])
+        for _ in range(RECORDS):
+            message = reader.poll(CLIENT_TIMEOUT_S)
+            assert message is not None and message.error() is None
+        yield reader
+
+
+def test_a_simple_group_is_listed_described_and_deleted(endpoint: Endpoint, filled: str) -> None:
+    group = f"simple-{filled}"
+    commit(endpoint, group, filled, 3)
+    listed = {line["group"]: line for line in told(endpoint, "list", "--state", "Empty")}
+    assert listed[group]["state"] == "Empty" and listed[group]["type"] == "classic"
+    (described,) = told(endpoint, "describe", group)
+    assert described["members"] == []
+    assert described["offsets"] == [
+        {
+            "topic": filled,
+            "partition": 0,
+            "offset": 3,
+            "log_end": RECORDS,
+            "lag": RECORDS - 3,
+            "member_id": None,
+            "metadata": "",
+        }
+    ]
+    shown = run(endpoint, "describe", group).stdout.splitlines()
+    assert shown[0] == f"{group}: Empty, 0 members"
+    assert shown[2].split() == [filled, "0", "3", "10", "7", "-"]
+    assert run(endpoint, "delete", group, "--yes").returncode == 0
+    gone = run(endpoint, "describe", group)
+    assert gone.returncode == 1 and gone.stdout == "" and "GROUP_ID_NOT_FOUND" in gone.stderr
+
+
+def test_members_are_shown_with_what_they_read(endpoint: Endpoint, filled: str) -> None:
+    group = f"living-{filled}"
+    with living(endpoint, group, filled) as reader:
+        reader.commit(asynchronous=False)
+        (described,) = told(endpoint, "describe", group)
+        (member,) = described["members"]
+        assert described["state"] == "Stable" and described["protocol"] == "range"
+        assert member["client_id"] == "reader" and member["host"] == "127.0.0.1"
+        assert member["partitions"] == [[filled, 0], [filled, 1]]
+        lines = {line["partition"]: line for line in described["offsets"]}
+        assert lines[0]["lag"] == 0 and lines[0]["member_id"] == member["member_id"]
+        assert lines[1]["offset"] is None and lines[1]["lag"] is None
+        shown = run(endpoint, "describe", group, "--members").stdout
+        assert f"{filled}-0, {filled}-1" in shown
+
+
+def test_a_living_group_is_neither_reset_nor_deleted(endpoint: Endpoint, filled: str) -> None:
+    group = f"busy-{filled}"
+    with living(endpoint, group, filled) as reader:
+        reader.commit(asynchronous=False)
+        reset = run(endpoint, "reset-offsets", group, "--to", "earliest", "--execute")
+        assert reset.returncode == 1 and "stop its consumers first" in reset.stderr
+        deleted = run(endpoint, "delete", group, "--yes")
+        assert deleted.returncode == 1 and "NON_EMPTY_GROUP" in deleted.stderr
+        assert committed(endpoint, group, filled)[0] == RECORDS
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (["--to", "earliest"], [0, 0]),
+        (["--to", "latest"], [10, 0]),
+        (["--to", "current"], [4, 0]),
+        (["--to", "7"], [7, 0]),
+        (["--to", "700"], [10, 0]),
+        (["--to", "-2"], [8, 0]),
+        (["--shift", "-3"], [1, 0]),
+        (["--shift", "-30"], [0, 0]),
+        (["--shift", "2"], [6, 0]),
+        # The record with the stamp of 6 s, and none so late in the other partition.
+        (["--to", "2023-11-14T22:13:26"], [6, 0]),
+    ],
+)
+def test_a_group_that_has_stopped_goes_on_where_it_is_told(
+    endpoint: Endpoint, filled: str, where: list[str], expected: list[int]
+) -> None:
+    group = f"reset-{filled}"
+    commit(endpoint, group, filled, 4)
+    planned = told(endpoint, "reset-offsets", group, "--topic", filled, *where)
+    assert not planned["executed"]
+    assert [line["new_offset"] for line in planned["offsets"]] == expected
+    assert [line["offset"] for line in planned["offsets"]] == [4, None]
+    assert committed(endpoint, group, filled)[0] == 4
+    assert told(endpoint, "reset-offsets", group, "--topic", filled, *where, "--execute")["executed"]
+    assert committed(endpoint, group, filled) == expected
+
+
+def test_partitions_can_be_named_and_all_read_topics_are_meant_else(endpoint: Endpoint, filled: str) -> None:
+    group = f"named-{filled}"
+    commit(endpoint, group, filled, 4, 0)
+    planned = told(endpoint, "reset-offsets", group, "--topic", f"{filled}:0", "--to", "earliest")
+    assert [(line["partition"], line["new_offset"]) for line in planned["offsets"]] == [(0, 0)]
+    planned = told(endpoint, "reset-offsets", group, "--to", "latest")
+    assert [(line["partition"], line["new_offset"]) for line in planned["offsets"]] == [(0, 10), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["reset-offsets", "g"], "--to WHERE or --shift N"),
+        (["reset-offsets", "g", "--to", "latest", "--shift", "1"], "--to WHERE or --shift N"),
+        (["reset-offsets", "g", "--topic", "{topic}", "--to", "yesterday"], "--to yesterday: expected"),
+        (["reset-offsets", "g", "--topic", "{topic}:x", "--to", "latest"], "NAME:0,2"),
+        (["reset-offsets", "g", "--topic", "{topic}:9", "--to", "latest"], "it has 2 partitions"),
+    ],
+)
+def test_a_command_that_does_not_fit_says_what_to_write(
+    endpoint: Endpoint, filled: str, arguments: list[str], complaint: str
+) -> None:
+    done = run(endpoint, *[argument.replace("{topic}", filled) for argument in arguments])
+    assert done.returncode == 2 and complaint in done.stderr and done.stdout == ""
+
+
+def test_there_is_nothing_to_reset_where_nothing_was_committed(endpoint: Endpoint, filled: str) -> None:
+    done = run(endpoint, "reset-offsets", f"nobody-{filled}", "--to", "latest", "--execute")
+    assert done.returncode == 0 and "name topics with --topic" in done.stderr
