@@ -11,15 +11,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.e2e.client import Headers, Record
 from tests.e2e.program import ClientProgram, ProgramClient
 from tests.support.versions import CACHE, tool_version
 
 SOURCES = Path(__file__).parent / "go"
-BUILD_TIMEOUT_S = 280.0
+BUILD_TIMEOUT_S = 600.0
 
 
 @functools.cache
@@ -104,6 +106,17 @@ class KafkaGoClient(ProgramClient):
         """Its Reader gives nil for all that is empty, as for a null."""
         headers: Headers = tuple((name, value or None) for name, value in record.headers)
         return replace(record, key=record.key or None, value=record.value or None, headers=headers)
+
+
+GO_CLIENTS: Mapping[str, type[ProgramClient]] = MappingProxyType(
+    {
+        "sarama": GoAdminClient,
+        # With the API versions of Kafka 2.1, which is what it speaks when nobody sets a version.
+        "sarama-2.1": GoAdminClient,
+        "kafka-go": KafkaGoClient,
+        "franz-go": GoAdminClient,
+    }
+)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.client import Ability, ClientUnderTest, Codec
 from tests.e2e.client_aiokafka import AiokafkaClient
 from tests.e2e.client_confluent import ConfluentClient
-from tests.e2e.client_go import GoAdminClient, KafkaGoClient, started_go_clients, why_no_go_client
+from tests.e2e.client_go import GO_CLIENTS, started_go_clients, why_no_go_client
 from tests.e2e.client_java import started_jvm, why_no_java_client
 from tests.e2e.client_kafka_python import KafkaPythonClient
 from tests.e2e.client_kafkajs import KafkajsClient, started_node, why_no_node
@@ -21,8 +21,18 @@ from tests.e2e.program import ClientProgram, ProgramClient
 from tests.support.gateway import running_gateway
 from tests.support.kafka import running_kafka
 
-GO_CLIENTS = ("sarama", "kafka-go", "franz-go")
-CLIENT_NAMES = ("confluent", "kafka-python", "aiokafka", "java", "java-3.9", "kafkajs", "kcat", *GO_CLIENTS)
+CLIENT_NAMES = (
+    "confluent",
+    "kafka-python",
+    "aiokafka",
+    "java",
+    "java-3.9",
+    "kafkajs",
+    "kcat",
+    "sarama",
+    "kafka-go",
+    "franz-go",
+)
 ClientsByName = Callable[[str], ClientUnderTest]
 
 
@@ -104,7 +114,7 @@ def why_no_client(name: str) -> str | None:
         case "kcat":
             found = kcat()
             return found if isinstance(found, str) else None
-        case "sarama" | "kafka-go" | "franz-go":
+        case _ if name in GO_CLIENTS:
             return why_no_go_client()
     return None
 
@@ -124,10 +134,6 @@ def client_named(endpoint: Endpoint, programs: Programs) -> ClientsByName:
                 return KafkaPythonClient(endpoint.bootstrap)
             case "aiokafka":
                 return AiokafkaClient(endpoint.bootstrap)
-            case "kafka-go":
-                return KafkaGoClient(name, endpoint.bootstrap, programs.started(name))
-            case "sarama" | "franz-go":
-                return GoAdminClient(name, endpoint.bootstrap, programs.started(name))
             case "java" | "java-3.9":
                 return ProgramClient(name, endpoint.bootstrap, programs.started(name))
             case "kafkajs":
@@ -136,6 +142,8 @@ def client_named(endpoint: Endpoint, programs: Programs) -> ClientsByName:
                 program = kcat()
                 assert not isinstance(program, str)
                 return KcatClient(endpoint.bootstrap, program)
+            case _ if name in GO_CLIENTS:
+                return GO_CLIENTS[name](name, endpoint.bootstrap, programs.started(name))
         raise ValueError(name)
 
     return make

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // calls is what each admin call gave: a value, or the name of the error's code.
@@ -72,6 +73,9 @@ func (c calls) configs(by administrator, topic string) {
 }
 
 func (c calls) of(name string, call func() (any, error)) {
+	if patient { // with what the call before has changed
+		time.Sleep(500 * time.Millisecond)
+	}
 	value, err := call()
 	if err != nil {
 		value = codeOf(err)

@@ -12,6 +12,8 @@ import (
 	"log"
 	"os"
 	"time"
+
+	"github.com/IBM/sarama"
 )
 
 type order struct {
@@ -132,7 +134,9 @@ func (p *program) carryOut(given order) (answer, error) {
 func connected(given order) (library, error) {
 	switch given.Client {
 	case "sarama":
-		return connectSarama(given)
+		return connectSarama(given, sarama.MaxVersion)
+	case "sarama-2.1":
+		return connectSarama(given, sarama.DefaultVersion)
 	case "kafka-go":
 		return connectSegmentio(given), nil
 	case "franz-go":

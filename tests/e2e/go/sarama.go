@@ -20,25 +20,26 @@ var saramaCodecs = map[string]sarama.CompressionCodec{
 // ibm is github.com/IBM/sarama. Its calls take no context; they give up by its own timeouts.
 type ibm struct {
 	bootstrap []string
+	version   sarama.KafkaVersion
 	client    sarama.Client
 }
 
-func saramaConfig() *sarama.Config {
+// saramaConfig is for the newest API versions that a broker of this version has.
+func saramaConfig(version sarama.KafkaVersion) *sarama.Config {
 	config := sarama.NewConfig()
-	// It speaks the versions of this broker at most; the default is 2.1.
-	config.Version = sarama.MaxVersion
+	config.Version = version
 	config.Consumer.Return.Errors = true
 	config.Consumer.MaxWaitTime = 100 * time.Millisecond
 	return config
 }
 
-func connectSarama(given order) (*ibm, error) {
+func connectSarama(given order, version sarama.KafkaVersion) (*ibm, error) {
 	bootstrap := []string{given.Bootstrap}
-	client, err := sarama.NewClient(bootstrap, saramaConfig())
+	client, err := sarama.NewClient(bootstrap, saramaConfig(version))
 	if err != nil {
 		return nil, err
 	}
-	return &ibm{bootstrap, client}, nil
+	return &ibm{bootstrap, version, client}, nil
 }
 
 func (s *ibm) close() {
@@ -64,7 +65,7 @@ func (s *ibm) partitionCount(_ context.Context, topic string) (int, error) {
 }
 
 func (s *ibm) produce(ctx context.Context, by order, records []record) ([]int64, error) {
-	config := saramaConfig()
+	config := saramaConfig(s.version)
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Compression = saramaCodecs[by.Codec]
 	config.Producer.Partitioner = sarama.NewManualPartitioner

@@ -1,9 +1,11 @@
-"""The admin clients of sarama and franz-go change topics as they change those of Apache Kafka."""
+"""What Go clients do beside the table: admin calls, and the API versions that sarama speaks by default."""
 
 import pytest
 
+from tests.e2e.client import Codec, Earliest
 from tests.e2e.client_go import GoAdminClient
 from tests.e2e.conftest import ClientsByName
+from tests.e2e.sample_records import expected, odd_records
 
 
 @pytest.mark.parametrize("name", ["sarama", "franz-go"])
@@ -38,3 +40,12 @@ def test_go_admin_clients_are_answered(client_named: ClientsByName, topic: str, 
         "delete topic": "",
         "delete again": "UNKNOWN_TOPIC_OR_PARTITION",
     }
+
+
+def test_sarama_in_its_default_versions_reads_what_it_wrote(
+    client_named: ClientsByName, topic: str, codec: Codec
+) -> None:
+    client = client_named("sarama-2.1")
+    client.create_topic(topic, 1)
+    offsets = client.produce(topic, odd_records(), codec, idempotent=True)
+    assert client.consume(topic, [0], Earliest(), len(offsets)) == expected(odd_records(), offsets)
