@@ -29,6 +29,18 @@ class Overdue(OutcomeUnknown):
     """The call did not end before its deadline; it may still have its effect."""
 
 
+class _Calls(SimpleQueue[_Call | None]):
+    """Calls that wait for a thread; None sends one home."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    @property
+    def are_too_many(self) -> bool:
+        return self.qsize() >= self._most
+
+
 class StoreThreads:
     """The threads of one store. With a single thread, calls run in the order in which they came."""
 
@@ -36,7 +48,7 @@ class StoreThreads:
         self._store = store
         self._count = threads
         self._deadline_s = deadline_s
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._calls = _Calls(MAX_WAITING)
         self._started = False
         self._closed = False
 
@@ -96,7 +108,7 @@ class StoreThreads:
     ) -> None:
         if self._closed:
             raise StoreUnavailable(f"{self._store} is closed")
-        if self._calls.qsize() >= MAX_WAITING:
+        if self._calls.are_too_many:
             raise StoreUnavailable(f"{self._store} is too slow: {MAX_WAITING} calls wait for it; try again")
         if not self._started:
             self._started = True
@@ -112,7 +124,7 @@ class StoreThreads:
             answer.set_exception(Overdue(f"{self._store} did not answer within {self._deadline_s:g} s"))
 
 
-def _work(calls: SimpleQueue[_Call | None]) -> None:
+def _work(calls: _Calls) -> None:
     while (taken := calls.get()) is not None:
         _do(*taken)
         # Waiting for the next call holds on to nothing of this one.
