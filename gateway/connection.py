@@ -13,9 +13,10 @@ when all together hold too much for longer than `PATIENCE_SECONDS`, or twice too
 are closed whose clients hold most of it without moving, by a frame that does not end or an answer that they
 do not read.
 
-Tasks. Each request is a task of its connection. They are started in order, and asyncio runs first steps in
-the order of starting. A lost connection cancels its tasks, except pipelined ones: what a client has sent
-with acks=0 before closing is still stored.
+Requests under way belong to their connection. One that is pipelined has no task: it is taken up in the turn
+in which it came, and who settles it has the answer sent. Every other request is a task. A lost connection
+cancels its requests, except pipelined ones: what a client has sent with acks=0 before closing is still
+stored.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from typing import Final, Protocol, cast
 import structlog
 
 from gateway.config import Limits
+from gateway.context import Cancellable, Reply
 from gateway.listeners import Listener
 from gateway.security.pacing import PacedWriter
 from gateway.security.principals import ANONYMOUS, principal_of
@@ -61,6 +63,11 @@ class Router(Protocol):
         """Response header and body, or None where the protocol has none. Raises Malformed for a body
         that cannot be read, and CloseConnection. A request that is not patient ends by itself within the
         longest request timeout."""
+        ...
+
+    def start(self, request: Request, peer: "Peer", received_at: float, reply: Reply) -> Cancellable:
+        """The same for a pipelined request, without waiting: it is taken up when this returns. The reply
+        is told once, perhaps before that."""
         ...
 
 
@@ -111,8 +118,8 @@ class ConnectionPool:
     metrics: Metrics
     budget: Budget
     connections: dict[int, "ClientConnection"] = field(default_factory=dict)
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    """Requests under way, of open and of lost connections."""
+    under_way: "set[asyncio.Task[None] | _Pipelined]" = field(default_factory=set)
+    """Requests of open and of lost connections."""
     last_id: int = 0
     is_draining: bool = False
     emptied: asyncio.Event = field(default_factory=asyncio.Event)
@@ -127,7 +134,7 @@ class ConnectionPool:
         return share if share >= 2 * START_BYTES else 0
 
     def note_gone(self) -> None:
-        if self.is_draining and not self.tasks and not self.connections:
+        if self.is_draining and not self.under_way and not self.connections:
             self.emptied.set()
 
     def shed(self, patience_s: float, limit: int) -> None:
@@ -155,6 +162,34 @@ class ConnectionPool:
         self.shed(0.0, self.budget.limit + self.budget.limit // 2)
 
 
+class _Pipelined:
+    """A pipelined request under way: to its handler the reply, to its connection like a task."""
+
+    __slots__ = ("_connection", "_request", "call")
+
+    def __init__(self, connection: "ClientConnection", request: Request) -> None:
+        self._connection = connection
+        self._request = request
+        self.call: Cancellable | None = None
+
+    def answer(self, buffers: Sequence[Buffer] | None) -> None:
+        try:
+            self._connection.send(self._request, buffers)
+        except Exception as error:
+            self._connection.give_up(self._request, error)
+        self._connection.done(self)
+
+    def fail(self, error: Exception) -> None:
+        self._connection.give_up(self._request, error)
+        self._connection.done(self)
+
+    def cancel(self) -> None:
+        if self.call is not None:
+            self.call.cancel()
+        # In a later turn, as of a task.
+        asyncio.get_running_loop().call_soon(self._connection.done, self)
+
+
 class ClientConnection(asyncio.BufferedProtocol):
     """A socket's end in the gateway. Refer to the module's text for order and push-back."""
 
@@ -168,9 +203,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._assembler = FrameAssembler(limits.frame_bytes)
         self._rules = Connection(pool.router.served, limits.requests_in_flight, limits.connection_bytes)
         self._backlog: deque[tuple[Request, float]] = deque()
-        self._running: dict[asyncio.Task[None], float] = {}
+        self._running: dict[asyncio.Task[None] | _Pipelined, float] = {}
         """Requests under way, and when each came; a patient one as if it were still to come."""
         self._running_is_pipelined = True
+        self._is_starting = False
         self._is_paused = False
         self._is_write_paused = False
         self.is_made = False
@@ -218,8 +254,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._pool.budget.waiting.pop(self._settle, None)
         self._backlog.clear()
         if not self._running_is_pipelined:
-            for task in self._running:
-                task.cancel()
+            for request in self._running:
+                request.cancel()
         if self._writer is not None:
             self._writer.clear()
         self._charge()
@@ -325,8 +361,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         log.info(
             "connection.closed", reason=reason, peer=self._peer.host, connection=self._peer.connection_id
         )
-        for task in self._running:
-            task.cancel()
+        self._backlog.clear()
+        for request in self._running:
+            request.cancel()
         if self._writer is not None:
             self._writer.clear()
         self._transport.abort()
@@ -343,40 +380,29 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._backlog.append((request, now))
         self._start_ready()
 
-    def _start_ready(self) -> None:
-        backlog, running = self._backlog, self._running
-        while backlog and not self._is_write_paused:
-            request, received_at = backlog[0]
-            router, api_key = self._pool.router, request.header.api_key
-            is_pipelined = router.is_pipelined(api_key)
-            if running and not (is_pipelined and self._running_is_pipelined):
-                break
-            backlog.popleft()
-            self._running_is_pipelined = is_pipelined
-            task = self._loop.create_task(self._run(request, received_at))
-            running[task] = math.inf if router.is_patient(api_key) else received_at
-            self._pool.tasks.add(task)
-            task.add_done_callback(self._done)
+    def send(self, request: Request, answer: Sequence[Buffer] | None) -> None:
+        """Send an answer, and those that waited for it, unless it has to wait for an earlier one."""
+        buffers = self._rules.answered(request.slot, answer)
+        if buffers and not self._transport.is_closing():
+            (self._writer or self._transport).writelines(buffers)
 
-    async def _run(self, request: Request, received_at: float) -> None:
+    def give_up(self, request: Request, error: Exception) -> None:
+        """Close, as Kafka does, as there will be no answer to this request."""
         header = request.header
-        try:
-            answer = await self._pool.router.answer(request, self._peer, received_at)
-            buffers = self._rules.answered(request.slot, answer)
-        except Malformed as malformed:
-            self._fail("request", f"malformed body of API key {header.api_key}: {malformed}")
-        except CloseConnection as refused:
-            self._fail("request", refused.reason)
-        except Exception:
-            log.exception("request.failed", api_key=header.api_key, api_version=header.api_version)
-            self._fail("failure", f"API key {header.api_key} failed")
+        if isinstance(error, Malformed):
+            self._fail("request", f"malformed body of API key {header.api_key}: {error}")
+        elif isinstance(error, CloseConnection):
+            self._fail("request", error.reason)
         else:
-            if buffers and not self._transport.is_closing():
-                (self._writer or self._transport).writelines(buffers)
+            log.error(
+                "request.failed", api_key=header.api_key, api_version=header.api_version, exc_info=error
+            )
+            self._fail("failure", f"API key {header.api_key} failed")
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
-        self._pool.tasks.discard(task)
+    def done(self, request: asyncio.Task[None] | _Pipelined) -> None:
+        """This request is under way no longer."""
+        self._running.pop(request, None)
+        self._pool.under_way.discard(request)
         self.worked_at = self._loop.time()
         self._start_ready()
         if self._is_lost:
@@ -386,6 +412,46 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.close()
         else:
             self._settle()
+
+    def _start_ready(self) -> None:
+        if self._is_starting:
+            return  # a request was done before it was started; the loop below goes on with the next
+        self._is_starting = True
+        backlog, router = self._backlog, self._pool.router
+        while backlog and not self._is_write_paused:
+            request, received_at = backlog[0]
+            is_pipelined = router.is_pipelined(request.header.api_key)
+            if self._running and not (is_pipelined and self._running_is_pipelined):
+                break
+            backlog.popleft()
+            self._running_is_pipelined = is_pipelined
+            if is_pipelined:
+                self._start(request, received_at)
+            else:
+                self._start_task(request, received_at)
+        self._is_starting = False
+
+    def _start(self, request: Request, received_at: float) -> None:
+        pipelined = _Pipelined(self, request)
+        self._running[pipelined] = received_at
+        self._pool.under_way.add(pipelined)
+        try:
+            pipelined.call = self._pool.router.start(request, self._peer, received_at, pipelined)
+        except Exception as error:
+            pipelined.fail(error)
+
+    def _start_task(self, request: Request, received_at: float) -> None:
+        task = self._loop.create_task(self._run(request, received_at))
+        is_patient = self._pool.router.is_patient(request.header.api_key)
+        self._running[task] = math.inf if is_patient else received_at
+        self._pool.under_way.add(task)
+        task.add_done_callback(self.done)
+
+    async def _run(self, request: Request, received_at: float) -> None:
+        try:
+            self.send(request, await self._pool.router.answer(request, self._peer, received_at))
+        except Exception as error:
+            self.give_up(request, error)
 
     def _refuse(self, kind: str, reason: str) -> None:
         """Close as Kafka does, after the requests before the refused one are answered."""

@@ -1,7 +1,8 @@
 """What a handler gets with a request: who asks, over which listener, and the rooms it may use."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from gateway.config import Settings
 from gateway.coordination.shard import Shard
@@ -16,6 +17,7 @@ from gateway.produce.room import ProduceRoom
 from gateway.telemetry.metrics import Metrics
 from gateway.topics.room import TopicsRoom
 from gateway.wire.header import RequestHeader
+from ledger.types import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,26 @@ class Services:
     """Unix time in ms."""
     served: Mapping[int, tuple[int, int]]
     """Lowest and highest version of each API that this gateway answers, as ApiVersions tells them."""
+
+
+class Reply(Protocol):
+    """Who waits for the answer to a pipelined request."""
+
+    def answer(self, buffers: Sequence[Buffer] | None) -> None:
+        """The buffers of the answer, or None where the protocol has none."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """There will be no answer: Malformed, CloseConnection, or a bug."""
+        ...
+
+
+class Cancellable(Protocol):
+    """A pipelined request under way."""
+
+    def cancel(self) -> object:
+        """Nobody waits for the answer any more, and the reply is not told."""
+        ...
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.connection import Peer
-from gateway.context import RequestContext, Services
+from gateway.context import Cancellable, Reply, RequestContext, Services
 from gateway.handlers import (
     alter_configs,
     alter_partition_reassignments,
@@ -57,20 +57,28 @@ NOT_SERVED_BELOW: Final[Mapping[ApiKey, int]] = {ApiKey.PRODUCE: 3}
 class Handler:
     """`handle(context, request)` gives the response message, or None where the protocol has no answer.
 
-    A `raw` one gets the body's bytes and gives the buffers of the answer's body. A `pipelined` one starts
-    while earlier requests of its connection are unanswered, if those are pipelined too. A `patient` one
-    may wait for other clients for longer than the longest request timeout, by deadlines of its own.
+    A `raw` one gets the body's bytes and gives the buffers of the answer's body. A `patient` one may wait
+    for other clients for longer than the longest request timeout, by deadlines of its own.
     """
 
     handle: Callable[[RequestContext, Any], Awaitable[Any]]
     versions: tuple[int, int]
     raw: bool = False
-    pipelined: bool = False
     patient: bool = False
 
 
-HANDLERS: Final[Mapping[ApiKey, Handler]] = {
-    ApiKey.PRODUCE: Handler(produce.handle, RANGES[ApiKey.PRODUCE], raw=True, pipelined=True),
+@dataclass(frozen=True, slots=True)
+class Pipelined:
+    """`start(context, body, reply)` takes a request up without waiting, and sees to it that the reply gets
+    the buffers of the answer's body. Does so while earlier requests of its connection are unanswered, if
+    those are pipelined too."""
+
+    start: Callable[[RequestContext, memoryview, Reply], Cancellable]
+    versions: tuple[int, int]
+
+
+HANDLERS: Final[Mapping[ApiKey, Handler | Pipelined]] = {
+    ApiKey.PRODUCE: Pipelined(produce.start, RANGES[ApiKey.PRODUCE]),
     ApiKey.FETCH: Handler(fetch.handle, RANGES[ApiKey.FETCH], raw=True),
     ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, RANGES[ApiKey.LIST_OFFSETS]),
     ApiKey.METADATA: Handler(metadata.handle, RANGES[ApiKey.METADATA]),
@@ -116,7 +124,7 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
 }
 
 
-def served_versions(handlers: Mapping[ApiKey, Handler]) -> dict[int, tuple[int, int]]:
+def served_versions(handlers: Mapping[ApiKey, Handler | Pipelined]) -> dict[int, tuple[int, int]]:
     """Lowest and highest version of each API, as ApiVersions tells them."""
     return {int(key): handler.versions for key, handler in handlers.items()}
 
@@ -124,11 +132,16 @@ def served_versions(handlers: Mapping[ApiKey, Handler]) -> dict[int, tuple[int, 
 class RequestRouter:
     """Decodes, calls the handler, encodes, and counts."""
 
-    def __init__(self, services: Services, handlers: Mapping[ApiKey, Handler] = HANDLERS) -> None:
+    def __init__(self, services: Services, handlers: Mapping[ApiKey, Handler | Pipelined] = HANDLERS) -> None:
         self._services = services
-        self._handlers = {int(key): (key, handler) for key, handler in handlers.items()}
-        self._pipelined = {int(key) for key, handler in handlers.items() if handler.pipelined}
-        self._patient = {int(key) for key, handler in handlers.items() if handler.patient}
+        self._handlers: dict[int, tuple[ApiKey, Handler]] = {}
+        self._pipelined: dict[int, tuple[ApiKey, Pipelined]] = {}
+        for key, handler in handlers.items():
+            if isinstance(handler, Pipelined):
+                self._pipelined[int(key)] = (key, handler)
+            else:
+                self._handlers[int(key)] = (key, handler)
+        self._patient = {key for key, (_, handler) in self._handlers.items() if handler.patient}
         self.served = served_versions(handlers)
 
     def is_pipelined(self, api_key: int) -> bool:
@@ -140,10 +153,31 @@ class RequestRouter:
     async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
         """Response header and body. Raises Malformed, and CloseConnection for a version never answered."""
         key, handler = self._handlers[request.header.api_key]
-        if key in NOT_SERVED_BELOW and request.header.api_version < NOT_SERVED_BELOW[key]:
-            raise CloseConnection(f"version {request.header.api_version} of {key.name} is not answered")
-        context = RequestContext(
-            request.header,
+        counted = _Counted(key, self._context(key, request, peer, received_at))
+        try:
+            body = await self._body(key, handler, counted.context, request)
+        except BaseException as error:
+            counted.failed(error)
+            raise
+        version = 0 if request.unsupported_api_versions else request.header.api_version
+        return counted.answered(version, body)
+
+    def start(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> Cancellable:
+        """The same for a pipelined request; the reply gets response header and body."""
+        key, pipelined = self._pipelined[request.header.api_key]
+        counted = _CountedReply(key, self._context(key, request, peer, received_at), reply)
+        try:
+            return pipelined.start(counted.context, request.body, counted)
+        except Exception as error:
+            counted.failed(error)
+            raise
+
+    def _context(self, key: ApiKey, request: Request, peer: Peer, received_at: float) -> RequestContext:
+        header = request.header
+        if key in NOT_SERVED_BELOW and header.api_version < NOT_SERVED_BELOW[key]:
+            raise CloseConnection(f"version {header.api_version} of {key.name} is not answered")
+        return RequestContext(
+            header,
             peer.listener,
             peer.host,
             peer.principal,
@@ -151,21 +185,6 @@ class RequestRouter:
             self._services,
             peer.connection_id,
         )
-        outcome = "UNKNOWN_SERVER_ERROR"
-        # The loop clock counts in whole milliseconds.
-        started_at = time.perf_counter()
-        try:
-            body = await self._body(key, handler, context, request)
-            outcome = context.error
-        except (Malformed, CloseConnection) as refused:
-            outcome = "MALFORMED" if isinstance(refused, Malformed) else context.error
-            raise
-        finally:
-            self._services.metrics.request_done(key.name, outcome, time.perf_counter() - started_at)
-        if body is None:
-            return None
-        version = 0 if request.unsupported_api_versions else request.header.api_version
-        return [encode_response_header(key, version, request.header.correlation_id), *body]
 
     async def _body(
         self, key: ApiKey, handler: Handler, context: RequestContext, request: Request
@@ -181,6 +200,51 @@ class RequestRouter:
             return None
         _note_error(context, response)
         return [codec.encode_response(key, version, response)]
+
+
+class _Counted:
+    """Counts one request when it is done, and puts the header before its answer."""
+
+    __slots__ = ("_began", "_key", "context")
+
+    def __init__(self, key: ApiKey, context: RequestContext) -> None:
+        self._key = key
+        self.context = context
+        # The loop clock counts in whole milliseconds.
+        self._began = time.perf_counter()
+
+    def answered(self, version: int, body: Sequence[Buffer] | None) -> Sequence[Buffer] | None:
+        self._count(self.context.error)
+        if body is None:
+            return None
+        return [encode_response_header(self._key, version, self.context.header.correlation_id), *body]
+
+    def failed(self, error: BaseException) -> None:
+        if isinstance(error, Malformed):
+            self._count("MALFORMED")
+        else:
+            self._count(self.context.error if isinstance(error, CloseConnection) else "UNKNOWN_SERVER_ERROR")
+
+    def _count(self, outcome: str) -> None:
+        took_s = time.perf_counter() - self._began
+        self.context.services.metrics.request_done(self._key.name, outcome, took_s)
+
+
+class _CountedReply(_Counted):
+    """The reply to the handler of a pipelined request."""
+
+    __slots__ = ("_reply",)
+
+    def __init__(self, key: ApiKey, context: RequestContext, reply: Reply) -> None:
+        super().__init__(key, context)
+        self._reply = reply
+
+    def answer(self, buffers: Sequence[Buffer] | None) -> None:
+        self._reply.answer(self.answered(self.context.header.api_version, buffers))
+
+    def fail(self, error: Exception) -> None:
+        self.failed(error)
+        self._reply.fail(error)
 
 
 def _note_error(context: RequestContext, response: Any) -> None:

@@ -107,9 +107,10 @@ class Server:
                 await pool.emptied.wait()
         for connection in list(pool.connections.values()):
             connection.abort("drain_deadline")
-        for task in pool.tasks:
-            task.cancel()
-        await asyncio.gather(*pool.tasks, *self._openings, return_exceptions=True)
+        for request in pool.under_way:
+            request.cancel()
+        tasks = [request for request in pool.under_way if isinstance(request, asyncio.Task)]
+        await asyncio.gather(*tasks, *self._openings, return_exceptions=True)
         if self._watch is not None:
             self._watch.cancel()
             with suppress(asyncio.CancelledError):

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from gateway.config import ENVIRONMENT_PREFIX, SETTINGS, Setting
 from gateway.groups.states import MEANINGS, TRANSITIONS, State
-from gateway.router import HANDLERS, NOT_SERVED_BELOW
+from gateway.router import HANDLERS, NOT_SERVED_BELOW, Pipelined
 from gateway.wire.apis import FIRST_FLEXIBLE, RANGES, ApiKey
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -211,7 +211,7 @@ def _remark(key: ApiKey) -> str:
             f"versions below {NOT_SERVED_BELOW[key]} are listed, as by Kafka, since clients look for them, "
             "but never answered"
         )
-    if HANDLERS[key].pipelined:
+    if isinstance(HANDLERS[key], Pipelined):
         remarks.append("requests of a connection overlap; answers keep their order")
     return "; ".join(remarks)
 

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.context import RequestContext
-from gateway.produce.accumulator import PendingBatch
+import structlog
+
+from gateway.context import Reply, RequestContext
+from gateway.produce.accumulator import PendingBatch, Waiter
 from gateway.produce.admission import (
     ACKS,
     TopicRules,
@@ -16,7 +18,6 @@ from gateway.produce.admission import (
     unknown_topic,
 )
 from gateway.produce.refusals import Refusal
-from gateway.produce.room import RequestWaiter
 from gateway.wire.connection import CloseConnection
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.produce import (
@@ -35,6 +36,8 @@ from ledger.partitions import PartitionLog
 from ledger.topics import Topic
 from ledger.types import Buffer
 
+log = structlog.get_logger(__name__)
+
 NOTHING = -1
 SHORTEST_WAIT_S = 1.0
 """Kafka's timeout covers the wait for replicas, not the local append; here all is in one."""
@@ -49,31 +52,108 @@ class _Produced:
     log: PartitionLog | None = None
 
 
-async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer] | None:
-    """Up to the first wait this takes every batch of a known topic into the accumulator, so that the
-    batches of a connection get their offsets in the order in which they were sent."""
-    version = context.header.api_version
-    request = decode_produce(version, body)
-    waiter = RequestWaiter()
-    # Held until all partitions are taken up, so that the request is not done after its first.
-    waiter.remaining += 1
-    deadline = _deadline(context, request)
-    request.topics = merged(request.topics)
-    refusal = _refuse_all(request)
-    if refusal is not None:
-        produced = [[_Produced(p.index, refusal) for p in topic.partitions] for topic in request.topics]
-    else:
-        found = [find_topic(context.services.shard.state.topics, version, topic) for topic in request.topics]
-        produced = [
-            _take_up(context, asked, topic, waiter)
-            for asked, topic in zip(request.topics, found, strict=True)
-        ]
-        if any(_may_be_unknown(partitions) for partitions in produced):
-            produced = await _look_again(context, request, produced, waiter, deadline)
-    waiter.resolved()
-    if not waiter.done.done():
-        await _wait(waiter, deadline)
-    return _answer(context, request, produced)
+def start(context: RequestContext, body: memoryview, reply: Reply) -> "ProduceCall":
+    """Take every batch of a known topic into the accumulator before this returns, so that the batches of a
+    connection get their offsets in the order in which they were sent. Raises Malformed."""
+    call = ProduceCall(context, decode_produce(context.header.api_version, body), reply)
+    try:
+        call.take_up()
+    except BaseException:
+        call.cancel()
+        raise
+    return call
+
+
+class ProduceCall(Waiter):
+    """One Produce request under way. It is answered by who settles the last of its partitions, or at its
+    deadline."""
+
+    __slots__ = ("_context", "_deadline", "_looking", "_produced", "_reply", "_request", "_timer")
+
+    def __init__(self, context: RequestContext, request: ProduceRequest, reply: Reply) -> None:
+        super().__init__()
+        self._context = context
+        self._request = request
+        self._reply: Reply | None = reply
+        self._produced: Sequence[Sequence[_Produced]] = ()
+        self._deadline = _deadline(context, request)
+        self._timer: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    def take_up(self) -> None:
+        context, request = self._context, self._request
+        # Held until all partitions are taken up, so that the request is not done after its first.
+        self.remaining += 1
+        request.topics = merged(request.topics)
+        refusal = _refuse_all(request)
+        if refusal is not None:
+            self._produced = [
+                [_Produced(p.index, refusal) for p in topic.partitions] for topic in request.topics
+            ]
+        else:
+            version, topics = context.header.api_version, context.services.shard.state.topics
+            self._produced = [
+                _take_up(context, asked, find_topic(topics, version, asked), self) for asked in request.topics
+            ]
+            if any(_may_be_unknown(partitions) for partitions in self._produced):
+                self._looking = asyncio.create_task(self._look_again())
+                return
+        self._wait()
+
+    def settle(self) -> None:
+        self._finish()
+
+    def cancel(self) -> None:
+        """What is in no draft yet will not be stored; what is in one is, and nobody is told."""
+        self._reply = None
+        if self._looking is not None:
+            self._looking.cancel()
+        self._finish()
+
+    async def _look_again(self) -> None:
+        """Before a topic is said to be unknown: make sure that its creation is not merely still unseen."""
+        shard, version = self._context.services.shard, self._context.header.api_version
+        try:
+            await shard.barrier(self._deadline)
+            self._produced = [
+                self._retried(asked, before, find_topic(shard.state.topics, version, asked))
+                for asked, before in zip(self._request.topics, self._produced, strict=True)
+            ]
+        except (StoreError, TimeoutError) as error:
+            log.warning("produce.barrier_failed", error=str(error))
+        except Exception as error:
+            reply, self._reply = self._reply, None
+            if reply is not None:
+                reply.fail(error)
+        self._wait()
+
+    def _retried(
+        self, asked: ProduceTopic, before: Sequence[_Produced], topic: Topic | None
+    ) -> Sequence[_Produced]:
+        retry = topic is not None and all(_may_be_unknown([partition]) for partition in before)
+        return _take_up(self._context, asked, topic, self) if retry else before
+
+    def _wait(self) -> None:
+        """All partitions are taken up."""
+        if self.remaining > 1:
+            self._timer = asyncio.get_running_loop().call_at(self._deadline, self._finish)
+        self.resolved()
+
+    def _finish(self) -> None:
+        # Batches that no draft has taken yet must not be stored after this answer.
+        self.given_up = True
+        if self._timer is not None:
+            self._timer.cancel()
+        reply, self._reply = self._reply, None
+        if reply is None:
+            return
+        # Who settles a batch goes on with others, whatever becomes of this answer.
+        try:
+            buffers = _answer(self._context, self._request, self._produced)
+        except Exception as error:
+            reply.fail(error)
+        else:
+            reply.answer(buffers)
 
 
 def _refuse_all(request: ProduceRequest) -> Refusal | None:
@@ -92,7 +172,7 @@ def _deadline(context: RequestContext, request: ProduceRequest) -> float:
 
 
 def _take_up(
-    context: RequestContext, asked: ProduceTopic, topic: Topic | None, waiter: RequestWaiter
+    context: RequestContext, asked: ProduceTopic, topic: Topic | None, waiter: Waiter
 ) -> list[_Produced]:
     version = context.header.api_version
     if topic is None:
@@ -106,7 +186,7 @@ def _take_up_one(
     topic: Topic,
     rules: TopicRules,
     partition: ProducePartition,
-    waiter: RequestWaiter,
+    waiter: Waiter,
 ) -> _Produced:
     if not 0 <= partition.index < len(topic.partitions):
         refusal = Refusal("UNKNOWN_TOPIC_OR_PARTITION", "this server does not host this topic-partition")
@@ -124,40 +204,8 @@ def _may_be_unknown(partitions: Sequence[_Produced]) -> bool:
     return any(isinstance(p.outcome, Refusal) and p.outcome.error.startswith("UNKNOWN_") for p in partitions)
 
 
-async def _look_again(
-    context: RequestContext,
-    request: ProduceRequest,
-    produced: list[list[_Produced]],
-    waiter: RequestWaiter,
-    deadline: float,
-) -> list[list[_Produced]]:
-    """Before a topic is said to be unknown: make sure that its creation is not merely still unseen."""
-    try:
-        await context.services.shard.barrier(deadline)
-    except (StoreError, TimeoutError):
-        return produced
-    topics = context.services.shard.state.topics
-    again: list[list[_Produced]] = []
-    for asked, before in zip(request.topics, produced, strict=True):
-        topic = find_topic(topics, context.header.api_version, asked)
-        retry = topic is not None and all(_may_be_unknown([partition]) for partition in before)
-        again.append(_take_up(context, asked, topic, waiter) if retry else before)
-    return again
-
-
-async def _wait(waiter: RequestWaiter, deadline: float) -> None:
-    try:
-        async with asyncio.timeout_at(deadline):
-            await asyncio.shield(waiter.done)
-    except TimeoutError:
-        pass
-    finally:
-        # Batches that no draft has taken yet must not be stored after this answer.
-        waiter.given_up = True
-
-
 def _answer(
-    context: RequestContext, request: ProduceRequest, produced: list[list[_Produced]]
+    context: RequestContext, request: ProduceRequest, produced: Sequence[Sequence[_Produced]]
 ) -> Sequence[Buffer] | None:
     answers = [[_partition_answer(partition) for partition in partitions] for partitions in produced]
     errors = [answer.error_code for topic in answers for answer in topic if answer.error_code]

@@ -36,20 +36,6 @@ Stored = Callable[[str, int, Buffer], None]
 """Told of every batch that was committed: locator, start, bytes (for the cache of the fetch room)."""
 
 
-class RequestWaiter(Waiter):
-    """Wakes the produce request that waits."""
-
-    __slots__ = ("done",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def settle(self) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
-
-
 @dataclass(frozen=True, slots=True)
 class _Laned:
     """A batch that waits for its turn in a partition where batches have to be opened."""

@@ -11,12 +11,12 @@ from gateway.assembly import RunningGateway, clock_ms, running_gateway
 from gateway.config import Settings, load_settings
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.produce.admission import TopicRules
-from gateway.produce.room import RequestWaiter
 from gateway.topics.creation import NewTopic
 from ledger.batch.header import check_batches
 from ledger.errors import StoreDamaged
 from ledger.topics import Topic
 from tests.support.reading import batch_of
+from tests.support.waiting import RequestWaiter
 
 WAIT_S = 10.0
 DAY_MS = 24 * 3600 * 1000

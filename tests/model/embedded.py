@@ -14,7 +14,7 @@ from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.produce.admission import TopicRules
 from gateway.produce.producer_ids import ProducerIds
-from gateway.produce.room import ProduceOptions, ProduceRoom, RequestWaiter
+from gateway.produce.room import ProduceOptions, ProduceRoom
 from ledger.batch.header import CheckedBatch, read_header, walk
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
 from ledger.partitions import PartitionLog
@@ -22,6 +22,7 @@ from ledger.ports import Blobs, MetadataStore, SegmentStore
 from ledger.requests import Answer, Request
 from ledger.types import Position
 from tests.contract.faulty import Faults, FaultyBlobs, FaultyMetadata, FaultySegments
+from tests.support.waiting import RequestWaiter
 
 WAIT_S = 20.0
 GRACE_MS = 60_000

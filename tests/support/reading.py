@@ -18,7 +18,7 @@ from gateway.fetch.reader import RunReader
 from gateway.fetch.room import FetchOptions, FetchRoom
 from gateway.fetch.sessions import FetchSessions
 from gateway.produce.admission import TopicRules
-from gateway.produce.room import ProduceOptions, ProduceRoom, RequestWaiter
+from gateway.produce.room import ProduceOptions, ProduceRoom
 from gateway.wire.messages.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -34,6 +34,7 @@ from ledger.partitions import PartitionLog
 from ledger.requests import CreateTopic, DeleteRecords, DeleteTopic
 from ledger.state import LedgerState
 from ledger.types import Buffer, Position, TopicId
+from tests.support.waiting import RequestWaiter
 
 PRINCIPAL = "User:test"
 MIB = 1024 * 1024

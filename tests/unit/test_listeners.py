@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from gateway.config import ConfigError, Limits
 from gateway.connection import Peer
+from gateway.context import Cancellable, Reply
 from gateway.listeners import is_loopback, parse_bindings
 from gateway.server import Server
 from gateway.telemetry.metrics import Metrics
@@ -31,6 +32,9 @@ class NamesItsListener:
 
     def is_patient(self, api_key: int) -> bool:
         return False
+
+    def start(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> Cancellable:
+        raise NotImplementedError
 
     async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
         listener = peer.listener

@@ -13,7 +13,7 @@ from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import PendingBatch
 from gateway.produce.admission import TopicRules
-from gateway.produce.room import ProduceOptions, ProduceRoom, RequestWaiter
+from gateway.produce.room import ProduceOptions, ProduceRoom
 from ledger.batch.header import CheckedBatch, read_header
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
 from ledger.errors import StoreUnavailable
@@ -23,6 +23,7 @@ from ledger.requests import CreateTopic, RaiseFloor
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 from tests.contract.faulty import Fault, Faults, FaultyMetadata, FaultySegments
 from tests.model.harness import topic_id
+from tests.support.waiting import RequestWaiter
 
 WAIT_S = 20.0
 NOW_MS = 1_000_000

@@ -11,7 +11,7 @@ from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import PendingBatch
 from gateway.produce.admission import TopicRules
 from gateway.produce.gaps import SequenceGaps
-from gateway.produce.room import ProduceOptions, ProduceRoom, RequestWaiter
+from gateway.produce.room import ProduceOptions, ProduceRoom
 from ledger.batch.header import check_batches
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
 from ledger.errors import StoreUnavailable
@@ -21,6 +21,7 @@ from ledger.requests import CreateTopic, RaiseFloor
 from ledger.state import LedgerState
 from ledger.types import DraftBatch, Placement
 from tests.model.harness import topic_id
+from tests.support.waiting import RequestWaiter
 
 NOW_MS = 1_700_000_000_000
 WAIT_S = 10.0

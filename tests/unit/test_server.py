@@ -5,7 +5,7 @@ The handlers are the test's, so that it can hold each request for as long as it 
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Sequence
 from contextlib import asynccontextmanager, closing
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from gateway.accepting import ListenFailed
 from gateway.config import MIB, Limits
 from gateway.connection import Peer
+from gateway.context import Cancellable, Reply
 from gateway.listeners import Address, Binding
 from gateway.server import Server
 from gateway.telemetry.metrics import Metrics
@@ -40,6 +41,8 @@ class HeldRequests:
         self.cancelled: list[int] = []
         self.released = asyncio.Event()
         self.kept: set[int] = set()
+        self.at_once: Container[int] = ()
+        """Pipelined requests that are answered before `start` returns."""
         self.failing: dict[int, Exception] = {}
         self.answer_bytes = 0
 
@@ -48,6 +51,28 @@ class HeldRequests:
 
     def is_patient(self, api_key: int) -> bool:
         return api_key == JOIN_GROUP
+
+    def start(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> Cancellable:
+        number = request.header.correlation_id
+        if number not in self.at_once:
+            return asyncio.create_task(self._reply(request, peer, received_at, reply))
+        self.started.append(number)
+        if number in self.failing:
+            reply.fail(self.failing[number])
+        else:
+            reply.answer([struct.pack(">i", number)])
+        return self
+
+    def cancel(self) -> None:
+        """Nothing is left to cancel of what was answered at once."""
+
+    async def _reply(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> None:
+        try:
+            buffers = await self.answer(request, peer, received_at)
+        except Exception as error:
+            reply.fail(error)
+        else:
+            reply.answer(buffers)
 
     async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
         number = request.header.correlation_id
@@ -131,6 +156,28 @@ async def test_answers_leave_in_the_order_of_the_requests() -> None:
         await until(lambda: gateway.requests.started == [1, 2, 3])
         gateway.requests.released.set()
         assert await client.answers(3) == [1, 2, 3]
+
+
+async def test_thousands_of_requests_that_are_answered_at_once_are_answered_in_order() -> None:
+    async with serving(requests_in_flight=10_000) as gateway, gateway.client() as client:
+        gateway.requests.at_once = range(2, 6_000)
+        gateway.requests.kept = {1}
+        client.send(METADATA, 1)
+        client.send(PRODUCE, *range(2, 6_000))
+        client.send(METADATA, 6_000)
+        await until(lambda: gateway.held_bytes() > 100_000)
+        gateway.requests.released.set()
+        assert await client.answers(6_000) == list(range(1, 6_001))
+
+
+async def test_a_request_that_fails_at_once_closes_behind_those_before_it() -> None:
+    async with serving() as gateway, gateway.client() as client:
+        gateway.requests.at_once, gateway.requests.failing = {3}, {3: ZeroDivisionError()}
+        gateway.requests.kept = {1}
+        client.send(PRODUCE, 1, 2, 3, 4)
+        await until(lambda: gateway.requests.started == [3, 1, 2])
+        gateway.requests.released.set()
+        assert await client.answers(3) == [1, 2, None]
 
 
 async def test_a_request_that_is_not_pipelined_starts_when_all_before_it_are_answered() -> None:

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from gateway.config import ConfigError, Limits, Tls, load_settings
 from gateway.connection import Peer
+from gateway.context import Cancellable, Reply
 from gateway.listeners import Address, Binding
 from gateway.security.pacing import PIECE_BYTES, PacedWriter
 from gateway.security.tls import Certificates, build_context
@@ -38,6 +39,9 @@ class LargeAnswers:
 
     def is_patient(self, api_key: int) -> bool:
         return False
+
+    def start(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> Cancellable:
+        raise NotImplementedError
 
     async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
         content = pattern(request.header.correlation_id)
