@@ -89,6 +89,8 @@ class ConfluentClient(ClientUnderTest):
     ) -> list[Received]:
         deadline = time.monotonic() + CLIENT_TIMEOUT_S
         with self._consumer() as consumer:
+            # librdkafka asks for the beginning half a second later when it does not know the leader yet.
+            consumer.list_topics(topic, CLIENT_TIMEOUT_S)
             consumer.assign([self._positioned(consumer, topic, partition, start) for partition in partitions])
             if on_positioned is not None:
                 on_positioned()

@@ -202,6 +202,8 @@ public final class RecordsClient {
         settings.put("auto.offset.reset", "none");
         settings.put("allow.auto.create.topics", false);
         settings.put("max.poll.records", 10_000);
+        // close() waits for the fetch that is under way.
+        settings.put("fetch.max.wait.ms", 50);
         settings.put("default.api.timeout.ms", (int) timeoutMs(order));
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
