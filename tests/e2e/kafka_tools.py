@@ -35,6 +35,8 @@ class Tool(Enum):
     API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
     CONFIGS = "kafka.admin.ConfigCommand"
     CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+    CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    CONSUMER_PERF = "org.apache.kafka.tools.ConsumerPerformance"
     CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
     DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
     FEATURES = "org.apache.kafka.tools.FeatureCommand"
@@ -42,6 +44,7 @@ class Tool(Enum):
     LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
     PRODUCER_PERF = "org.apache.kafka.tools.ProducerPerformance"
     TOPICS = "org.apache.kafka.tools.TopicCommand"
+    VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
     VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 
 
