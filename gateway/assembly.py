@@ -43,6 +43,7 @@ from gateway.listeners import Address, Listener, parse_address, parse_bindings
 from gateway.produce.admission import RuleBook
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceOptions, ProduceRoom
+from gateway.quotas.room import QuotasRoom
 from gateway.router import HANDLERS, RequestRouter, served_versions
 from gateway.security.tls import Certificates
 from gateway.server import Server
@@ -117,7 +118,9 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
             metrics, product_version(), readiness.reasons, lambda: [dict(shard_page(shard, facts))]
         )
         admin = await _open_admin(admin_bind, pages, stack)
-        server = Server(settings.limits, RequestRouter(services), metrics, certificates)
+        router = RequestRouter(services)
+        wait_ms = services.quotas.connection_wait_ms
+        server = Server(settings.limits, router, metrics, certificates, wait_ms)
         stack.push_async_callback(server.close)
         listeners = await server.listen(bindings)
         # First of all at the end: what waits is answered, so that the drain need not wait for it.
@@ -275,6 +278,7 @@ async def _open_rooms(
         topics=TopicsRoom(shard, settings),
         groups=groups,
         group_offsets=CommittedOffsets(shard, groups, settings),
+        quotas=QuotasRoom(shard, settings.quotas, _monotonic_ms),
         producer_ids=ProducerIds(shard),
         cluster_id=shard.state.cluster_id,
         node_id=settings.broker.node_id,
@@ -282,6 +286,10 @@ async def _open_rooms(
         clock=clock_ms,
         served=served_versions(HANDLERS),
     )
+
+
+def _monotonic_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)
 
 
 def _view_of(shard: Shard) -> ShardView:

@@ -333,6 +333,25 @@ class Groups(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_ka
     ] = 10 * MINUTE
 
 
+class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_kafka_name):
+    """How use is measured against client quotas."""
+
+    quota_window_num: Annotated[int, Meta(ge=2, le=3600, description="Samples that a rate is taken over")] = (
+        11
+    )
+    quota_window_size_seconds: Annotated[
+        int, Meta(ge=1, le=3600, description="Length of a sample in seconds")
+    ] = 1
+    meters: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="Rates that are kept; beyond it that of the client silent for longest begins anew",
+        ),
+    ] = 10_000
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings, checked."""
 
@@ -346,6 +365,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log: Log = Log()
     broker: Broker = Broker()
     groups: Groups = Groups()
+    quotas: Quotas = Quotas()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,9 @@ when all together hold too much for longer than `PATIENCE_SECONDS`, or twice too
 are closed whose clients hold most of it without moving, by a frame that does not end or an answer that they
 do not read.
 
+Muting. A client over a quota is answered at once, and then neither read from nor served for its throttle
+time, nor are its requests that are here already.
+
 Requests under way belong to their connection. One that is pipelined has no task: it is taken up in the turn
 in which it came, and who settles it has the answer sent. Every other request is a task. A lost connection
 cancels its requests, except pipelined ones: what a client has sent with acks=0 before closing is still
@@ -24,6 +27,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol, cast
 
 import structlog
@@ -79,6 +83,8 @@ class Peer:
     listener: Listener
     host: str
     principal: str = ANONYMOUS
+    mute: Callable[[float], None] = lambda _: None
+    """Take up no further request of the connection for so many seconds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -136,6 +142,11 @@ class ConnectionPool:
     def note_gone(self) -> None:
         if self.is_draining and not self.under_way and not self.connections:
             self.emptied.set()
+
+    def mute(self, connection_id: int, seconds: float) -> None:
+        connection = self.connections.get(connection_id)
+        if connection is not None:
+            connection.mute(seconds)
 
     def shed(self, patience_s: float, limit: int) -> None:
         """Close connections whose clients hold memory without moving, most and longest first, until no more
@@ -207,6 +218,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Requests under way, and when each came; a patient one as if it were still to come."""
         self._running_is_pipelined = True
         self._is_starting = False
+        self._muted_until = 0.0
+        self._unmute: asyncio.TimerHandle | None = None
         self._is_paused = False
         self._is_write_paused = False
         self.is_made = False
@@ -239,7 +252,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         peername = transport.get_extra_info("peername")
         host = str(peername[0]) if peername else ""
         principal = principal_of(transport.get_extra_info("peercert"))
-        self._peer = Peer(pool.last_id, self._listener, host, principal)
+        # By its number: were the connection held by what it holds, its memory would wait for the collector.
+        mute = partial(pool.mute, pool.last_id)
+        self._peer = Peer(pool.last_id, self._listener, host, principal, mute)
         pool.connections[self._peer.connection_id] = self
         if transport.get_extra_info("ssl_object") is None:
             self._transport.set_write_buffer_limits(high=pool.limits.send_bytes)
@@ -250,6 +265,9 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closing = self._is_lost = True
+        if self._unmute is not None:
+            self._unmute.cancel()
+            self._unmute = None
         self._pool.connections.pop(self._peer.connection_id, None)
         self._pool.budget.waiting.pop(self._settle, None)
         self._backlog.clear()
@@ -343,11 +361,32 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._assembler.settle()
         self._settle()
 
+    def mute(self, seconds: float) -> None:
+        """Neither read nor take up requests for so long, at most for half of what a client may be idle.
+        The answer that tells of it still goes out (KIP-219)."""
+        if self.is_closing:
+            return
+        until = self._loop.time() + min(seconds, self._pool.limits.idle_ms / 2000)
+        if until > self._muted_until:
+            self._muted_until = until
+            if self._unmute is not None:
+                self._unmute.cancel()
+            self._unmute = self._loop.call_at(until, self._end_mute)
+
+    def _end_mute(self) -> None:
+        if self._unmute is not None:
+            self._unmute.cancel()
+            self._unmute = None
+            self._muted_until = self._loop.time()
+            self._start_ready()
+            self._settle()
+
     def finish(self) -> None:
         """Take no more requests, answer those that are here, then close."""
         if not self.is_closing:
             self.is_closing = True
             self.closing_at = self._loop.time()
+            self._end_mute()
         self._settle()
         if self.is_idle and not self._is_write_paused:
             self._transport.close()
@@ -418,8 +457,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             return  # a request was done before it was started; the loop below goes on with the next
         self._is_starting = True
         backlog, router = self._backlog, self._pool.router
-        while backlog and not self._is_write_paused:
+        while backlog and not self._is_write_paused and self._unmute is None:
             request, received_at = backlog[0]
+            received_at = max(received_at, self._muted_until)
             is_pipelined = router.is_pipelined(request.header.api_key)
             if self._running and not (is_pipelined and self._running_is_pipelined):
                 break
@@ -474,9 +514,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         budget = self._pool.budget
         if not self._is_paused:
             over_budget = budget.is_exceeded and self._must_wait()
-            if over_budget or self.is_closing or self._is_write_paused or self._rules.wants_pause:
+            if over_budget or self._is_held_back or self._rules.wants_pause:
                 self._pause(over_budget)
-        elif self.is_closing or self._is_write_paused or not self._rules.may_resume:
+        elif self._is_held_back or not self._rules.may_resume:
             return
         elif budget.is_exceeded and self._must_wait():
             budget.waiting[self._settle] = None
@@ -485,6 +525,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self.frame_since:
                 self.frame_since = self._loop.time()
             self._transport.resume_reading()
+
+    @property
+    def _is_held_back(self) -> bool:
+        return self.is_closing or self._is_write_paused or self._unmute is not None
 
     def _must_wait(self) -> bool:
         """Whether this connection has to wait for the budget, which is exceeded. All who wait in the middle

@@ -14,6 +14,8 @@ from gateway.listeners import Listener
 from gateway.produce.admission import RuleBook
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceRoom
+from gateway.quotas.room import QuotasRoom
+from gateway.telemetry.handler_time import HandlerTime
 from gateway.telemetry.metrics import Metrics
 from gateway.topics.room import TopicsRoom
 from gateway.wire.header import RequestHeader
@@ -33,6 +35,7 @@ class Services:
     topics: TopicsRoom
     groups: GroupsRoom
     group_offsets: CommittedOffsets
+    quotas: QuotasRoom
     producer_ids: ProducerIds
     cluster_id: str
     node_id: int
@@ -75,7 +78,20 @@ class RequestContext:
     """Loop time."""
     services: Services
     connection_id: int
+    mute: Callable[[float], None]
+    """Take up no further request of this connection for so many seconds."""
+    handler_time: HandlerTime | None = None
+    """Taken while somebody has a quota of it."""
     error: str = "NONE"
+
+    @property
+    def user(self) -> str:
+        """The name of the principal, without its type, as quotas know it."""
+        return self.principal.partition(":")[2]
+
+    @property
+    def client_id(self) -> str:
+        return self.header.client_id or ""
 
     def deadline(self, timeout_ms: int) -> float:
         """Loop time at which a wait of so long ends, shortened to what the gateway allows."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 from gateway.connection import Peer
 from gateway.context import Cancellable, Reply, RequestContext, Services
 from gateway.handlers import (
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -16,6 +17,7 @@ from gateway.handlers import (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -42,6 +44,9 @@ from gateway.handlers import (
     produce,
     sync_group,
 )
+from gateway.handlers.throttling import throttle_request
+from gateway.quotas.altering import REQUEST
+from gateway.telemetry.handler_time import HandlerTime
 from gateway.wire.apis import RANGES, ApiKey
 from gateway.wire.connection import CloseConnection, Request
 from gateway.wire.errors import Malformed
@@ -105,6 +110,10 @@ HANDLERS: Final[Mapping[ApiKey, Handler | Pipelined]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler(
         list_partition_reassignments.handle, RANGES[ApiKey.LIST_PARTITION_REASSIGNMENTS]
     ),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Handler(
+        describe_client_quotas.handle, RANGES[ApiKey.DESCRIBE_CLIENT_QUOTAS]
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: Handler(alter_client_quotas.handle, RANGES[ApiKey.ALTER_CLIENT_QUOTAS]),
     ApiKey.DESCRIBE_PRODUCERS: Handler(describe_producers.handle, RANGES[ApiKey.DESCRIBE_PRODUCERS]),
     ApiKey.LIST_CONFIG_RESOURCES: Handler(list_config_resources.handle, RANGES[ApiKey.LIST_CONFIG_RESOURCES]),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler(
@@ -155,7 +164,7 @@ class RequestRouter:
         key, handler = self._handlers[request.header.api_key]
         counted = _Counted(key, self._context(key, request, peer, received_at))
         try:
-            body = await self._body(key, handler, counted.context, request)
+            body = await self._timed_body(key, handler, counted.context, request)
         except BaseException as error:
             counted.failed(error)
             raise
@@ -184,7 +193,15 @@ class RequestRouter:
             received_at,
             self._services,
             peer.connection_id,
+            peer.mute,
+            HandlerTime() if self._services.quotas.has(REQUEST) else None,
         )
+
+    def _timed_body(
+        self, key: ApiKey, handler: Handler, context: RequestContext, request: Request
+    ) -> Awaitable[Sequence[Buffer] | None]:
+        body = self._body(key, handler, context, request)
+        return body if context.handler_time is None else context.handler_time.timed(body)
 
     async def _body(
         self, key: ApiKey, handler: Handler, context: RequestContext, request: Request
@@ -199,6 +216,10 @@ class RequestRouter:
         if response is None:
             return None
         _note_error(context, response)
+        if context.handler_time is not None:
+            throttle_ms = throttle_request(context)
+            if throttle_ms and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
         return [codec.encode_response(key, version, response)]
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -43,15 +43,22 @@ class Server:
     """The client listeners of a gateway."""
 
     def __init__(
-        self, limits: Limits, router: Router, metrics: Metrics, certificates: Certificates | None = None
+        self,
+        limits: Limits,
+        router: Router,
+        metrics: Metrics,
+        certificates: Certificates | None = None,
+        quota_wait_ms: Callable[[str], int] = lambda _: 0,
     ) -> None:
-        """`certificates` is for bindings of TLS, and may be renewed at any time."""
+        """`certificates` is for bindings of TLS, and may be renewed at any time. `quota_wait_ms` counts a
+        connection of an address against its quota; above 0 it is over it, and closed after so long."""
         self._limits = limits
         self._metrics = metrics
         budget = Budget(limits.buffer_bytes, limits.total_requests_in_flight)
         self._pool = ConnectionPool(limits, router, metrics, budget)
         self._door = Door(_rules(limits))
         self._certificates = certificates
+        self._quota_wait_ms = quota_wait_ms
         self._acceptors: list[Acceptor] = []
         self._openings: set[asyncio.Task[None]] = set()
         """Connections that wait for their turn, or are in their TLS handshake."""
@@ -123,7 +130,13 @@ class Server:
             sock.close()
             return
         connection = ClientConnection(self._pool, listener, partial(self._door.leave, verdict.address))
-        opening = asyncio.create_task(self._open(binding, sock, connection, verdict))
+        wait_ms = self._quota_wait_ms(host)
+        if wait_ms:
+            self._metrics.throttled("connection_creation_rate", wait_ms / 1000)
+            self._turn_away("address_quota", host)
+            opening = asyncio.create_task(asyncio.sleep(wait_ms / 1000))
+        else:
+            opening = asyncio.create_task(self._open(binding, sock, connection, verdict))
         self._openings.add(opening)
         opening.add_done_callback(partial(self._opened, sock, connection, verdict))
 

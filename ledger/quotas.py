@@ -16,15 +16,22 @@ class ClientQuotas:
     """`version` counts the changes, for whoever keeps something that it made of them."""
 
     by_entity: dict[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    by_key: dict[str, dict[QuotaEntity, float]] = field(default_factory=dict)
+    """The same by quota key; a key that nobody has a quota of is not in it."""
     version: int = 0
 
     def put(self, entity: QuotaEntity, values: Mapping[str, float]) -> None:
         """All quotas of the entity from now on; none: it is forgotten."""
         self.version += 1
+        for key in self.by_entity.pop(entity, ()):
+            held = self.by_key[key]
+            del held[entity]
+            if not held:
+                del self.by_key[key]
         if values:
             self.by_entity[entity] = dict(values)
-        else:
-            self.by_entity.pop(entity, None)
+        for key, value in values.items():
+            self.by_key.setdefault(key, {})[entity] = value
 
 
 @dataclass(slots=True)

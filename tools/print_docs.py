@@ -33,6 +33,7 @@ SECTIONS: Final[Mapping[str, str]] = {
     "admin": "Health, metrics and version pages, without authentication: keep them on loopback.",
     "log": "Events on stderr.",
     "broker": "Broker configs under Kafka's names.",
+    "quotas": "How use is measured against client quotas, under the names of Kafka's broker configs.",
     "groups": "Consumer groups, under the names of Kafka's broker configs.",
 }
 

@@ -44,6 +44,10 @@ class FetchOptions:
     """How long a negative answer waits for its proof, and a read for its share of the budget."""
 
 
+def _never(record_bytes: int) -> int:
+    return 0
+
+
 class FetchRoom:
     """Answers fetches. Followers do not exist here: a fetch with a broker's replica id is refused."""
 
@@ -66,9 +70,15 @@ class FetchRoom:
         self._unsubscribe = shard.subscribe(self.purgatory.touched)
 
     async def fetch(
-        self, version: int, request: FetchRequest, principal: str, received_at: float
+        self,
+        version: int,
+        request: FetchRequest,
+        principal: str,
+        received_at: float,
+        throttle_ms: Callable[[int], int] = _never,
     ) -> FetchResponse:
-        """Answer one Fetch. `received_at` is loop time; max_wait_ms counts from there."""
+        """Answer one Fetch. `received_at` is loop time; max_wait_ms counts from there. `throttle_ms` is told
+        how many bytes of records there are, and says whether to answer nothing instead."""
         context = self.sessions.begin(version, request, principal, self.clock())
         if context.kind is FetchKind.REFUSED:
             return self.sessions.finish(context, (), self.clock())
@@ -79,6 +89,10 @@ class FetchRoom:
         answers = [
             (share.want.asked, answer(share.want, share, isolation, self._outgoing)) for share in shares
         ]
+        records = sum([len(buffer) for _, told in answers for buffer in told.records or ()])
+        throttled = throttle_ms(records)
+        if throttled:
+            return self.sessions.throttle(context, throttled)
         return self.sessions.finish(context, answers, self.clock())
 
     def close(self) -> None:

@@ -174,6 +174,16 @@ class FetchSessions:
             case _:
                 return FetchResponse(_by_topic(answers, context.uses_topic_ids))
 
+    def throttle(self, context: FetchContext, throttle_ms: int) -> FetchResponse:
+        """The empty response to a client over its quota. What its session was told stays as it was; a full
+        fetch makes none."""
+        session = context.session
+        if context.kind is not FetchKind.INCREMENTAL or session is None:
+            return FetchResponse((), throttle_time_ms=throttle_ms)
+        is_newest = session.epoch == context.answer_epoch
+        error = ErrorCode.NONE if is_newest else ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        return FetchResponse((), error, session.session_id, throttle_ms)
+
     def _continue(self, session: FetchSession, request: FetchRequest, now_ms: int) -> FetchContext:
         by_id = session.uses_topic_ids
         session.update(request, by_id)

@@ -1,9 +1,12 @@
 """Fetch (API 1), versions 4 to 18: bytes in, buffers out; the fetch room does the rest."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from gateway.context import RequestContext
+from gateway.handlers.throttling import throttle_fetch
+from gateway.quotas.altering import FETCH
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import (
     FIRST_WITH_TOPIC_IDS,
@@ -30,7 +33,11 @@ async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
         context.error = ErrorCode.UNKNOWN_SERVER_ERROR.name
         return encode_fetch_response(version, _refused(version, request))
     services = context.services
-    response = await services.fetch.fetch(version, request, context.principal, context.received_at)
+    most = services.quotas.most_at_once(FETCH, context.user, context.client_id)
+    request.max_bytes = int(min(request.max_bytes, most))
+    response = await services.fetch.fetch(
+        version, request, context.principal, context.received_at, partial(throttle_fetch, context)
+    )
     if request.replica_id >= 0 and version >= FIRST_WITH_LEADER:
         _name_leader(response, services.node_id)
     context.error = _first_error(response)

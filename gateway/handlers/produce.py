@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.context import Reply, RequestContext
+from gateway.handlers.throttling import throttle_produce
 from gateway.produce.accumulator import PendingBatch, Waiter
 from gateway.produce.admission import (
     ACKS,
@@ -55,12 +56,17 @@ class _Produced:
 def start(context: RequestContext, body: memoryview, reply: Reply) -> "ProduceCall":
     """Take every batch of a known topic into the accumulator before this returns, so that the batches of a
     connection get their offsets in the order in which they were sent. Raises Malformed."""
-    call = ProduceCall(context, decode_produce(context.header.api_version, body), reply)
+    if context.handler_time is not None:
+        context.handler_time.start()
+    request = decode_produce(context.header.api_version, body)
+    call = ProduceCall(context, request, reply, len(body))
     try:
         call.take_up()
     except BaseException:
         call.cancel()
         raise
+    if context.handler_time is not None:
+        context.handler_time.stop()
     return call
 
 
@@ -68,10 +74,22 @@ class ProduceCall(Waiter):
     """One Produce request under way. It is answered by who settles the last of its partitions, or at its
     deadline."""
 
-    __slots__ = ("_context", "_deadline", "_looking", "_produced", "_reply", "_request", "_timer")
+    __slots__ = (
+        "_body_bytes",
+        "_context",
+        "_deadline",
+        "_looking",
+        "_produced",
+        "_reply",
+        "_request",
+        "_timer",
+    )
 
-    def __init__(self, context: RequestContext, request: ProduceRequest, reply: Reply) -> None:
+    def __init__(
+        self, context: RequestContext, request: ProduceRequest, reply: Reply, body_bytes: int
+    ) -> None:
         super().__init__()
+        self._body_bytes = body_bytes
         self._context = context
         self._request = request
         self._reply: Reply | None = reply
@@ -149,7 +167,7 @@ class ProduceCall(Waiter):
             return
         # Who settles a batch goes on with others, whatever becomes of this answer.
         try:
-            buffers = _answer(self._context, self._request, self._produced)
+            buffers = _answer(self._context, self._request, self._produced, self._body_bytes)
         except Exception as error:
             reply.fail(error)
         else:
@@ -205,12 +223,18 @@ def _may_be_unknown(partitions: Sequence[_Produced]) -> bool:
 
 
 def _answer(
-    context: RequestContext, request: ProduceRequest, produced: Sequence[Sequence[_Produced]]
+    context: RequestContext,
+    request: ProduceRequest,
+    produced: Sequence[Sequence[_Produced]],
+    body_bytes: int,
 ) -> Sequence[Buffer] | None:
+    if context.handler_time is not None:
+        context.handler_time.start()
     answers = [[_partition_answer(partition) for partition in partitions] for partitions in produced]
     errors = [answer.error_code for topic in answers for answer in topic if answer.error_code]
     if errors:
         context.error = ErrorCode(errors[0]).name
+    throttle_ms = throttle_produce(context, body_bytes, is_answered=request.acks != 0)
     if request.acks == 0:
         if errors:
             # Without an answer, closing is the only way to tell the producer (as Kafka does).
@@ -220,7 +244,8 @@ def _answer(
         ProduceTopicResponse(asked.name, asked.topic_id, partitions)
         for asked, partitions in zip(request.topics, answers, strict=True)
     ]
-    return [encode_produce_response(context.header.api_version, ProduceResponse(topics))]
+    response = ProduceResponse(topics, throttle_ms)
+    return [encode_produce_response(context.header.api_version, response)]
 
 
 def _partition_answer(produced: _Produced) -> ProducePartitionResponse:

@@ -94,6 +94,15 @@ class Metrics:
             "Stored objects that no journal entry names, as the last sweep left them",
             registry=registry,
         )
+        self.throttle_seconds = Counter(
+            "dragoman_throttle_seconds",
+            "For how long clients over a quota were told to wait",
+            ["quota"],
+            registry=registry,
+        )
+        self.throttles = Counter(
+            "dragoman_throttles", "Requests and connections over a quota", ["quota"], registry=registry
+        )
         self._by_request: dict[tuple[str, str], Counter] = {}
         self._by_api: dict[str, Histogram] = {}
 
@@ -107,6 +116,11 @@ class Metrics:
         if histogram is None:
             histogram = self._by_api[api] = self.request_seconds.labels(api)
         histogram.observe(seconds)
+
+    def throttled(self, quota: str, seconds: float) -> None:
+        """Count one client that must wait. `quota` is the key of the quota."""
+        self.throttles.labels(quota).inc()
+        self.throttle_seconds.labels(quota).inc(seconds)
 
     def watch_shard(self, shard: ShardView) -> None:
         """Read a shard's figures whenever the metrics are asked for."""

@@ -156,6 +156,11 @@ class ModelGroups:
         }
         assert all(real.offsets.values())
         assert self.quotas == state.quotas.by_entity
+        by_key: dict[str, dict[QuotaEntity, float]] = {}
+        for entity, values in self.quotas.items():
+            for key, value in values.items():
+                by_key.setdefault(key, {})[entity] = value
+        assert by_key == state.quotas.by_key
         assert self.configs == state.resource_configs.by_resource
         check_indexes(real, state.topics.by_id)
 

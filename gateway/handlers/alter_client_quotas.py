@@ -1,0 +1,43 @@
+"""AlterClientQuotas, versions 0-1 (KIP-546): one answer for each entity."""
+
+from collections.abc import Sequence
+
+from gateway.context import RequestContext
+from gateway.quotas.altering import CheckedEdit, QuotaEdit, check_edits, entity_of
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntityData,
+    AlterClientQuotasResponseEntryData,
+)
+from ledger.errors import StoreError
+from ledger.requests import Refused
+
+
+async def handle(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    edits = check_edits([_edit(entry) for entry in request.entries])
+    answers: Sequence[Refused | None] = [edit.refused for edit in edits]
+    if not request.validate_only:
+        try:
+            answers = await context.services.quotas.alter(edits, context.journal_deadline())
+        except TimeoutError:
+            answers = [Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")] * len(edits)
+        except StoreError as error:
+            answers = [Refused("KAFKA_STORAGE_ERROR", str(error))] * len(edits)
+    return AlterClientQuotasResponse(
+        entries=[_result(edit, answer) for edit, answer in zip(edits, answers, strict=True)]
+    )
+
+
+def _edit(entry: AlterClientQuotasRequestEntryData) -> QuotaEdit:
+    entity = entity_of([(part.entity_type, part.entity_name) for part in entry.entity])
+    return QuotaEdit(entity, [(op.key, None if op.remove else op.value) for op in entry.ops])
+
+
+def _result(edit: CheckedEdit, refused: Refused | None) -> AlterClientQuotasResponseEntryData:
+    entity = [AlterClientQuotasResponseEntityData(kind, name) for kind, name in edit.entity]
+    if refused is None:
+        return AlterClientQuotasResponseEntryData(ErrorCode.NONE, None, entity)
+    return AlterClientQuotasResponseEntryData(ErrorCode[refused.error], refused.message or None, entity)

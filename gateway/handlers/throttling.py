@@ -1,0 +1,67 @@
+"""Throttling (KIP-13, KIP-124, KIP-219): who is over a quota is answered at once, told for how long, and not
+listened to for that time.
+
+Sizes are those of whole requests and of the records in responses. Handler time is the time for which the
+event loop worked on a request, as a percentage of one processor.
+"""
+
+from gateway.context import RequestContext
+from gateway.quotas.altering import FETCH, PRODUCE, REQUEST
+from gateway.wire.apis import ApiKey, flexible
+
+PERCENT = 100.0
+_FIXED_HEADER = 10
+
+
+def throttle_produce(context: RequestContext, body_bytes: int, is_answered: bool) -> int:
+    """Count a Produce. Returns the throttle time to tell, in ms."""
+    quotas = context.services.quotas
+    produce_ms = 0
+    if quotas.has(PRODUCE):
+        size = _request_bytes(context, body_bytes)
+        produce_ms = quotas.record(PRODUCE, context.user, context.client_id, size)
+    # Kafka spares who waits for no answer.
+    request_ms = _handler_time_ms(context) if is_answered else 0
+    return _throttle(context, produce_ms, PRODUCE, request_ms)
+
+
+def throttle_fetch(context: RequestContext, record_bytes: int) -> int:
+    """Count a Fetch before it is answered. Above 0: the answer must be empty, and nothing was counted."""
+    quotas = context.services.quotas
+    user, client_id = context.user, context.client_id
+    request_ms = _handler_time_ms(context)
+    fetch_ms = quotas.record(FETCH, user, client_id, record_bytes) if quotas.has(FETCH) else 0
+    if fetch_ms or request_ms:
+        quotas.take_back(FETCH, user, client_id, record_bytes)
+    return _throttle(context, fetch_ms, FETCH, request_ms)
+
+
+def throttle_request(context: RequestContext) -> int:
+    """Count any other request."""
+    return _throttle(context, 0, REQUEST, _handler_time_ms(context))
+
+
+def _handler_time_ms(context: RequestContext) -> int:
+    """Kafka never throttles a request for longer than a window by its time alone."""
+    quotas = context.services.quotas
+    if context.handler_time is None or not quotas.has(REQUEST):
+        return 0
+    spent = PERCENT * context.handler_time.spent_s()
+    longest_ms = 1000 * context.services.settings.quotas.quota_window_size_seconds
+    return min(quotas.record(REQUEST, context.user, context.client_id, spent), longest_ms)
+
+
+def _throttle(context: RequestContext, bandwidth_ms: int, quota: str, request_ms: int) -> int:
+    throttle_ms = max(bandwidth_ms, request_ms)
+    if throttle_ms:
+        quota = quota if bandwidth_ms > request_ms else REQUEST
+        context.services.metrics.throttled(quota, throttle_ms / 1000)
+        context.mute(throttle_ms / 1000)
+    return throttle_ms
+
+
+def _request_bytes(context: RequestContext, body_bytes: int) -> int:
+    header = context.header
+    client_id = len((header.client_id or "").encode())
+    tags = 1 if flexible(ApiKey(header.api_key), header.api_version) else 0
+    return _FIXED_HEADER + client_id + tags + body_bytes

@@ -1,0 +1,86 @@
+"""Which quotas DescribeClientQuotas tells (KIP-546). Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from gateway.quotas.finding import CLIENT_ID, IP, USER
+from ledger.quotas import QuotaEntity
+from ledger.requests import Refused
+
+
+class MatchType(IntEnum):
+    """EXACT a name, the DEFAULT of the type, or ANY that is of the type."""
+
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """What is asked of one entity type. `match` is a name for EXACT alone."""
+
+    entity_type: str
+    match_type: int
+    match: str | None
+
+
+_TYPES: Final = (USER, CLIENT_ID, IP)
+
+
+def find_quotas(
+    quotas: Mapping[QuotaEntity, Mapping[str, float]], components: Sequence[Component], strict: bool
+) -> list[tuple[QuotaEntity, Mapping[str, float]]] | Refused:
+    """Entities that match all components; `strict`: that have no other types."""
+    refused = _check(components)
+    if refused is not None:
+        return refused
+    return [
+        (entity, values)
+        for entity, values in quotas.items()
+        if (not strict or len(entity) == len(components)) and _matches(dict(entity), components)
+    ]
+
+
+def _matches(names: Mapping[str, str | None], components: Sequence[Component]) -> bool:
+    for asked in components:
+        if asked.entity_type not in names:
+            return False
+        if asked.match_type != MatchType.ANY and names[asked.entity_type] != asked.match:
+            return False
+    return True
+
+
+def _check(components: Sequence[Component]) -> Refused | None:
+    seen: set[str] = set()
+    for asked in components:
+        refused = _check_component(asked, seen)
+        if refused is not None:
+            return refused
+        seen.add(asked.entity_type)
+    if IP in seen and len(seen) > 1:
+        return _invalid("An IP filter component cannot be combined with one of user or client id.")
+    return None
+
+
+def _check_component(asked: Component, seen: set[str]) -> Refused | None:
+    kind = asked.entity_type
+    if not kind:
+        return _invalid("Invalid empty entity type.")
+    if kind in seen:
+        return _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
+    if kind not in _TYPES:
+        return Refused("UNSUPPORTED_VERSION", f"Unsupported entity type {kind}")
+    if asked.match_type not in tuple(MatchType):
+        return _invalid(f"Unknown match type {asked.match_type}")
+    if asked.match_type == MatchType.EXACT and asked.match is None:
+        return _invalid("An exact match needs the name to match.")
+    if asked.match_type != MatchType.EXACT and asked.match is not None:
+        return _invalid("Only an exact match has a name to match.")
+    return None
+
+
+def _invalid(reason: str) -> Refused:
+    return Refused("INVALID_REQUEST", reason)

@@ -1,0 +1,115 @@
+"""The quotas room: keeps what clients use against their quotas, and changes and tells those quotas.
+
+Rates are kept here alone, as by each broker of Kafka: through two gateways a client gets twice its quota.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address
+
+from gateway.config import Quotas
+from gateway.coordination.shard import Shard
+from gateway.quotas.altering import CONNECTION, CheckedEdit
+from gateway.quotas.finding import IP, Limit, find_limit, parse_address
+from gateway.quotas.meter import RateMeter
+from ledger.requests import QuotaChange, Refused, SetClientQuotas
+from ledger.setting_decisions import MAX_CHANGES
+
+MAX_CONNECTION_WAIT_MS = 1_000
+"""As Kafka bounds it by the window that is its default."""
+
+
+class QuotasRoom:
+    """`now_ms` is a monotonic clock."""
+
+    def __init__(self, shard: Shard, settings: Quotas, now_ms: Callable[[], int]) -> None:
+        self.shard = shard
+        self._settings = settings
+        self._now_ms = now_ms
+        self._meters: OrderedDict[tuple[str, str, str], RateMeter] = OrderedDict()
+        self._addresses: Mapping[IPv4Address | IPv6Address | None, float] = {}
+        self._addresses_version = -1
+
+    def has(self, key: str) -> bool:
+        """Whether anybody has a quota of this key."""
+        return key in self.shard.state.quotas.by_key
+
+    def record(self, key: str, user: str, client_id: str, amount: float) -> int:
+        """Count `amount` against the client's quota. Returns for how many ms it must be throttled, or 0."""
+        limit = self._limit(key, user, client_id)
+        if limit is None:
+            return 0
+        now_ms = self._now_ms()
+        meter = self._meter(key, limit)
+        meter.record(amount, now_ms)
+        return meter.throttle_ms(limit.value, now_ms)
+
+    def take_back(self, key: str, user: str, client_id: str, amount: float) -> None:
+        """What was recorded has not been used after all."""
+        limit = self._limit(key, user, client_id)
+        if limit is not None:
+            self._meter(key, limit).record(-amount, self._now_ms())
+
+    def most_at_once(self, key: str, user: str, client_id: str) -> float:
+        """What the quota allows in one whole window of samples; infinite without a quota."""
+        limit = self._limit(key, user, client_id)
+        if limit is None:
+            return float("inf")
+        return limit.value * (self._settings.quota_window_num - 1) * self._settings.quota_window_size_seconds
+
+    def connection_wait_ms(self, address: str) -> int:
+        """Count a new connection. Above 0: it is too much for its address, and to be closed after so long."""
+        if not self.has(CONNECTION):
+            return 0
+        parsed = parse_address(address)
+        limits = self._address_limits()
+        limit = limits.get(parsed) or limits.get(None)
+        if parsed is None or limit is None:
+            return 0
+        now_ms = self._now_ms()
+        meter = self._meter(CONNECTION, Limit(limit, str(parsed), ""))
+        meter.record(1.0, now_ms)
+        wait_ms = min(meter.throttle_ms(limit, now_ms), MAX_CONNECTION_WAIT_MS)
+        if wait_ms:
+            meter.record(-1.0, now_ms)
+        return wait_ms
+
+    async def alter(self, edits: Sequence[CheckedEdit], deadline: float) -> list[Refused | None]:
+        """Make changes durable. Returns what is answered for each; StoreError if they could not be, and
+        TimeoutError if that is not known."""
+        due = [QuotaChange(edit.entity, edit.changes) for edit in edits if edit.changes]
+        failed: Refused | None = None
+        for first in range(0, len(due), MAX_CHANGES):
+            answer = await self.shard.ask(SetClientQuotas(due[first : first + MAX_CHANGES]), deadline)
+            if isinstance(answer, Refused):
+                failed = answer
+        return [edit.refused or (failed if edit.changes else None) for edit in edits]
+
+    def _limit(self, key: str, user: str, client_id: str) -> Limit | None:
+        quotas = self.shard.state.quotas.by_key.get(key)
+        return None if quotas is None else find_limit(quotas, user, client_id)
+
+    def _meter(self, key: str, limit: Limit) -> RateMeter:
+        meters, settings = self._meters, self._settings
+        whose = key, limit.user, limit.client_id
+        meter = meters.get(whose)
+        if meter is None:
+            window_ms = 1000 * settings.quota_window_size_seconds
+            meter = meters[whose] = RateMeter(settings.quota_window_num, window_ms)
+            if len(meters) > settings.meters:
+                meters.popitem(last=False)
+        else:
+            meters.move_to_end(whose)
+        return meter
+
+    def _address_limits(self) -> Mapping[IPv4Address | IPv6Address | None, float]:
+        """By address; None is the default."""
+        quotas = self.shard.state.quotas
+        if quotas.version != self._addresses_version:
+            self._addresses_version = quotas.version
+            self._addresses = {
+                parse_address(name) if name is not None else None: value
+                for ((kind, name), *_), value in quotas.by_key[CONNECTION].items()
+                if kind == IP
+            }
+        return self._addresses
