@@ -25,9 +25,9 @@ def why_no_java_client(name: str = "java") -> str | None:
     return JARS[name].why_missing()
 
 
-def compiled(classpath: str) -> Path:
+def compiled(classpath: str, main: str = MAIN) -> Path:
     """The directory of classes, compiled anew when the source has changed."""
-    source = SOURCES / f"{MAIN}.java"
+    source = SOURCES / f"{main}.java"
     digest = hashlib.sha256(source.read_bytes() + classpath.encode()).hexdigest()[:16]
     target = CACHE / f"e2e-java-{digest}"
     if not target.exists():
@@ -41,10 +41,10 @@ def compiled(classpath: str) -> Path:
     return target
 
 
-def started_jvm(name: str, directory: Path) -> ClientProgram:
+def java_command(name: str, directory: Path, main: str = MAIN) -> list[str]:
     """`name` is a key of JARS."""
     classpath = JARS[name].classpath()
-    command = [
+    return [
         "java",
         "-Xmx1g",
         "-XX:+UseSerialGC",
@@ -53,7 +53,11 @@ def started_jvm(name: str, directory: Path) -> ClientProgram:
         f"-Djava.io.tmpdir={directory}",
         f"-Dlog4j2.configurationFile={SOURCES / 'log4j2.xml'}",
         "-cp",
-        f"{compiled(classpath)}:{classpath}",
-        MAIN,
+        f"{compiled(classpath, main)}:{classpath}",
+        main,
     ]
-    return ClientProgram(command, directory)
+
+
+def started_jvm(name: str, directory: Path) -> ClientProgram:
+    """`name` is a key of JARS."""
+    return ClientProgram(java_command(name, directory), directory)

@@ -1,0 +1,56 @@
+"""Members of kafka-python."""
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+from tests.e2e.members.saying import HEARTBEAT_MS, POLL_S, SESSION_MS, Orders, Voice, run_members
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, voice: Voice) -> None:
+        self._voice = voice
+
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        self._voice.partitions("assigned", [part.partition for part in assigned])
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        # It is called before the first assignment too.
+        given_up = [part.partition for part in revoked]
+        if given_up:
+            self._voice.partitions("revoked", given_up)
+
+
+def member(orders: Orders, number: int, stopping: threading.Event) -> None:
+    voice = Voice(number)
+    consumer = KafkaConsumer(
+        bootstrap_servers=orders.bootstrap,
+        group_id=orders.group,
+        group_instance_id=orders.instance(number),
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        partition_assignment_strategy=[RangePartitionAssignor],
+        fetch_max_wait_ms=100,
+        reconnect_backoff_max_ms=500,
+    )
+    consumer.subscribe([orders.topic], listener=Listener(voice))
+    mine: set[int] = set()
+    while not stopping.is_set():
+        taken = consumer.poll(timeout_ms=int(POLL_S * 1000))
+        records = [(record.partition, record.offset) for part in taken.values() for record in part]
+        if records:
+            voice.read(records)
+            consumer.commit()
+        mine = {part.partition for part in consumer.assignment()}
+    # Said first: as soon as it has left, others may be given what was its.
+    voice.partitions("revoked", mine)
+    consumer.close()
+
+
+if __name__ == "__main__":
+    run_members(Orders.from_arguments(), member)

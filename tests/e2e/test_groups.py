@@ -1,0 +1,167 @@
+"""Consumer groups of real clients: members come and go, the gateway is restarted and killed, and every record
+is worked on once."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from gateway.cli.client import Client
+from gateway.listeners import Address
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.describe_groups import DescribeGroupsRequest
+from gateway.wire.messages.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from gateway.wire.messages.generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.e2e.group_members import LIBRARIES, Crowd, crowd, why_no_members
+from tests.faults.load import create_topics
+from tests.support.gateway import Gateway
+
+PARTITIONS = 20
+MEMBERS, GUESTS = 10, 2
+ROUND = 400
+TOPIC, GROUP = "work", "workers"
+OPTIONS = ["--set", "groups.group.initial.rebalance.delay.ms=500"]
+COOPERATIVE = ("confluent", "java")
+QUIET_S = 3.0
+LATEST = -1
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    running = Gateway(tmp_path / "gateway", OPTIONS)
+    running.start()
+    create_topics(running.bootstrap, {TOPIC: PARTITIONS})
+    try:
+        yield running
+    finally:
+        running.kill9()
+
+
+@pytest.fixture
+def group(gateway: Gateway, tmp_path: Path) -> Iterator[Crowd]:
+    with crowd(tmp_path, gateway.bootstrap, GROUP, TOPIC) as made:
+        yield made
+
+
+def send(gateway: Gateway, count: int = ROUND) -> None:
+    producer = Producer({"bootstrap.servers": gateway.bootstrap, "linger.ms": 5, "log_level": 0})
+    for number in range(count):
+        producer.produce(TOPIC, value=b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(30) == 0
+
+
+def settled(group: Crowd, *names: str) -> None:
+    """Every partition has one owner, and every process some."""
+    group.until(
+        lambda: (
+            len(group.owners()) == PARTITIONS and {name for name, _ in group.owners().values()} == {*names}
+        ),
+        f"all partitions with {names}",
+    )
+
+
+def all_read(group: Crowd, count: int) -> None:
+    group.until(lambda: len(group.read()) >= count, f"{count} records")
+
+
+def committed(gateway: Gateway) -> dict[int, int]:
+    topics = [OffsetFetchRequestTopics(TOPIC, partition_indexes=list(range(PARTITIONS)))]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=topics)])
+    with Client(Address(gateway.host, gateway.port)) as client:
+        (answer,) = client.ask(ApiKey.OFFSET_FETCH, 8, request).groups
+    return {part.partition_index: part.committed_offset for part in answer.topics[0].partitions}
+
+
+def log_ends(gateway: Gateway) -> dict[int, int]:
+    parts = [ListOffsetsPartition(i, timestamp=LATEST) for i in range(PARTITIONS)]
+    request = ListOffsetsRequest(-1, topics=[ListOffsetsTopic(TOPIC, parts)])
+    with Client(Address(gateway.host, gateway.port)) as client:
+        answer = client.ask(ApiKey.LIST_OFFSETS, 4, request)
+    return {part.partition_index: part.offset for part in answer.topics[0].partitions}
+
+
+def state_of(gateway: Gateway) -> str:
+    with Client(Address(gateway.host, gateway.port)) as client:
+        (answer,) = client.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([GROUP])).groups
+    return str(answer.group_state)
+
+
+def cases() -> list[tuple[str, str]]:
+    return [(library, "eager") for library in LIBRARIES] + [(name, "cooperative") for name in COOPERATIVE]
+
+
+@pytest.mark.parametrize(("library", "strategy"), cases(), ids=["-".join(case) for case in cases()])
+def test_members_come_and_go_and_so_does_the_gateway(
+    library: str, strategy: str, gateway: Gateway, group: Crowd
+) -> None:
+    reason = why_no_members(library)
+    if reason is not None:
+        pytest.skip(reason)
+    hosts = group.start(library, MEMBERS, strategy)
+    settled(group, hosts.name)
+    send(gateway)
+    guests = group.start(library, GUESTS, strategy)
+    settled(group, hosts.name, guests.name)
+    send(gateway)
+    all_read(group, 2 * ROUND)
+
+    before = group.changes()
+    gateway.restart()
+    send(gateway)
+    all_read(group, 3 * ROUND)
+    gateway.kill9()
+    gateway.start()
+    send(gateway)
+    all_read(group, 4 * ROUND)
+    time.sleep(QUIET_S)
+    assert group.changes() == before, "a restart of the gateway has moved partitions"
+
+    guests.stop()
+    settled(group, hosts.name)
+    send(gateway)
+    all_read(group, 5 * ROUND)
+    hosts.stop()
+    assert not group.failures()
+    assert not group.overlaps()
+    twice = [record for record, times in group.read().items() if times > 1]
+    assert not twice, f"{len(twice)} records were worked on more than once"
+    assert committed(gateway) == log_ends(gateway)
+    assert state_of(gateway) == "Empty"
+
+
+@pytest.mark.parametrize("library", ["confluent", "java"])
+def test_static_members_are_restarted_and_nobody_notices(
+    library: str, gateway: Gateway, group: Crowd
+) -> None:
+    reason = why_no_members(library)
+    if reason is not None:
+        pytest.skip(reason)
+    stay = group.start(library, 2, instances="stay")
+    first = group.start(library, 2, instances="go")
+    settled(group, stay.name, first.name)
+    send(gateway)
+    all_read(group, ROUND)
+    time.sleep(QUIET_S)
+    told = len([event for event in stay.events if event.partitions])
+    theirs = {partition for partition, (name, _) in group.owners().items() if name == first.name}
+    first.stop()
+    again = group.start(library, 2, instances="go")
+    group.until(
+        lambda: {p for p, (name, _) in group.owners().items() if name == again.name} == theirs,
+        "the same partitions for the same instances",
+    )
+    send(gateway)
+    all_read(group, 2 * ROUND)
+    assert len([event for event in stay.events if event.partitions]) == told
+    assert not group.failures()
+    assert set(group.read().values()) == {1}
