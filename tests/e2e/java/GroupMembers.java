@@ -51,6 +51,8 @@ public final class GroupMembers {
         settings.put("max.poll.records", "50");
         settings.put("fetch.max.wait.ms", "100");
         settings.put("reconnect.backoff.max.ms", "500");
+        // Else a consumer that reaches no broker forgets its topics, and the leader joins again for that.
+        settings.put("metadata.recovery.strategy", "none");
         String assignor = arguments[4].equals("cooperative") ? "CooperativeStickyAssignor" : "RangeAssignor";
         settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor);
         if (!arguments[5].isEmpty()) {
