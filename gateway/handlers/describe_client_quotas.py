@@ -27,4 +27,5 @@ async def handle(
         )
         for entity, values in found
     ]
-    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+    # As Kafka: no error, and an empty text.
+    return DescribeClientQuotasResponse(error_message="", entries=entries)

@@ -61,7 +61,10 @@ def _check(components: Sequence[Component]) -> Refused | None:
             return refused
         seen.add(asked.entity_type)
     if IP in seen and len(seen) > 1:
-        return _invalid("An IP filter component cannot be combined with one of user or client id.")
+        return _invalid(
+            "Invalid entity filter component combination. IP filter component should not be used with user "
+            "or clientId filter component."
+        )
     return None
 
 
@@ -76,9 +79,10 @@ def _check_component(asked: Component, seen: set[str]) -> Refused | None:
     if asked.match_type not in tuple(MatchType):
         return _invalid(f"Unknown match type {asked.match_type}")
     if asked.match_type == MatchType.EXACT and asked.match is None:
-        return _invalid("An exact match needs the name to match.")
+        return _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
     if asked.match_type != MatchType.EXACT and asked.match is not None:
-        return _invalid("Only an exact match has a name to match.")
+        kind = "DEFAULT" if asked.match_type == MatchType.DEFAULT else "SPECIFIED"
+        return _invalid(f"Request specified MATCH_TYPE_{kind}, but also specified a match string.")
     return None
 
 

@@ -16,6 +16,7 @@ from tests.differential.scenarios import (
     partitions,
     producers,
     producing,
+    quotas,
     topics,
 )
 
@@ -35,4 +36,5 @@ EXCHANGES: list[Exchange] = [
     *groups_offsets.EXCHANGES,
     *groups_admin.EXCHANGES,
     *groups_protocol.EXCHANGES,
+    *quotas.EXCHANGES,
 ]
