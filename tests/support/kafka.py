@@ -39,6 +39,16 @@ KAFKA_JARS = JarSet(
 KAFKA_TOOLS_JARS = JarSet(
     f"kafka-tools-{KAFKA_VERSION}", "alone", (f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",), alone=True
 )
+# The worker of Kafka Connect with its file connectors, for an example.
+CONNECT_JARS = JarSet(
+    f"kafka-connect-{KAFKA_VERSION}",
+    f"log4j-{LOG4J}",
+    (
+        f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
+        f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
+        f"org.apache.logging.log4j:log4j-slf4j-impl:{LOG4J}",
+    ),
+)
 CLIENTS_VERSION = tool_version("kafka_clients")
 JACKSON = tool_version("kafka_clients", "jackson")
 # The Java client of the release line before, which applications still use; Jackson is for our own program.
@@ -227,6 +237,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     sys.stderr.write(f"Apache Kafka {KAFKA_VERSION}: {KAFKA_JARS.fetched()}\n")
     sys.stderr.write(f"Its tools: {KAFKA_TOOLS_JARS.fetched()}\n")
+    sys.stderr.write(f"Its Connect: {CONNECT_JARS.fetched()}\n")
     sys.stderr.write(f"Its Java client {CLIENTS_VERSION}: {OLDER_CLIENT_JARS.fetched()}\n")
 
 
