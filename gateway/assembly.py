@@ -261,6 +261,7 @@ async def _open_rooms(
     reader = RunReader(stores.segments, cache, shard.state.files.locator, metrics.alarms.inc)
     sessions = FetchSessions(settings.limits.fetch_sessions, _fetch_session_id)
     fetch_options = FetchOptions(
+        in_flight_bytes=settings.limits.fetch_bytes,
         longest_wait_s=settings.limits.request_timeout_ms / 1000,
         ledger_wait_s=ledger.commit_timeout_ms / 1000,
     )

@@ -218,6 +218,16 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drain_ms: Annotated[
         int, Meta(ge=0, le=10 * MINUTE, description="How long a stop waits for requests that are under way")
     ] = 20 * SECOND
+    fetch_bytes: Annotated[
+        int,
+        Meta(
+            ge=MIB,
+            le=64 * GIB,
+            description="Bytes of records that all fetches together hold, from before they are read until "
+            "they are sent; further fetches wait, and when they do for 2 s, who leaves answers unread is "
+            "closed",
+        ),
+    ] = 256 * MIB
     fetch_sessions: Annotated[
         int, Meta(ge=0, le=1_000_000, description="Incremental fetch sessions that are kept")
     ] = 1000

@@ -34,6 +34,7 @@ import structlog
 
 from gateway.config import Limits
 from gateway.context import Cancellable, Reply
+from gateway.fetch.budget import Hold
 from gateway.listeners import Listener
 from gateway.security.pacing import PacedWriter
 from gateway.security.principals import ANONYMOUS, principal_of
@@ -63,8 +64,15 @@ class Router(Protocol):
         """Whether such a request waits for other clients, within deadlines of its own."""
         ...
 
-    async def answer(self, request: Request, peer: "Peer", received_at: float) -> Sequence[Buffer] | None:
-        """Response header and body, or None where the protocol has none. Raises Malformed for a body
+    def starved_since(self) -> float:
+        """Since when (loop time) requests have waited for what answers hold that are not sent, or 0."""
+        ...
+
+    async def answer(
+        self, request: Request, peer: "Peer", received_at: float, hold: Hold
+    ) -> Sequence[Buffer] | None:
+        """Response header and body, or None where the protocol has none. `hold` is given, when the answer
+        is ready, what is to be called when it is sent or its client gone. Raises Malformed for a body
         that cannot be read, and CloseConnection. A request that is not patient ends by itself within the
         longest request timeout."""
         ...
@@ -162,6 +170,20 @@ class ConnectionPool:
                 return
             connection.abort("memory")
 
+    def shed_unread(self, patience_s: float) -> None:
+        """Close connections that keep others starving with answers which nobody reads, most and longest
+        first, until nobody starves."""
+        now = asyncio.get_running_loop().time()
+        unread = [
+            ((now - connection.held_since) * connection.unsent_now, connection)
+            for connection in self.connections.values()
+            if connection.held_since and now - connection.held_since >= patience_s
+        ]
+        for _, connection in sorted(unread, key=lambda pair: pair[0], reverse=True):
+            if not self.router.starved_since():
+                return
+            connection.abort("memory")
+
     def shed_soon(self) -> None:
         """Twice too much is held. Not at once: the caller may be in the middle of a write."""
         if not self._is_shedding:
@@ -242,6 +264,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Since when the client has had more to read than it takes, or 0."""
         self.unsent_bytes = 0
         """How much that was at the beginning."""
+        self.held_since = 0.0
+        """Since when answers that are not all sent have held a share of a budget, or 0."""
+        self._held: list[Callable[[], None]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         pool = self._pool
@@ -271,6 +296,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._pool.connections.pop(self._peer.connection_id, None)
         self._pool.budget.waiting.pop(self._settle, None)
         self._backlog.clear()
+        self.release_sent()
         if not self._running_is_pipelined:
             for request in self._running:
                 request.cancel()
@@ -296,6 +322,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         if frames:
             self.worked_at = now
+            self.release_sent()
             self._take(frames, now)
         if refused is not None:
             self._refuse("frame", refused)
@@ -323,6 +350,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._writer.resume()
         if not self._is_write_paused:
             self.unsent_since = 0.0
+            self.release_sent()
             self._start_ready()
             if self.is_closing and self.is_idle:
                 self._transport.close()
@@ -352,6 +380,18 @@ class ClientConnection(asyncio.BufferedProtocol):
             return None
         since = min(self.frame_since if self.is_stalled else now, self.unsent_since or now)
         return now - since if self.is_stalled or self.unsent_since else None
+
+    @property
+    def unsent_now(self) -> int:
+        """Bytes of answers that are still here."""
+        return self._count_unsent()
+
+    def release_sent(self) -> None:
+        """Let go of what answers hold, if they are sent or nobody will read them."""
+        if self._held and (self._is_lost or self._is_aborted or not self._count_unsent()):
+            held, self._held, self.held_since = self._held, [], 0.0
+            for release in held:
+                release()
 
     def oldest_started_at(self) -> float | None:
         return next(iter(self._running.values()), None)
@@ -406,6 +446,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._writer is not None:
             self._writer.clear()
         self._transport.abort()
+        self.release_sent()
         self._settle()
 
     def _take(self, frames: Sequence[memoryview], now: float) -> None:
@@ -438,10 +479,15 @@ class ClientConnection(asyncio.BufferedProtocol):
             )
             self._fail("failure", f"API key {header.api_key} failed")
 
+    def _hold(self, release: Callable[[], None]) -> None:
+        self._held.append(release)
+        self.held_since = self.held_since or self._loop.time()
+
     def done(self, request: asyncio.Task[None] | _Pipelined) -> None:
         """This request is under way no longer."""
         self._running.pop(request, None)
         self._pool.under_way.discard(request)
+        self.release_sent()
         self.worked_at = self._loop.time()
         self._start_ready()
         if self._is_lost:
@@ -489,7 +535,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     async def _run(self, request: Request, received_at: float) -> None:
         try:
-            self.send(request, await self._pool.router.answer(request, self._peer, received_at))
+            answer = await self._pool.router.answer(request, self._peer, received_at, self._hold)
+            self.send(request, answer)
         except Exception as error:
             self.give_up(request, error)
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from gateway.config import Settings
 from gateway.coordination.shard import Shard
+from gateway.fetch.budget import Hold, give_back_at_once
 from gateway.fetch.offsets import OffsetsRoom
 from gateway.fetch.room import FetchRoom
 from gateway.groups.offsets import CommittedOffsets
@@ -83,6 +84,8 @@ class RequestContext:
     handler_time: HandlerTime | None = None
     """Taken while somebody has a quota of it."""
     error: str = "NONE"
+    hold: Hold = give_back_at_once
+    """Keeps what an answer takes of a budget until it is sent."""
 
     @property
     def user(self) -> str:

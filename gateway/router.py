@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from gateway.connection import Peer
 from gateway.context import Cancellable, Reply, RequestContext, Services
+from gateway.fetch.budget import Hold
 from gateway.handlers import (
     alter_client_quotas,
     alter_configs,
@@ -159,10 +160,16 @@ class RequestRouter:
     def is_patient(self, api_key: int) -> bool:
         return api_key in self._patient
 
-    async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
+    def starved_since(self) -> float:
+        return self._services.fetch.budget.waiting_since
+
+    async def answer(
+        self, request: Request, peer: Peer, received_at: float, hold: Hold
+    ) -> Sequence[Buffer] | None:
         """Response header and body. Raises Malformed, and CloseConnection for a version never answered."""
         key, handler = self._handlers[request.header.api_key]
         counted = _Counted(key, self._context(key, request, peer, received_at))
+        counted.context.hold = hold
         try:
             body = await self._timed_body(key, handler, counted.context, request)
         except BaseException as error:

@@ -191,6 +191,7 @@ class Server:
             await asyncio.sleep(interval)
             now = loop.time()
             for connection in list(self._pool.connections.values()):
+                connection.release_sent()
                 reason = overdue(connection, self._limits, now)
                 if reason is not None:
                     connection.abort(reason)
@@ -201,6 +202,9 @@ class Server:
 
     def _relieve(self, now: float) -> None:
         """When too much has been held for a while, make room for those who wait for it."""
+        starved_since = self._pool.router.starved_since()
+        if starved_since and now - starved_since >= PATIENCE_SECONDS:
+            self._pool.shed_unread(PATIENCE_SECONDS)
         budget = self._pool.budget
         if budget.used < budget.limit:
             self._short_since = 0.0

@@ -1,7 +1,17 @@
-"""A bound on the bytes that all fetches together hold while they read."""
+"""A bound on the bytes that all fetches together hold, from before they read until they are sent."""
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+Hold: TypeAlias = Callable[[Callable[[], None]], None]
+"""Takes what gives bytes back, and calls it when the answer that holds them is sent or its client gone."""
+
+
+def give_back_at_once(release: Callable[[], None]) -> None:
+    """The `Hold` of who keeps nothing."""
+    release()
 
 
 class FetchBudget:
@@ -10,7 +20,12 @@ class FetchBudget:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.held_bytes = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, float, asyncio.Future[None]]] = deque()
+
+    @property
+    def waiting_since(self) -> float:
+        """Since when (loop time) the one that has waited longest has had to, or 0 if none has."""
+        return self._waiting[0][1] if self._waiting else 0.0
 
     async def acquire(self, size: int, deadline: float) -> int:
         """Bytes to give back later. TimeoutError at the deadline (loop time)."""
@@ -18,8 +33,9 @@ class FetchBudget:
         if not self._waiting and self.held_bytes + size <= self.max_bytes:
             self.held_bytes += size
             return size
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, granted))
+        loop = asyncio.get_running_loop()
+        granted: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((size, loop.time(), granted))
         try:
             async with asyncio.timeout_at(deadline):
                 await granted
@@ -38,7 +54,7 @@ class FetchBudget:
 
     def _grant(self) -> None:
         while self._waiting:
-            size, granted = self._waiting[0]
+            size, _, granted = self._waiting[0]
             if not granted.done():
                 if self.held_bytes + size > self.max_bytes:
                     return

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import structlog
+from typing import Final
 
 from gateway.fetch.cache import RunCache
 from gateway.fetch.stream import BatchStream, Damaged, Stretch
+from gateway.telemetry.logs import QuietLog
 from ledger.ports import SegmentStore
 from ledger.types import Buffer, Position
 
-log = structlog.get_logger(__name__)
+ALARM_QUIET_S: Final = 60.0
+"""Every fetch of a partition meets the same damage again, and clients try again at once."""
 
 
 class Missing(Exception):
@@ -39,6 +40,7 @@ class RunReader:
         self._segments = segments
         self._locator = locator
         self._alarm = alarm
+        self._log = QuietLog(ALARM_QUIET_S, keyed_by=("topic", "partition"))
         self.cache = cache
 
     async def read(self, wishes: Sequence[Wish], max_bytes: int) -> list[Exception | None]:
@@ -93,8 +95,9 @@ class RunReader:
         return found
 
     def alarm(self, event: str, **fields: object) -> None:
-        """Stored data is not as the ledger says: for a human to look at, now."""
-        log.error(event, **fields)
+        """Stored data is not as the ledger says: for a human to look at, now. Every one is counted; of a
+        partition one a minute is written, with how many were left out."""
+        self._log.error(event, **fields)
         self._alarm()
 
     def _give(

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from gateway.coordination.shard import Shard
-from gateway.fetch.budget import FetchBudget
+from gateway.fetch.budget import FetchBudget, Hold, give_back_at_once
 from gateway.fetch.hints import PositionHints
 from gateway.fetch.planning import Share, Want, answer, look, readable_bytes, share_out
 from gateway.fetch.purgatory import ParkedFetch, Purgatory
@@ -36,7 +36,7 @@ class FetchOptions:
     max_response_bytes: int = 55 * MIB
     """Kafka's broker setting fetch.max.bytes."""
     in_flight_bytes: int = 256 * MIB
-    """What all fetches together may hold while they read."""
+    """What all fetches together may hold, from before they read until it is sent."""
     round_bytes: int = 64 * MIB
     """What one fetch reads at once."""
     longest_wait_s: float = 120.0
@@ -76,24 +76,37 @@ class FetchRoom:
         principal: str,
         received_at: float,
         throttle_ms: Callable[[int], int] = _never,
+        hold: Hold = give_back_at_once,
     ) -> FetchResponse:
         """Answer one Fetch. `received_at` is loop time; max_wait_ms counts from there. `throttle_ms` is told
-        how many bytes of records there are, and says whether to answer nothing instead."""
+        how many bytes of records there are, and says whether to answer nothing instead. `hold` is given
+        what frees the share of the budget that the answer takes."""
         context = self.sessions.begin(version, request, principal, self.clock())
         if context.kind is FetchKind.REFUSED:
             return self.sessions.finish(context, (), self.clock())
         is_from_broker = request.replica_id >= 0
         wants = [Want(asked, asked.request, is_from_broker) for asked in context.partitions]
-        shares = await _Fetch(self, request, wants, received_at).run()
-        isolation = request.isolation_level
-        answers = [
-            (share.want.asked, answer(share.want, share, isolation, self._outgoing)) for share in shares
-        ]
-        records = sum([len(buffer) for _, told in answers for buffer in told.records or ()])
-        throttled = throttle_ms(records)
-        if throttled:
-            return self.sessions.throttle(context, throttled)
-        return self.sessions.finish(context, answers, self.clock())
+        under_way = _Fetch(self, request, wants, received_at)
+        try:
+            shares = await under_way.run()
+            isolation = request.isolation_level
+            answers = [
+                (share.want.asked, answer(share.want, share, isolation, self._outgoing)) for share in shares
+            ]
+            records = sum([len(buffer) for _, told in answers for buffer in told.records or ()])
+            throttled = throttle_ms(records)
+            if throttled:
+                under_way.give_back()
+                return self.sessions.throttle(context, throttled)
+            response = self.sessions.finish(context, answers, self.clock())
+        except BaseException:
+            under_way.give_back()
+            raise
+        # What was read and is not sent is free again; the rest when the client has it.
+        under_way.give_back(keep=records)
+        if under_way.held:
+            hold(under_way.give_back)
+        return response
 
     def close(self) -> None:
         """Let all that wait be answered with what there is."""
@@ -131,6 +144,15 @@ class _Fetch:
         """Which of the wants were not there at the first look (by their place)."""
         self.proved: set[int] = set()
         self.stale_plans = 0
+        self.held = 0
+        """Bytes of the room's budget."""
+
+    def give_back(self, keep: int = 0) -> None:
+        """Free the share of the budget, but for so many bytes of it."""
+        given = max(self.held - keep, 0)
+        if given:
+            self.held -= given
+            self.room.budget.release(given)
 
     async def run(self) -> Sequence[Share]:
         """What each partition gets, in the order of the response."""
@@ -143,6 +165,7 @@ class _Fetch:
                 if not self._must_wait():
                     # What was not there at all comes last, as in Kafka.
                     return sorted(shares, key=lambda share: share.want.is_absent)
+                self.give_back()
             self.is_over = not await self._park()
 
     async def _look(self) -> None:
@@ -245,14 +268,14 @@ class _Fetch:
             return first.shares
         latest = asyncio.get_running_loop().time() + self.room.options.ledger_wait_s
         try:
-            held = await self.room.budget.acquire(planned, max(self.deadline, latest))
+            self.held = await self.room.budget.acquire(planned, max(self.deadline, latest))
         except TimeoutError:
             self.is_over = True
             return [Share(want, 0, 0) for want in self.wants]
-        try:
-            return await self._read_rounds()
-        finally:
-            self.room.budget.release(held)
+        shares = await self._read_rounds()
+        if shares is None:
+            self.give_back()
+        return shares
 
     async def _read_rounds(self) -> Sequence[Share] | None:
         while True:

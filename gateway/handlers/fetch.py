@@ -35,8 +35,9 @@ async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
     services = context.services
     most = services.quotas.most_at_once(FETCH, context.user, context.client_id)
     request.max_bytes = int(min(request.max_bytes, most))
+    throttle = partial(throttle_fetch, context)
     response = await services.fetch.fetch(
-        version, request, context.principal, context.received_at, partial(throttle_fetch, context)
+        version, request, context.principal, context.received_at, throttle, context.hold
     )
     if request.replica_id >= 0 and version >= FIRST_WITH_LEADER:
         _name_leader(response, services.node_id)

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import math
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 import structlog
@@ -13,6 +15,8 @@ from gateway.config import Log
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 QUIET_S: Final = 5.0
+MOST_REMEMBERED: Final = 10_000
+"""Events that a QuietLog tells apart."""
 MAX_TEXT: Final = 2000
 
 
@@ -55,12 +59,15 @@ def log_loop_errors(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class QuietLog:
-    """For what strangers can cause as often as they like: an event of one name and reason is written at
-    most every few seconds, with how many were left out since."""
+    """For what strangers can cause as often as they like: an event of one name and the same values of
+    `keyed_by` is written at most every `quiet_s`, with how many were `left_out` since."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet_s: float = QUIET_S, keyed_by: Sequence[str] = ("reason",)) -> None:
         self._log = structlog.get_logger()
-        self._last: dict[tuple[str, object], tuple[float, int]] = {}
+        self._quiet_s = quiet_s
+        self._keyed_by = keyed_by
+        self._last: dict[tuple[object, ...], tuple[float, int]] = {}
+        """When each was written last, and how many since; the one written longest ago comes first."""
 
     def info(self, event: str, **fields: object) -> None:
         self._write("info", event, fields)
@@ -68,14 +75,20 @@ class QuietLog:
     def warning(self, event: str, **fields: object) -> None:
         self._write("warning", event, fields)
 
+    def error(self, event: str, **fields: object) -> None:
+        self._write("error", event, fields)
+
     def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
-        key = (event, fields.get("reason"))
+        key = (event, *(fields.get(name) for name in self._keyed_by))
         now = time.monotonic()
-        written_at, left_out = self._last.get(key, (0.0, 0))
-        if now - written_at < QUIET_S:
+        written_at, left_out = self._last.get(key, (-math.inf, 0))
+        if now - written_at < self._quiet_s:
             self._last[key] = (written_at, left_out + 1)
             return
+        self._last.pop(key, None)
         self._last[key] = (now, 0)
+        if len(self._last) > MOST_REMEMBERED:
+            del self._last[next(iter(self._last))]
         if left_out:
             fields["left_out"] = left_out
         getattr(self._log, level)(event, **{name: value for name, value in fields.items() if value != ""})

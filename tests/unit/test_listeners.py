@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from gateway.config import ConfigError, Limits
 from gateway.connection import Peer
 from gateway.context import Cancellable, Reply
+from gateway.fetch.budget import Hold
 from gateway.listeners import is_loopback, parse_bindings
 from gateway.server import Server
 from gateway.telemetry.metrics import Metrics
@@ -36,7 +37,12 @@ class NamesItsListener:
     def start(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> Cancellable:
         raise NotImplementedError
 
-    async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
+    def starved_since(self) -> float:
+        return 0.0
+
+    async def answer(
+        self, request: Request, peer: Peer, received_at: float, hold: Hold
+    ) -> Sequence[Buffer] | None:
         listener = peer.listener
         return [f"{listener.name} {listener.host} {listener.port}".encode()]
 

@@ -14,6 +14,7 @@ from gateway.accepting import ListenFailed
 from gateway.config import MIB, Limits
 from gateway.connection import Peer
 from gateway.context import Cancellable, Reply
+from gateway.fetch.budget import Hold, give_back_at_once
 from gateway.listeners import Address, Binding
 from gateway.server import Server
 from gateway.telemetry.metrics import Metrics
@@ -68,13 +69,18 @@ class HeldRequests:
 
     async def _reply(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> None:
         try:
-            buffers = await self.answer(request, peer, received_at)
+            buffers = await self.answer(request, peer, received_at, give_back_at_once)
         except Exception as error:
             reply.fail(error)
         else:
             reply.answer(buffers)
 
-    async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
+    def starved_since(self) -> float:
+        return 0.0
+
+    async def answer(
+        self, request: Request, peer: Peer, received_at: float, hold: Hold
+    ) -> Sequence[Buffer] | None:
         number = request.header.correlation_id
         self.started.append(number)
         try:

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from gateway.config import ConfigError, Limits, Tls, load_settings
 from gateway.connection import Peer
 from gateway.context import Cancellable, Reply
+from gateway.fetch.budget import Hold
 from gateway.listeners import Address, Binding
 from gateway.security.pacing import PIECE_BYTES, PacedWriter
 from gateway.security.tls import Certificates, build_context
@@ -43,7 +44,12 @@ class LargeAnswers:
     def start(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> Cancellable:
         raise NotImplementedError
 
-    async def answer(self, request: Request, peer: Peer, received_at: float) -> Sequence[Buffer] | None:
+    def starved_since(self) -> float:
+        return 0.0
+
+    async def answer(
+        self, request: Request, peer: Peer, received_at: float, hold: Hold
+    ) -> Sequence[Buffer] | None:
         content = pattern(request.header.correlation_id)
         return [content[:1], b"", content[1:1000], memoryview(content)[1000:]]
 
