@@ -65,7 +65,8 @@ class Router(Protocol):
         ...
 
     def starved_since(self) -> float:
-        """Since when (loop time) requests have waited for what answers hold that are not sent, or 0."""
+        """If requests wait for memory that answers hold until they are sent: since when (loop time) none
+        has got any. Else 0."""
         ...
 
     async def answer(

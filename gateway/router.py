@@ -161,7 +161,7 @@ class RequestRouter:
         return api_key in self._patient
 
     def starved_since(self) -> float:
-        return self._services.fetch.budget.waiting_since
+        return self._services.fetch.budget.stuck_since
 
     async def answer(
         self, request: Request, peer: Peer, received_at: float, hold: Hold

@@ -20,22 +20,26 @@ class FetchBudget:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.held_bytes = 0
-        self._waiting: deque[tuple[int, float, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._stuck_since = 0.0
 
     @property
-    def waiting_since(self) -> float:
-        """Since when (loop time) the one that has waited longest has had to, or 0 if none has."""
-        return self._waiting[0][1] if self._waiting else 0.0
+    def stuck_since(self) -> float:
+        """If some wait: since when (loop time) none has got anything. Else 0. Waits that end without a
+        grant make no difference: who asks again and again starves too."""
+        return self._stuck_since if self._waiting else 0.0
 
     async def acquire(self, size: int, deadline: float) -> int:
         """Bytes to give back later. TimeoutError at the deadline (loop time)."""
         size = min(size, self.max_bytes)
         if not self._waiting and self.held_bytes + size <= self.max_bytes:
             self.held_bytes += size
+            self._stuck_since = 0.0
             return size
         loop = asyncio.get_running_loop()
         granted: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((size, loop.time(), granted))
+        self._waiting.append((size, granted))
+        self._stuck_since = self._stuck_since or loop.time()
         try:
             async with asyncio.timeout_at(deadline):
                 await granted
@@ -54,10 +58,11 @@ class FetchBudget:
 
     def _grant(self) -> None:
         while self._waiting:
-            size, _, granted = self._waiting[0]
+            size, granted = self._waiting[0]
             if not granted.done():
                 if self.held_bytes + size > self.max_bytes:
                     return
                 self.held_bytes += size
                 granted.set_result(None)
+                self._stuck_since = granted.get_loop().time()
             self._waiting.popleft()

@@ -12,6 +12,7 @@ from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
 from gateway.coordination.journal import Journal
 from gateway.coordination.shard import Shard
+from gateway.fetch.budget import Hold, give_back_at_once
 from gateway.fetch.cache import RunCache
 from gateway.fetch.offsets import OffsetAnswer, OffsetQuestion, OffsetsRoom
 from gateway.fetch.reader import RunReader
@@ -130,6 +131,7 @@ class ReadingWorld:
         isolation: int = 0,
         session: tuple[int, int] = (0, -1),
         forget: Sequence[tuple[str | bytes, int]] = (),
+        hold: Hold = give_back_at_once,
     ) -> FetchResponse:
         """Each partition: (topic name or id, index, offset[, max bytes[, leader epoch]])."""
         topics = [_fetch_topic(*partition) for partition in partitions]
@@ -138,7 +140,8 @@ class ReadingWorld:
             for t, index in forget
         ]
         request = FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation, *session, topics, forgotten)
-        return await self.fetch_room.fetch(version, request, principal, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        return await self.fetch_room.fetch(version, request, principal, now, hold)
 
     async def one(self, *partition: Any, **options: Any) -> FetchPartitionResponse:
         """The answer for a single partition."""

@@ -27,6 +27,7 @@ WAIT_S = 30.0
 BUDGET = 64 * MIB
 READING = 256 * MIB
 """What all fetches together may hold while they read."""
+FETCH_BUDGET = 32 * MIB
 
 
 def settings(**changed: int | str) -> list[str]:
@@ -176,6 +177,37 @@ def test_clients_that_never_read_hold_a_bounded_memory_and_delay_nobody_for_long
     assert refused(gateway, "memory") > 0
     assert healthy.failure is None and healthy.answers > 20
     assert healthy.longest_s < 3.0
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_answers_that_nobody_reads_keep_to_what_fetches_may_hold_and_others_still_get_records(
+    gateway_factory: GatewayFactory, tls_settings: Sequence[str], protocol: str
+) -> None:
+    connect = plain if protocol == "PLAINTEXT" else over_tls
+    extra = settings(limits__fetch_bytes=FETCH_BUDGET, cache__run_bytes=0, ledger__commit_timeout_ms=2000)
+    gateway = gateway_factory(
+        [*extra, *tls_settings, "--listen", "PLAINTEXT://127.0.0.1:0"], listen=f"{protocol}://127.0.0.1:0"
+    )
+    gateway.start()
+    fill(gateway.ready.listeners[1].address)
+    before = rss_bytes(gateway.pid)
+    # All answers together would be 60 * 8 MiB.
+    with connections(60, connect(gateway, small_window=True)) as mute:
+        for sock in mute:
+            sock.sendall(fetch_request(8 * MIB))
+        held_to(gateway, before + FETCH_BUDGET + 64 * MIB, seconds=1.0)
+        with ExitStack() as stack:
+            hungry = RawConnection(stack.enter_context(connect(gateway)()))
+            began, size = time.monotonic(), 0
+            while size < MIB:
+                # An answer that was due before there was room for records has none.
+                hungry.send(fetch_request(4 * MIB))
+                answer = hungry.read_frame()
+                assert isinstance(answer, bytes)
+                size = len(answer)
+                held_to(gateway, before + FETCH_BUDGET + 64 * MIB, seconds=0.1)
+                assert time.monotonic() - began < WAIT_S, "no records in all this time"
+    assert refused(gateway, "memory") > 0
 
 
 def test_unfinished_frames_hold_a_bounded_memory_and_delay_nobody_for_long(

@@ -73,6 +73,16 @@ def test_what_strangers_repeat_is_written_once_in_a_while_with_a_count(
     assert "why" not in events[1]
 
 
+def test_what_is_told_apart_is_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.telemetry.logs.MOST_REMEMBERED", 2)
+    quiet = QuietLog(60.0, keyed_by=("topic", "partition"))
+    with capture_logs() as events:
+        for partition in (0, 1, 0, 1, 2, 0, 2):
+            quiet.error("batch.damaged", topic="t", partition=partition)
+    # The third pushed the first out of memory, which is written again rather than never.
+    assert [event["partition"] for event in events] == [0, 1, 2, 0]
+
+
 async def test_what_nobody_caught_is_one_event() -> None:
     loop = asyncio.get_running_loop()
     log_loop_errors(loop)

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.accepting import ListenFailed
 from gateway.config import MIB, Limits
-from gateway.connection import Peer
+from gateway.connection import PATIENCE_SECONDS, Peer
 from gateway.context import Cancellable, Reply
 from gateway.fetch.budget import Hold, give_back_at_once
 from gateway.listeners import Address, Binding
@@ -46,6 +46,10 @@ class HeldRequests:
         """Pipelined requests that are answered before `start` returns."""
         self.failing: dict[int, Exception] = {}
         self.answer_bytes = 0
+        self.holding = False
+        self.let_go: list[int] = []
+        """Answers that hold their share of a budget no longer."""
+        self.starving = False
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == PRODUCE
@@ -76,7 +80,7 @@ class HeldRequests:
             reply.answer(buffers)
 
     def starved_since(self) -> float:
-        return 0.0
+        return 0.001 if self.starving else 0.0
 
     async def answer(
         self, request: Request, peer: Peer, received_at: float, hold: Hold
@@ -91,6 +95,8 @@ class HeldRequests:
         except asyncio.CancelledError:
             self.cancelled.append(number)
             raise
+        if self.holding:
+            hold(lambda: self.let_go.append(number))
         return [struct.pack(">i", number), bytes(self.answer_bytes)]
 
 
@@ -298,6 +304,44 @@ async def test_a_client_that_does_not_read_gets_no_further_request_started() -> 
         await asyncio.sleep(SHORT_S)
         assert len(gateway.requests.started) <= 3
         assert await client.answers(10) == list(range(1, 11))
+
+
+async def test_an_answer_holds_its_share_until_its_client_has_read_it_or_is_gone() -> None:
+    async with serving(send_bytes=MIB) as gateway, gateway.client() as reads, gateway.client() as dies:
+        gateway.requests.holding, gateway.requests.answer_bytes = True, 32 * MIB
+        reads.send(METADATA, 1)
+        dies.send(METADATA, 2)
+        await until(lambda: gateway.held_bytes() > 2 * MIB)
+        await asyncio.sleep(SHORT_S)
+        assert gateway.requests.let_go == []
+        assert await reads.answer() == 1
+        await until(lambda: gateway.requests.let_go == [1])
+        dies.writer.transport.abort()
+        await until(lambda: gateway.requests.let_go == [1, 2])
+
+
+async def test_a_small_answer_that_is_sent_at_once_lets_go_at_once() -> None:
+    async with serving() as gateway, gateway.client() as client:
+        gateway.requests.holding = True
+        client.send(METADATA, 1)
+        assert await client.answer() == 1
+        await until(lambda: gateway.requests.let_go == [1])
+
+
+async def test_who_leaves_answers_unread_while_others_starve_is_closed_and_nobody_else() -> None:
+    async with serving(send_bytes=MIB) as gateway, gateway.client() as mute, gateway.client() as fine:
+        gateway.requests.holding, gateway.requests.answer_bytes = True, 32 * MIB
+        mute.send(METADATA, 1)
+        fine.send(METADATA, 2)
+        assert await fine.answer() == 2
+        await asyncio.sleep(PATIENCE_SECONDS + 0.5)
+        assert gateway.connections() == 2
+        gateway.requests.starving = True
+        await until(lambda: gateway.connections() == 1)
+        assert sorted(gateway.requests.let_go) == [1, 2]
+        gateway.requests.answer_bytes = 0
+        fine.send(METADATA, 3)
+        assert await fine.answer() == 3
 
 
 async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
