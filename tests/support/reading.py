@@ -141,7 +141,7 @@ class ReadingWorld:
         ]
         request = FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation, *session, topics, forgotten)
         now = asyncio.get_running_loop().time()
-        return await self.fetch_room.fetch(version, request, principal, now, hold)
+        return await self.fetch_room.fetch(version, request, principal, now, hold=hold)
 
     async def one(self, *partition: Any, **options: Any) -> FetchPartitionResponse:
         """The answer for a single partition."""
