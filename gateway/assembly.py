@@ -49,6 +49,7 @@ from gateway.security.tls import Certificates
 from gateway.server import Server
 from gateway.telemetry.metrics import Metrics, ShardView
 from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, TimedSegments
+from gateway.topics.configs_room import ConfigsRoom
 from gateway.topics.describing import topic_value
 from gateway.topics.room import TopicsRoom
 from gateway.version import product_version
@@ -108,9 +109,10 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         )
         stack.push_async_callback(shard.close)
         await claim_data(stores.blobs, shard.state.cluster_id, lasting=stores.image is not None)
-        housekeeper, facts = await _keep_house(settings, stores, shard, stack)
+        configs = ConfigsRoom(shard, settings)
+        housekeeper, facts = await _keep_house(settings, stores, shard, configs, stack)
         metrics.orphan_objects.set_function(facts.orphan_objects)
-        services = await _open_rooms(settings, stores, shard, stack, metrics)
+        services = await _open_rooms(settings, stores, shard, configs, stack, metrics)
         _expire_offsets(settings, services, housekeeper)
         readiness = _readiness(settings, stores, shard)
         # Before the clients' listeners, so that it says "shutting down" while those are drained.
@@ -197,7 +199,7 @@ def _check_durable(metadata: MetadataStore, segments: SegmentStore) -> None:
 
 
 async def _keep_house(
-    settings: Settings, stores: Stores, shard: Shard, stack: AsyncExitStack
+    settings: Settings, stores: Stores, shard: Shard, configs: ConfigsRoom, stack: AsyncExitStack
 ) -> tuple[Housekeeper, ShardFacts]:
     grace_ms = settings.ledger.orphan_grace_ms
     rule = SnapshotRule(settings.ledger.snapshot_bytes)
@@ -205,7 +207,7 @@ async def _keep_house(
     await checkpointer.start()
     wait_seconds = settings.ledger.commit_timeout_ms / 1000
     garbage = GarbageCollector(shard, stores.segments, grace_ms, clock_ms, wait_seconds)
-    retention = Retention(shard, _topic_configs(settings), clock_ms, wait_seconds)
+    retention = Retention(shard, _topic_configs(configs), clock_ms, wait_seconds)
     check_ms = settings.broker.log_retention_check_interval_ms
     housekeeper = Housekeeper(shard, checkpointer, garbage, retention, grace_ms, check_ms)
     stack.push_async_callback(checkpointer.write_image)
@@ -238,9 +240,9 @@ def _readiness(settings: Settings, stores: Stores, shard: Shard) -> Readiness:
     )
 
 
-def _topic_configs(settings: Settings) -> Callable[[str, Mapping[str, str]], str]:
+def _topic_configs(room: ConfigsRoom) -> Callable[[str, Mapping[str, str]], str]:
     """Tells a topic config in force from what is set on the topic."""
-    return lambda name, configs: topic_value(name, configs, settings.broker)
+    return lambda name, configs: topic_value(name, configs, room.defaults)
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -250,7 +252,12 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 async def _open_rooms(
-    settings: Settings, stores: Stores, shard: Shard, stack: AsyncExitStack, metrics: Metrics
+    settings: Settings,
+    stores: Stores,
+    shard: Shard,
+    configs: ConfigsRoom,
+    stack: AsyncExitStack,
+    metrics: Metrics,
 ) -> Services:
     ledger = settings.ledger
     metrics.watch_shard(_view_of(shard))
@@ -273,10 +280,13 @@ async def _open_rooms(
         settings=settings,
         shard=shard,
         produce=produce,
-        produce_rules=RuleBook(_topic_configs(settings), settings.limits.decompressed_bytes),
+        produce_rules=RuleBook(
+            _topic_configs(configs), settings.limits.decompressed_bytes, lambda: configs.defaults
+        ),
         fetch=FetchRoom(shard, reader, sessions, fetch_options, clock_ms),
         offsets=offsets,
-        topics=TopicsRoom(shard, settings),
+        topics=TopicsRoom(shard, settings, configs),
+        configs=configs,
         groups=groups,
         group_offsets=CommittedOffsets(shard, groups, settings),
         quotas=QuotasRoom(shard, settings.quotas, _monotonic_ms),

@@ -18,6 +18,7 @@ from gateway.produce.room import ProduceRoom
 from gateway.quotas.room import QuotasRoom
 from gateway.telemetry.handler_time import HandlerTime
 from gateway.telemetry.metrics import Metrics
+from gateway.topics.configs_room import ConfigsRoom
 from gateway.topics.room import TopicsRoom
 from gateway.wire.header import RequestHeader
 from ledger.types import Buffer
@@ -34,6 +35,7 @@ class Services:
     fetch: FetchRoom
     offsets: OffsetsRoom
     topics: TopicsRoom
+    configs: ConfigsRoom
     groups: GroupsRoom
     group_offsets: CommittedOffsets
     quotas: QuotasRoom

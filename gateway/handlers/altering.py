@@ -21,16 +21,20 @@ async def alter_resources(
         _check(resource, times[resource.type, resource.name], context.services.node_id)
         for resource in resources
     ]
-    due = [
-        i
-        for i, resource in enumerate(resources)
-        if refused[i] is None and resource.type == ResourceType.TOPIC
-    ]
+    passed = [i for i, one in enumerate(refused) if one is None]
+    due = [i for i in passed if resources[i].type == ResourceType.TOPIC]
     may_deny = await room.prove_unknown([resources[i].name for i in due], deadline)
     answers = await room.alter([resources[i] for i in due], validate_only, deadline)
     for i, answer in zip(due, answers, strict=True):
         denied = answer is not None and answer.error == "UNKNOWN_TOPIC_OR_PARTITION"
         refused[i] = TIMED_OUT if denied and not may_deny else answer
+    others = [i for i in passed if resources[i].type != ResourceType.TOPIC]
+    if others:
+        changed = await context.services.configs.alter(
+            [resources[i] for i in others], validate_only, deadline
+        )
+        for i, answer in zip(others, changed, strict=True):
+            refused[i] = answer
     return refused
 
 

@@ -68,7 +68,7 @@ def _accepted(
         CreatableTopicConfigs(
             value.config.name, given.get(value.config.name, value.value), config_source=value.source
         )
-        for value in describe_topic(planned.configs, context.services.settings.broker)
+        for value in describe_topic(planned.configs, context.services.configs.defaults)
     ]
     return CreatableTopicResult(
         name=planned.name,

@@ -55,7 +55,7 @@ async def _delete(
         return Refused("UNKNOWN_TOPIC_OR_PARTITION" if may_deny else "REQUEST_TIMED_OUT")
     if name in INTERNAL_TOPICS:
         return Refused("INVALID_TOPIC_EXCEPTION")
-    policy = topic_value("cleanup.policy", topic.configs, context.services.settings.broker).split(",")
+    policy = topic_value("cleanup.policy", topic.configs, context.services.configs.defaults).split(",")
     if "compact" in policy and "delete" not in policy:
         return Refused("POLICY_VIOLATION")
     return await room.delete_records(topic, index, offset, deadline)

@@ -1,6 +1,6 @@
 """ListConfigResources, versions 0-1 (KIP-1142): which resources configs can be described of.
 
-Client metrics and groups have no configs here, and there are no loggers whose levels could be asked for.
+Client metrics have no configs here, and there are no loggers whose levels could be asked for.
 """
 
 from typing import Final
@@ -26,9 +26,12 @@ async def handle(context: RequestContext, request: ListConfigResourcesRequest) -
     found = []
     if ResourceType.BROKER in wanted:
         found.append(ConfigResource(str(context.services.node_id), ResourceType.BROKER))
-    if ResourceType.TOPIC in wanted:
+    if wanted & {ResourceType.TOPIC, ResourceType.GROUP}:
         refused = await context.services.topics.barrier(context.journal_deadline())
         if refused is not None:
             return ListConfigResourcesResponse(error_code=ErrorCode[refused.error])
+    if ResourceType.GROUP in wanted:
+        found += [ConfigResource(name, ResourceType.GROUP) for name in context.services.configs.groups()]
+    if ResourceType.TOPIC in wanted:
         found += [ConfigResource(topic.name, ResourceType.TOPIC) for topic in context.services.topics.all()]
     return ListConfigResourcesResponse(config_resources=found)

@@ -76,21 +76,31 @@ def rules_of(value: Callable[[str], str], max_decompressed_bytes: int = 64 * MIB
 
 
 class RuleBook:
-    """The rules of each topic, worked out once until its configs change."""
+    """The rules of each topic, worked out once until its configs change, or the defaults of all topics.
 
-    def __init__(self, value: Callable[[str, Mapping[str, str]], str], max_decompressed_bytes: int) -> None:
+    `defaults` gives the same object as long as those stay.
+    """
+
+    def __init__(
+        self,
+        value: Callable[[str, Mapping[str, str]], str],
+        max_decompressed_bytes: int,
+        defaults: Callable[[], object],
+    ) -> None:
         self._value = value
         self._max_decompressed_bytes = max_decompressed_bytes
-        self._known: dict[TopicId, tuple[Mapping[str, str], TopicRules]] = {}
+        self._defaults = defaults
+        self._known: dict[TopicId, tuple[Mapping[str, str], object, TopicRules]] = {}
 
     def of(self, topic: Topic) -> TopicRules:
         known = self._known.get(topic.topic_id)
-        if known is not None and known[0] is topic.configs:
-            return known[1]
+        defaults = self._defaults()
+        if known is not None and known[0] is topic.configs and known[1] is defaults:
+            return known[2]
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
         rules = rules_of(lambda name: self._value(name, topic.configs), self._max_decompressed_bytes)
-        self._known[topic.topic_id] = (topic.configs, rules)
+        self._known[topic.topic_id] = (topic.configs, defaults, rules)
         return rules
 
 

@@ -1,8 +1,8 @@
 """Decides what AlterConfigs and IncrementalAlterConfigs change. Pure: the ledger makes it durable.
 
 Kafka's order of checks (KIP-133, KIP-339): nulls and repeats, the operations, the topic's name, the configs
-that the topic would have as a whole, and only then whether it exists. A gateway's own configs come from its
-settings at its start: there is nothing of a broker that could be set, and nothing that deleting would change.
+that the topic would have as a whole, and only then whether it exists. What brokers and groups take,
+`gateway.topics.resource_plans` decides.
 """
 
 from collections import Counter
@@ -76,12 +76,14 @@ def check_edits(resource: ResourceEdit) -> Refused | None:
 
 
 def check_resource(resource: ResourceEdit, node_id: int) -> Refused | None:
-    """Why a resource that is no topic takes no changes. What topics take, `plan_changes` says."""
+    """Why a resource takes no changes, whatever they are."""
     match resource.type:
         case ResourceType.TOPIC:
             return None
         case ResourceType.BROKER:
-            return _check_broker(resource, node_id)
+            return check_broker_name(resource.name, node_id)
+        case ResourceType.GROUP:
+            return None
     return Refused("INVALID_REQUEST", f"Resources of type {resource.type} have no configs here.")
 
 
@@ -136,18 +138,8 @@ def _check_topic_name(name: str) -> Refused | None:
     return None if reason is None else Refused("INVALID_TOPIC_EXCEPTION", f"Topic name is invalid: {reason}")
 
 
-def _check_broker(resource: ResourceEdit, node_id: int) -> Refused | None:
-    if resource.name not in ("", str(node_id)):
-        return Refused("INVALID_REQUEST", f"Expected broker id {node_id} or none, not {resource.name!r}.")
-    for edit in resource.edits:
-        operation = OPERATIONS.get(edit.operation)
-        if operation is None:
-            return Refused("INVALID_REQUEST", f"There is no operation {edit.operation}.")
-        if operation in LIST_OPERATIONS:
-            return Refused("INVALID_CONFIG", f"{operation.name} is not possible for {edit.name} of a broker.")
-        if operation is ConfigOp.SET:
-            return Refused(
-                "INVALID_REQUEST",
-                f"{edit.name} cannot be changed while the gateway runs; set it at its start (broker.*).",
-            )
-    return None
+def check_broker_name(name: str, node_id: int) -> Refused | None:
+    """Why a name is none of a broker here: it is this gateway's id, or empty for all brokers."""
+    if name in ("", str(node_id)):
+        return None
+    return Refused("INVALID_REQUEST", f"Expected broker id {node_id} or none, not {name!r}.")

@@ -34,8 +34,12 @@ class ConfigSource(IntEnum):
     """Where a value comes from, as DescribeConfigs numbers it."""
 
     TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT = 3
+    """Set while the gateways run, for all of them."""
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class BadValue(ValueError):

@@ -5,17 +5,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.config import SETTINGS, Broker, Settings
+from gateway.config import SETTINGS, Broker, Groups, Settings
 from gateway.topics.configs import TOPIC_CONFIGS, ConfigSource, ConfigType, TopicConfig
-
-
-@dataclass(frozen=True, slots=True)
-class Synonym:
-    """A place where the value could come from, the strongest first."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
+from gateway.topics.defaults import DYNAMIC, Defaults, Synonym, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,70 +22,80 @@ class TopicValue:
 
 @dataclass(frozen=True, slots=True)
 class BrokerValue:
-    """A config of the gateway under Kafka's name. It is changed by a restart only."""
+    """A config of the gateway under Kafka's name. One that is not dynamic is changed by a restart only."""
 
     name: str
-    value: str
+    value: str | None
     type: ConfigType
     source: ConfigSource
     doc: str
     synonyms: Sequence[Synonym]
+    is_dynamic: bool = False
 
 
-def describe_topic(configs: Mapping[str, str], broker: Broker) -> list[TopicValue]:
+def describe_topic(configs: Mapping[str, str], defaults: Defaults) -> list[TopicValue]:
     """Every topic config, by name."""
-    return [_topic_value(config, configs, broker) for config in TOPIC_CONFIGS.values()]
+    return [_topic_value(config, configs, defaults) for config in TOPIC_CONFIGS.values()]
 
 
-def topic_value(name: str, configs: Mapping[str, str], broker: Broker) -> str:
+def topic_value(name: str, configs: Mapping[str, str], defaults: Defaults) -> str:
     """The value of one topic config in force."""
-    return _topic_value(TOPIC_CONFIGS[name], configs, broker).value
+    return _topic_value(TOPIC_CONFIGS[name], configs, defaults).value
 
 
-def describe_broker(settings: Settings) -> list[BrokerValue]:
+def describe_broker(settings: Settings, defaults: Defaults) -> list[BrokerValue]:
     """The gateway's configs under Kafka's names: its own, those that follow from its limits, and the
     defaults that topics have."""
-    values: dict[str, BrokerValue] = {}
-    for config in TOPIC_CONFIGS.values():
-        if config.synonym is not None:
-            itself = (Synonym(config.synonym, config.default, ConfigSource.DEFAULT),)
-            values[config.synonym] = BrokerValue(
-                config.synonym, config.default, config.type, ConfigSource.DEFAULT, config.doc, itself
-            )
-    for name, (value, default, doc) in (_own(settings) | _limits(settings)).items():
-        values[name] = _broker_value(name, value, default, doc)
+    values = {
+        name: _broker_value(name, value, default, doc)
+        for name, (value, default, doc) in (_own(settings) | _limits(settings)).items()
+    }
+    for name, config in DYNAMIC.items():
+        values[name] = _dynamic_value(name, config, defaults.of(config))
     return [values[name] for name in sorted(values)]
 
 
-def _topic_value(config: TopicConfig, configs: Mapping[str, str], broker: Broker) -> TopicValue:
-    synonyms = []
+def describe_common(defaults: Defaults) -> list[BrokerValue]:
+    """What is set for all brokers while they run."""
+    found = []
+    for name, value in sorted(defaults.common.items()):
+        itself = [Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT)]
+        found.append(_dynamic_value(name, DYNAMIC[name], itself))
+    return found
+
+
+def _dynamic_value(name: str, config: TopicConfig, synonyms: Sequence[Synonym]) -> BrokerValue:
+    if not synonyms:
+        return BrokerValue(name, None, config.type, ConfigSource.DEFAULT, config.doc, (), True)
+    first = synonyms[0]
+    return BrokerValue(name, first.value, config.type, first.source, config.doc, synonyms, True)
+
+
+def _topic_value(config: TopicConfig, configs: Mapping[str, str], defaults: Defaults) -> TopicValue:
+    synonyms = defaults.of(config)
     if config.name in configs:
-        synonyms.append(Synonym(config.name, configs[config.name], ConfigSource.TOPIC))
-    if config.synonym is not None:
-        given = _given(config.synonym, broker)
-        if given is not None and given != config.default:
-            synonyms.append(Synonym(config.synonym, given, ConfigSource.STATIC_BROKER))
-        synonyms.append(Synonym(config.synonym, config.default, ConfigSource.DEFAULT))
+        synonyms.insert(0, Synonym(config.name, configs[config.name], ConfigSource.TOPIC))
     if not synonyms:
         return TopicValue(config, config.default, ConfigSource.DEFAULT, ())
     first = synonyms[0]
     return TopicValue(config, first.value or "", first.source, tuple(synonyms))
 
 
-def _given(name: str, broker: Broker) -> str | None:
-    attribute = name.replace(".", "_")
-    return _text(getattr(broker, attribute)) if hasattr(broker, attribute) else None
-
-
 def _own(settings: Settings) -> dict[str, tuple[object, object, str]]:
-    defaults = Broker()
+    """The sections that bear Kafka's names."""
+    return _section("broker", settings.broker, Broker()) | _section("groups", settings.groups, Groups())
+
+
+def _section(
+    name: str, section: Broker | Groups, standard: Broker | Groups
+) -> dict[str, tuple[object, object, str]]:
     return {
         entry.encode_name: (
-            getattr(settings.broker, entry.name),
-            getattr(defaults, entry.name),
-            SETTINGS[f"broker.{entry.encode_name}"].doc,
+            getattr(section, entry.name),
+            getattr(standard, entry.name),
+            SETTINGS[f"{name}.{entry.encode_name}"].doc,
         )
-        for entry in msgspec.structs.fields(Broker)
+        for entry in msgspec.structs.fields(type(section))
     }
 
 
@@ -119,8 +121,8 @@ def _limits(settings: Settings) -> dict[str, tuple[object, object, str]]:
 
 def _broker_value(name: str, value: object, default: object, doc: str) -> BrokerValue:
     source = ConfigSource.DEFAULT if value == default else ConfigSource.STATIC_BROKER
-    text = _text(value)
-    synonyms = [Synonym(name, _text(default), ConfigSource.DEFAULT)]
+    text = shown(value)
+    synonyms = [Synonym(name, shown(default), ConfigSource.DEFAULT)]
     if source is ConfigSource.STATIC_BROKER:
         synonyms.insert(0, Synonym(name, text, source))
     return BrokerValue(name, text, _type_of(value), source, doc, tuple(synonyms))
@@ -132,9 +134,3 @@ def _type_of(value: object) -> ConfigType:
     if isinstance(value, int):
         return ConfigType.LONG if value > 2**31 - 1 else ConfigType.INT
     return ConfigType.LIST if isinstance(value, tuple) else ConfigType.STRING
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ",".join(value) if isinstance(value, tuple) else str(value)

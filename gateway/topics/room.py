@@ -8,6 +8,7 @@ from typing import Final
 from gateway.config import Settings
 from gateway.coordination.shard import Shard
 from gateway.topics.altering import ResourceEdit, plan_changes
+from gateway.topics.configs_room import ConfigsRoom
 from gateway.topics.creation import (
     INTERNAL_TOPICS,
     CreationRules,
@@ -46,9 +47,10 @@ Key = str | TopicId
 class TopicsRoom:
     """Topics by name and id. Negative answers come only after a barrier."""
 
-    def __init__(self, shard: Shard, settings: Settings) -> None:
+    def __init__(self, shard: Shard, settings: Settings, configs: ConfigsRoom) -> None:
         self._shard = shard
         self._settings = settings
+        self._configs = configs
         self._unknown: dict[Key, float] = {}
         """What a barrier has just shown not to exist, and until when that is believed (loop time)."""
         self._altering = asyncio.Lock()
@@ -176,7 +178,7 @@ class TopicsRoom:
     ) -> Refused | None:
         topic = self.get(resource.name)
         configs = {} if topic is None else topic.configs
-        plan = plan_changes(configs, resource, lambda name: topic_value(name, {}, self._settings.broker))
+        plan = plan_changes(configs, resource, lambda name: topic_value(name, {}, self._configs.defaults))
         if isinstance(plan, Refused):
             return plan
         if topic is None:

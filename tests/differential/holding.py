@@ -32,7 +32,7 @@ def hold(endpoint: Endpoint, exchange: Exchange, prefix: str, started_ms: int) -
 def _answer(conversation: Conversation, call: Call) -> Any:
     if call.is_fenced:
         # Topic changes are heard of in order, so whoever leads this one has heard of those before.
-        Create("fence").run(conversation)
+        Create(f"fence{len(conversation.topic_ids)}").run(conversation)
     answer = conversation.ask(call)
     if call.api is ApiKey.JOIN_GROUP and isinstance(answer, Answered):
         _remember(conversation, answer.message)

@@ -59,7 +59,7 @@ DYNAMIC_CONFIG: Final = "min.insync.replicas"
 MEMBER_IDS: Final = ("member_id", "leader")
 _RANDOM: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 BATCH_PREFIX_BYTES: Final = 12
-TOPIC: Final = 2
+TOPIC, GROUP = 2, 32
 """As DescribeConfigs numbers resources."""
 VOLUME_BYTES: Final = ("total_bytes", "usable_bytes")
 
@@ -90,10 +90,17 @@ def plain(answer: Answer, conversation: Conversation) -> dict[str, Any]:
         # What is not built yet is not told; that what is told is right, is compared.
         value["api_keys"] = [row for row in value["api_keys"] if _is_served(row)]
         _leave_built_levels(value)
+    if answer.api is ApiKey.DESCRIBE_CONFIGS:
+        for result in value["results"]:
+            result["configs"] = [one for one in result["configs"] if _is_compared(result, one)]
     if answer.api is ApiKey.CREATE_TOPICS:
         for topic in value["topics"]:
             topic["configs"] = [config for config in topic["configs"] if config["name"] != DYNAMIC_CONFIG]
     return {"outcome": f"answered in version {answer.version}", **value}
+
+
+def _is_compared(result: dict[str, Any], config: dict[str, Any]) -> bool:
+    return not (result["resource_name"] == "" and config["name"] == DYNAMIC_CONFIG)
 
 
 def _is_served(row: dict[str, Any]) -> bool:
@@ -119,7 +126,8 @@ def _is_own(topic: dict[str, Any], conversation: Conversation) -> bool:
 
 
 def _is_own_resource(found: dict[str, Any], conversation: Conversation) -> bool:
-    return bool(found["resource_type"] != TOPIC or found["resource_name"].startswith(conversation.prefix))
+    named = found["resource_type"] in (TOPIC, GROUP)
+    return bool(not named or found["resource_name"].startswith(conversation.prefix))
 
 
 def _forget_old_assignments(group: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from gateway.config import load_settings
 from gateway.handlers.api_versions import FEATURES
 from gateway.router import HANDLERS
+from gateway.topics.defaults import Defaults
 from gateway.topics.describing import describe_broker
 from tests.e2e.client import CLIENT_TIMEOUT_S
 from tests.e2e.conftest import Endpoint
@@ -22,7 +23,10 @@ FIGURE = re.compile(r"\d+(\.\d+)?")
 API_ROW = re.compile(r"\t\w+\((\d+)\): .*?,?$")
 FEATURE_ROW = re.compile(r"Feature: (\S+) .* (FinalizedVersionLevel: \S+)")
 CONFIG_ROW = re.compile(r"  ([\w.]+)=")
-OWN_CONFIGS = {"advertised.listeners", "listeners", "max.connections", "node.id"}
+OWN_CONFIGS = {
+    *("advertised.listeners", "listeners", "max.connections", "node.id"),
+    *("group.initial.rebalance.delay.ms", "group.max.size"),
+}
 """Of the broker's configs those that are not Kafka's for a reason."""
 
 
@@ -96,7 +100,9 @@ def test_kafka_configs_describes_adds_and_deletes(both: SideBySide, tool_topic: 
 def test_kafka_configs_describes_the_broker(both: SideBySide) -> None:
     of_broker = ("--entity-type", "brokers", "--entity-name", "1")
     assert both.run(Tool.CONFIGS, "--describe", *of_broker).lines == ["Dynamic configs for broker 1 are:"]
-    told = {config.name for config in describe_broker(load_settings({}, {}))} - OWN_CONFIGS
+    settings = load_settings({}, {})
+    described = describe_broker(settings, Defaults(settings.broker))
+    told = {config.name for config in described} - OWN_CONFIGS
 
     def shared(line: str) -> str | None:
         row = CONFIG_ROW.match(line)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -9,9 +10,10 @@ import pytest_asyncio
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated import alter_configs, incremental_alter_configs
 from gateway.wire.messages.generated.alter_configs import AlterConfigsRequest
+from gateway.wire.messages.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from gateway.wire.messages.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from gateway.wire.messages.generated.list_config_resources import ListConfigResourcesRequest
-from tests.support.in_memory import InMemoryGateway, in_memory_gateway, names_of
+from tests.support.in_memory import InMemoryGateway, in_memory_gateway, names_of, records
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -57,6 +59,20 @@ async def change(
     request = IncrementalAlterConfigsRequest(asked, dry)
     response = await gateway.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, request)
     return names_of([result.error_code for result in response.responses])
+
+
+async def in_force(gateway: InMemoryGateway, topic: str) -> dict[str, str | None]:
+    request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, topic, None)])
+    (result,) = (await gateway.ask(ApiKey.DESCRIBE_CONFIGS, 4, request)).results
+    return {config.name: config.value for config in result.configs}
+
+
+async def group_configs(gateway: InMemoryGateway, group: str) -> dict[str, str | None]:
+    """What is set on a group, without defaults."""
+    request = DescribeConfigsRequest([DescribeConfigsResource(GROUP, group, None)])
+    (result,) = (await gateway.ask(ApiKey.DESCRIBE_CONFIGS, 4, request)).results
+    assert result.error_code == 0
+    return {config.name: config.value for config in result.configs if config.config_source == 8}
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -168,20 +184,144 @@ async def test_a_config_named_twice_is_refused(gateway: InMemoryGateway) -> None
 
 
 @pytest.mark.parametrize("name", ["1", ""])
-async def test_nothing_of_a_broker_can_be_set_while_it_runs(gateway: InMemoryGateway, name: str) -> None:
-    assert await alter(gateway, (BROKER, name, {"num.partitions": "3"})) == ["INVALID_REQUEST"]
-    asked = [
-        (BROKER, name, [("log.retention.ms", SET, "3")]),
-        (BROKER, "9", [("num.partitions", SET, "3")]),
-        (BROKER, "one", [("num.partitions", SET, "3")]),
+async def test_of_a_broker_the_defaults_of_topics_can_be_set_while_it_runs(
+    gateway: InMemoryGateway, name: str
+) -> None:
+    await gateway.create("t")
+    asked = [("message.max.bytes", SET, " 2000 "), ("log.cleanup.policy", APPEND, "compact")]
+    assert await change(gateway, (BROKER, name, asked), dry=True) == ["NONE"]
+    assert (await in_force(gateway, "t"))["max.message.bytes"] == "1048588"
+    assert await change(gateway, (BROKER, name, asked)) == ["NONE"]
+    found = await in_force(gateway, "t")
+    assert (found["max.message.bytes"], found["cleanup.policy"]) == ("2000", "delete,compact")
+    assert await alter(gateway, (BROKER, name, {"log.retention.ms": "7"})) == ["NONE"]
+    found = await in_force(gateway, "t")
+    assert (found["max.message.bytes"], found["retention.ms"]) == ("1048588", "7")
+    assert await change(gateway, (BROKER, name, [("log.retention.ms", DELETE, None)])) == ["NONE"]
+    assert (await in_force(gateway, "t"))["retention.ms"] == "604800000"
+
+
+async def test_the_nearest_default_of_a_topic_counts_and_all_are_told(gateway: InMemoryGateway) -> None:
+    await gateway.create("t")
+    for name, value in (("", "2000"), ("1", "3000")):
+        assert await change(gateway, (BROKER, name, [("message.max.bytes", SET, value)])) == ["NONE"]
+    request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "t", ["max.message.bytes"])], True)
+    (result,) = (await gateway.ask(ApiKey.DESCRIBE_CONFIGS, 4, request)).results
+    (config,) = result.configs
+    assert (config.value, config.config_source) == ("3000", 2)
+    assert [(one.name, one.value, one.source) for one in config.synonyms] == [
+        ("message.max.bytes", "3000", 2),
+        ("message.max.bytes", "2000", 3),
+        ("message.max.bytes", "1048588", 5),
     ]
-    assert await change(gateway, *asked) == ["INVALID_REQUEST"] * 3
-    assert await change(gateway, (BROKER, name, [("num.partitions", APPEND, "3")])) == ["INVALID_CONFIG"]
-    assert await change(gateway, (BROKER, name, [("num.partitions", 7, "3")])) == ["INVALID_REQUEST"]
-    assert await change(gateway, (BROKER, name, [("num.partitions", DELETE, None)])) == ["NONE"]
+    request = DescribeConfigsRequest([DescribeConfigsResource(BROKER, "", None)], True)
+    (result,) = (await gateway.ask(ApiKey.DESCRIBE_CONFIGS, 4, request)).results
+    assert [(one.name, one.value, one.config_source) for one in result.configs] == [
+        ("message.max.bytes", "2000", 3)
+    ]
 
 
-@pytest.mark.parametrize("kind", [0, 1, 3, LOGGER, METRICS, GROUP, 99, -3])
+async def test_a_producer_feels_a_changed_default_at_once(gateway: InMemoryGateway) -> None:
+    await gateway.create("t")
+    assert await gateway.send("t", records(20)) == 0
+    assert await change(gateway, (BROKER, "", [("message.max.bytes", SET, "100")])) == ["NONE"]
+    with pytest.raises(AssertionError, match="10"):
+        await gateway.send("t", records(20))
+    assert await change(gateway, (BROKER, "", [("message.max.bytes", DELETE, None)])) == ["NONE"]
+    assert await gateway.send("t", records(20)) == 20
+
+
+@pytest.mark.parametrize(
+    ("one", "error"),
+    [
+        (("num.partitions", SET, "3"), "INVALID_REQUEST"),
+        (("num.partitions", APPEND, "3"), "INVALID_CONFIG"),
+        (("num.partitions", DELETE, None), "NONE"),
+        (("no.such", DELETE, None), "NONE"),
+        (("no.such", SET, "3"), "INVALID_REQUEST"),
+        (("message.max.bytes", SET, "x"), "INVALID_REQUEST"),
+        (("message.max.bytes", SET, None), "INVALID_REQUEST"),
+        (("message.max.bytes", APPEND, "5"), "INVALID_CONFIG"),
+        (("message.max.bytes", 7, "5"), "INVALID_REQUEST"),
+        (("log.cleanup.policy", APPEND, "shred"), "INVALID_REQUEST"),
+        (("log.cleanup.policy", APPEND, ""), "INVALID_REQUEST"),
+        (("log.cleaner.max.compaction.lag.ms", SET, "4"), "INVALID_REQUEST"),
+    ],
+)
+async def test_a_change_of_a_broker_that_is_refused_changes_nothing(
+    gateway: InMemoryGateway, one: Change, error: str
+) -> None:
+    before = [("log.cleaner.min.compaction.lag.ms", SET, "5")]
+    assert await change(gateway, (BROKER, "1", before)) == ["NONE"]
+    for dry in (True, False):
+        assert await change(
+            gateway, (BROKER, "1", [("log.segment.bytes", SET, "2000000"), one]), dry=dry
+        ) == [error]
+    await gateway.create("t")
+    assert (await in_force(gateway, "t"))["segment.bytes"] == ("2000000" if error == "NONE" else "1073741824")
+
+
+async def test_other_brokers_are_not_known_and_one_config_is_for_all_of_them(
+    gateway: InMemoryGateway,
+) -> None:
+    for name in ("9", "one", "-1"):
+        assert await change(gateway, (BROKER, name, [("message.max.bytes", SET, "3")])) == ["INVALID_REQUEST"]
+    replicas = [("min.insync.replicas", SET, "2")]
+    assert await change(gateway, (BROKER, "1", replicas)) == ["INVALID_CONFIG"]
+    assert await change(gateway, (BROKER, "", replicas)) == ["NONE"]
+
+
+async def test_groups_have_configs_of_their_own(gateway: InMemoryGateway) -> None:
+    asked = [
+        ("consumer.session.timeout.ms", SET, " 50000 "),
+        ("share.isolation.level", SET, "read_committed"),
+    ]
+    assert await change(gateway, (GROUP, "g", asked), dry=True) == ["NONE"]
+    assert await group_configs(gateway, "g") == {}
+    assert await change(gateway, (GROUP, "g", asked)) == ["NONE"]
+    assert await group_configs(gateway, "g") == {
+        "consumer.session.timeout.ms": "50000",
+        "share.isolation.level": "read_committed",
+    }
+    assert await alter(gateway, (GROUP, "g", {"streams.num.standby.replicas": "1"})) == ["NONE"]
+    assert await group_configs(gateway, "g") == {"streams.num.standby.replicas": "1"}
+    listed = await gateway.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
+    assert [(one.resource_type, one.resource_name) for one in listed.config_resources] == [(GROUP, "g")]
+    assert await alter(gateway, (GROUP, "g", {})) == ["NONE"]
+    listed = await gateway.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
+    assert listed.config_resources == []
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "error"),
+    [
+        ("g", ("consumer.session.timeout.ms", SET, "44999"), "INVALID_CONFIG"),
+        ("g", ("consumer.session.timeout.ms", APPEND, "1"), "INVALID_CONFIG"),
+        ("g", ("consumer.session.timeout.ms", 8, "1"), "UNKNOWN_SERVER_ERROR"),
+        ("g", ("consumer.session.timeout.ms", SET, None), "INVALID_REQUEST"),
+        ("g", ("no.such", SET, "1"), "INVALID_CONFIG"),
+        ("", ("consumer.session.timeout.ms", SET, "50000"), "INVALID_REQUEST"),
+    ],
+)
+async def test_a_change_of_a_group_that_is_refused_changes_nothing(
+    gateway: InMemoryGateway, name: str, one: Change, error: str
+) -> None:
+    assert await change(gateway, (GROUP, name, [("share.delivery.count.limit", SET, "7"), one])) == [error]
+    assert await group_configs(gateway, "g") == {}
+
+
+async def test_what_is_set_on_brokers_and_groups_outlives_the_gateway(tmp_path: Path) -> None:
+    on_disk = {"storage.metadata": "", "storage.data": "", "storage.data_dir": str(tmp_path)}
+    async with in_memory_gateway(on_disk) as running:
+        await running.create("t")
+        assert await change(running, (BROKER, "", [("message.max.bytes", SET, "2000")])) == ["NONE"]
+        assert await change(running, (GROUP, "g", [("share.delivery.count.limit", SET, "7")])) == ["NONE"]
+    async with in_memory_gateway(on_disk) as running:
+        assert (await in_force(running, "t"))["max.message.bytes"] == "2000"
+        assert await group_configs(running, "g") == {"share.delivery.count.limit": "7"}
+
+
+@pytest.mark.parametrize("kind", [0, 1, 3, LOGGER, METRICS, 99, -3])
 async def test_other_resources_have_no_configs(gateway: InMemoryGateway, kind: int) -> None:
     assert await alter(gateway, (kind, "x", {"a": "1"})) == ["INVALID_REQUEST"]
     assert await change(gateway, (kind, "x", [("a", SET, "1")])) == ["INVALID_REQUEST"]

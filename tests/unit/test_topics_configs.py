@@ -4,6 +4,7 @@ import pytest
 
 from gateway.config import Broker, Settings
 from gateway.topics.configs import TOPIC_CONFIGS, BadValue, ConfigSource, check_configs
+from gateway.topics.defaults import Defaults
 from gateway.topics.describing import describe_broker, describe_topic, topic_value
 
 
@@ -79,7 +80,9 @@ def test_compaction_lags_that_contradict_each_other_are_refused() -> None:
 
 def test_a_topics_own_value_comes_before_the_gateways_and_the_default() -> None:
     broker = Broker(message_max_bytes=500)
-    own = {value.config.name: value for value in describe_topic({"max.message.bytes": "400"}, broker)}
+    own = {
+        value.config.name: value for value in describe_topic({"max.message.bytes": "400"}, Defaults(broker))
+    }
     value = own["max.message.bytes"]
     assert (value.value, value.source) == ("400", ConfigSource.TOPIC)
     assert [(s.name, s.value) for s in value.synonyms] == [
@@ -87,13 +90,13 @@ def test_a_topics_own_value_comes_before_the_gateways_and_the_default() -> None:
         ("message.max.bytes", "500"),
         ("message.max.bytes", "1048588"),
     ]
-    assert topic_value("max.message.bytes", {}, broker) == "500"
-    assert topic_value("max.message.bytes", {}, Broker()) == "1048588"
+    assert topic_value("max.message.bytes", {}, Defaults(broker)) == "500"
+    assert topic_value("max.message.bytes", {}, Defaults(Broker())) == "1048588"
 
 
 def test_the_gateway_describes_what_it_was_told_under_kafkas_names() -> None:
     settings = Settings(broker=Broker(num_partitions=7))
-    described = {value.name: value for value in describe_broker(settings)}
+    described = {value.name: value for value in describe_broker(settings, Defaults(settings.broker))}
     partitions = described["num.partitions"]
     assert (partitions.value, partitions.source) == ("7", ConfigSource.STATIC_BROKER)
     assert described["socket.request.max.bytes"].value == str(settings.limits.frame_bytes)

@@ -12,6 +12,7 @@ from gateway.config import Settings
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.topics.altering import ConfigEdit, ResourceEdit
+from gateway.topics.configs_room import ConfigsRoom
 from gateway.topics.creation import NewTopic
 from gateway.topics.room import REMEMBER_SECONDS, TopicsRoom
 from ledger.errors import StoreUnavailable
@@ -36,7 +37,7 @@ class SharedMetadata(MemoryMetadata):
 class Rooms:
     def __init__(self, store: SharedMetadata, shard: Shard) -> None:
         self.store = store
-        self.room = TopicsRoom(shard, Settings())
+        self.room = TopicsRoom(shard, Settings(), ConfigsRoom(shard, Settings()))
 
     async def proves(self, *names: str) -> bool:
         return await self.room.prove_unknown(names, soon())

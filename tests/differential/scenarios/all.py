@@ -17,6 +17,7 @@ from tests.differential.scenarios import (
     producers,
     producing,
     quotas,
+    resource_configs,
     topics,
 )
 
@@ -33,6 +34,7 @@ EXCHANGES: list[Exchange] = [
     *partitions.EXCHANGES,
     *configs.EXCHANGES,
     *cluster.EXCHANGES,
+    *resource_configs.EXCHANGES,
     *groups_offsets.EXCHANGES,
     *groups_admin.EXCHANGES,
     *groups_protocol.EXCHANGES,
