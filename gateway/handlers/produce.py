@@ -163,11 +163,14 @@ class ProduceCall(Waiter):
         if self._timer is not None:
             self._timer.cancel()
         reply, self._reply = self._reply, None
+        # Its batches hold on to this request, so it lets go of them: the memory of their frame must not wait
+        # for a collection of garbage.
+        produced, self._produced = self._produced, ()
         if reply is None:
             return
         # Who settles a batch goes on with others, whatever becomes of this answer.
         try:
-            buffers = _answer(self._context, self._request, self._produced, self._body_bytes)
+            buffers = _answer(self._context, self._request, produced, self._body_bytes)
         except Exception as error:
             reply.fail(error)
         else:

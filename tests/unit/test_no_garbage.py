@@ -1,0 +1,84 @@
+"""Requests leave no cycles behind: the memory of their frames comes back without a collection of garbage,
+which a gateway lets happen seldom."""
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
+from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ledger.batch.records import Producer, Record, build_batch
+from tests.support.in_memory import InMemoryGateway, in_memory_gateway
+
+REQUESTS = 20
+LARGE = 50_000
+OURS = ("gateway.", "ledger.", "adapters.")
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[InMemoryGateway]:
+    async with in_memory_gateway() as gateway:
+        await gateway.create("t", 3)
+        yield gateway
+
+
+@contextmanager
+def collected() -> Iterator[Counter[str]]:
+    """What only a collection of garbage finds, by type: objects of ours, and large buffers."""
+    found: Counter[str] = Counter()
+    gc.collect()
+    gc.disable()
+    try:
+        yield found
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        for thing in gc.garbage:
+            is_ours = type(thing).__module__.startswith(OURS)
+            if is_ours or (isinstance(thing, memoryview) and thing.nbytes >= LARGE):
+                found[type(thing).__qualname__] += 1
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+def produce(
+    partitions: Sequence[int], producer: Producer, topic: str = "t", acks: int = -1
+) -> ProduceRequest:
+    batch = bytes(build_batch([Record(0, 0, None, bytes(LARGE))], base_timestamp=1, producer=producer))
+    data = [PartitionProduceData(partition, batch) for partition in partitions]
+    return ProduceRequest(None, acks, 1000, [TopicProduceData(topic, partition_data=data)])
+
+
+async def test_produce_leaves_no_cycles(gateway: InMemoryGateway) -> None:
+    await gateway.ask(ApiKey.PRODUCE, 8, produce([0], Producer(-1, -1, -1)))
+    with collected() as found:
+        for number in range(REQUESTS):
+            for request in (
+                produce([0, 1, 2], Producer(7, 0, number)),  # stored
+                produce([0, 5], Producer(8, 0, 3 * number)),  # one is not there, one is out of order
+                produce([0], Producer(-1, -1, -1), "unknown"),
+                produce([0], Producer(-1, -1, -1), acks=7),
+            ):
+                await gateway.ask(ApiKey.PRODUCE, 8, request)
+        await asyncio.sleep(0.05)
+    assert not found
+
+
+async def test_fetch_and_metadata_leave_no_cycles(gateway: InMemoryGateway) -> None:
+    await gateway.ask(ApiKey.PRODUCE, 8, produce([0, 1], Producer(-1, -1, -1)))
+    partitions = [FetchPartition(0), FetchPartition(1), FetchPartition(2), FetchPartition(9)]
+    fetch = FetchRequest(max_wait_ms=5, min_bytes=10_000_000, topics=[FetchTopic("t", partitions=partitions)])
+    await gateway.ask(ApiKey.FETCH, 11, fetch)
+    with collected() as found:
+        for _ in range(REQUESTS):
+            await gateway.ask(ApiKey.FETCH, 11, fetch)
+            await gateway.ask(ApiKey.METADATA, 12, MetadataRequest([MetadataRequestTopic(name="t")]))
+        await asyncio.sleep(0.05)
+    assert not found
