@@ -42,7 +42,7 @@ async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
     if request.replica_id >= 0 and version >= FIRST_WITH_LEADER:
         _name_leader(response, services.node_id)
     context.error = _first_error(response)
-    services.metrics.fetch_bytes.inc(_record_bytes(response))
+    services.metrics.fetch_bytes.value += _record_bytes(response)
     return encode_fetch_response(version, response)
 
 

@@ -217,7 +217,7 @@ def _take_up_one(
     batch = check(partition.records, rules, context.header.api_version)
     if isinstance(batch, Refusal):
         return _Produced(partition.index, batch, log)
-    services.metrics.produce_bytes.inc(len(batch.data))
+    services.metrics.produce_bytes.value += len(batch.data)
     return _Produced(partition.index, services.produce.add(log, batch, waiter, rules), log)
 
 

@@ -7,13 +7,14 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     disable_created_metrics,
     generate_latest,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+
+from gateway.telemetry.tallies import Tallies, Timings
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and tell nothing here
 
@@ -57,18 +58,13 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         registry = self.registry
-        self.requests = Counter(
-            "dragoman_requests", "Requests answered or refused", ["api", "error"], registry=registry
+        self._requests = Tallies("dragoman_requests", "Requests answered or refused", ["api", "error"])
+        self._request_seconds = Timings(
+            "dragoman_request_seconds", "From the start of a request to its answer", ["api"], _REQUEST_BUCKETS
         )
-        self.request_seconds = Histogram(
-            "dragoman_request_seconds",
-            "From the start of a request to its answer",
-            ["api"],
-            buckets=_REQUEST_BUCKETS,
-            registry=registry,
-        )
-        self.produce_bytes = Counter("dragoman_produce_bytes", "Record batch bytes taken", registry=registry)
-        self.fetch_bytes = Counter("dragoman_fetch_bytes", "Record batch bytes served", registry=registry)
+        produced = Tallies("dragoman_produce_bytes", "Record batch bytes taken")
+        fetched = Tallies("dragoman_fetch_bytes", "Record batch bytes served")
+        self.produce_bytes, self.fetch_bytes = produced.labels(), fetched.labels()
         self.buffer_bytes = Gauge(
             "dragoman_buffer_bytes", "Bytes of unanswered requests and unsent answers", registry=registry
         )
@@ -79,12 +75,11 @@ class Metrics:
         self.alarms = Counter(
             "dragoman_alarms", "Stored data that is not as the ledger says", registry=registry
         )
-        self.store_seconds = Histogram(
+        self.store_seconds = Timings(
             "dragoman_store_seconds",
             "Calls of the backing stores: metadata, segments and blobs",
             ["store", "op"],
-            buckets=_STORE_BUCKETS,
-            registry=registry,
+            _STORE_BUCKETS,
         )
         self.store_errors = Counter(
             "dragoman_store_errors", "Calls of a backing store that failed", registry=registry
@@ -103,19 +98,17 @@ class Metrics:
         self.throttles = Counter(
             "dragoman_throttles", "Requests and connections over a quota", ["quota"], registry=registry
         )
-        self._by_request: dict[tuple[str, str], Counter] = {}
-        self._by_api: dict[str, Histogram] = {}
+        for collector in (self._requests, self._request_seconds, produced, fetched, self.store_seconds):
+            registry.register(collector)
 
     def request_done(self, api: str, error: str, seconds: float) -> None:
-        """Count one request. Label look-ups are kept, as they cost more than the counting."""
-        counter = self._by_request.get((api, error))
-        if counter is None:
-            counter = self._by_request[api, error] = self.requests.labels(api, error)
-        counter.inc()
-        histogram = self._by_api.get(api)
-        if histogram is None:
-            histogram = self._by_api[api] = self.request_seconds.labels(api)
-        histogram.observe(seconds)
+        """Count one request."""
+        self._requests.labels(api, error).value += 1
+        self._request_seconds.labels(api).observe(seconds)
+
+    def moved_bytes(self) -> int:
+        """Record batch bytes taken and served in all."""
+        return self.produce_bytes.value + self.fetch_bytes.value
 
     def throttled(self, quota: str, seconds: float) -> None:
         """Count one client that must wait. `quota` is the key of the quota."""

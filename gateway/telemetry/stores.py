@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.tallies import Times
 from ledger.errors import AlreadyExists, NotFound, StoreError
 from ledger.ports import (
     BlobInfo,
@@ -52,7 +53,7 @@ class StoreHealth:
 class _Timed:
     """Times one operation, as often as it is entered; entries may overlap."""
 
-    def __init__(self, name: str, seconds: Histogram, errors: Counter, health: StoreHealth) -> None:
+    def __init__(self, name: str, seconds: Times, errors: Counter, health: StoreHealth) -> None:
         self._name = name
         self._seconds = seconds
         self._errors = errors
