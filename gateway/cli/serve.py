@@ -16,6 +16,7 @@ from rich.console import Console
 from gateway.accepting import ListenFailed
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli.exits import Exit
+from gateway.cli.process import give_back_when_calm, tune_allocator, tune_collector
 from gateway.config import ConfigError, Settings, load_settings, parse_assignment
 from gateway.listeners import PLAINTEXT
 from gateway.telemetry.logs import log_loop_errors, set_up_logs
@@ -38,6 +39,7 @@ def run_gateway(
         given = dict(parse_assignment(text) for text in assignments)
         settings = load_settings({**given, **flags}, os.environ, Path(config) if config else None)
         set_up_logs(settings.log)
+        tune_allocator(os.environ)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings, Path(ready_file) if ready_file else None))
     except ConfigError as error:
@@ -63,8 +65,12 @@ async def _serve(settings: Settings, ready_file: Path | None) -> Exit:
             write_ready_file(ready_file, gateway)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload)
         _greet(settings, gateway)
-        log.info("gateway.ready", cluster_id=gateway.services.cluster_id, node_id=gateway.services.node_id)
-        code = await stop.wait(gateway.services.shard.lost)
+        services = gateway.services
+        log.info("gateway.ready", cluster_id=services.cluster_id, node_id=services.node_id)
+        tune_collector()
+        calming = asyncio.create_task(give_back_when_calm(services.metrics.moved_bytes))
+        code = await stop.wait(services.shard.lost)
+        calming.cancel()
         log.info("gateway.stopping", reason=stop.reason)
     if ready_file is not None:
         ready_file.unlink(missing_ok=True)

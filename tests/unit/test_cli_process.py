@@ -1,0 +1,92 @@
+"""The allocator and the collector of a gateway process, in processes of their own."""
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gateway.cli import process
+from tests.support.versions import ROOT
+
+glibc_only = pytest.mark.skipif(process._glibc() is None, reason="the C library is not glibc")
+
+# Buffers of a megabyte come and go; page faults tell whether they were mapped anew each time.
+CHURN = """
+import os, resource
+from gateway.cli.process import give_back, tune_allocator
+tune_allocator(os.environ)
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def churn():
+    for _ in range(20):
+        [bytes(1_000_000) for _ in range(10)]
+churn()
+before = faults()
+churn()
+print(faults() - before)
+"""
+
+GIVE_BACK = """
+import os
+from gateway.cli.process import give_back, tune_allocator
+tune_allocator(os.environ)
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+kept = [bytes(1_000_000) for _ in range(200)]
+full = resident()
+del kept
+held = resident()
+give_back()
+print(full, held, resident())
+"""
+
+
+def numbers_of(code: str, **environment: str) -> list[int]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    done = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, timeout=60)
+    return [int(word) for word in done.stdout.split()]
+
+
+@glibc_only
+def test_buffers_of_a_megabyte_are_used_again_and_not_mapped_anew() -> None:
+    (faults,) = numbers_of(CHURN)
+    assert faults < 200
+
+
+@glibc_only
+def test_what_the_operator_says_of_the_allocator_counts() -> None:
+    (faults,) = numbers_of(CHURN, MALLOC_ARENA_MAX="2")
+    assert faults > 2_000
+
+
+@glibc_only
+def test_what_is_free_is_held_until_it_is_given_back() -> None:
+    full, held, after = numbers_of(GIVE_BACK)
+    assert held > full - 50_000_000
+    assert after < full - 150_000_000
+
+
+async def test_memory_is_given_back_once_after_a_busy_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved, given_back = [0], list[int]()
+    monkeypatch.setattr(process, "give_back", lambda: given_back.append(moved[0]))
+    calming = asyncio.ensure_future(process.give_back_when_calm(lambda: moved[0], 0.01))
+    await asyncio.sleep(0.05)
+    assert not given_back
+    for _ in range(5):
+        moved[0] += process.BUSY_BYTES
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    assert given_back == [5 * process.BUSY_BYTES]
+    moved[0] += process.CALM_BYTES
+    await asyncio.sleep(0.05)
+    assert len(given_back) == 1
+    calming.cancel()
+
+
+def test_nothing_is_asked_of_another_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    assert not process.tune_allocator({})
+    process.give_back()
