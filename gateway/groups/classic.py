@@ -187,8 +187,7 @@ class ClassicGroup(Phases):
     def _add(self, member_id: str, asked: Join, ticket: Ticket, now: float) -> None:
         if not len(self.roster):
             self.protocol_type = asked.protocol_type
-        if self.state is State.PREPARING_REBALANCE and self.generation == 0:
-            self._grew_in_delay = True
+        self._grew_in_delay = self._delay_left_ms is not None
         member = LiveMember(
             member_id,
             asked.instance_id,

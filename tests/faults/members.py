@@ -1,130 +1,17 @@
-"""Members of a consumer group that speak for themselves, through every death of the gateway.
-
-No client library comes between: what was answered is known to the byte, and when.
-"""
+"""Members in threads, which work through every death of the gateway and note what they were told."""
 
 import random
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from gateway.cli.client import Client, ClientError
-from gateway.listeners import Address
-from gateway.wire.apis import ApiKey
-from gateway.wire.errors import ErrorCode
-from gateway.wire.messages.generated.describe_groups import DescribeGroupsRequest
-from gateway.wire.messages.generated.heartbeat import HeartbeatRequest
-from gateway.wire.messages.generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from gateway.wire.messages.generated.leave_group import LeaveGroupRequest, MemberIdentity
-from gateway.wire.messages.generated.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from gateway.wire.messages.generated.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from gateway.wire.messages.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from gateway.cli.client import ClientError
+from tests.support.group_member import LOST, WAIT_S, Member, name_of
 
-SESSION_MS: Final = 10_000
-REBALANCE_MS: Final = 20_000
-WAIT_S: Final = 30.0
 RETRY_S: Final = 0.05
-LOST: Final = "LOST"
-"""The connection broke: what became of the request is not known."""
 TRY_AGAIN: Final = frozenset({LOST, "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"})
-
-
-@dataclass(slots=True)
-class Member:
-    """One member; every request goes over a connection of its own."""
-
-    address: Address
-    group: str
-    topic: str = "t"
-    instance_id: str | None = None
-    member_id: str = ""
-    generation: int = -1
-
-    def ask(self, key: ApiKey, version: int, message: object) -> Any:
-        """Errors: ClientError."""
-        with Client(self.address, timeout=WAIT_S) as client:
-            return client.ask(key, version, message)
-
-    def join(self) -> Any:
-        """The answer that counts, behind the one that gives the id. Errors: ClientError."""
-        protocol = JoinGroupRequestProtocol("range", b"\0\0\0\0\0\0\xff\xff\xff\xff")
-        while True:
-            request = JoinGroupRequest(
-                self.group, SESSION_MS, REBALANCE_MS, self.member_id, self.instance_id, "consumer", [protocol]
-            )
-            answer = self.ask(ApiKey.JOIN_GROUP, 9, request)
-            error = name_of(answer)
-            if error in ("NONE", "MEMBER_ID_REQUIRED"):
-                self.member_id = answer.member_id
-            if error == "NONE":
-                self.generation = answer.generation_id
-            if error != "MEMBER_ID_REQUIRED":
-                return answer
-
-    def sync(self, shares: Mapping[str, bytes] | None = None) -> Any:
-        """`shares` by member id. Errors: ClientError."""
-        given = [SyncGroupRequestAssignment(member, share) for member, share in (shares or {}).items()]
-        request = SyncGroupRequest(
-            self.group, self.generation, self.member_id, self.instance_id, "consumer", "range", given
-        )
-        return self.ask(ApiKey.SYNC_GROUP, 5, request)
-
-    def beat(self) -> str:
-        request = HeartbeatRequest(self.group, self.generation, self.member_id, self.instance_id)
-        return self._error_of(ApiKey.HEARTBEAT, 4, request)
-
-    def leave(self) -> str:
-        request = LeaveGroupRequest(self.group, members=[MemberIdentity(self.member_id, self.instance_id)])
-        return self._error_of(ApiKey.LEAVE_GROUP, 4, request)
-
-    def commit(self, partition: int, offset: int) -> str:
-        topic = OffsetCommitRequestTopic(
-            self.topic, partitions=[OffsetCommitRequestPartition(partition, offset, -1, "")]
-        )
-        request = OffsetCommitRequest(
-            self.group, self.generation, self.member_id, self.instance_id, topics=[topic]
-        )
-        try:
-            answer = self.ask(ApiKey.OFFSET_COMMIT, 8, request)
-        except ClientError:
-            return LOST
-        return ErrorCode(answer.topics[0].partitions[0].error_code).name
-
-    def committed(self, partitions: Sequence[int]) -> dict[int, int]:
-        """-1 where nothing is committed. Errors: ClientError; AssertionError where it is refused."""
-        topics = [OffsetFetchRequestTopics(self.topic, partition_indexes=list(partitions))]
-        request = OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(self.group, topics=topics)], require_stable=True
-        )
-        (group,) = self.ask(ApiKey.OFFSET_FETCH, 8, request).groups
-        assert group.error_code == 0, ErrorCode(group.error_code)
-        return {part.partition_index: part.committed_offset for part in group.topics[0].partitions}
-
-    def described(self) -> Any:
-        """Errors: ClientError."""
-        request = DescribeGroupsRequest([self.group])
-        (group,) = self.ask(ApiKey.DESCRIBE_GROUPS, 5, request).groups
-        return group
-
-    def _error_of(self, key: ApiKey, version: int, request: object) -> str:
-        try:
-            return name_of(self.ask(key, version, request))
-        except ClientError:
-            return LOST
-
-
-def name_of(answer: Any) -> str:
-    return ErrorCode(answer.error_code).name
 
 
 @dataclass(frozen=True, slots=True)

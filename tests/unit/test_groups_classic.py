@@ -59,6 +59,18 @@ def test_the_first_generation_waits_for_more_members_as_long_as_they_come() -> N
     assert first.joined.generation == second.joined.generation == 1
 
 
+def test_a_group_that_was_left_by_all_begins_with_a_delay_again() -> None:
+    group = stable("a")
+    group.leave("a")
+    first = group.add("b")
+    group.wait(DELAY_MS - 1)
+    group.add("c")
+    group.wait(DELAY_MS)
+    assert first.result is None
+    group.wait(1)
+    assert first.joined.generation == 3
+
+
 def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
     group = Played()
     first = group.add("a", rebalance_timeout_ms=2 * DELAY_MS)
