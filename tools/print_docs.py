@@ -56,6 +56,14 @@ timeout send heartbeats, commit and fetch as if nothing had happened.
 Volatile are waits and what was not answered yet: member ids that were given out but have not joined, a
 rebalance that is under way, and the time since a member was heard from. All of them begin again in full.
 
+## Committed offsets
+
+They lie in the journal by topic id: what was committed for a deleted topic is never taken for a later one of
+the same name. A commit is answered when it is durable. An offset expires
+`groups.offsets.retention.minutes` after its commit, in an empty group also not before so long after it became
+empty; while a group lives only offsets of topics that none of its consumers reads expire. A group without
+members and offsets goes. This is looked at each `groups.offsets.retention.check.interval.ms`.
+
 ## Where it differs from Kafka
 
 - Among protocols with the same number of votes the one that the leader likes best is chosen; Kafka's choice
@@ -65,7 +73,14 @@ rebalance that is under way, and the time since a member was heard from. All of 
 - A group has a bound for its members (`groups.group.max.size`, 10,000; Kafka: none), also for member ids
   that were given out but have not joined, and for all that its members say (`limits.group_bytes`).
 - An empty group that never had a generation is forgotten when its last pending member is; Kafka keeps it
-  until it looks for expired offsets.
+  until it looks for expired offsets. So is a group that only commits with its last offset, and one of which
+  nothing could be committed.
+- In an empty group an offset that was committed after its last member had left lives as long as any other;
+  Kafka counts only from when the group became empty.
+- DescribeGroups tells no assignments of a generation that is not assigned yet; Kafka those of the one before.
+- Every gateway takes every group's requests, so FindCoordinator names the one that is asked. Transactions
+  have no coordinator yet: COORDINATOR_NOT_AVAILABLE.
+- `limits.groups` (100,000; Kafka: none) also bounds groups that only commit, and groups with configs.
 """
 
 
