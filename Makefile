@@ -45,8 +45,9 @@ clean: ## remove the environment, caches and build output (not ./data)
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-test-setup: $(VENV)/.stamp-test
+test-setup: $(VENV)/.stamp-test $(VENV)/.stamp-spark
 	@$(PY) -m tests.support.kafka
+	@$(PY) -m tests.support.spark
 	@$(PY) -m tests.e2e.client_go
 
 $(PY):
