@@ -14,7 +14,8 @@ are closed whose clients hold most of it without moving, by a frame that does no
 do not read.
 
 Muting. A client over a quota is answered at once, and then neither read from nor served for its throttle
-time, nor are its requests that are here already.
+time, nor are its requests that are here already. Until some time later its Produce requests are taken one by
+one, so that it is stopped by the first that is too much.
 
 Requests under way belong to their connection. One that is pipelined has no task: it is taken up in the turn
 in which it came, and who settles it has the answer sent. Every other request is a task. A lost connection
@@ -48,6 +49,8 @@ log = structlog.get_logger()
 
 FLUSH_SECONDS: Final = 30.0
 """How long a closing connection may take to send what it was answered."""
+WARY_SECONDS: Final = 30.0
+"""How long after it was muted a connection has its Produce requests taken one by one."""
 PATIENCE_SECONDS: Final = 2.0
 """How long a client may leave a frame unfinished or an answer unread while memory is short."""
 
@@ -508,7 +511,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             request, received_at = backlog[0]
             received_at = max(received_at, self._muted_until)
             is_pipelined = router.is_pipelined(request.header.api_key)
-            if self._running and not (is_pipelined and self._running_is_pipelined):
+            goes_on = is_pipelined and self._running_is_pipelined and not self._was_muted
+            if self._running and not goes_on:
                 break
             backlog.popleft()
             self._running_is_pipelined = is_pipelined
@@ -573,6 +577,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self.frame_since:
                 self.frame_since = self._loop.time()
             self._transport.resume_reading()
+
+    @property
+    def _was_muted(self) -> bool:
+        return self._muted_until > 0 and self._loop.time() < self._muted_until + WARY_SECONDS
 
     @property
     def _is_held_back(self) -> bool:

@@ -80,6 +80,54 @@ def test_kafka_topics_creates_describes_alters_lists_and_deletes(both: SideBySid
     assert both.run(Tool.TOPICS, "--describe", "--topic", name).exit_code == 1
 
 
+def test_kafka_configs_sets_and_tells_quotas_of_clients_users_and_addresses(
+    both: SideBySide, topic: str
+) -> None:
+    name = f"tools-{topic}"
+    entities = {
+        "producer_byte_rate=1048576,consumer_byte_rate=2097152": (
+            "--entity-type",
+            "clients",
+            "--entity-name",
+            name,
+        ),
+        "request_percentage=200.0": ("--entity-type", "users", "--entity-name", name),
+        "producer_byte_rate=5000000": (
+            *("--entity-type", "users", "--entity-name", name),
+            *("--entity-type", "clients", "--entity-default"),
+        ),
+        "connection_creation_rate=500": ("--entity-type", "ips", "--entity-name", "10.9.8.7"),
+    }
+
+    # Of a user alone the tool also asks for SCRAM credentials.
+    of_users = {"request_percentage=200.0"}
+
+    def own(line: str) -> str | None:
+        # What is set is told in the order of a hash table.
+        return (
+            " ".join(sorted(line.replace(",", " ").split())) if name in line or "10.9.8.7" in line else line
+        )
+
+    for quotas, entity in entities.items():
+        assert both.run(Tool.CONFIGS, "--alter", *entity, "--add-config", quotas).exit_code == 0
+        if quotas not in of_users:
+            described = both.run(Tool.CONFIGS, "--describe", *entity, compared=own)
+            assert any(quotas.partition(",")[0] in line for line in described.lines), described
+    everyone = both.run(Tool.CONFIGS, "--describe", "--entity-type", "clients", compared=own, ordered=False)
+    assert any(name in line for line in everyone.lines)
+    wrong = both.run(
+        Tool.CONFIGS,
+        *("--alter", *entities["request_percentage=200.0"], "--add-config", "producer_byte_rate=-5"),
+        compared=without_reason,
+    )
+    assert wrong.exit_code == 1
+    for quotas, entity in entities.items():
+        keys = ",".join(quota.partition("=")[0] for quota in quotas.split(","))
+        assert both.run(Tool.CONFIGS, "--alter", *entity, "--delete-config", keys).exit_code == 0
+        if quotas not in of_users:
+            both.run(Tool.CONFIGS, "--describe", *entity, compared=own)
+
+
 def test_kafka_configs_describes_adds_and_deletes(both: SideBySide, tool_topic: str) -> None:
     of_topic = ("--entity-type", "topics", "--entity-name", tool_topic)
     everything = both.run(Tool.CONFIGS, "--describe", *of_topic, "--all")

@@ -45,6 +45,8 @@ class HeldRequests:
         self.at_once: Container[int] = ()
         """Pipelined requests that are answered before `start` returns."""
         self.failing: dict[int, Exception] = {}
+        self.muting: dict[int, float] = {}
+        """For how long a request has its connection muted."""
         self.answer_bytes = 0
         self.holding = False
         self.let_go: list[int] = []
@@ -97,6 +99,8 @@ class HeldRequests:
             raise
         if self.holding:
             hold(lambda: self.let_go.append(number))
+        if number in self.muting:
+            peer.mute(self.muting[number])
         return [struct.pack(">i", number), bytes(self.answer_bytes)]
 
 
@@ -204,6 +208,73 @@ async def test_a_request_that_is_not_pipelined_starts_when_all_before_it_are_ans
         gateway.requests.released.set()
         assert await client.answers(5) == [1, 2, 3, 4, 5]
         assert gateway.requests.started == [1, 2, 3, 4, 5]
+
+
+async def test_a_muted_connection_is_answered_at_once_and_served_no_more_for_a_while() -> None:
+    async with serving() as gateway, gateway.client() as muted, gateway.client() as other:
+        gateway.requests.muting = {1: 0.5}
+        began = asyncio.get_running_loop().time()
+        muted.send(PRODUCE, 1)
+        assert await muted.answer() == 1
+        muted.send(METADATA, 2, 3)
+        other.send(METADATA, 4)
+        assert await other.answer() == 4
+        assert asyncio.get_running_loop().time() - began < 0.4
+        assert gateway.requests.started == [1, 4]
+        assert await muted.answers(2) == [2, 3]
+        assert asyncio.get_running_loop().time() - began >= 0.49
+
+
+async def test_what_is_here_already_waits_for_the_end_of_the_mute() -> None:
+    async with serving() as gateway, gateway.client() as client:
+        gateway.requests.muting = {1: 0.3}
+        client.send(METADATA, 1, 2)
+        assert await client.answer() == 1
+        await asyncio.sleep(SHORT_S)
+        assert gateway.requests.started == [1]
+        assert await client.answer() == 2
+
+
+async def test_the_longer_of_two_mutes_holds() -> None:
+    async with serving() as gateway, gateway.client() as client:
+        gateway.requests.muting = {1: 0.5, 2: 0.1}
+        began = asyncio.get_running_loop().time()
+        client.send(PRODUCE, 1, 2)
+        assert await client.answers(2) == [1, 2]
+        client.send(PRODUCE, 3)
+        assert await client.answer() == 3
+        assert asyncio.get_running_loop().time() - began >= 0.49
+
+
+async def test_after_a_mute_produce_requests_are_taken_one_by_one() -> None:
+    async with serving() as gateway, gateway.client() as client:
+        gateway.requests.muting = {1: 0.05}
+        gateway.requests.kept = {2}
+        client.send(PRODUCE, 1)
+        assert await client.answer() == 1
+        client.send(PRODUCE, 2, 3)
+        await until(lambda: gateway.requests.started == [1, 2])
+        await asyncio.sleep(SHORT_S)
+        assert gateway.requests.started == [1, 2]
+        gateway.requests.released.set()
+        assert await client.answers(2) == [2, 3]
+
+
+async def test_a_mute_lasts_for_half_the_idle_time_at_most() -> None:
+    async with serving(idle_ms=1000) as gateway, gateway.client() as client:
+        gateway.requests.muting = {1: 60.0}
+        client.send(METADATA, 1, 2)
+        assert await client.answers(2) == [1, 2]
+
+
+async def test_a_draining_server_answers_what_a_muted_connection_has_sent() -> None:
+    async with serving() as gateway, gateway.client() as client:
+        gateway.requests.muting = {1: 60.0}
+        client.send(METADATA, 1, 2)
+        assert await client.answer() == 1
+        closing_server = asyncio.create_task(gateway.server.close())
+        assert await client.answers(2) == [2, None]
+        await asyncio.wait_for(closing_server, LONG_S)
 
 
 async def test_connections_do_not_wait_for_each_other() -> None:
