@@ -159,6 +159,28 @@ def test_kafka_configs_describes_the_broker(both: SideBySide) -> None:
     assert len(both.run(Tool.CONFIGS, "--describe", *of_broker, "--all", compared=shared).lines) > 30
 
 
+def test_kafka_configs_sets_defaults_of_topics_and_configs_of_groups(both: SideBySide, topic: str) -> None:
+    delay = "log.segment.delete.delay.ms"
+    for entity in (("--entity-default",), ("--entity-name", "1")):
+        of_broker = ("--entity-type", "brokers", *entity)
+        both.run(Tool.CONFIGS, "--alter", *of_broker, "--add-config", f"{delay}=70000")
+        described = both.run(Tool.CONFIGS, "--describe", *of_broker, compared=without_replicas)
+        assert any(line.startswith(f"  {delay}=70000 ") for line in described.lines)
+        both.run(Tool.CONFIGS, "--alter", *of_broker, "--delete-config", delay)
+        assert len(both.run(Tool.CONFIGS, "--describe", *of_broker, compared=without_replicas).lines) == 1
+    at_start = ("--entity-type", "brokers", "--entity-name", "1", "--add-config", "num.partitions=3")
+    refused = both.run(Tool.CONFIGS, "--alter", *at_start, compared=without_reason)
+    assert refused.exit_code == 1 and "InvalidRequestException" in refused.lines[-1]
+    of_group = ("--entity-type", "groups", "--entity-name", f"tools-{topic}")
+    both.run(Tool.CONFIGS, "--alter", *of_group, "--add-config", "consumer.session.timeout.ms=50000")
+    assert "50000" in both.run(Tool.CONFIGS, "--describe", *of_group).lines[-1]
+
+
+def without_replicas(line: str) -> str | None:
+    """A dynamic default of a new Kafka cluster (KIP-966); here it is one of the software."""
+    return None if "min.insync.replicas" in line else line
+
+
 def test_kafka_get_offsets_delete_records_and_log_dirs(
     both: SideBySide, tool_topic: str, tmp_path: Path
 ) -> None:
