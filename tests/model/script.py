@@ -2,17 +2,35 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from ledger.errors import StoreError
-from ledger.requests import Created, CreateTopic, Deleted, DeleteTopic, Refused
+from ledger.groups import Group, Member, OffsetKey, OffsetRow
+from ledger.quotas import QuotaEntity
+from ledger.requests import (
+    CommitOffsets,
+    Created,
+    CreateTopic,
+    Deleted,
+    DeleteTopic,
+    Done,
+    DrainOffsets,
+    OffsetsStored,
+    QuotaChange,
+    Refused,
+    SetClientQuotas,
+    StoreGroup,
+)
 from ledger.types import DraftBatch, TopicId
 from tests.contract.faulty import Faults
 from tests.model.embedded import GRACE_MS, Client, Clock, Embedded
 from tests.model.harness import topic_id
 
 ATTEMPTS = 6
+GROUP = "g"
+QUOTA_OF: QuotaEntity = (("user", None),)
 
 
 @dataclass
@@ -22,6 +40,10 @@ class Promises:
     acked: dict[tuple[TopicId, int], dict[bytes, int]] = field(default_factory=dict)
     refused: dict[bytes, None] = field(default_factory=dict)
     unknown: set[bytes] = field(default_factory=set)
+    offsets: dict[OffsetKey, int] = field(default_factory=dict)
+    """That the one group has committed."""
+    generation: int = 0
+    """Of the group, and its quota as well."""
 
 
 class Script:
@@ -42,6 +64,7 @@ class Script:
         await self.create("b", 2, 1)
         await self.new_client()
         await self.produce_everywhere()
+        await self.group_goes_on()
         await self.housekeeping(lambda: self.host.checkpointer.write_image())
         await self.checkpoint()
         await self.restart()
@@ -50,7 +73,9 @@ class Script:
         await self.repeat_last("a", 0)
         await self.produce_everywhere()
         await self.an_orphan()
+        await self.group_goes_on()
         await self.delete("b")
+        await self.drain_offsets()
         await self.sweep()
         await self.checkpoint()
         await self.new_client()
@@ -62,6 +87,7 @@ class Script:
         await self.create("b", 3, 1)
         await self.produce_everywhere()
         await self.checkpoint()
+        await self.group_goes_on()
         await self.restart(image=False)
         await self.repeat_last("a", 1)
         await self.produce_everywhere()
@@ -121,8 +147,38 @@ class Script:
         assert name not in self.host.shard.state.topics.by_name
         for partition in [key for key in self.promises.acked if key[0] == gone]:
             del self.promises.acked[partition]
+        self.promises.offsets = {k: v for k, v in self.promises.offsets.items() if k[0] != gone}
         for client in self.clients:
             client.next_sequence = {k: v for k, v in client.next_sequence.items() if k[0] != name}
+
+    async def group_goes_on(self) -> None:
+        """The next generation of the group, which then commits an offset of every partition."""
+        promises = self.promises
+        generation = promises.generation + 1
+        rows = [
+            OffsetRow(topic.topic_id, partition, 10 * generation + partition)
+            for topic in self.host.shard.state.topics.by_name.values()
+            for partition in range(len(topic.partitions))
+        ]
+        quota = QuotaChange(QUOTA_OF, {"producer_byte_rate": float(generation)})
+
+        async def step() -> bool:
+            stored = await self.host.ask(StoreGroup(group_of(generation)))
+            committed = await self.host.ask(CommitOffsets(GROUP, rows))
+            limited = await self.host.ask(SetClientQuotas([quota]))
+            assert isinstance(stored, Done) and isinstance(limited, Done)
+            assert committed == OffsetsStored([None] * len(rows))
+            return True
+
+        await self.again_until(step)
+        promises.generation = generation
+        promises.offsets = {(row.topic_id, row.partition): row.offset for row in rows}
+
+    async def drain_offsets(self) -> None:
+        async def step() -> bool:
+            return await self.host.ask(DrainOffsets()) == Done(0)
+
+        await self.again_until(step)
 
     async def new_client(self) -> None:
         async def step() -> bool:
@@ -211,7 +267,7 @@ async def broken_promises(root: Path, clock: Clock, promises: Promises) -> list[
 
 
 async def _wrong(host: Embedded, promises: Promises) -> list[str]:
-    wrong: list[str] = []
+    wrong = _wrong_of_group(host, promises)
     seen: set[bytes] = set()
     for topic in host.shard.state.topics.by_name.values():
         if topic.name == "works":
@@ -229,6 +285,22 @@ async def _wrong(host: Embedded, promises: Promises) -> list[str]:
             wrong += [f"{where}: never accepted: {batch!r}" for batch in strange]
             seen.update(by_data)
     return wrong
+
+
+def group_of(generation: int) -> Group:
+    member = Member("m", None, "c", "/h", 6, 5, (("range", b"s"),), bytes(generation))
+    return Group(GROUP, "consumer", generation, "range", "m", (member,), True)
+
+
+def _wrong_of_group(host: Embedded, promises: Promises) -> list[str]:
+    state = host.shard.state
+    held = {key: committed.offset for key, committed in state.groups.offsets.get(GROUP, {}).items()}
+    found: list[tuple[str, Any, Any]] = [("offsets", held, promises.offsets)]
+    if promises.generation:
+        group = replace(state.groups.by_id[GROUP], changed_ms=0)
+        found.append(("group", group, group_of(promises.generation)))
+        found.append(("quota", state.quotas.by_entity[QUOTA_OF]["producer_byte_rate"], promises.generation))
+    return [f"{what}: promised {wanted}, found {there}" for what, there, wanted in found if there != wanted]
 
 
 async def _works_and_cleans_up(host: Embedded) -> None:
