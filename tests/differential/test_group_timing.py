@@ -70,11 +70,15 @@ class Scene:
         settle(holds)
         self.took_s[name] = time.monotonic() - since
 
+    def joined(self, *members: Member) -> list[Member]:
+        """All in one generation that is not assigned, the leader first."""
+        joins = [self.begin(member.join) for member in members]
+        answers = [one.result(WAIT_S) for one in joins]
+        return sorted(members, key=lambda member: member.member_id != answers[0].leader)
+
     def stable(self, *members: Member) -> list[Member]:
         """All in one generation, the leader first."""
-        joins = [self.begin(member.join) for member in members]
-        joined = [one.result(WAIT_S) for one in joins]
-        ordered = sorted(members, key=lambda member: member.member_id != joined[0].leader)
+        ordered = self.joined(*members)
         syncs = [self.begin(member.sync) for member in ordered]
         assert {name_of(one.result(WAIT_S)) for one in syncs} == {"NONE"}
         return ordered
@@ -101,20 +105,14 @@ def a_slow_member(scene: Scene) -> None:
 
 
 def a_leader_that_never_syncs(scene: Scene) -> None:
-    members = [scene.member(), scene.member()]
-    joins = [scene.begin(member.join) for member in members]
-    leads = joins[0].result(WAIT_S).leader
-    leader, follower = sorted(members, key=lambda member: member.member_id != leads)
+    leader, follower = scene.joined(scene.member(), scene.member())
     scene.timed("follower", scene.begin(follower.sync))
     scene.beats("leader", leader)
     scene.end("follower again", scene.begin(follower.join))
 
 
 def a_follower_that_never_syncs(scene: Scene) -> None:
-    members = [scene.member(), scene.member()]
-    joins = [scene.begin(member.join) for member in members]
-    leads = joins[0].result(WAIT_S).leader
-    leader, follower = sorted(members, key=lambda member: member.member_id != leads)
+    leader, follower = scene.joined(scene.member(), scene.member())
     scene.end("leader", scene.begin(leader.sync))
     scene.beats("follower", follower)
     scene.timed_until("until the follower goes", lambda: leader.beat() == "REBALANCE_IN_PROGRESS")
@@ -173,12 +171,7 @@ def the_initial_delay_of_a_group_that_was(scene: Scene) -> None:
 
 def a_static_member_that_misses_a_rebalance(scene: Scene) -> None:
     members = [scene.member(), scene.member(instance_id="i", session_ms=20_000)]
-    joins = [scene.begin(member.join) for member in members]
-    for one in joins:
-        one.result(WAIT_S)
-    for member in members:
-        scene.begin(member.sync)
-    time.sleep(0.5)
+    scene.stable(*members)
     scene.timed("other", scene.begin(members[0].join))
     scene.beats("static", members[1])
 
@@ -191,10 +184,7 @@ def who_is_removed_while_it_waits(scene: Scene) -> None:
 
 
 def a_change_while_others_wait_for_their_assignment(scene: Scene) -> None:
-    members = [scene.member(), scene.member()]
-    joins = [scene.begin(member.join) for member in members]
-    leads = joins[0].result(WAIT_S).leader
-    leader, follower = sorted(members, key=lambda member: member.member_id != leads)
+    leader, follower = scene.joined(scene.member(), scene.member())
     waiting = scene.begin(follower.sync)
     leader.metadata = b"\0\0\0\0\0\1\0\1x\xff\xff\xff\xff"
     joining = scene.begin(leader.join)
