@@ -68,6 +68,7 @@ class Script:
         await self.housekeeping(lambda: self.host.checkpointer.write_image())
         await self.checkpoint()
         await self.restart()
+        self.check_group()
         await self.produce("b", 0)  # a file of its own, dead once the topic is
         await self.restart()
         await self.repeat_last("a", 0)
@@ -89,6 +90,7 @@ class Script:
         await self.checkpoint()
         await self.group_goes_on()
         await self.restart(image=False)
+        self.check_group()
         await self.repeat_last("a", 1)
         await self.produce_everywhere()
         await self.housekeeping(self.read_all)
@@ -173,6 +175,11 @@ class Script:
         await self.again_until(step)
         promises.generation = generation
         promises.offsets = {(row.topic_id, row.partition): row.offset for row in rows}
+
+    def check_group(self) -> None:
+        """It is after a restart as it was before (invariant 9)."""
+        wrong = _wrong_of_group(self.host, self.promises)
+        assert not wrong, wrong
 
     async def drain_offsets(self) -> None:
         async def step() -> bool:
