@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 from ledger.errors import StoreDamaged
 
-U16 = struct.Struct(">H")
 U32 = struct.Struct(">I")
 _PAIR = struct.Struct(">HI")
 _ABSENT = 0xFFFFFFFF
@@ -48,26 +47,24 @@ def encode_text(value: str | None) -> bytes:
 class FieldReader:
     """Reads fields one after the other. struct.error or StoreDamaged where they run past the end."""
 
-    __slots__ = ("_pos", "_view")
+    __slots__ = ("_end", "_pos", "_view")
 
     def __init__(self, view: memoryview) -> None:
         self._view = view
         self._pos = 0
+        self._end = len(view)
 
     def take(self, size: int) -> memoryview:
-        end = self._pos + size
-        if end > len(self._view):
+        begin = self._pos
+        end = begin + size
+        if end > self._end:
             raise StoreDamaged("a field of a metadata record runs past its end")
-        taken = self._view[self._pos : end]
         self._pos = end
-        return taken
-
-    def u16(self) -> int:
-        (value,) = U16.unpack(self.take(2))
-        return int(value)
+        return self._view[begin:end]
 
     def u32(self) -> int:
-        (value,) = U32.unpack(self.take(4))
+        (value,) = U32.unpack_from(self._view, self._pos)
+        self._pos += U32.size
         return int(value)
 
     def bytes(self) -> bytes:
@@ -81,9 +78,9 @@ class FieldReader:
         return None if size == _ABSENT else str(self.take(size), "utf-8")
 
     def rest(self) -> memoryview:
-        return self.take(len(self._view) - self._pos)
+        return self.take(self._end - self._pos)
 
     def end(self) -> None:
         """StoreDamaged if something is left."""
-        if self._pos != len(self._view):
+        if self._pos != self._end:
             raise StoreDamaged("a metadata record is longer than its fields")

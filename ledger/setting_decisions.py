@@ -1,6 +1,7 @@
 """Deciding changes of client quotas and of the configs of brokers and groups. Values were checked before."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from ledger.group_records import MAX_GROUP_ID_BYTES, ClientQuotasSet, ResourceConfigsSet
 from ledger.overlay import Overlay
@@ -24,6 +25,8 @@ from ledger.state import LedgerState
 
 MAX_CHANGES = 64
 """Entities whose quotas one request may change: with MAX_QUOTA_BYTES each they fit an entry."""
+MAX_ENTITIES = 10_000
+"""That have quotas, and resources that have configs: anybody may ask for more."""
 Decided = tuple[Answer, Sequence[MetadataRecord]]
 
 
@@ -35,6 +38,8 @@ def set_client_quotas(state: LedgerState, overlay: Overlay, request: SetClientQu
         entity = change.entity
         before = after[entity] if entity in after else _quotas(state, overlay, entity)
         after[entity] = altered_quotas(before, change)
+    if _too_many(state.quotas.by_entity, overlay.quotas, after):
+        return Refused("POLICY_VIOLATION", f"{MAX_ENTITIES} entities have quotas already"), ()
     records = [
         ClientQuotasSet(entity, values)
         for entity, values in after.items()
@@ -49,6 +54,19 @@ def set_client_quotas(state: LedgerState, overlay: Overlay, request: SetClientQu
 def _quotas(state: LedgerState, overlay: Overlay, entity: QuotaEntity) -> Mapping[str, float]:
     decided = overlay.quotas.get(entity)
     return state.quotas.by_entity.get(entity, {}) if decided is None else decided
+
+
+Key = TypeVar("Key")
+
+
+def _too_many(
+    durable: Mapping[Key, Mapping[str, object]],
+    decided: Mapping[Key, Mapping[str, object]],
+    after: Mapping[Key, Mapping[str, object]],
+) -> bool:
+    """Whether there would be new ones beyond the bound."""
+    new = [key for key, values in after.items() if values and key not in durable and key not in decided]
+    return bool(new) and len(durable) + len(decided) + len(new) > MAX_ENTITIES
 
 
 def altered_quotas(before: Mapping[str, float], change: QuotaChange) -> dict[str, float]:
@@ -75,6 +93,8 @@ def set_resource_configs(
     if is_too_long(after):
         reason = f"the configs of the {request.resource_type} would become too long"
         return Refused("INVALID_CONFIG", reason), ()
+    if _too_many(state.resource_configs.by_resource, overlay.resource_configs, {resource: after}):
+        return Refused("POLICY_VIOLATION", f"{MAX_ENTITIES} resources have configs already"), ()
     overlay.resource_configs[resource] = after
     return Altered(after), (ResourceConfigsSet(*resource, after),) if after != before else ()
 

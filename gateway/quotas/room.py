@@ -12,6 +12,7 @@ from gateway.coordination.shard import Shard
 from gateway.quotas.altering import CONNECTION, CheckedEdit
 from gateway.quotas.finding import IP, Limit, find_limit, parse_address
 from gateway.quotas.meter import RateMeter
+from ledger.quotas import QuotaEntity
 from ledger.requests import QuotaChange, Refused, SetClientQuotas
 from ledger.setting_decisions import MAX_CHANGES
 
@@ -78,12 +79,13 @@ class QuotasRoom:
         """Make changes durable. Returns what is answered for each; StoreError if they could not be, and
         TimeoutError if that is not known."""
         due = [QuotaChange(edit.entity, edit.changes) for edit in edits if edit.changes]
-        failed: Refused | None = None
+        failed: dict[QuotaEntity, Refused] = {}
         for first in range(0, len(due), MAX_CHANGES):
-            answer = await self.shard.ask(SetClientQuotas(due[first : first + MAX_CHANGES]), deadline)
+            changes = due[first : first + MAX_CHANGES]
+            answer = await self.shard.ask(SetClientQuotas(changes), deadline)
             if isinstance(answer, Refused):
-                failed = answer
-        return [edit.refused or (failed if edit.changes else None) for edit in edits]
+                failed |= {change.entity: answer for change in changes}
+        return [edit.refused or failed.get(edit.entity) for edit in edits]
 
     def _limit(self, key: str, user: str, client_id: str) -> Limit | None:
         quotas = self.shard.state.quotas.by_key.get(key)

@@ -362,6 +362,28 @@ def test_configs_of_brokers_and_groups_change_by_name(ledger: JournalledLedger) 
     assert isinstance(ledger.ask(set_to("a", "x" * 70_000))[0], Refused)
 
 
+def test_entities_with_quotas_and_resources_with_configs_are_bounded(
+    ledger: JournalledLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledger.setting_decisions.MAX_ENTITIES", 3)
+
+    def quota(name: str, value: float | None = 1.0) -> SetClientQuotas:
+        return SetClientQuotas([QuotaChange((("user", name),), {"a": value})])
+
+    def config(name: str) -> SetResourceConfigs:
+        return SetResourceConfigs("group", name, [ConfigChange(ConfigOp.SET, "a", "1")])
+
+    for ask in (quota, config):
+        ledger.ask(ask("1"))
+        answers = ledger.ask(ask("2"), ask("3"), ask("4"))
+        assert [isinstance(answer, Refused) for answer in answers] == [False, False, True]
+        (answer,) = ledger.ask(ask("5"))
+        assert isinstance(answer, Refused) and answer.error == "POLICY_VIOLATION"
+        assert not isinstance(ledger.ask(ask("3"))[0], Refused)
+    ledger.ask(quota("1", None))
+    assert ledger.ask(quota("5")) == [Done(1)]
+
+
 def test_a_restored_image_has_the_same_digest(ledger: JournalledLedger) -> None:
     ledger.ask(
         StoreGroup(group_of("g", "a")),
