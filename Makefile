@@ -48,6 +48,7 @@ clean: ## remove the environment, caches and build output (not ./data)
 test-setup: $(VENV)/.stamp-test $(VENV)/.stamp-spark
 	@$(PY) -m tests.support.kafka
 	@$(PY) -m tests.support.spark
+	@$(PY) -m tests.support.environments
 	@$(PY) -m tests.e2e.client_go
 
 $(PY):

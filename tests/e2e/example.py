@@ -8,6 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.e2e.client import CLIENT_TIMEOUT_S
 from tests.support.processes import kill_group, stop_group, tail_of
 from tests.support.versions import ROOT
 
@@ -32,6 +36,26 @@ def copied_example(name: str, directory: Path, replacing: Mapping[str, str]) -> 
         path.write_text(text)
     assert not unseen, f"no file of {name} says {sorted(unseen)}"
     return copy
+
+
+class GroupOffsets:
+    """How far a group has read topics of one partition."""
+
+    def __init__(self, bootstrap: str, group_id: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._group_id = group_id
+
+    def committed(self, topic: str) -> int | None:
+        """None when nothing is committed, or Kafka has only just made the topic of its groups."""
+        asked = ConsumerGroupTopicPartitions(self._group_id, [TopicPartition(topic, 0)])
+        (answer,) = self._admin.list_consumer_group_offsets([asked]).values()
+        try:
+            (found,) = answer.result(CLIENT_TIMEOUT_S).topic_partitions
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                return None
+            raise
+        return int(found.offset) if found.offset >= 0 else None
 
 
 class Application:

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
 from tests.e2e.conftest import Endpoint
-from tests.e2e.example import Application, copied_example
+from tests.e2e.example import Application, GroupOffsets, copied_example
 from tests.support.kafka import CONNECT_JARS, JVM_FLAGS, KAFKA_VERSION
 from tests.support.ports import free_ports
 
 WAIT_S: Final = 90.0
-SINK: Final = TopicPartition("connect-example-lines", 0)
 INTERNAL_TOPICS: Final = ("connect-example-configs", "connect-example-offsets", "connect-example-status")
 
 
@@ -116,7 +114,8 @@ def test_a_worker_takes_each_line_through_the_gateway_once_and_goes_on_after_res
     assert connect.written() == lines[:2000]
 
     # What is not committed yet may come twice after a crash, at Apache Kafka too.
-    connect.worker.wait_until(lambda: committed(endpoint, SINK) == 2000, WAIT_S)
+    sink = GroupOffsets(endpoint.bootstrap, "connect-lines-out")
+    connect.worker.wait_until(lambda: sink.committed("connect-example-lines") == 2000, WAIT_S)
     endpoint.kill9()
     endpoint.restart()
     connect.add(lines[2000:])
@@ -133,12 +132,3 @@ def policies_of(endpoint: Endpoint, topics: Sequence[str]) -> list[str]:
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
     described = admin.describe_configs(resources)
     return [described[resource].result(30.0)["cleanup.policy"].value for resource in resources]
-
-
-def committed(endpoint: Endpoint, partition: TopicPartition) -> int:
-    """How far the sink has read, by the offset of its group."""
-    admin = AdminClient({"bootstrap.servers": endpoint.bootstrap})
-    asked = ConsumerGroupTopicPartitions("connect-lines-out", [partition])
-    (answer,) = admin.list_consumer_group_offsets([asked]).values()
-    (found,) = answer.result(30.0).topic_partitions
-    return int(found.offset)
