@@ -1,1 +1,1 @@
-"""Real clients against a real gateway; with DRAGOMAN_E2E_TARGET=kafka against Apache Kafka instead."""
+"""Real clients against a real gateway; with DRAGOMAN_TEST_TARGET=kafka against Apache Kafka instead."""

@@ -37,7 +37,7 @@ ClientsByName = Callable[[str], ClientUnderTest]
 
 
 class Endpoint(Protocol):
-    """A gateway, or Apache Kafka when DRAGOMAN_E2E_TARGET=kafka: the tests hold for both."""
+    """A gateway, or Apache Kafka when DRAGOMAN_TEST_TARGET=kafka: the tests hold for both."""
 
     @property
     def host(self) -> str: ...
@@ -58,13 +58,13 @@ class Endpoint(Protocol):
 @pytest.fixture(scope="session")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     running: AbstractContextManager[Endpoint]
-    match os.environ.get("DRAGOMAN_E2E_TARGET", "gateway"):
+    match os.environ.get("DRAGOMAN_TEST_TARGET", "gateway"):
         case "gateway":
             running = running_gateway(tmp_path_factory.mktemp("gateway"))
         case "kafka":
             running = running_kafka()
         case other:
-            raise pytest.UsageError(f"DRAGOMAN_E2E_TARGET is gateway or kafka, not {other}")
+            raise pytest.UsageError(f"DRAGOMAN_TEST_TARGET is gateway or kafka, not {other}")
     with running as server:
         yield server
 

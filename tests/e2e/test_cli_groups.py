@@ -1,4 +1,4 @@
-"""`dragoman groups` as an operator uses it, against a gateway and, with DRAGOMAN_E2E_TARGET=kafka, Kafka."""
+"""`dragoman groups` as an operator uses it, against a gateway and, with DRAGOMAN_TEST_TARGET=kafka, Kafka."""
 
 import json
 import subprocess

@@ -170,7 +170,7 @@ class KafkaServer:
             **self.overrides,
         }
         Path(self._properties).write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        level = os.environ.get("DRAGOMAN_KAFKA_LOG", "WARN")
+        level = os.environ.get("DRAGOMAN_TEST_KAFKA_LOG", "WARN")
         (self.directory / "log4j2.xml").write_text(LOG_CONFIG.format(log=self.log_path, level=level))
 
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:

@@ -17,7 +17,7 @@ var errTopicExists = errors.New("the topic exists")
 // patient is whether a retriable error is waited out. Apache Kafka needs a moment after a topic is created
 // and after a restart, and these libraries leave the waiting to their caller, or wait for a short time
 // only. A gateway needs none, so there every error counts.
-var patient = os.Getenv("DRAGOMAN_E2E_TARGET") == "kafka"
+var patient = os.Getenv("DRAGOMAN_TEST_TARGET") == "kafka"
 
 // patiently repeats a call that changes nothing.
 func patiently[T any](ctx context.Context, call func() (T, error)) (T, error) {
