@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.e2e.client_go import built, why_no_go_client
 from tests.e2e.client_java import java_command, why_no_java_client
 from tests.support.processes import kill_group, tail_of
 
 WAIT_S: Final = 60.0
 STEP_S: Final = 0.05
 PYTHON: Final = {"confluent": "confluent", "kafka-python": "kafka_python", "aiokafka": "aio"}
-LIBRARIES: Final = (*PYTHON, "java")
+GO: Final = ("sarama", "kafka-go", "franz-go")
+LIBRARIES: Final = (*PYTHON, "java", *GO)
 
 Holder = tuple[str, int]
 """Process and member."""
@@ -35,6 +37,8 @@ class Event:
 
 
 def why_no_members(library: str) -> str | None:
+    if library in GO:
+        return why_no_go_client()
     return why_no_java_client() if library == "java" else None
 
 
@@ -152,6 +156,8 @@ def crowd(directory: Path, bootstrap: str, group: str, topic: str) -> Iterator[C
 def _command(library: str, directory: Path) -> Sequence[str]:
     if library == "java":
         return java_command("java", directory, "GroupMembers")
+    if library in GO:
+        return [str(built()), "members", library]
     return [sys.executable, "-m", f"tests.e2e.members.{PYTHON[library]}"]
 
 

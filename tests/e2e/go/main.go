@@ -1,5 +1,6 @@
 // The Go client libraries for the end-to-end tests: one JSON order a line on stdin, one JSON answer a
-// line on stdout. Records travel in files; tests/e2e/record_file.py describes their layout.
+// line on stdout. Records travel in files; tests/e2e/record_file.py describes their layout. Told `members`
+// and more, the program is members of a group instead (members.go).
 package main
 
 import (
@@ -64,6 +65,12 @@ type program struct {
 
 func main() {
 	log.SetOutput(os.Stderr)
+	if len(os.Args) > 1 && os.Args[1] == "members" {
+		if err := runMembers(os.Args[2:]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	orders := bufio.NewReader(os.Stdin)
 	answers := json.NewEncoder(os.Stdout)
 	var running program
