@@ -7,7 +7,7 @@ it has read, commits, and reads on; it says on stdout what it is told, a JSON ob
 
     {"at": monotonic ns, "member": 0, "event": "assigned", "partitions": [0, 1]}     also revoked, lost
     {"at": ..., "member": 0, "event": "read", "records": [[partition, offset], ...]}
-    {"at": ..., "member": 0, "event": "refused", "reason": "UNKNOWN_MEMBER_ID"}      to a commit, by the server
+    {"at": ..., "member": 0, "event": "refused", "reason": "UNKNOWN_MEMBER_ID"}      to a commit
     {"at": ..., "member": 0, "event": "failed", "reason": "..."}                     what nobody expected
 
 At the end of stdin they leave the group and the program ends. Others than those in Python are in
