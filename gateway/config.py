@@ -249,10 +249,10 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=KIB,
-            le=GIB,
-            description="Protocols of all members of a group; a member with more is refused",
+            le=MIB,
+            description="All members of a group, with what they tell of themselves; one more is refused",
         ),
-    ] = 16 * MIB
+    ] = 768 * KIB
 
 
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

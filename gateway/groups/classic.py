@@ -7,7 +7,7 @@ by Apache Kafka itself, which the tests compare with.
 
 from collections.abc import Sequence
 
-from gateway.groups.members import LiveMember
+from gateway.groups.members import MEMBER_BYTES, LiveMember, protocols_size
 from gateway.groups.phases import Phases
 from gateway.groups.states import State
 from gateway.groups.values import (
@@ -34,8 +34,9 @@ class ClassicGroup(Phases):
             else:
                 self._join_unknown(asked, ticket, now)
         else:
-            is_full = error == "GROUP_MAX_SIZE_REACHED"
-            if is_full and (member := self.roster.by_id.get(asked.member_id)) is not None:
+            member = self.roster.by_id.get(asked.member_id)
+            if member is not None and not self._has_place_for(asked.member_id):
+                # The group has become smaller than its members are many.
                 self._dismiss(member)
                 self._complete_if_joined(now)
             is_told = error not in ("GROUP_MAX_SIZE_REACHED", "UNKNOWN_SERVER_ERROR")
@@ -127,8 +128,7 @@ class ClassicGroup(Phases):
             error = self._why_not_member(asked.member_id, asked.instance_id)
             if error is not None:
                 return error
-        size = sum(len(name) + len(metadata) for name, metadata in asked.protocols)
-        return "GROUP_MAX_SIZE_REACHED" if self.roster.bytes + size > self.rules.max_bytes else None
+        return None if self._has_bytes_for(asked) else "GROUP_MAX_SIZE_REACHED"
 
     def _has_place_for(self, member_id: str) -> bool:
         member = self.roster.by_id.get(member_id)
@@ -142,6 +142,20 @@ class ClassicGroup(Phases):
                 return waits or self.roster.joining < self.rules.max_size
             case _:
                 return member is not None or len(self.roster) < self.rules.max_size
+
+    def _has_bytes_for(self, asked: Join) -> bool:
+        """A group that is too large to be stored would be lost for all its members."""
+        current = self.roster.by_id.get(asked.member_id)
+        if current is None and asked.instance_id is not None:
+            current = self.roster.by_instance.get(asked.instance_id)
+        grown = protocols_size(asked.protocols)
+        if current is not None:
+            grown -= protocols_size(current.protocols)
+        else:
+            member_id = asked.member_id or asked.new_member_id
+            names = (member_id, asked.instance_id or "", asked.client_id, asked.client_host)
+            grown += MEMBER_BYTES + sum(map(len, names))
+        return grown <= 0 or self.roster.bytes + grown <= self.rules.max_bytes
 
     def _can_speak(self, asked: Join) -> bool:
         if self.state is State.EMPTY:

@@ -89,9 +89,14 @@ class GroupDriver:
         if group.state is State.EMPTY and not is_busy and not self._is_stopped:
             self._forget(self)
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that was decided may be told."""
+        return self._durable == self._decided
+
     async def durable(self) -> str | None:
         """Wait until all that was decided so far is durable; else why an answer cannot be given."""
-        if self._durable == self._decided:
+        if self.is_durable:
             return None
         settled: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._hold(partial(_resolve, settled))
@@ -156,7 +161,7 @@ class GroupDriver:
             self.perform(self.group.start_over(_now_ms(), "its state could not be stored"))
 
     def _hold(self, settle: Settle) -> None:
-        if self._durable == self._decided:
+        if self.is_durable:
             settle(None)
         else:
             self._held.append((self._decided, settle))

@@ -4,11 +4,14 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.groups.values import JoinedMember, Protocols, Ticket
 from ledger.groups import Member
 
-NEVER = math.inf
+NEVER: Final = math.inf
+MEMBER_BYTES: Final = 32
+"""Of numbers and lengths."""
 
 
 @dataclass(slots=True)
@@ -30,6 +33,12 @@ class LiveMember:
     silent_until: float = NEVER
     """When it is removed if nothing is heard from it, in ms on the machine's clock."""
 
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes to store it, its assignment aside."""
+        names = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
+        return MEMBER_BYTES + sum(map(len, names)) + protocols_size(self.protocols)
+
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
@@ -44,6 +53,10 @@ class LiveMember:
             self.protocols,
             self.assignment,
         )
+
+
+def protocols_size(protocols: Protocols) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def revived(member: Member) -> LiveMember:
@@ -70,7 +83,7 @@ class Roster:
         self.joining = 0
         """How many wait in JoinGroup."""
         self.bytes = 0
-        """Of all protocols of all members."""
+        """Of all members, as `LiveMember.size` counts."""
         self._spoken: Counter[str] = Counter()
         """How many members speak each protocol."""
 
@@ -85,6 +98,7 @@ class Roster:
         if member.instance_id is not None:
             self.by_instance[member.instance_id] = member
         self._count(member.protocols, 1)
+        self.bytes += member.size
         if member.joining is not None:
             self.joining += 1
         if self.leader is None:
@@ -96,6 +110,7 @@ class Roster:
         if member.instance_id is not None:
             del self.by_instance[member.instance_id]
         self._count(member.protocols, -1)
+        self.bytes -= member.size
         if member.joining is not None:
             self.joining -= 1
         if self.leader == member.member_id:
@@ -106,11 +121,13 @@ class Roster:
         del self.by_id[member.member_id]
         if self.leader == member.member_id:
             self.leader = member_id
+        self.bytes += len(member_id) - len(member.member_id)
         member.member_id = member_id
         self.by_id[member_id] = member
 
     def change(self, member: LiveMember, protocols: Protocols) -> None:
         self._count(member.protocols, -1)
+        self.bytes += protocols_size(protocols) - protocols_size(member.protocols)
         member.protocols = protocols
         self._count(protocols, 1)
 
@@ -163,8 +180,7 @@ class Roster:
         )
 
     def _count(self, protocols: Protocols, step: int) -> None:
-        for name, metadata in protocols:
+        for name, _ in protocols:
             self._spoken[name] += step
             if not self._spoken[name]:
                 del self._spoken[name]
-            self.bytes += step * (len(name) + len(metadata))

@@ -133,6 +133,8 @@ class GroupsRoom:
         if driver is None:
             return await self._proved("UNKNOWN_MEMBER_ID", deadline)
         error = driver.group.heartbeat(member_id, instance_id, generation, _now_ms())
+        if error == "NONE" and driver.is_durable:
+            return error
         driver.rest()
         failed = await driver.durable()
         return failed or await self._proved(error, deadline)

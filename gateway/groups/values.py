@@ -24,8 +24,8 @@ class GroupRules:
     min_session_timeout_ms: int = 6000
     max_session_timeout_ms: int = 30 * 60 * 1000
     max_size: int = 10_000
-    max_bytes: int = 16 * 1024 * 1024
-    """Of all protocols of all members."""
+    max_bytes: int = 768 * 1024
+    """Of all members, their protocols included and their assignments not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -442,6 +442,15 @@ def test_a_full_group_takes_nobody_but_those_who_are_in_it() -> None:
     assert group.join("b").error == "NONE"
 
 
+def test_when_a_group_has_been_made_smaller_the_last_to_join_again_must_go() -> None:
+    group = stable("a", "b", "c")
+    group.group.rules = replace(RULES, max_size=2)
+    first, second = group.join("a"), group.join("b")
+    assert group.join("c").error == "GROUP_MAX_SIZE_REACHED"
+    assert first.joined.generation == second.joined.generation == 2
+    assert len(first.joined.members) == 2
+
+
 def test_ids_that_wait_to_be_used_are_bounded() -> None:
     group = Played(replace(RULES, max_size=2))
     group.join()
@@ -450,9 +459,24 @@ def test_ids_that_wait_to_be_used_are_bounded() -> None:
 
 
 def test_members_may_not_tell_more_than_the_group_can_hold() -> None:
-    group = Played(replace(RULES, max_bytes=100))
-    assert group.add("a", protocols=(("range", b"x" * 90),)).result is None
-    assert group.add("b", protocols=(("range", b"x" * 90),)).error == "GROUP_MAX_SIZE_REACHED"
+    group = Played(replace(RULES, max_bytes=400))
+    big = (("range", b"x" * 200),)
+    group.stable("a", protocols=big)
+    assert group.add("b", protocols=big).joined.error == "GROUP_MAX_SIZE_REACHED"
+    assert group.join("a", protocols=big).error == "NONE"
+    assert group.join("a", protocols=(("range", b"x" * 500),)).error == "GROUP_MAX_SIZE_REACHED"
+    assert group.beat("a") == "NONE"
+
+
+def test_what_members_take_is_counted_as_they_come_change_and_go() -> None:
+    group = stable("a", "b")
+    group.add("s", instance_id="i")
+    group.join(instance_id="i", protocols=(("range", b"much more than before"),))
+    group.join("a", protocols=())
+    group.join("b", protocols=(("range", b""), ("sticky", b"own")))
+    assert group.group.roster.bytes == sum(member.size for member in group.group.roster)
+    group.leave("a", "b", Leaver("", "i"))
+    assert group.group.roster.bytes == 0
 
 
 def test_offsets_are_taken_from_members_of_the_generation_that_have_synced() -> None:

@@ -130,6 +130,7 @@ class Groups(RuleBasedStateMachine):
         group = self.played.group
         tickets = [member.joining for member in group.roster if member.joining is not None]
         assert group.roster.joining == len(tickets)
+        assert group.roster.bytes == sum(member.size for member in group.roster)
         tickets += [member.syncing for member in group.roster if member.syncing is not None]
         assert sorted(tickets) == sorted(self.waiting())
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -208,7 +209,7 @@ async def test_a_generation_that_cannot_be_stored_is_told_to_nobody() -> None:
 @virtually
 async def test_a_group_that_is_too_large_to_be_stored_is_refused() -> None:
     async with rooms() as one:
-        noise = bytes((i * i * 2654435761 >> 7) & 255 for i in range(1_200_000))
+        noise = random.Random(6).randbytes(700_000)
         refused = await one.join(protocols=(("range", noise),))
         assert refused.error == "UNKNOWN_SERVER_ERROR"
         assert (await one.join()).generation == 1
