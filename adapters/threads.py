@@ -22,14 +22,26 @@ OPEN_DEADLINE_S = 300.0
 MAX_WAITING = 4096
 
 _Answer: TypeAlias = asyncio.Future[Any] | Future[Any]
-_Call: TypeAlias = tuple[Callable[[], Any], _Answer, asyncio.AbstractEventLoop | None]
 
 
 class Overdue(OutcomeUnknown):
     """The call did not end before its deadline; it may still have its effect."""
 
 
-class _Calls(SimpleQueue[_Call | None]):
+class _Asked:
+    """A call that waits for a thread, and who is told what it came to; without them nothing is done."""
+
+    __slots__ = ("answer", "call", "loop")
+
+    def __init__(
+        self, call: Callable[[], Any], answer: _Answer, loop: asyncio.AbstractEventLoop | None
+    ) -> None:
+        self.call: Callable[[], Any] | None = call
+        self.answer: _Answer | None = answer
+        self.loop = loop
+
+
+class _Calls(SimpleQueue[_Asked | None]):
     """Calls that wait for a thread; None sends one home."""
 
     def __init__(self, most: int) -> None:
@@ -56,7 +68,7 @@ class StoreThreads:
         """The call's result. Overdue after the deadline; StoreUnavailable, without having begun, when
         too many calls wait already or the store is closed. A call that is cancelled or overdue before a
         thread came to it is never begun."""
-        return await self._answer_of(self._ask(partial(call, *args, **kwargs)))
+        return await self._answer_of(*self._ask(partial(call, *args, **kwargs)))
 
     async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for a call that changes nothing: overdue is StoreUnavailable."""
@@ -86,26 +98,29 @@ class StoreThreads:
         that takes too long."""
         if self._closed:
             return
-        answer = self._ask(last)
+        asked, answer = self._ask(last)
         self.shut()
-        await self._answer_of(answer)
+        await self._answer_of(asked, answer)
 
-    def _ask(self, call: Callable[[], T]) -> asyncio.Future[T]:
+    def _ask(self, call: Callable[[], T]) -> tuple[_Asked, asyncio.Future[T]]:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        self._queue(call, answer, loop)
-        return answer
+        return self._queue(call, answer, loop), answer
 
-    async def _answer_of(self, answer: asyncio.Future[T]) -> T:
+    async def _answer_of(self, asked: _Asked, answer: asyncio.Future[T]) -> T:
         deadline = asyncio.get_running_loop().call_later(self._deadline_s, self._expire, answer)
         try:
             return await answer
         finally:
             deadline.cancel()
+            # While the threads hang it stays in the queue, but not with a draft that nobody waits for.
+            asked.call = asked.answer = None
+            # An error keeps this frame alive, so the frame must not keep what holds the error.
+            del asked, answer
 
     def _queue(
         self, call: Callable[[], Any], answer: _Answer, loop: asyncio.AbstractEventLoop | None
-    ) -> None:
+    ) -> _Asked:
         if self._closed:
             raise StoreUnavailable(f"{self._store} is closed")
         if self._calls.are_too_many:
@@ -117,7 +132,9 @@ class StoreThreads:
                 threading.Thread(
                     target=_work, args=(self._calls,), name=f"{self._store}-{number}", daemon=True
                 ).start()
-        self._calls.put((call, answer, loop))
+        asked = _Asked(call, answer, loop)
+        self._calls.put(asked)
+        return asked
 
     def _expire(self, answer: asyncio.Future[Any]) -> None:
         if not answer.done():
@@ -125,25 +142,30 @@ class StoreThreads:
 
 
 def _work(calls: _Calls) -> None:
-    while (taken := calls.get()) is not None:
-        _do(*taken)
+    while (asked := calls.get()) is not None:
+        _do(asked)
         # Waiting for the next call holds on to nothing of this one.
-        del taken
+        del asked
 
 
-def _do(call: Callable[[], Any], answer: _Answer, loop: asyncio.AbstractEventLoop | None) -> None:
-    if answer.done():
+def _do(asked: _Asked) -> None:
+    call, answer = asked.call, asked.answer
+    asked.call = asked.answer = None
+    if call is None or answer is None or answer.done():
         return
     try:
         result = call()
     except BaseException as error:
-        _tell(answer, loop, None, error)
+        _tell(asked.loop, answer, None, error)
     else:
-        _tell(answer, loop, result, None)
+        _tell(asked.loop, answer, result, None)
+    finally:
+        # As in `_answer_of`.
+        del call, answer
 
 
 def _tell(
-    answer: _Answer, loop: asyncio.AbstractEventLoop | None, result: Any, failure: BaseException | None
+    loop: asyncio.AbstractEventLoop | None, answer: _Answer, result: Any, failure: BaseException | None
 ) -> None:
     if loop is None:
         _settle(answer, result, failure)

@@ -227,6 +227,26 @@ class _Pipelined:
         asyncio.get_running_loop().call_soon(self._connection.done, self)
 
 
+class _Gone(asyncio.Transport):
+    """Stands for the transport of a lost connection. That of TLS holds on to its protocol: a connection that
+    kept it would wait for a collection of garbage, which for what has grown old hardly ever comes."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """There is nothing left to close."""
+
+    def abort(self) -> None:
+        """The same."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+_GONE: Final = _Gone()
+
+
 class ClientConnection(asyncio.BufferedProtocol):
     """A socket's end in the gateway. Refer to the module's text for order and push-back."""
 
@@ -275,7 +295,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         pool = self._pool
         # uvloop's transports are not asyncio's class, only of its shape.
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport: asyncio.Transport = cast(asyncio.Transport, transport)
         self.is_made = True
         pool.last_id += 1
         peername = transport.get_extra_info("peername")
@@ -304,8 +324,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if not self._running_is_pipelined:
             for request in self._running:
                 request.cancel()
-        if self._writer is not None:
-            self._writer.clear()
+        self._transport, self._writer = _GONE, None
         self._charge()
         if self._on_lost is not None:
             self._on_lost()

@@ -60,6 +60,12 @@ class _Filling:
         fits = self.size + request.weight <= MAX_ENTRY_BYTES
         return fits and self.work + work(request) <= MAX_ENTRY_BATCHES
 
+    def fail(self, error: Exception) -> None:
+        """Tell all who wait. They are let go of: the error keeps frames alive that hold this entry, and
+        those who wait hold their drafts."""
+        answers, self.answers = self.answers, []
+        _fail(answers, error)
+
 
 class Shard:
     """The owner of one shard. `state` is durable and may be read at any time on the event loop."""
@@ -168,18 +174,19 @@ class Shard:
             elif barriers:
                 await self._prove()
         except StoreUnavailable as error:
-            _fail(filling.answers, error)
+            filling.fail(error)
             for barrier in barriers:
                 if not barrier.done():
                     barrier.set_exception(error)
+            barriers.clear()
             return
         except OwnershipLost as error:
             failure = StoreUnavailable(str(error)) if error.certain else OutcomeUnknown(str(error))
-            _fail(filling.answers, failure)
+            filling.fail(failure)
             self._barriers = barriers + self._barriers
             raise
         except BaseException as error:
-            _fail(filling.answers, OutcomeUnknown(f"the append was interrupted: {error!r}"))
+            filling.fail(OutcomeUnknown(f"the append was interrupted: {error!r}"))
             self._barriers = barriers + self._barriers
             raise
         for answered, answer in filling.answers:

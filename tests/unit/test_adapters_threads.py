@@ -1,11 +1,12 @@
 """The threads of a store: order, deadlines, bounds, and what is left when the caller has gone."""
 
 import asyncio
+import gc
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
@@ -129,6 +130,50 @@ def test_a_thread_outlives_the_loop_that_asked_it() -> None:
     asyncio.run(ask_and_leave())
     may_go.set()
     assert threads.run_now(divmod, 7, 2) == (3, 1)
+
+
+class Draft:
+    """Megabytes, in a gateway."""
+
+
+def fail(draft: Draft) -> None:
+    raise ZeroDivisionError
+
+
+async def test_what_a_failed_call_was_given_needs_no_collection_of_garbage() -> None:
+    threads, draft = StoreThreads("the store", 1), Draft()
+    gone = weakref.ref(draft)
+    with no_collection():
+        with pytest.raises(ZeroDivisionError):
+            await threads.run(fail, draft)
+        del draft
+        assert await asyncio.to_thread(becomes_none, gone)
+
+
+async def test_what_nobody_waits_for_any_more_is_not_kept_for_a_store_that_hangs() -> None:
+    threads = StoreThreads("the store", 1, SHORT_S)
+    async with held(threads):
+        with no_collection():
+            gone = [await overdue_draft(threads) for _ in range(3)]
+            # The loop itself may still hold what it did last.
+            await asyncio.sleep(0)
+            assert [draft() for draft in gone] == [None] * 3
+
+
+async def overdue_draft(threads: StoreThreads) -> weakref.ref[Draft]:
+    draft = Draft()
+    with pytest.raises(Overdue):
+        await threads.run(fail, draft)
+    return weakref.ref(draft)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 async def test_a_thread_that_waits_keeps_nothing_of_its_last_call_alive() -> None:

@@ -3,18 +3,29 @@ which a gateway lets happen seldom."""
 
 import asyncio
 import gc
+import ssl
+import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+import uvloop
 
+from adapters.metadata.memory import MemoryMetadata
+from gateway.coordination.opening import open_shard
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.records import Producer, Record, build_batch
+from ledger.errors import StoreUnavailable
+from ledger.ports import PutOutcome
+from ledger.requests import ReserveProducerIds
+from tests.support.certificates import Authority
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway
+from tests.support.raw import request
 
 REQUESTS = 20
 LARGE = 50_000
@@ -82,3 +93,53 @@ async def test_fetch_and_metadata_leave_no_cycles(gateway: InMemoryGateway) -> N
             await gateway.ask(ApiKey.METADATA, 12, MetadataRequest([MetadataRequestTopic(name="t")]))
         await asyncio.sleep(0.05)
     assert not found
+
+
+class AwayMetadata(MemoryMetadata):
+    """Fails while it is away, for certain."""
+
+    is_away = False
+
+    async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
+        if self.is_away:
+            raise StoreUnavailable("away")
+        return await super().put(key, value, expect)
+
+
+async def test_what_waits_for_a_journal_that_fails_is_left_in_no_cycle() -> None:
+    store = AwayMetadata()
+    shard = await open_shard(store, None, None, 1, lambda: 1)
+    store.is_away = True
+    with collected() as found:
+        for _ in range(REQUESTS):
+            with pytest.raises(StoreUnavailable, match="away"):
+                await shard.submit(ReserveProducerIds(1))
+    await shard.close()
+    assert not found
+
+
+def test_connections_over_tls_leave_no_cycles(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.server()
+    settings = {
+        "listeners.listen": "SSL://127.0.0.1:0",
+        "tls.certificate": str(issued.certificate),
+        "tls.key": str(issued.key),
+    }
+    trusting = ssl.create_default_context(cafile=str(authority.file))
+
+    async def come_and_go() -> Counter[str]:
+        async with in_memory_gateway(settings) as gateway:
+            port = gateway.running.bound[0].port
+            with collected() as found:
+                for _ in range(REQUESTS):
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+                    writer.write(request(ApiKey.API_VERSIONS, 0, b""))
+                    await reader.readexactly(struct.calcsize(">ii"))
+                    writer.close()
+                # The watch over connections lets go of the last one that it saw.
+                await asyncio.sleep(1.0)
+            return found
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert not runner.run(come_and_go())
