@@ -35,7 +35,7 @@ class ClassicGroup(Phases):
                 self._join_unknown(asked, ticket, now)
         else:
             member = self.roster.by_id.get(asked.member_id)
-            if member is not None and not self._has_place_for(asked.member_id):
+            if member is not None and not self._has_place_for(asked):
                 # The group has become smaller than its members are many.
                 self._dismiss(member)
                 self._complete_if_joined(now)
@@ -116,7 +116,7 @@ class ClassicGroup(Phases):
     def _why_not_join(self, asked: Join) -> str | None:
         if self.state is State.DEAD:
             return "COORDINATOR_NOT_AVAILABLE"
-        if not self._has_place_for(asked.member_id):
+        if not self._has_place_for(asked):
             return "GROUP_MAX_SIZE_REACHED"
         if not self._can_speak(asked):
             return "INCONSISTENT_GROUP_PROTOCOL"
@@ -130,12 +130,14 @@ class ClassicGroup(Phases):
                 return error
         return None if self._has_bytes_for(asked) else "GROUP_MAX_SIZE_REACHED"
 
-    def _has_place_for(self, member_id: str) -> bool:
-        member = self.roster.by_id.get(member_id)
+    def _has_place_for(self, asked: Join) -> bool:
+        if _gets_id_only(asked) and len(self.pending) >= self.rules.max_size:
+            # Kafka counts no pending members; here they have a bound.
+            return False
+        member = self.roster.by_id.get(asked.member_id)
         match self.state:
             case State.EMPTY:
-                # Kafka counts no pending members; here they have a bound.
-                return member_id in self.pending or len(self.pending) < self.rules.max_size
+                return True
             case State.PREPARING_REBALANCE:
                 # Those who wait, not those who are: when the group shrinks, the last to come must go.
                 waits = member is not None and member.joining is not None
@@ -173,7 +175,7 @@ class ClassicGroup(Phases):
 
     def _join_unknown(self, asked: Join, ticket: Ticket, now: float) -> None:
         current = self.roster.by_instance.get(asked.instance_id or "")
-        if asked.instance_id is None and asked.needs_member_id:
+        if _gets_id_only(asked):
             self.pending[asked.new_member_id] = self._at(now + asked.session_timeout_ms)
             self._answer(ticket, JoinAnswer("MEMBER_ID_REQUIRED", asked.new_member_id))
         elif asked.instance_id is not None and current is not None:
@@ -301,6 +303,11 @@ class ClassicGroup(Phases):
         self._note("member_left", member.member_id, leaver.reason)
         self._dismiss(member)
         return "NONE"
+
+
+def _gets_id_only(asked: Join) -> bool:
+    """The first join of a dynamic member, which learns its id and joins with that."""
+    return not asked.member_id and asked.instance_id is None and asked.needs_member_id
 
 
 def _with(reason: str, default: str) -> str:

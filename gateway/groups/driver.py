@@ -1,7 +1,8 @@
 """Drives the machine of one group: stores what must be stored, holds answers back until it is durable, and
 wakes the machine when something is due.
 
-One `StoreGroup` of a group is under way at a time; a newer state waits and replaces what waits already. If
+One `StoreGroup` of a group is under way at a time; a newer state waits and replaces what waits already. While
+the journal does not say what became of it, whoever waits is told now and then to try again. If
 one fails, the group goes back to what is durable, whoever waits is told to try again, and the members are
 asked to join again.
 """
@@ -61,6 +62,7 @@ class GroupDriver:
         """States that had to be stored, by number: the newest, and the newest that is durable."""
         self._next: Group | None = None
         self._storing: asyncio.Future[LedgerAnswer] | None = None
+        self._late: asyncio.TimerHandle | None = None
         self._held: deque[tuple[int, Settle]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float = math.inf
@@ -109,9 +111,10 @@ class GroupDriver:
         for effect in self.group.abandon(NOT_NOW):
             if isinstance(effect, Answer):
                 self._settle(effect, None)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._late):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._late = None
 
     def _restored(self) -> ClassicGroup:
         group = ClassicGroup(self.group_id, self._rules)
@@ -125,15 +128,27 @@ class GroupDriver:
             return
         number, group = self._decided, self._next
         self._next = None
-        loop = asyncio.get_running_loop()
         self._storing = self._shard.submit(StoreGroup(group))
-        late = loop.call_later(self._patience_s, self._release, number, NOT_NOW)
-        self._storing.add_done_callback(partial(self._stored, number, _now_ms(), late))
+        self._storing.add_done_callback(partial(self._stored, number, _now_ms()))
+        if not self._is_stopped:
+            self._be_patient()
 
-    def _stored(
-        self, number: int, begun: float, late: asyncio.TimerHandle, done: asyncio.Future[LedgerAnswer]
-    ) -> None:
-        late.cancel()
+    def _be_patient(self) -> None:
+        self._late = asyncio.get_running_loop().call_later(self._patience_s, self._put_off)
+
+    def _put_off(self) -> None:
+        """The journal may hang for as long as it likes, but nobody may wait for it as long: neither who is to
+        be answered when the state is durable, nor who waits in the group, for which no time passes."""
+        self._release(self._decided, NOT_NOW)
+        for effect in self.group.put_off(NOT_NOW, _now_ms()):
+            if isinstance(effect, Answer):
+                self._settle(effect, None)
+        self._be_patient()
+
+    def _stored(self, number: int, begun: float, done: asyncio.Future[LedgerAnswer]) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
         self._storing = None
         error = _why_failed(done)
         if error is None:

@@ -113,6 +113,9 @@ class OffsetExpiry:
             return _Rule() if view is None or view.state == State.EMPTY.value else None
         if view.state == State.EMPTY.value:
             stored = self._shard.state.groups.by_id.get(group_id)
+            if stored is not None and stored.members:
+                # It became empty just now, and the journal has not yet said when.
+                return None
             return _Rule(stored.changed_ms if stored is not None else 0)
         subscribed = self._groups.subscribed_topics(group_id)
         if view.state != State.STABLE.value or subscribed is None:

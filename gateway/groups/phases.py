@@ -102,6 +102,15 @@ class Phases:
             self._answer_sync(member, SyncAnswer(error))
         return self._take_effects()
 
+    def put_off(self, error: str, now: float) -> list[Effect]:
+        """Answer all that waits, and go on with the group: the members will ask again."""
+        for member in self.roster:
+            has_joined = self._answer_join(member, JoinAnswer(error, member.member_id))
+            has_synced = self._answer_sync(member, SyncAnswer(error))
+            if has_joined or has_synced:
+                self._hear_from(member, now)
+        return self._take_effects()
+
     def start_over(self, now: float, reason: str) -> list[Effect]:
         """Ask all members to join again."""
         if len(self.roster):

@@ -201,11 +201,13 @@ class GroupsRoom:
         if group.state is not State.EMPTY:
             return Refused("GROUP_ID_NOT_FOUND" if group.state is State.DEAD else "NON_EMPTY_GROUP")
         group.die()
-        refused = await self._remove(group_id, deadline)
-        if driver.group is group:
-            group.live_again()
-        driver.rest()
-        return refused
+        try:
+            return await self._remove(group_id, deadline)
+        finally:
+            # Also if the client hangs up meanwhile: what comes now stands behind the removal.
+            if driver.group is group:
+                group.live_again()
+            driver.rest()
 
     async def _remove(self, group_id: str, deadline: float) -> Refused | None:
         driver = self._drivers[group_id]

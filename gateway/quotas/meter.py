@@ -51,7 +51,8 @@ class RateMeter:
         excess = self.rate(now_ms) - limit
         if not excess > 0:
             return 0
-        return min(floor(excess / limit * self.elapsed_ms(now_ms) + 0.5), MAX_THROTTLE_MS)
+        # Compared first: beside a tiny limit it may be infinite.
+        return floor(min(excess / limit * self.elapsed_ms(now_ms) + 0.5, MAX_THROTTLE_MS))
 
     def _forget(self, now_ms: int) -> None:
         samples = self._samples

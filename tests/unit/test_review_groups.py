@@ -1,0 +1,100 @@
+"""Groups and quotas when the journal hangs, clients hang up and strangers ask for more than there is."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from gateway.groups.offsets import Committer
+from gateway.groups.values import Leaver
+from gateway.quotas.meter import MAX_THROTTLE_MS, RateMeter
+from tests.support.groups import RULES, Played
+from tests.unit.test_group_offsets import DAY_MS, RETENTION_MS, Host
+from tests.unit.test_group_offsets import host as host
+from tests.unit.test_groups_room import rooms, turns, virtually
+
+PATIENCE_S = 60.0
+
+
+@virtually
+async def test_who_asks_while_the_journal_hangs_is_answered_in_time() -> None:
+    async with rooms() as one:
+        member = await one.stable()
+        one.store.going.clear()
+        leaving = asyncio.create_task(one.room.leave("g", [Leaver(member, None)], _soon()))
+        await asyncio.wait_for(leaving, PATIENCE_S)
+        assert leaving.result() == "COORDINATOR_NOT_AVAILABLE"
+        # The state is still under way, and nothing new is submitted that could be waited for.
+        assert await asyncio.wait_for(one.beat(member), PATIENCE_S) == "COORDINATOR_NOT_AVAILABLE"
+        joined = await asyncio.wait_for(one.join(), PATIENCE_S)
+        assert joined.error == "COORDINATOR_NOT_AVAILABLE"
+
+
+@virtually
+async def test_a_state_behind_one_that_hangs_is_not_waited_for_without_end() -> None:
+    async with rooms() as one:
+        member = await one.stable()
+        one.store.going.clear()
+        asking = asyncio.create_task(one.join(member_id=member))
+        await asyncio.sleep(3)
+        later = asyncio.create_task(one.room.leave("g", [Leaver(member, None)], _soon()))
+        _, waiting = await asyncio.wait({asking, later}, timeout=PATIENCE_S)
+        assert not waiting
+
+
+@virtually
+async def test_a_deletion_whose_client_hangs_up_leaves_the_group_alive() -> None:
+    async with rooms() as one:
+        await one.commit("g")
+        one.store.going.clear()
+        deleting = asyncio.create_task(one.room.delete("g", _soon()))
+        await turns()
+        deleting.cancel()
+        await turns()
+        one.store.going.set()
+        await turns()
+        assert one.room.check_commit("g", "", None, -1) is None
+        assert (await one.join()).error == "NONE"
+
+
+def test_ids_that_wait_to_be_used_are_bounded_in_every_state() -> None:
+    group = Played(replace(RULES, max_size=2))
+    group.stable("a")
+    for _ in range(2):
+        assert group.join().error == "MEMBER_ID_REQUIRED"
+    assert group.join().error == "GROUP_MAX_SIZE_REACHED"
+
+
+def test_static_members_and_old_clients_need_no_place_among_ids_that_wait() -> None:
+    group = Played(replace(RULES, max_size=2))
+    group.join()
+    group.join()
+    assert group.join(instance_id="i").error is None
+    assert group.join(needs_member_id=False).error is None
+
+
+async def test_no_offset_expires_of_a_group_that_becomes_empty_this_moment(host: Host) -> None:
+    """The journal still says that it has members, and when it got them."""
+    member = await host.member()
+    await host.commit(host.row(5), who=Committer("g", member, None, 1))
+    await host.pass_time(RETENTION_MS + DAY_MS)
+    host.store.going.clear()
+    leaving = asyncio.create_task(host.leave(member))
+    await turns()
+    expiring = asyncio.create_task(host.expiry.apply())
+    await turns()
+    host.store.going.set()
+    await leaving
+    await expiring
+    assert host.held() == {("t", 0): 5}
+
+
+@pytest.mark.parametrize("limit", [5e-324, 1e-300, 1e-6])
+def test_the_smallest_quota_throttles_for_the_longest_time(limit: float) -> None:
+    meter = RateMeter(11, 1000)
+    meter.record(1e6, 0)
+    assert meter.throttle_ms(limit, 1) == MAX_THROTTLE_MS
+
+
+def _soon() -> float:
+    return asyncio.get_running_loop().time() + 5.0
