@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,8 @@ CONVERTED: Final = "quix-example-converted"
 COUNTED: Final = "quix-example-counted"
 ROOMS: Final = 3
 WINDOW_S: Final = 10
-BEGINNING_MS: Final = 1_700_000_000_000
+# The beginning of a window, ten minutes ago: much older records would fall under retention.ms.
+BEGINNING_MS: Final = (int(time.time()) // WINDOW_S - 60) * WINDOW_S * 1000
 
 
 @pytest.fixture
