@@ -19,8 +19,8 @@ one, so that it is stopped by the first that is too much.
 
 Requests under way belong to their connection. One that is pipelined has no task: it is taken up in the turn
 in which it came, and who settles it has the answer sent. Every other request is a task. A lost connection
-cancels its requests, except pipelined ones: what a client has sent with acks=0 before closing is still
-stored.
+cancels its requests, except pipelined ones, of which those that waited for their turn are taken up: what a
+client has sent with acks=0 before closing is still stored.
 """
 
 import asyncio
@@ -264,6 +264,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Requests under way, and when each came; a patient one as if it were still to come."""
         self._running_is_pipelined = True
         self._is_starting = False
+        self._free_at = 0.0
+        """When the last request was done that others may have waited for."""
         self._muted_until = 0.0
         self._unmute: asyncio.TimerHandle | None = None
         self._is_paused = False
@@ -319,11 +321,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._unmute = None
         self._pool.connections.pop(self._peer.connection_id, None)
         self._pool.budget.waiting.pop(self._settle, None)
-        self._backlog.clear()
-        self.release_sent()
         if not self._running_is_pipelined:
             for request in self._running:
                 request.cancel()
+        self._start_last()
+        self.release_sent()
         self._transport, self._writer = _GONE, None
         self._charge()
         if self._on_lost is not None:
@@ -512,6 +514,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._pool.under_way.discard(request)
         self.release_sent()
         self.worked_at = self._loop.time()
+        if not self._running:
+            self._free_at = self.worked_at
         self._start_ready()
         if self._is_lost:
             self._charge()
@@ -528,7 +532,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         backlog, router = self._backlog, self._pool.router
         while backlog and not self._is_write_paused and self._unmute is None:
             request, received_at = backlog[0]
-            received_at = max(received_at, self._muted_until)
+            # As for Kafka, which takes a request from its socket only then.
+            received_at = max(received_at, self._free_at, self._muted_until)
             is_pipelined = router.is_pipelined(request.header.api_key)
             goes_on = is_pipelined and self._running_is_pipelined and not self._was_muted
             if self._running and not goes_on:
@@ -539,6 +544,15 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._start(request, received_at)
             else:
                 self._start_task(request, received_at)
+        self._is_starting = False
+
+    def _start_last(self) -> None:
+        """The client has closed, and its Produce requests wait for nothing any more."""
+        self._is_starting = True
+        while self._backlog:
+            request, _ = self._backlog.popleft()
+            if self._pool.router.is_pipelined(request.header.api_key):
+                self._start(request, self._loop.time())
         self._is_starting = False
 
     def _start(self, request: Request, received_at: float) -> None:

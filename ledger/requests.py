@@ -23,6 +23,8 @@ MAX_OFFSETS = 2_000
 MAX_QUOTA_BYTES = 4 * 1024
 """Of one entity with all its quotas."""
 _GROUP_ID_GUESS = 128
+_DEFLATE_GROWTH = 1024
+"""One byte in so many; zlib needs five in 16 KiB."""
 MAX_CONFIG_BYTES = 128 * 1024
 """Of all configs of one topic, names and values."""
 
@@ -261,7 +263,9 @@ class StoreGroup:
         group = self.group
         names = len(group.group_id) + len(group.protocol_type)
         names += len(group.protocol or "") + len(group.leader or "")
-        return _SMALL + _UTF8 * names + sum(map(_member_weight, group.members))
+        fields = _SMALL + _UTF8 * names + sum(map(_member_weight, group.members))
+        # What cannot be deflated grows by being tried.
+        return fields + fields // _DEFLATE_GROWTH
 
 
 def _member_weight(member: Member) -> int:

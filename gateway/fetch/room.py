@@ -7,6 +7,7 @@ what has been read is answered; what could not be read is an error, never an emp
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import structlog
@@ -105,7 +106,8 @@ class FetchRoom:
         # What was read and is not sent is free again; the rest when the client has it.
         under_way.give_back(keep=records)
         if under_way.held:
-            hold(under_way.give_back)
+            # Not with what was read beside it.
+            hold(partial(self.budget.release, under_way.held))
         return response
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """What fetches hold while they read and until their answers are sent; and what they say of damage."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -8,6 +9,7 @@ from structlog.testing import capture_logs
 
 from gateway.fetch.budget import FetchBudget
 from gateway.fetch.room import FetchOptions
+from gateway.fetch.stream import BatchStream
 from tests.support.reading import batch_of, reading_world, records_of, with_base
 
 A, B = batch_of(b"a"), batch_of(b"b1", b"b2")
@@ -32,6 +34,15 @@ async def test_an_answer_takes_its_share_of_the_budget_until_it_is_sent() -> Non
         assert budget.held_bytes == len(B)
         unsent.pop()()
         assert budget.held_bytes == 0 and not unsent
+
+
+async def test_what_is_held_for_an_answer_is_not_what_was_read_beside_it() -> None:
+    async with reading_world(cache_bytes=0) as world:
+        await world.create()
+        await world.produce(A, B)
+        unsent: Releases = []
+        await world.one("t", 0, 0, hold=unsent.append)
+        assert unsent and not [thing for thing in gc.get_objects() if isinstance(thing, BatchStream)]
 
 
 async def test_answers_without_records_and_fetches_without_answer_hold_nothing() -> None:

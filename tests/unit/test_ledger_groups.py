@@ -335,6 +335,14 @@ def test_weights_bound_the_bytes_that_are_written(ledger: JournalledLedger) -> N
         ledger.make_durable(decided)
 
 
+@pytest.mark.parametrize("size", [DEFLATED_FROM_BYTES, 100_000, 500_000])
+def test_the_weight_of_a_group_bounds_what_cannot_be_deflated(size: int) -> None:
+    noise = random.Random(size).randbytes(size)
+    member = Member("m", None, "", "", 1, 1, (), noise)
+    group = Group("g", "consumer", 1, "range", "m", (member,), synced=True)
+    assert len(encode_record(GroupStored(group))) <= StoreGroup(group).weight
+
+
 def test_quotas_change_by_key_and_see_their_entry(ledger: JournalledLedger) -> None:
     version = ledger.state.quotas.version
     answers = ledger.ask(

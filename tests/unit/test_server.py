@@ -39,6 +39,8 @@ class HeldRequests:
     def __init__(self) -> None:
         self.served = {int(PRODUCE): (0, 13), int(METADATA): (0, 13), int(JOIN_GROUP): (0, 9)}
         self.started: list[int] = []
+        self.taken_at: dict[int, float] = {}
+        """By what loop time the wait of a request is counted."""
         self.cancelled: list[int] = []
         self.released = asyncio.Event()
         self.kept: set[int] = set()
@@ -89,6 +91,7 @@ class HeldRequests:
     ) -> Sequence[Buffer] | None:
         number = request.header.correlation_id
         self.started.append(number)
+        self.taken_at[number] = received_at
         try:
             if number in self.failing:
                 raise self.failing[number]
@@ -208,6 +211,40 @@ async def test_a_request_that_is_not_pipelined_starts_when_all_before_it_are_ans
         gateway.requests.released.set()
         assert await client.answers(5) == [1, 2, 3, 4, 5]
         assert gateway.requests.started == [1, 2, 3, 4, 5]
+
+
+async def test_a_request_may_take_its_time_from_when_those_before_it_are_answered() -> None:
+    async with serving() as gateway, gateway.client() as client:
+        gateway.requests.kept = {1}
+        client.send(JOIN_GROUP, 1)
+        client.send(METADATA, 2)
+        await until(lambda: gateway.requests.started == [1])
+        await asyncio.sleep(SHORT_S)
+        released_at = asyncio.get_running_loop().time()
+        gateway.requests.released.set()
+        assert await client.answers(2) == [1, 2]
+        assert gateway.requests.taken_at[2] >= released_at
+
+
+@pytest.mark.parametrize("before", [PRODUCE, METADATA])
+async def test_what_was_sent_before_closing_is_taken_up_though_it_had_to_wait(before: ApiKey) -> None:
+    async with serving() as gateway:
+        async with gateway.client() as client:
+            # From then on even Produce requests are taken one by one.
+            gateway.requests.muting = {1: 0.01}
+            gateway.requests.kept = {2}
+            client.send(PRODUCE, 1)
+            assert await client.answer() == 1
+            client.send(before, 2)
+            client.send(PRODUCE, 3)
+            client.send(METADATA, 4)
+            client.send(PRODUCE, 5)
+            await until(lambda: gateway.requests.started == [1, 2])
+            await asyncio.sleep(SHORT_S)
+        await until(lambda: gateway.requests.started == [1, 2, 3, 5])
+        gateway.requests.released.set()
+        await until(lambda: gateway.connections() == gateway.held_bytes() == 0)
+        assert gateway.requests.started == [1, 2, 3, 5]
 
 
 async def test_a_muted_connection_is_answered_at_once_and_served_no_more_for_a_while() -> None:
