@@ -44,6 +44,10 @@ log = structlog.get_logger(__name__)
 DENIALS: Final = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID"})
 """Errors that make a member give up what it has: told only after a barrier."""
 
+MAX_OWNER_CHARS: Final = 8_000
+"""Of a client or instance id in a member id, which must be a string of the protocol, of at most 32,767 bytes:
+with a longer one neither the leader nor who describes the group could be answered."""
+
 Result = TypeVar("Result", JoinAnswer, SyncAnswer)
 
 
@@ -101,7 +105,7 @@ class GroupsRoom:
             return JoinAnswer(await self._proved("UNKNOWN_MEMBER_ID", deadline), asked.member_id)
         if not asked.member_id:
             owner = asked.client_id if asked.instance_id is None else asked.instance_id
-            asked = replace(asked, new_member_id=f"{owner}-{self._new_id()}")
+            asked = replace(asked, new_member_id=f"{owner[:MAX_OWNER_CHARS]}-{self._new_id()}")
         ticket, answered = self._wait()
         driver.perform(driver.group.join(asked, ticket, _now_ms()))
         answer = await self._answer(ticket, answered, deadline)

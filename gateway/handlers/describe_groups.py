@@ -5,6 +5,7 @@ from typing import Final
 from gateway.context import RequestContext
 from gateway.groups.states import State
 from gateway.groups.views import GroupView
+from gateway.handlers.answer_room import AnswerRoom, AnswerTooLarge
 from gateway.handlers.operations import GROUP_OPERATIONS, NOT_ASKED
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.describe_groups import (
@@ -21,19 +22,28 @@ INSTANCES_FROM: Final = 4
 async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     refused = await context.services.topics.barrier(context.journal_deadline())
+    if refused is not None:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return DescribeGroupsResponse(groups=[_refused(context, name, error) for name in request.groups])
+    room = AnswerRoom()
     return DescribeGroupsResponse(
-        groups=[_describe(context, name, operations, may_tell=refused is None) for name in request.groups]
+        groups=[_describe(context, name, operations, room) for name in request.groups]
     )
 
 
-def _describe(context: RequestContext, group_id: str, operations: int, may_tell: bool) -> DescribedGroup:
-    if not may_tell:
-        context.error = ErrorCode.COORDINATOR_NOT_AVAILABLE.name
-        return DescribedGroup(ErrorCode.COORDINATOR_NOT_AVAILABLE, group_id=group_id)
+def _refused(context: RequestContext, group_id: str, error: ErrorCode) -> DescribedGroup:
+    context.error = error.name
+    return DescribedGroup(error, group_id=group_id)
+
+
+def _describe(context: RequestContext, group_id: str, operations: int, room: AnswerRoom) -> DescribedGroup:
     view = context.services.groups.view(group_id)
     if view is None:
         return _missing(context, group_id, operations)
-    members = _members(view, context.header.api_version >= INSTANCES_FROM)
+    try:
+        members = _members(view, context.header.api_version >= INSTANCES_FROM, room)
+    except AnswerTooLarge:
+        return _refused(context, group_id, ErrorCode.INVALID_REQUEST)
     return DescribedGroup(
         group_id=group_id,
         group_state=view.state,
@@ -53,7 +63,9 @@ def _missing(context: RequestContext, group_id: str, operations: int) -> Describ
     return DescribedGroup(error, f"Group {group_id} not found.", group_id, State.DEAD.value)
 
 
-def _members(view: GroupView, with_instances: bool) -> list[DescribedGroupMember]:
+def _members(view: GroupView, with_instances: bool, room: AnswerRoom) -> list[DescribedGroupMember]:
+    for member in view.members:
+        room.take(member.member_id, member.client_id, member.metadata, member.assignment)
     return [
         DescribedGroupMember(
             member.member_id,

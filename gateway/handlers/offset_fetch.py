@@ -10,6 +10,7 @@ from typing import Final
 
 from gateway.context import RequestContext
 from gateway.groups.offsets import NOT_NOW
+from gateway.handlers.answer_room import AnswerRoom, AnswerTooLarge
 from gateway.topics.room import Key
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.offset_fetch import (
@@ -38,7 +39,8 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
     # An exact read: what any gateway has acknowledged must show.
     refused = await context.services.topics.barrier(context.journal_deadline())
     if refused is None:
-        answers = [_fetch(context, group) for group in groups]
+        room = AnswerRoom()
+        answers = [_fetch(context, group, room) for group in groups]
     else:
         context.error = NOT_NOW
         answers = [OffsetFetchResponseGroup(group.group_id, [], ErrorCode[NOT_NOW]) for group in groups]
@@ -57,10 +59,23 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(request.group_id, topics=asked)
 
 
-def _fetch(context: RequestContext, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _fetch(
+    context: RequestContext, group: OffsetFetchRequestGroup, room: AnswerRoom
+) -> OffsetFetchResponseGroup:
+    try:
+        room.take(group.group_id)
+        return OffsetFetchResponseGroup(group.group_id, _topics(context, group, room))
+    except AnswerTooLarge:
+        context.error = ErrorCode.INVALID_REQUEST.name
+        return OffsetFetchResponseGroup(group.group_id, [], ErrorCode.INVALID_REQUEST)
+
+
+def _topics(
+    context: RequestContext, group: OffsetFetchRequestGroup, room: AnswerRoom
+) -> list[OffsetFetchResponseTopics]:
     held = context.services.group_offsets.of(group.group_id)
     if group.topics is None:
-        return OffsetFetchResponseGroup(group.group_id, list(_all(context, held)))
+        return list(_all(context, held, room))
     by_id = context.header.api_version >= IDS_FROM
     known, unknown = [], []
     for topic in group.topics:
@@ -72,13 +87,13 @@ def _fetch(context: RequestContext, group: OffsetFetchRequestGroup) -> OffsetFet
             unknown.append(answer)
         else:
             topic_id = None if found is None else found.topic_id
-            answer.partitions = list(_offsets(held, topic_id, topic.partition_indexes))
+            answer.partitions = list(_offsets(held, topic_id, topic.partition_indexes, room))
             known.append(answer)
-    return OffsetFetchResponseGroup(group.group_id, known + unknown)
+    return known + unknown
 
 
 def _all(
-    context: RequestContext, held: Mapping[OffsetKey, CommittedOffset]
+    context: RequestContext, held: Mapping[OffsetKey, CommittedOffset], room: AnswerRoom
 ) -> Iterator[OffsetFetchResponseTopics]:
     """By topic name and partition. Offsets of deleted topics are nobody's."""
     partitions: dict[TopicId, list[int]] = {}
@@ -88,18 +103,22 @@ def _all(
     for topic in sorted(topics, key=lambda topic: topic.name):
         indexes = sorted(partitions[topic.topic_id])
         yield OffsetFetchResponseTopics(
-            topic.name, topic.topic_id, list(_offsets(held, topic.topic_id, indexes))
+            topic.name, topic.topic_id, list(_offsets(held, topic.topic_id, indexes, room))
         )
 
 
 def _offsets(
-    held: Mapping[OffsetKey, CommittedOffset], topic_id: TopicId | None, indexes: Sequence[int]
+    held: Mapping[OffsetKey, CommittedOffset],
+    topic_id: TopicId | None,
+    indexes: Sequence[int],
+    room: AnswerRoom,
 ) -> Iterator[OffsetFetchResponsePartitions]:
     for index in indexes:
         found = held.get((topic_id, index)) if topic_id is not None else None
         if found is None:
             yield _nothing(index, ErrorCode.NONE)
         else:
+            room.take(found.metadata)
             yield OffsetFetchResponsePartitions(index, found.offset, found.leader_epoch, found.metadata)
 
 
