@@ -34,8 +34,12 @@ def why_no_node() -> str | None:
 
 
 def started_node(directory: Path) -> ClientProgram:
-    environment = {**os.environ, "NODE_PATH": str(installed() / "node_modules")}
-    return ClientProgram(["node", str(SOURCES / "records.js")], directory, environment)
+    return ClientProgram(["node", str(SOURCES / "records.js")], directory, node_environment())
+
+
+def node_environment() -> dict[str, str]:
+    """In which programs find the packages."""
+    return {**os.environ, "NODE_PATH": str(installed() / "node_modules")}
 
 
 def installed() -> Path:

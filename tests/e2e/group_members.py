@@ -14,13 +14,15 @@ from typing import Final
 
 from tests.e2e.client_go import built, why_no_go_client
 from tests.e2e.client_java import java_command, why_no_java_client
+from tests.e2e.client_kafkajs import SOURCES as JS
+from tests.e2e.client_kafkajs import node_environment, why_no_node
 from tests.support.processes import kill_group, tail_of
 
 WAIT_S: Final = 60.0
 STEP_S: Final = 0.05
 PYTHON: Final = {"confluent": "confluent", "kafka-python": "kafka_python", "aiokafka": "aio"}
 GO: Final = ("sarama", "kafka-go", "franz-go")
-LIBRARIES: Final = (*PYTHON, "java", *GO)
+LIBRARIES: Final = (*PYTHON, "java", *GO, "kafkajs")
 
 Holder = tuple[str, int]
 """Process and member."""
@@ -39,7 +41,12 @@ class Event:
 def why_no_members(library: str) -> str | None:
     if library in GO:
         return why_no_go_client()
-    return why_no_java_client() if library == "java" else None
+    match library:
+        case "java":
+            return why_no_java_client()
+        case "kafkajs":
+            return why_no_node()
+    return None
 
 
 @dataclass(slots=True)
@@ -102,6 +109,7 @@ class Crowd:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env=node_environment() if library == "kafkajs" else None,
                 start_new_session=True,
             )
         started = Members(name, process, log_path)
@@ -158,6 +166,8 @@ def _command(library: str, directory: Path) -> Sequence[str]:
         return java_command("java", directory, "GroupMembers")
     if library in GO:
         return [str(built()), "members", library]
+    if library == "kafkajs":
+        return ["node", str(JS / "members.js")]
     return [sys.executable, "-m", f"tests.e2e.members.{PYTHON[library]}"]
 
 

@@ -36,8 +36,8 @@ ROUND = 400
 TOPIC, GROUP = "work", "workers"
 SETTINGS = {"group.initial.rebalance.delay.ms": "500", "group.min.session.timeout.ms": "1000"}
 COOPERATIVE = ("confluent", "java", "franz-go")
-# They join anew when a connection is refused even once, at Kafka too.
-MOVED_BY_RESTARTS = ("kafka-go", "franz-go")
+# They join anew when a connection is refused even once, at Kafka too; kafkajs does so now and then.
+MOVED_BY_RESTARTS = ("kafka-go", "franz-go", "kafkajs")
 # A commit goes over the connection that the restart has broken; it is not repeated, but the records are.
 READ_AGAIN_AFTER_RESTARTS = ("kafka-go",)
 QUIET_S = 3.0

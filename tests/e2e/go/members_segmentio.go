@@ -79,16 +79,30 @@ func consumePartition(
 		member.failed(err)
 		return
 	}
-	for {
-		message, err := reader.ReadMessage(ctx)
-		if errors.Is(err, kafka.ErrGenerationEnded) || ctx.Err() != nil {
-			return
-		}
-		if err != nil {
+	for ctx.Err() == nil {
+		records, err := readSome(ctx, reader)
+		if err != nil && !errors.Is(err, kafka.ErrGenerationEnded) && !errors.Is(err, context.DeadlineExceeded) {
 			fmt.Fprintf(os.Stderr, "%d: partition %d: %v\n", member.member, at.ID, err)
-			continue
 		}
-		member.read([][2]int64{{int64(at.ID), message.Offset}})
-		member.commitFailed(generation.CommitOffsets(map[string]map[int]int64{by.topic: {at.ID: message.Offset + 1}}))
+		if len(records) > 0 {
+			next := records[len(records)-1][1] + 1
+			member.read(records)
+			member.commitFailed(generation.CommitOffsets(map[string]map[int]int64{by.topic: {at.ID: next}}))
+		}
 	}
+}
+
+// readSome reads until a moment brings nothing more, for the library's commits are slow.
+func readSome(ctx context.Context, reader *kafka.Reader) ([][2]int64, error) {
+	var records [][2]int64
+	for len(records) < 50 {
+		moment, cancel := context.WithTimeout(ctx, shortBackoff/2)
+		message, err := reader.ReadMessage(moment)
+		cancel()
+		if err != nil {
+			return records, err
+		}
+		records = append(records, [2]int64{int64(message.Partition), message.Offset})
+	}
+	return records, nil
 }
