@@ -7,7 +7,7 @@ Groups without members and offsets go, and so do offsets of deleted topics.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -23,7 +23,9 @@ log = structlog.get_logger(__name__)
 
 SLICE_OFFSETS: Final = 1_000
 """Looked at before other work gets its turn, and removed by one journal entry."""
-SLICE_GROUPS: Final = 500
+GROUPS_AT_ONCE: Final = 50
+"""What they let go of becomes one journal entry: other steps of housekeeping wait for this one, and a
+cluster may have very many groups."""
 KEEP_OFFSETS: Final = 0
 """As the limit of RemoveGroup: a group goes only if it has no offsets."""
 
@@ -58,8 +60,8 @@ class OffsetExpiry:
     async def apply(self) -> int:
         """Returns how many offsets were let go."""
         expired = 0
-        for group_id in list(self._shard.state.groups.offsets):
-            expired += await self._expire(group_id)
+        for ids in _slices(list(self._shard.state.groups.offsets), GROUPS_AT_ONCE):
+            expired += sum(await _all(map(self._expire, ids)))
         await self._remove_unused()
         return expired
 
@@ -123,13 +125,14 @@ class OffsetExpiry:
         return _Rule(read_topics=subscribed)
 
     async def _remove_unused(self) -> None:
-        groups = self._shard.state.groups
-        for ids in _slices(list(groups.by_id), SLICE_GROUPS):
-            for group_id in filter(self._is_unused, ids):
-                answer = await self._shard.ask(RemoveGroup(group_id, KEEP_OFFSETS), self._deadline())
-                if isinstance(answer, GroupGone) and answer.left == 0:
-                    log.info("group.removed", group=group_id, reason="no members and no offsets")
+        for ids in _slices(list(self._shard.state.groups.by_id), GROUPS_AT_ONCE):
+            await _all(map(self._remove, filter(self._is_unused, ids)))
             await asyncio.sleep(0)
+
+    async def _remove(self, group_id: str) -> None:
+        answer = await self._shard.ask(RemoveGroup(group_id, KEEP_OFFSETS), self._deadline())
+        if isinstance(answer, GroupGone) and answer.left == 0:
+            log.info("group.removed", group=group_id, reason="no members and no offsets")
 
     def _is_unused(self, group_id: str) -> bool:
         groups = self._shard.state.groups
@@ -144,6 +147,15 @@ class OffsetExpiry:
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._wait_s
+
+
+async def _all(steps: Iterable[Awaitable[Item]]) -> list[Item]:
+    """Take them at the same time. Raises what one of them raised, when all have ended."""
+    results = await asyncio.gather(*steps, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
 
 
 def _slices(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:

@@ -15,6 +15,7 @@ import structlog
 
 from gateway.config import Settings
 from gateway.coordination.shard import Shard
+from gateway.groups.classic import ClassicGroup
 from gateway.groups.driver import NOT_NOW, GroupDriver
 from gateway.groups.states import State
 from gateway.groups.values import (
@@ -31,6 +32,7 @@ from gateway.groups.values import (
 from gateway.groups.views import (
     CONSUMER_PROTOCOL,
     GroupView,
+    outline_of,
     simple_view,
     subscribed_topics,
     view_of,
@@ -170,18 +172,22 @@ class GroupsRoom:
 
     def view(self, group_id: str) -> GroupView | None:
         """What is known here and now; None if there is no such group."""
+        return self._view(group_id, view_of)
+
+    def _view(self, group_id: str, shown: Callable[[ClassicGroup], GroupView]) -> GroupView | None:
         driver = self._drivers.get(group_id)
         stored = self._shard.state.groups
         if driver is not None and driver.group.state is not State.DEAD:
-            return view_of(driver.group)
+            return shown(driver.group)
         if driver is None and group_id in stored.by_id:
             return view_of_empty(stored.by_id[group_id])
         return simple_view(group_id) if group_id in stored.offsets else None
 
     def views(self) -> list[GroupView]:
-        """Every group, by id."""
+        """Every group without its members, by id."""
         stored = self._shard.state.groups
-        views = map(self.view, sorted({*self._drivers, *stored.by_id, *stored.offsets}))
+        ids = sorted({*self._drivers, *stored.by_id, *stored.offsets})
+        views = (self._view(group_id, outline_of) for group_id in ids)
         return [view for view in views if view is not None]
 
     def subscribed_topics(self, group_id: str) -> frozenset[str] | None:

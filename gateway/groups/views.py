@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.groups.classic import ClassicGroup
@@ -41,6 +41,11 @@ class GroupView:
     group_type: str = CLASSIC
 
 
+def outline_of(group: ClassicGroup) -> GroupView:
+    """Without its members."""
+    return GroupView(group.group_id, group.state.value, group.protocol_type, _protocol(group))
+
+
 def view_of(group: ClassicGroup) -> GroupView:
     is_stable = group.state is State.STABLE
     members = tuple(
@@ -54,8 +59,11 @@ def view_of(group: ClassicGroup) -> GroupView:
         )
         for member in group.roster
     )
-    protocol = group.protocol if is_stable else None
-    return GroupView(group.group_id, group.state.value, group.protocol_type, protocol, members)
+    return replace(outline_of(group), members=members)
+
+
+def _protocol(group: ClassicGroup) -> str | None:
+    return group.protocol if group.state is State.STABLE else None
 
 
 def view_of_empty(group: Group) -> GroupView:

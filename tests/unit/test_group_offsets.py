@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import pytest
@@ -91,12 +92,12 @@ def soon(seconds: float = 5.0) -> float:
     return asyncio.get_running_loop().time() + seconds
 
 
-@pytest_asyncio.fixture
-async def host() -> AsyncIterator[Host]:
+@asynccontextmanager
+async def hosted(most_groups: int) -> AsyncIterator[Host]:
     now_ms = [BEGUN_MS]
     settings = Settings(
         groups=Groups(group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=8),
-        limits=Limits(groups=3),
+        limits=Limits(groups=most_groups),
     )
     store = FragileMetadata()
     shard = await open_shard(store, None, None, 1, lambda: now_ms[0])
@@ -109,6 +110,12 @@ async def host() -> AsyncIterator[Host]:
     yield Host(store, shard, groups, offsets, expiry, now_ms)
     groups.close()
     await shard.close()
+
+
+@pytest_asyncio.fixture
+async def host() -> AsyncIterator[Host]:
+    async with hosted(3) as made:
+        yield made
 
 
 async def test_a_simple_group_begins_with_its_first_commit(host: Host) -> None:

@@ -8,8 +8,10 @@ import pytest
 from gateway.groups.offsets import Committer
 from gateway.groups.values import Leaver
 from gateway.quotas.meter import MAX_THROTTLE_MS, RateMeter
+from ledger.groups import Group
+from ledger.requests import Done, StoreGroup
 from tests.support.groups import RULES, Played
-from tests.unit.test_group_offsets import DAY_MS, RETENTION_MS, Host
+from tests.unit.test_group_offsets import DAY_MS, RETENTION_MS, Host, hosted
 from tests.unit.test_group_offsets import host as host
 from tests.unit.test_groups_room import rooms, turns, virtually
 
@@ -89,11 +91,30 @@ async def test_no_offset_expires_of_a_group_that_becomes_empty_this_moment(host:
     assert host.held() == {("t", 0): 5}
 
 
+async def test_many_groups_expire_in_few_journal_entries() -> None:
+    """Other housekeeping waits meanwhile, and an entry takes a store in the cloud a while."""
+    groups = 100
+    async with hosted(groups + 1) as host:
+        for number in range(groups):
+            await host.commit(host.row(5), who=Committer(f"g{number}"))
+        for number in range(groups):
+            assert await host.shard.ask(StoreGroup(_empty(f"g{number}")), _soon()) == Done(1)
+        await host.pass_time(RETENTION_MS)
+        before = host.shard.state.applied
+        assert await host.expiry.apply() == groups
+        assert host.shard.state.applied - before <= groups // 10
+        assert not host.shard.state.groups.by_id
+
+
 @pytest.mark.parametrize("limit", [5e-324, 1e-300, 1e-6])
 def test_the_smallest_quota_throttles_for_the_longest_time(limit: float) -> None:
     meter = RateMeter(11, 1000)
     meter.record(1e6, 0)
     assert meter.throttle_ms(limit, 1) == MAX_THROTTLE_MS
+
+
+def _empty(group_id: str) -> Group:
+    return Group(group_id, "consumer", 1, None, None, (), synced=False)
 
 
 def _soon() -> float:
