@@ -139,6 +139,10 @@ class Crowd:
     def failures(self) -> list[str]:
         return [f"{event.holder}: {event.reason}" for event in self.events() if event.kind == "failed"]
 
+    def refusals(self) -> int:
+        """How many commits were refused to those who were no members, or not in this generation."""
+        return sum(event.kind == "refused" for event in self.events())
+
     def until(self, holds: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + WAIT_S
         while not holds():

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import cast
 
 import pytest
 from confluent_kafka import Producer
@@ -13,7 +14,8 @@ from confluent_kafka import Producer
 from gateway.cli.client import Client
 from gateway.listeners import Address
 from gateway.wire.apis import ApiKey
-from gateway.wire.messages.generated.describe_groups import DescribeGroupsRequest
+from gateway.wire.messages.generated.describe_groups import DescribedGroup, DescribeGroupsRequest
+from gateway.wire.messages.generated.leave_group import LeaveGroupRequest, MemberIdentity
 from gateway.wire.messages.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -102,9 +104,21 @@ def log_ends(server: Endpoint) -> dict[int, int]:
 
 
 def state_of(server: Endpoint) -> str:
+    return str(described(server).group_state)
+
+
+def described(server: Endpoint) -> DescribedGroup:
     with Client(Address(server.host, server.port)) as client:
         (answer,) = client.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([GROUP])).groups
-    return str(answer.group_state)
+    return cast(DescribedGroup, answer)
+
+
+def put_out(server: Endpoint) -> None:
+    """Take all members from the group, as an administrator can; they hear of it by their next request."""
+    members = [MemberIdentity(member.member_id) for member in described(server).members]
+    with Client(Address(server.host, server.port)) as client:
+        answer = client.ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(GROUP, members=members))
+    assert {member.error_code for member in answer.members} == {0}
 
 
 def cases() -> list[tuple[str, str]]:
@@ -180,3 +194,22 @@ def test_static_members_are_restarted_and_nobody_notices(
     assert len([event for event in stay.events if event.partitions]) == told
     assert not group.failures()
     assert set(group.read().values()) == {1}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_who_is_no_member_any_more_commits_nothing_and_joins_anew(
+    library: str, server: Endpoint, group: Crowd
+) -> None:
+    reason = why_no_members(library)
+    if reason is not None:
+        pytest.skip(reason)
+    members = group.start(library, 3)
+    settled(group, members.name)
+    send(server)
+    all_read(group, ROUND)
+    put_out(server)
+    send(server)
+    group.until(lambda: group.refusals() > 0, "a commit that is refused")
+    group.until(lambda: committed(server) == log_ends(server), "commits of those who are members again")
+    all_read(group, 2 * ROUND)
+    settled(group, members.name)

@@ -68,9 +68,11 @@ func placesOf(records []*kgo.Record) [][2]int64 {
 	return places
 }
 
+// pollFailed hears of a group's errors too, before the library joins anew.
 func pollFailed(member *voice, partition int32, err error) {
 	answered := brokerError(err)
-	if answered != nil && !answered.Retriable {
+	var ofGroup *kgo.ErrGroupSession
+	if answered != nil && !answered.Retriable && !errors.As(err, &ofGroup) {
 		member.failed(fmt.Errorf("partition %d: %w", partition, err))
 	} else if !errors.Is(err, context.Canceled) {
 		fmt.Fprintf(os.Stderr, "%d: partition %d: %v\n", member.member, partition, err)

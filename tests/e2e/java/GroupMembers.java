@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Properties;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -69,15 +70,17 @@ public final class GroupMembers {
                         read.add("[" + record.partition() + ", " + record.offset() + "]");
                     }
                     say(member, "read", "\"records\": [" + String.join(", ", read) + "]");
-                    commit(consumer);
+                    commit(consumer, member);
                 }
             }
         }
     }
 
-    private static void commit(KafkaConsumer<byte[], byte[]> consumer) {
+    private static void commit(KafkaConsumer<byte[], byte[]> consumer, int member) {
         try {
             consumer.commitSync();
+        } catch (CommitFailedException noMember) {
+            say(member, "refused", "\"reason\": \"CommitFailedException\"");
         } catch (RebalanceInProgressException between) {
             // The next poll ends the rebalance; what stays here is committed with the next records.
             return;

@@ -7,6 +7,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import CommitFailedError
 
 from tests.e2e.members.saying import HEARTBEAT_MS, POLL_S, SESSION_MS, Orders, Voice
 
@@ -46,12 +47,19 @@ async def member(orders: Orders, number: int, stopping: asyncio.Event) -> None:
             records = [(record.partition, record.offset) for part in taken.values() for record in part]
             if records:
                 voice.read(records)
-                await consumer.commit()
+                await _commit(consumer, voice)
     except Exception as error:
         voice.say("failed", reason=repr(error))
     # Said first: as soon as it has left, others may be given what was its.
     voice.partitions("revoked", (part.partition for part in consumer.assignment()))
     await consumer.stop()
+
+
+async def _commit(consumer: AIOKafkaConsumer, voice: Voice) -> None:
+    try:
+        await consumer.commit()
+    except CommitFailedError as error:
+        voice.say("refused", reason=str(error))
 
 
 async def main(orders: Orders) -> None:

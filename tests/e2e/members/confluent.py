@@ -58,6 +58,9 @@ def _commit(consumer: Consumer, voice: Voice) -> None:
             code = error.args[0]
             if code.code() == KafkaError._NO_OFFSET:
                 return
+            if code.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION):
+                voice.say("refused", reason=code.name())
+                return
             if not code.retriable() and code.code() not in (KafkaError._TRANSPORT, KafkaError._WAIT_COORD):
                 voice.say("failed", reason=f"commit: {code}")
                 return

@@ -6,6 +6,7 @@ from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import CommitFailedError
 
 from tests.e2e.members.saying import HEARTBEAT_MS, POLL_S, SESSION_MS, Orders, Voice, run_members
 
@@ -45,11 +46,18 @@ def member(orders: Orders, number: int, stopping: threading.Event) -> None:
         records = [(record.partition, record.offset) for part in taken.values() for record in part]
         if records:
             voice.read(records)
-            consumer.commit()
+            _commit(consumer, voice)
         mine = {part.partition for part in consumer.assignment()}
     # Said first: as soon as it has left, others may be given what was its.
     voice.partitions("revoked", mine)
     consumer.close()
+
+
+def _commit(consumer: KafkaConsumer, voice: Voice) -> None:
+    try:
+        consumer.commit()
+    except CommitFailedError as error:
+        voice.say("refused", reason=str(error))
 
 
 if __name__ == "__main__":
