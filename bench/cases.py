@@ -5,54 +5,14 @@ running checksum a partition.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from bench import proc
+from bench.case import GB, MB, Case, Figures, Noise, Scale, new_topic, servers_spec
 from bench.clients import Measured, measure, running_clients
-from bench.servers import Server, create_topic, delete_topic, stored_records
+from bench.group_cases import GROUP_CASES
+from bench.servers import Server, delete_topic, stored_records
 from bench.stats import percentile
-
-GB = 1e9
-MB = 1e6
-Figures = dict[str, float]
-Noise = Callable[[float], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How much load a case makes."""
-
-    bytes_1k: int
-    bytes_100b: int
-    paced_seconds: int
-    single_records: int
-    connections: int
-
-
-FULL = Scale(800_000_000, 300_000_000, 20, 60_000, 2_000)
-QUICK = Scale(150_000_000, 50_000_000, 5, 12_000, 2_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """`run` gives figures by name of case: a stream gives those of producing and of catching up."""
-
-    names: Sequence[str]
-    title: str
-    run: Callable[[Server, Scale, Noise], Mapping[str, Figures]]
-
-
-def _topic(server: Server, name: str, partitions: int) -> str:
-    topic = f"{name}-{time.monotonic_ns()}"
-    create_topic(server, topic, partitions)
-    return topic
-
-
-def _servers_spec(server: Server, topic: str, **more: Any) -> dict[str, Any]:
-    where = {"bootstrap": server.bootstrap, "host": server.host, "port": server.port}
-    return {**where, "topic": topic, **more}
 
 
 def _check_stored(server: Server, topic: str, partitions: int, records: int) -> None:
@@ -68,8 +28,8 @@ def stream(payload_bytes: int, partitions: int) -> Case:
 
     def run(server: Server, scale: Scale, noise: Noise) -> Mapping[str, Figures]:
         total = (scale.bytes_1k if payload_bytes == 1024 else scale.bytes_100b) // payload_bytes
-        topic = _topic(server, "stream", partitions)
-        spec = _servers_spec(server, topic, partitions=partitions, records=total, payload_bytes=payload_bytes)
+        topic = new_topic(server, "stream", partitions)
+        spec = servers_spec(server, topic, partitions=partitions, records=total, payload_bytes=payload_bytes)
         produced = measure(server.pid, [("produce", spec)])
         _check_stored(server, topic, partitions, total)
         caught_up = measure(server.pid, [("consume", spec)])
@@ -92,8 +52,8 @@ def _stream_figures(measured: Measured, payload: int) -> Figures:
 
 def _latency(server: Server, scale: Scale, noise: Noise) -> Mapping[str, Figures]:
     rate, partitions = 1_000, 6
-    topic = _topic(server, "latency", partitions)
-    spec = _servers_spec(
+    topic = new_topic(server, "latency", partitions)
+    spec = servers_spec(
         server,
         topic,
         partitions=partitions,
@@ -120,8 +80,8 @@ def _latency(server: Server, scale: Scale, noise: Noise) -> Mapping[str, Figures
 
 def _single(server: Server, scale: Scale, noise: Noise) -> Mapping[str, Figures]:
     producers = 4
-    topic = _topic(server, "single", producers)
-    spec = _servers_spec(server, topic, producers=producers, records=scale.single_records, payload_bytes=100)
+    topic = new_topic(server, "single", producers)
+    spec = servers_spec(server, topic, producers=producers, records=scale.single_records, payload_bytes=100)
     measured = measure(server.pid, [("single", spec)])
     _check_stored(server, topic, producers, scale.single_records)
     delete_topic(server, topic)
@@ -154,12 +114,13 @@ CASES: Sequence[Case] = (
     Case(("latency",), "1,000 records of 1 KiB a second, 6 partitions", _latency),
     Case(("single",), "linger.ms=0, one record of 100 B a request, 4 producers", _single),
     Case(("idle",), "2,000 idle connections", _idle),
+    *GROUP_CASES,
 )
 
 
 def warm_up(server: Server, seconds: float) -> None:
     """All kinds of load in turn, for so long."""
-    small = Scale(60_000_000, 20_000_000, 2, 8_000, 10)
+    small = Scale(60_000_000, 20_000_000, 2, 8_000, 10, 3, 4_000, 50, 3)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         for case in CASES:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.cases import GB, Figures, Noise, Scale, stream
+from bench.case import GB, Figures, Noise, Scale
+from bench.cases import stream
 from bench.clients import measure
 from bench.ledger_files import IMAGE, write_ledger
 from bench.lifecycle import LONG_START_S, RUN_PARTITIONS

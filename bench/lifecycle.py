@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from bench import proc
-from bench.cases import MB, Figures
+from bench.case import MB, Figures
 from bench.ledger_files import IMAGE, JOURNAL, write_ledger
 from bench.servers import BenchGateway, BenchKafka, Server
 from tests.support.gateway import READY_TIMEOUT_S

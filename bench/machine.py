@@ -2,6 +2,7 @@
 
 import os
 import platform
+import resource
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,16 @@ def describe_machine(data: Path) -> dict[str, str]:
         "kafka": tool_version("kafka"),
         "dragoman": _revision(),
     }
+
+
+def allow_open_files(wanted: int) -> str | None:
+    """Let this process and those it starts open so many files; the reason where that is not allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        return f"a process may open {hard} files (ulimit -Hn), and {wanted} are needed"
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else hard, hard))
+    return None
 
 
 def _cpu_model() -> str:

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import proc
-from bench.cases import CASES, FULL, QUICK
+from bench.case import FULL, QUICK
+from bench.cases import CASES
 from bench.servers import BenchGateway
 
 SHOWN = 45

@@ -17,6 +17,8 @@ UNITS: Mapping[str, str] = MappingProxyType(
         "cpu_s_gb": "CPU s/GB",
         "cpu_us_request": "CPU us/request",
         "cpu_us_batch": "CPU us/batch",
+        "cpu_us_commit": "CPU us/commit",
+        "commits_s": "commits/s",
         "cpu_percent": "% of a core",
         "requests_s": "requests/s",
         "batches_s": "batches/s",

@@ -15,17 +15,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.cases import CASES, FULL, QUICK, Scale, warm_up
+from bench.case import FULL, QUICK, Scale
+from bench.cases import CASES, warm_up
 from bench.growth import SCATTERED, Growth, existing_load, in_use, scattered
 from bench.ledger_alone import ledger_alone
 from bench.lifecycle import start_empty, start_with_runs
-from bench.machine import describe_machine
+from bench.machine import allow_open_files, describe_machine
 from bench.report import print_table, write_report
 from bench.results import DRAGOMAN, Results, selected
 from bench.servers import BenchGateway, BenchKafka, Server, create_topic
 from tests.support.kafka import why_missing
 from tests.support.versions import CACHE, ROOT
 
+# KafkaServer has the same: how fast a group forms is not how long it is let wait.
+GROUPS_AS_KAFKA = ("--set", "groups.group.initial.rebalance.delay.ms=0")
+OPEN_FILES = 4_096
+"""More than the connections of any case."""
 ALONE_RUNS = 1_000_000
 QUICK_SCATTER_ROUNDS, FULL_SCATTER_ROUNDS = 2, 10
 GROWTH_CASES = ("growth_partitions", "growth_in_use", "growth_runs", "scattered")
@@ -140,7 +145,7 @@ class Bench:
         with ExitStack() as stack:
             servers: list[Server] = [
                 BenchKafka(self.options.directory / "kafka"),
-                BenchGateway(self.options.directory / "gateway"),
+                BenchGateway(self.options.directory / "gateway", GROUPS_AS_KAFKA),
             ]
             for server in servers:
                 stack.callback(server.remove)
@@ -192,6 +197,9 @@ def main(arguments: Sequence[str]) -> int:
     console = Console(stderr=True)
     if (reason := why_missing()) is not None:
         console.print(f"Apache Kafka cannot run here: {reason}")
+        return 2
+    if (reason := allow_open_files(OPEN_FILES)) is not None:
+        console.print(f"the bench cannot run here: {reason}")
         return 2
     shortened = asked.quick or asked.only or asked.rounds < 5
     output = asked.output or (CACHE / "bench" if shortened else ROOT / "docs")

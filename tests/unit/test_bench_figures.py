@@ -79,6 +79,9 @@ def test_every_goal_has_a_unit_that_is_known() -> None:
         ("ledger.apply_us_batch", "us/batch"),
         ("scattered.cpu_us_batch", "CPU us/batch"),
         ("ledger.find_p99_ms", "ms"),
+        ("group_commits.commits_s", "commits/s"),
+        ("group_commits.cpu_us_commit", "CPU us/commit"),
+        ("group_100.rebalance_ms", "ms"),
     ],
 )
 def test_units_follow_the_names_of_figures(figure: str, unit: str) -> None:
