@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaConsumer, KafkaProducer
@@ -102,9 +102,14 @@ def produce_for_a_while(gateway: Gateway, topic: str, client_id: str) -> float:
     )
     meter = Meter()
     value = bytes(RECORD_BYTES)
+
+    def count(error: KafkaError | None, _: object) -> None:
+        if error is None:
+            meter.count(RECORD_BYTES)
+
     while not meter.is_over:
         try:
-            producer.produce(topic, value, on_delivery=lambda error, _: error or meter.count(RECORD_BYTES))
+            producer.produce(topic, value, on_delivery=count)
         except BufferError:
             producer.poll(0.02)
         producer.poll(0)

@@ -5,7 +5,8 @@ away again. Not asked: quotas of host names, which only Kafka looks up.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.alter_client_quotas import (
@@ -114,29 +115,31 @@ _BAD_ADDRESS_VALUES: Sequence[Op] = (
     (PRODUCE, 7.0),
 )
 
+_ALTERED: Final[Mapping[str, Sequence[Part]]] = {
+    "a client id": [C],
+    "a user": [U],
+    "both": [C, U],
+    "both the other way round": [U, C],
+    "the default client id": [("client-id", None)],
+    "the default user": [("user", None)],
+    "a client id of the default user": [C, ("user", None)],
+    "the default client id of a user": [("client-id", None), U],
+    "both defaults": [("client-id", None), ("user", None)],
+    "nothing": [],
+    "an unknown type": [("group", "{c}")],
+    "an unknown type beside a known one": [("group", "{c}"), U],
+    "an empty client id": [("client-id", "")],
+    "an empty user": [("user", "")],
+    "an address": [ADDRESS],
+    "an address and a user": [ADDRESS, U],
+    "a type twice": [C, ("client-id", "{d}")],
+}
+
 _ALTER = [
     *(
         _alter(f"of {name}", (parts, [(PRODUCE, MUCH), (REQUEST, 1e9)]), version=version)
         for version in (0, 1)
-        for name, parts in {
-            "a client id": [C],
-            "a user": [U],
-            "both": [C, U],
-            "both the other way round": [U, C],
-            "the default client id": [("client-id", None)],
-            "the default user": [("user", None)],
-            "a client id of the default user": [C, ("user", None)],
-            "the default client id of a user": [("client-id", None), U],
-            "both defaults": [("client-id", None), ("user", None)],
-            "nothing": [],
-            "an unknown type": [("group", "{c}")],
-            "an unknown type beside a known one": [("group", "{c}"), U],
-            "an empty client id": [("client-id", "")],
-            "an empty user": [("user", "")],
-            "an address": [ADDRESS],
-            "an address and a user": [ADDRESS, U],
-            "a type twice": [C, ("client-id", "{d}")],
-        }.items()
+        for name, parts in _ALTERED.items()
     ),
     *(_alter(f"{key} {value}", ([C], [(key, value)])) for key, value in _BAD_VALUES),
     *(_alter(f"of a user, {key} {value}", ([U], [(key, value)])) for key, value in _BAD_VALUES[-2:]),
@@ -204,42 +207,43 @@ def _describe(
     return Exchange(title, DESCRIBE, version, call.request, (*_THERE, Create()), [tidy])
 
 
+_RIGHT_COMPONENTS: Final[Mapping[str, Sequence[tuple[str, int, str | None]]]] = {
+    "of a client id": [("client-id", EXACT, "{c}")],
+    "of a user": [("user", EXACT, "{u}")],
+    "of both": [("client-id", EXACT, "{c}"), ("user", EXACT, "{u}")],
+    "of a user's default client id": [("client-id", DEFAULT, None), ("user", EXACT, "{u}")],
+    "of any client id of a user": [("client-id", ANY, None), ("user", EXACT, "{u}")],
+    "of a client id of any user": [("client-id", EXACT, "{c}"), ("user", ANY, None)],
+    "of a client id of the default user": [("client-id", EXACT, "{c}"), ("user", DEFAULT, None)],
+    "of any client id": [("client-id", ANY, None)],
+    "of any user": [("user", ANY, None)],
+    "of all": [],
+    "of a client id that has none": [("client-id", EXACT, "{d}")],
+    "of an empty client id": [("client-id", EXACT, "")],
+}
+
+_WRONG_COMPONENTS: Final[Mapping[str, Sequence[tuple[str, int, str | None]]]] = {
+    "an empty type": [("", ANY, None)],
+    "an unknown type": [("group", ANY, None)],
+    "a type twice": [("user", ANY, None), ("user", EXACT, "{u}")],
+    "exactly null": [("user", EXACT, None)],
+    "the default of a name": [("user", DEFAULT, "{u}")],
+    "any of a name": [("user", ANY, "{u}")],
+    "an unknown match type": [("user", 3, None)],
+    "a negative match type": [("user", -1, "{u}")],
+    "address and user": [("ip", ANY, None), ("user", ANY, None)],
+    "address and client id": [("client-id", EXACT, "{c}"), ("ip", EXACT, "10.1.2.3")],
+    "wrong twice": [("user", 3, None), ("", ANY, None)],
+    "an address without any": [("ip", EXACT, "10.9.9.9")],
+}
+
 _DESCRIBE = [
     *(
         _describe(name, *components, strict=strict, version=version)
         for version, strict in ((1, False), (1, True), (0, False))
-        for name, components in {
-            "of a client id": [("client-id", EXACT, "{c}")],
-            "of a user": [("user", EXACT, "{u}")],
-            "of both": [("client-id", EXACT, "{c}"), ("user", EXACT, "{u}")],
-            "of a user's default client id": [("client-id", DEFAULT, None), ("user", EXACT, "{u}")],
-            "of any client id of a user": [("client-id", ANY, None), ("user", EXACT, "{u}")],
-            "of a client id of any user": [("client-id", EXACT, "{c}"), ("user", ANY, None)],
-            "of a client id of the default user": [("client-id", EXACT, "{c}"), ("user", DEFAULT, None)],
-            "of any client id": [("client-id", ANY, None)],
-            "of any user": [("user", ANY, None)],
-            "of all": [],
-            "of a client id that has none": [("client-id", EXACT, "{d}")],
-            "of an empty client id": [("client-id", EXACT, "")],
-        }.items()
+        for name, components in _RIGHT_COMPONENTS.items()
     ),
-    *(
-        _describe(name, *components)
-        for name, components in {
-            "an empty type": [("", ANY, None)],
-            "an unknown type": [("group", ANY, None)],
-            "a type twice": [("user", ANY, None), ("user", EXACT, "{u}")],
-            "exactly null": [("user", EXACT, None)],
-            "the default of a name": [("user", DEFAULT, "{u}")],
-            "any of a name": [("user", ANY, "{u}")],
-            "an unknown match type": [("user", 3, None)],
-            "a negative match type": [("user", -1, "{u}")],
-            "address and user": [("ip", ANY, None), ("user", ANY, None)],
-            "address and client id": [("client-id", EXACT, "{c}"), ("ip", EXACT, "10.1.2.3")],
-            "wrong twice": [("user", 3, None), ("", ANY, None)],
-            "an address without any": [("ip", EXACT, "10.9.9.9")],
-        }.items()
-    ),
+    *(_describe(name, *components) for name, components in _WRONG_COMPONENTS.items()),
 ]
 
 _BROKEN = [
