@@ -245,6 +245,15 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="Consumer groups; a join to one more is refused",
         ),
     ] = 100_000
+    offset_bytes: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB,
+            le=1024 * GIB,
+            description="Memory for committed offsets of all groups, each 256 bytes and its text; when it "
+            "is full, an offset is taken only where it replaces one that is no shorter",
+        ),
+    ] = 2 * GIB
     group_bytes: Annotated[
         int,
         Meta(

@@ -16,6 +16,10 @@ NO_LEADER_EPOCH = -1
 BY_RETENTION = -1
 """As `expire_ms`: the offset lives as long as the retention of the broker says."""
 
+OFFSET_BYTES = 256
+GROUP_BYTES = 512
+"""About the memory of a committed offset, and of a group that has any, their texts aside."""
+
 OffsetKey: TypeAlias = tuple[TopicId, int]
 """(topic id, partition index)."""
 
@@ -89,6 +93,8 @@ class Groups:
     offsets: dict[str, dict[OffsetKey, CommittedOffset]] = field(default_factory=dict)
     """By group; a group that has none is not in it."""
     by_topic: dict[TopicId, TopicHolders] = field(default_factory=dict)
+    offset_bytes: int = 0
+    """About the memory of all offsets."""
     dead: dict[TopicId, None] = field(default_factory=dict)
     """Deleted topics of which offsets are left."""
 
@@ -99,8 +105,13 @@ class Groups:
         held = self.offsets.get(group_id)
         if held is None:
             held = self.offsets[group_id] = {}
-        if key not in held:
+            self.offset_bytes += GROUP_BYTES + len(group_id)
+        before = held.get(key)
+        if before is None:
             self._count(group_id, key)
+            self.offset_bytes += OFFSET_BYTES + len(committed.metadata)
+        else:
+            self.offset_bytes += len(committed.metadata) - len(before.metadata)
         held[key] = committed
 
     def _count(self, group_id: str, key: OffsetKey) -> None:
@@ -114,10 +125,13 @@ class Groups:
 
     def remove_offset(self, group_id: str, key: OffsetKey) -> None:
         held = self.offsets.get(group_id)
-        if held is None or held.pop(key, None) is None:
+        gone = held.pop(key, None) if held is not None else None
+        if gone is None:
             return
+        self.offset_bytes -= OFFSET_BYTES + len(gone.metadata)
         if not held:
             del self.offsets[group_id]
+            self.offset_bytes -= GROUP_BYTES + len(group_id)
         counts = self.by_topic[key[0]].counts
         counts[group_id] -= 1
         if not counts[group_id]:

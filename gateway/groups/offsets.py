@@ -55,6 +55,7 @@ class CommittedOffsets:
         self._groups = groups
         self._metadata_units = settings.groups.offset_metadata_max_bytes
         self._most_groups = settings.limits.groups
+        self._most_bytes = settings.limits.offset_bytes
 
     def of(self, group_id: str) -> Mapping[OffsetKey, CommittedOffset]:
         """What is known here and now, those of deleted topics included."""
@@ -70,7 +71,8 @@ class CommittedOffsets:
             return [await self._proved(self._named(error, who.group_id), deadline)] * len(rows)
         if self._is_full(who.group_id):
             return ["GROUP_MAX_SIZE_REACHED"] * len(rows)
-        errors = [NONE if self._fits(row.metadata) else "OFFSET_METADATA_TOO_LARGE" for row in rows]
+        held = self.of(who.group_id)
+        errors = [self._why_not(row, held) for row in rows]
         taken = [i for i, error in enumerate(errors) if error == NONE]
         parts = list(_parts(rows, taken))
         asked = [self._shard.submit(CommitOffsets(who.group_id, [rows[i] for i in part])) for part in parts]
@@ -108,6 +110,16 @@ class CommittedOffsets:
     def _is_full(self, group_id: str) -> bool:
         groups = self._shard.state.groups
         return not groups.has(group_id) and len(groups.offsets) >= self._most_groups
+
+    def _why_not(self, row: OffsetRow, held: Mapping[OffsetKey, CommittedOffset]) -> str:
+        if not self._fits(row.metadata):
+            return "OFFSET_METADATA_TOO_LARGE"
+        if self._shard.state.groups.offset_bytes < self._most_bytes:
+            return NONE
+        before = held.get((row.topic_id, row.partition))
+        # Whoever commits goes on; more is not taken.
+        grows = before is None or len(row.metadata) > len(before.metadata)
+        return "GROUP_MAX_SIZE_REACHED" if grows else NONE
 
     def _fits(self, metadata: str) -> bool:
         """Kafka counts UTF-16 code units, whatever the config's name says."""

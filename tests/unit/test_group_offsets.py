@@ -93,11 +93,11 @@ def soon(seconds: float = 5.0) -> float:
 
 
 @asynccontextmanager
-async def hosted(most_groups: int) -> AsyncIterator[Host]:
+async def hosted(most_groups: int, **limits: int) -> AsyncIterator[Host]:
     now_ms = [BEGUN_MS]
     settings = Settings(
         groups=Groups(group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=8),
-        limits=Limits(groups=most_groups),
+        limits=Limits(groups=most_groups, **limits),
     )
     store = FragileMetadata()
     shard = await open_shard(store, None, None, 1, lambda: now_ms[0])

@@ -11,7 +11,7 @@ from gateway.quotas.meter import MAX_THROTTLE_MS, RateMeter
 from ledger.groups import Group
 from ledger.requests import Done, StoreGroup
 from tests.support.groups import RULES, Played
-from tests.unit.test_group_offsets import DAY_MS, RETENTION_MS, Host, hosted
+from tests.unit.test_group_offsets import DAY_MS, RETENTION_MS, TOPICS, Host, hosted
 from tests.unit.test_group_offsets import host as host
 from tests.unit.test_groups_room import rooms, turns, virtually
 
@@ -104,6 +104,23 @@ async def test_many_groups_expire_in_few_journal_entries() -> None:
         assert await host.expiry.apply() == groups
         assert host.shard.state.applied - before <= groups // 10
         assert not host.shard.state.groups.by_id
+
+
+async def test_committed_offsets_have_a_bound_that_those_who_commit_again_do_not_feel() -> None:
+    async with hosted(1000, offset_bytes=64 * 1024) as host:
+        taken = 0
+        while await host.commit(host.row(5, taken, metadata="text")) == ["NONE"]:
+            taken += 1
+        assert 200 < taken < 256
+        full = ["GROUP_MAX_SIZE_REACHED"]
+        assert await host.commit(host.row(5, taken)) == full
+        assert await host.commit(host.row(5), who=Committer("other")) == full
+        assert await host.commit(host.row(6, 0, metadata="none")) == ["NONE"]
+        assert await host.commit(host.row(6, 0, metadata="longer")) == full
+        keys = [("t", (TOPICS["t"], partition)) for partition in range(taken)]
+        await host.offsets.remove("g", keys, _soon())
+        assert host.shard.state.groups.offset_bytes == 0
+        assert await host.commit(host.row(5), who=Committer("other")) == ["NONE"]
 
 
 @pytest.mark.parametrize("limit", [5e-324, 1e-300, 1e-6])
