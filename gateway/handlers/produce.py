@@ -168,7 +168,13 @@ class ProduceCall(Waiter):
         produced, self._produced = self._produced, ()
         if reply is None:
             return
-        # Who settles a batch goes on with others, whatever becomes of this answer.
+        # Who settles a batch goes on with others, whatever becomes of this answer: those are stored too.
+        try:
+            self._tell(reply, produced)
+        except Exception:
+            log.exception("produce.not_answered")
+
+    def _tell(self, reply: Reply, produced: Sequence[Sequence[_Produced]]) -> None:
         try:
             buffers = _answer(self._context, self._request, produced, self._body_bytes)
         except Exception as error:
