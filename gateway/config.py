@@ -254,6 +254,15 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "is full, an offset is taken only where it replaces one that is no shorter",
         ),
     ] = 2 * GIB
+    members_bytes: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB,
+            le=64 * GIB,
+            description="All members of all groups, with what they tell of themselves; when there are more, "
+            "no new one is taken",
+        ),
+    ] = GIB
     group_bytes: Annotated[
         int,
         Meta(

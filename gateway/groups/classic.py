@@ -145,18 +145,21 @@ class ClassicGroup(Phases):
             case _:
                 return member is not None or len(self.roster) < self.rules.max_size
 
-    def _has_bytes_for(self, asked: Join) -> bool:
-        """A group that is too large to be stored would be lost for all its members."""
+    def growth(self, asked: Join) -> int:
+        """By how many bytes the group becomes larger with a member that joins."""
         current = self.roster.by_id.get(asked.member_id)
         if current is None and asked.instance_id is not None:
             current = self.roster.by_instance.get(asked.instance_id)
         grown = protocols_size(asked.protocols)
         if current is not None:
-            grown -= protocols_size(current.protocols)
-        else:
-            member_id = asked.member_id or asked.new_member_id
-            names = (member_id, asked.instance_id or "", asked.client_id, asked.client_host)
-            grown += MEMBER_BYTES + sum(map(len, names))
+            return grown - protocols_size(current.protocols)
+        member_id = asked.member_id or asked.new_member_id
+        names = (member_id, asked.instance_id or "", asked.client_id, asked.client_host)
+        return grown + MEMBER_BYTES + sum(map(len, names))
+
+    def _has_bytes_for(self, asked: Join) -> bool:
+        """A group that is too large to be stored would be lost for all its members."""
+        grown = self.growth(asked)
         return grown <= 0 or self.roster.bytes + grown <= self.rules.max_bytes
 
     def _can_speak(self, asked: Join) -> bool:

@@ -68,7 +68,8 @@ class CommittedOffsets:
         """
         error = self._groups.check_commit(who.group_id, who.member_id, who.instance_id, who.generation)
         if error is not None:
-            return [await self._proved(self._named(error, who.group_id), deadline)] * len(rows)
+            error = await self._groups.denied(who.group_id, error, deadline)
+            return [self._named(error, who.group_id)] * len(rows)
         if self._is_full(who.group_id):
             return ["GROUP_MAX_SIZE_REACHED"] * len(rows)
         held = self.of(who.group_id)

@@ -6,7 +6,7 @@ effects. All waits are volatile: after a restart they begin again in full.
 
 from typing import Final
 
-from gateway.groups.members import NEVER, LiveMember, Roster, revived
+from gateway.groups.members import MEMBER_BYTES, NEVER, LiveMember, Roster, revived
 from gateway.groups.states import ALLOWED, State
 from gateway.groups.values import Answer, Effect, GroupRules, JoinAnswer, Note, Store, SyncAnswer, Ticket
 from ledger.groups import Group
@@ -43,6 +43,12 @@ class Phases:
     @property
     def leader(self) -> str | None:
         return self.roster.leader
+
+    @property
+    def weight(self) -> int:
+        """About the bytes of its members and of ids that were given out."""
+        given_out = MEMBER_BYTES * len(self.pending) + sum(map(len, self.pending))
+        return self.roster.bytes + given_out
 
     def restore(self, group: Group, now: float) -> None:
         """Go on from what was stored; every wait begins again in full."""

@@ -46,6 +46,8 @@ log = structlog.get_logger(__name__)
 DENIALS: Final = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID"})
 """Errors that make a member give up what it has: told only after a barrier."""
 
+WEIGHED_EVERY_MS: Final = 1000
+"""There may be very many groups; meanwhile clients can add no more than the network carries."""
 MAX_OWNER_CHARS: Final = 8_000
 """Of a client or instance id in a member id, which must be a string of the protocol, of at most 32,767 bytes:
 with a longer one neither the leader nor who describes the group could be answered."""
@@ -67,6 +69,8 @@ class GroupsRoom:
         self._shard = shard
         self._rules = _rules(settings)
         self._most_groups = settings.limits.groups
+        self._most_bytes = settings.limits.members_bytes
+        self._weight, self._weighed_at = 0, 0.0
         self._patience_s = settings.ledger.commit_timeout_ms / 1000
         self._new_id = new_id or _random_id
         self._notice = notice or _log
@@ -99,8 +103,10 @@ class GroupsRoom:
         if error is not None:
             return JoinAnswer(error, asked.member_id)
         driver = self._find(group_id)
+        if self._has_no_memory() and (driver is None or driver.group.growth(asked) > 0):
+            return JoinAnswer("GROUP_MAX_SIZE_REACHED", "")
         if driver is None and not asked.member_id:
-            if self._is_full():
+            if self._has_too_many_groups():
                 return JoinAnswer("GROUP_MAX_SIZE_REACHED", "")
             driver = self._open(group_id)
         if driver is None:
@@ -169,6 +175,13 @@ class GroupsRoom:
         if generation < 0:
             return None
         return "UNKNOWN_MEMBER_ID" if self._shard.state.groups.has(group_id) else "ILLEGAL_GENERATION"
+
+    async def denied(self, group_id: str, error: str, deadline: float) -> str:
+        """What to tell whom `check_commit` has refused: what is decided and not durable may yet not be so,
+        and somebody who is told to be fenced never comes back."""
+        driver = self._drivers.get(group_id)
+        failed = await driver.durable() if driver is not None else None
+        return failed or await self._proved(error, deadline)
 
     def view(self, group_id: str) -> GroupView | None:
         """What is known here and now; None if there is no such group."""
@@ -241,9 +254,17 @@ class GroupsRoom:
             return NOT_NOW
         return None if group_id else "INVALID_GROUP_ID"
 
-    def _is_full(self) -> bool:
+    def _has_too_many_groups(self) -> bool:
         known = max(len(self._drivers), len(self._shard.state.groups.by_id))
         return known >= self._most_groups
+
+    def _has_no_memory(self) -> bool:
+        """For further members of whatever group, nor for members that tell more than before."""
+        now = _now_ms()
+        if now >= self._weighed_at + WEIGHED_EVERY_MS:
+            self._weight = sum(driver.group.weight for driver in self._drivers.values())
+            self._weighed_at = now
+        return self._weight >= self._most_bytes
 
     def _find(self, group_id: str) -> GroupDriver | None:
         """The group, if it is known here and now."""

@@ -115,7 +115,9 @@ async def turns() -> None:
 
 @asynccontextmanager
 async def rooms(**groups: Any) -> AsyncIterator[Rooms]:
-    limits = Limits(groups=groups.pop("most", 100))
+    limits = Limits(
+        groups=groups.pop("most", 100), members_bytes=groups.pop("members_bytes", Limits().members_bytes)
+    )
     made = Rooms(SlowMetadata(), Settings(limits=limits, groups=Groups(**groups)))
     await made.open()
     try:

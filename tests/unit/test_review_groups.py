@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.groups.offsets import Committer
-from gateway.groups.values import Leaver
+from gateway.groups.values import Leaver, Sync
 from gateway.quotas.meter import MAX_THROTTLE_MS, RateMeter
 from ledger.groups import Group
 from ledger.requests import Done, StoreGroup
@@ -57,6 +57,41 @@ async def test_a_deletion_whose_client_hangs_up_leaves_the_group_alive() -> None
         await turns()
         assert one.room.check_commit("g", "", None, -1) is None
         assert (await one.join()).error == "NONE"
+
+
+@virtually
+async def test_nobody_is_told_to_be_fenced_by_who_is_not_yet_stored() -> None:
+    async with rooms() as one:
+        old = await one.join(instance_id="i")
+        await one.room.sync("g", Sync(old.member_id, "i", 1, None, None, {}), _soon())
+        one.store.going.clear()
+        new = asyncio.create_task(one.join(instance_id="i"))
+        await turns()
+        fenced = one.room.check_commit("g", old.member_id, "i", 1)
+        assert fenced == "FENCED_INSTANCE_ID"
+        told = asyncio.create_task(one.room.denied("g", fenced, _soon()))
+        await turns()
+        assert not told.done()
+        one.store.is_away = True
+        one.store.going.set()
+        assert (await new).error == await told == "COORDINATOR_NOT_AVAILABLE"
+        assert one.room.check_commit("g", old.member_id, "i", 1) is None
+
+
+@virtually
+async def test_members_of_all_groups_together_have_a_bound() -> None:
+    async with rooms(members_bytes=64 * 1024) as one:
+        protocols = (("range", b"x" * 30_000),)
+        members = [(await one.join(group, protocols=protocols)).member_id for group in "ab"]
+        assert (await one.join("c", protocols=protocols)).error == "NONE"
+        await asyncio.sleep(1)
+        assert (await one.join("d")).error == "GROUP_MAX_SIZE_REACHED"
+        longer = (("range", b"x" * 30_001),)
+        assert (await one.join("a", members[0], protocols=longer)).error == "GROUP_MAX_SIZE_REACHED"
+        assert (await one.join("a", members[0], protocols=protocols)).error == "NONE"
+        await one.room.leave("b", [Leaver(members[1], None)], _soon())
+        await asyncio.sleep(1)
+        assert (await one.join("d")).error == "NONE"
 
 
 def test_ids_that_wait_to_be_used_are_bounded_in_every_state() -> None:
