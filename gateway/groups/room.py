@@ -104,6 +104,8 @@ class GroupsRoom:
             return JoinAnswer(error, asked.member_id)
         driver = self._find(group_id)
         if self._has_no_memory() and (driver is None or driver.group.growth(asked) > 0):
+            if driver is not None:
+                driver.rest()
             return JoinAnswer("GROUP_MAX_SIZE_REACHED", "")
         if driver is None and not asked.member_id:
             if self._has_too_many_groups():

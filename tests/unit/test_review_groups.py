@@ -86,6 +86,9 @@ async def test_members_of_all_groups_together_have_a_bound() -> None:
         assert (await one.join("c", protocols=protocols)).error == "NONE"
         await asyncio.sleep(1)
         assert (await one.join("d")).error == "GROUP_MAX_SIZE_REACHED"
+        await one.commit("simple")
+        assert (await one.join("simple")).error == "GROUP_MAX_SIZE_REACHED"
+        assert len(one.room._drivers) == 3
         longer = (("range", b"x" * 30_001),)
         assert (await one.join("a", members[0], protocols=longer)).error == "GROUP_MAX_SIZE_REACHED"
         assert (await one.join("a", members[0], protocols=protocols)).error == "NONE"
