@@ -11,6 +11,8 @@ from gateway.groups.states import ALLOWED, State
 from gateway.groups.values import Answer, Effect, GroupRules, JoinAnswer, Note, Store, SyncAnswer, Ticket
 from ledger.groups import Group
 
+LOOKED_EVERY_MS: Final = 50
+"""Those whose time is up are found by looking at all; so long may one be late."""
 SHORTEST_WAIT_MS: Final = 1000
 """For members to come back, whatever they have said: looking more often would be of no use."""
 
@@ -93,12 +95,11 @@ class Phases:
             self._end_wait_for_joins(now)
         if self._sync_ends <= now:
             self._end_wait_for_syncs(now)
-        self.wake_at = min(
-            self._rebalance_ends,
-            self._sync_ends,
-            min(self.pending.values(), default=NEVER),
-            min((member.silent_until for member in self.roster), default=NEVER),
-        )
+        silent_at = min((member.silent_until for member in self.roster), default=NEVER)
+        given_up_at = min(self.pending.values(), default=NEVER)
+        # All were looked at just now; to do that for each of very many anew would take the whole processor.
+        looked_at = max(min(silent_at, given_up_at), now + LOOKED_EVERY_MS)
+        self.wake_at = min(self._rebalance_ends, self._sync_ends, looked_at)
         return self._take_effects()
 
     def abandon(self, error: str) -> list[Effect]:

@@ -164,7 +164,12 @@ class GroupsRoom:
         errors, effects = driver.group.leave(leavers, _now_ms())
         driver.perform(effects)
         failed = await driver.durable()
-        return failed or [await self._proved(error, deadline) for error in errors]
+        if failed is not None:
+            return failed
+        denied = next((error for error in errors if error in DENIALS), "NONE")
+        # One proof is good for all.
+        may_deny = await self._proved(denied, deadline) == denied
+        return errors if may_deny else [NOT_NOW if error in DENIALS else error for error in errors]
 
     def check_commit(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int

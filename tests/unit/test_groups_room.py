@@ -45,6 +45,7 @@ class SlowMetadata(MemoryMetadata):
         super().__init__(exclusive=False)
         self.going = asyncio.Event()
         self.going.set()
+        self.gets = 0
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
         await self.going.wait()
@@ -53,6 +54,7 @@ class SlowMetadata(MemoryMetadata):
         return await super().put(key, value, expect)
 
     async def get(self, key: str) -> Any:
+        self.gets += 1
         if self.is_away:
             raise StoreUnavailable("away")
         return await super().get(key)

@@ -97,6 +97,29 @@ async def test_members_of_all_groups_together_have_a_bound() -> None:
         assert (await one.join("d")).error == "NONE"
 
 
+def test_thousands_whose_time_is_up_one_after_the_other_are_looked_at_together() -> None:
+    group = Played()
+    for _ in range(2000):
+        group.wait(1)
+        group.join()
+    looked = 0
+    while group.group.pending:
+        group.now = max(group.now, group.group.wake_at)
+        group.group.tick(group.now)
+        looked += 1
+    assert looked <= 50
+
+
+@virtually
+async def test_many_unknown_members_that_leave_take_one_proof() -> None:
+    async with rooms() as one:
+        await one.stable()
+        before = one.store.gets
+        left = await one.room.leave("g", [Leaver(f"m{n}", None) for n in range(100)], _soon())
+        assert left == ["UNKNOWN_MEMBER_ID"] * 100
+        assert one.store.gets - before <= 2
+
+
 def test_ids_that_wait_to_be_used_are_bounded_in_every_state() -> None:
     group = Played(replace(RULES, max_size=2))
     group.stable("a")
