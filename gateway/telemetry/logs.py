@@ -18,6 +18,7 @@ QUIET_S: Final = 5.0
 MOST_REMEMBERED: Final = 10_000
 """Events that a QuietLog tells apart."""
 MAX_TEXT: Final = 2000
+"""Characters of one field that are written."""
 
 
 def set_up_logs(log: Log) -> None:
@@ -33,6 +34,7 @@ def set_up_logs(log: Log) -> None:
         else structlog.processors.JSONRenderer()
     )
     processors: list[structlog.typing.Processor] = [
+        harmless,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -45,6 +47,18 @@ def set_up_logs(log: Log) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(handlers=[_FromLibraries()], level=max(_LEVELS[log.level], logging.WARNING))
+
+
+def harmless(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Names and reasons that strangers choose, made safe to look at: cut, and without what would move
+    the cursor of a terminal or begin a line that nobody wrote."""
+    for name, value in event.items():
+        if isinstance(value, str) and (len(value) > MAX_TEXT or not value.isprintable()):
+            cut = value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}…"
+            event[name] = "".join(
+                char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut
+            )
+    return event
 
 
 def log_loop_errors(loop: asyncio.AbstractEventLoop) -> None:

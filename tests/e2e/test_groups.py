@@ -32,7 +32,7 @@ from tests.faults.load import create_topics
 from tests.support.gateway import running_gateway
 from tests.support.kafka import running_kafka
 
-AT_KAFKA = os.environ.get("DRAGOMAN_E2E_TARGET", "gateway") == "kafka"
+AT_KAFKA = os.environ.get("DRAGOMAN_TEST_TARGET", "gateway") == "kafka"
 PARTITIONS = 20
 MEMBERS, GUESTS = 10, 2
 ROUND = 400
@@ -51,7 +51,7 @@ LATEST = -1
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Endpoint]:
-    """A gateway, or Apache Kafka when DRAGOMAN_E2E_TARGET=kafka; the test's own, since it restarts it."""
+    """A gateway, or Apache Kafka when DRAGOMAN_TEST_TARGET=kafka; the test's own, since it restarts it."""
     running: AbstractContextManager[Endpoint]
     if AT_KAFKA:
         running = running_kafka(SETTINGS)

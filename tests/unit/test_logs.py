@@ -8,7 +8,7 @@ import sys
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.telemetry.logs import QuietLog, log_loop_errors
+from gateway.telemetry.logs import MAX_TEXT, QuietLog, harmless, log_loop_errors
 
 SCRIPT = """
 import logging
@@ -44,6 +44,19 @@ def test_machines_get_one_json_object_a_line() -> None:
     assert events[0]["count"] == 3 and events[0]["level"] == "info" and events[0]["timestamp"]
     assert "ZeroDivisionError" in events[1]["exception"]
     assert (events[2]["library"], events[2]["message"]) == ("library", "an old warning")
+
+
+def test_what_strangers_choose_cannot_write_on_a_terminal() -> None:
+    evil = "\x1b[2J\x1b]0;title\x07\r\nforged: line\u202e\x9b\ud800"
+    told = str(harmless(None, "info", {"event": "group.joined", "reason": evil, "count": 1})["reason"])
+    assert told.isprintable() and r"\x1b[2J" in told and r"\nforged" in told
+    assert told.encode()
+
+
+def test_a_field_is_cut_and_readable_names_stay_as_they_are() -> None:
+    event = {"event": "x", "reason": "r" * 50_000, "group": "Müşteri-grubu 1"}
+    told = harmless(None, "info", dict(event))
+    assert len(str(told["reason"])) == MAX_TEXT + 1 and told["group"] == event["group"]
 
 
 @pytest.mark.parametrize("format", ["json", "text"])

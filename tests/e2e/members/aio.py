@@ -15,8 +15,11 @@ from tests.e2e.members.saying import HEARTBEAT_MS, POLL_S, SESSION_MS, Orders, V
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, voice: Voice) -> None:
         self._voice = voice
+        self.is_leaving = False
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        if self.is_leaving:
+            return  # a rebalance ends while this member goes: nothing of it is worked on
         self._voice.partitions("assigned", [part.partition for part in assigned])
 
     def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
@@ -40,7 +43,8 @@ async def member(orders: Orders, number: int, stopping: asyncio.Event) -> None:
         metadata_max_age_ms=5000,
     )
     await consumer.start()
-    consumer.subscribe([orders.topic], listener=Listener(voice))
+    listener = Listener(voice)
+    consumer.subscribe([orders.topic], listener=listener)
     try:
         while not stopping.is_set():
             taken = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
@@ -50,6 +54,7 @@ async def member(orders: Orders, number: int, stopping: asyncio.Event) -> None:
                 await _commit(consumer, voice)
     except Exception as error:
         voice.say("failed", reason=repr(error))
+    listener.is_leaving = True
     # Said first: as soon as it has left, others may be given what was its.
     voice.partitions("revoked", (part.partition for part in consumer.assignment()))
     await consumer.stop()
