@@ -4,10 +4,12 @@ Batches are judged one by one in the order in which they lie; a refusal sinks no
 Accepted batches of one partition that lie side by side become one run.
 """
 
+from collections.abc import Sequence
+
 from ledger.keys import created_ms
 from ledger.overlay import Overlay
 from ledger.partitions import PartitionLog
-from ledger.producers import Fenced, OutOfOrder, ProducerState, Repeat, add_sequence, judge
+from ledger.producers import FRESH, Fenced, OutOfOrder, ProducerState, Repeat, add_sequence, judge
 from ledger.records import BatchRow, FileCommitted, RunRow
 from ledger.requests import CommitBatch, CommitFile, Committed, FileCommit, Refused, StaleObject
 from ledger.state import LedgerState
@@ -25,9 +27,7 @@ def decide_commit(
     if not deciding.runs:
         return FileCommit(results), None
     overlay.object_bytes[request.locator] = max(known_bytes, request.object_bytes)
-    record = FileCommitted(
-        request.locator, request.object_bytes, [run.row() for run in deciding.runs], deciding.batches
-    )
+    record = FileCommitted(request.locator, request.object_bytes, deciding.runs, deciding.batches)
     return FileCommit(results), record
 
 
@@ -47,32 +47,6 @@ def _stale_or_repeat(state: LedgerState, overlay: Overlay, request: CommitFile) 
     return FileCommit(answered) if len(answered) == len(results) else StaleObject()
 
 
-class _OpenRun:
-    """A run that the next batch may still lengthen."""
-
-    __slots__ = ("base", "count", "end", "last", "max_timestamp", "number", "start")
-
-    def __init__(self, number: int, start: int, base: int) -> None:
-        self.number = number
-        self.start = start
-        self.end = start
-        self.base = base
-        self.last = base - 1
-        self.max_timestamp = -1
-        self.count = 0
-
-    def row(self) -> RunRow:
-        return (
-            self.number,
-            self.start,
-            self.end - self.start,
-            self.base,
-            self.last,
-            self.max_timestamp,
-            self.count,
-        )
-
-
 class _Commit:
     """Walks the batches of one commit."""
 
@@ -81,8 +55,13 @@ class _Commit:
         self.overlay = overlay
         self.locator = locator
         self.known = state.files.by_locator.get(locator)
-        self.runs: list[_OpenRun] = []
+        self.runs: list[RunRow] = []
         self.batches: list[BatchRow] = []
+        self._end = -1
+        """Where the last run ends."""
+        self._topic_id = b""
+        self._logs: Sequence[PartitionLog] = ()
+        """The partitions of the topic that was looked up last."""
 
     def batch(self, batch: CommitBatch, maybe_repeat: bool) -> Committed | Refused:
         if maybe_repeat and (first := self.repeat(batch)) is not None:
@@ -90,11 +69,16 @@ class _Commit:
         log = self._partition(batch)
         if log is None:
             return Refused("UNKNOWN_TOPIC_OR_PARTITION")
+        overlay, number = self.overlay, log.number
+        base = overlay.next_offset.get(number, log.high_watermark)
         if batch.producer_id >= 0:
-            refusal = self._sequence(log, batch)
+            refusal = self._sequence(log, batch, base)
             if refusal is not None:
                 return refusal
-        return self._accept(log, batch)
+        overlay.next_offset[number] = base + batch.record_count
+        overlay.repeats[self.locator, batch.start] = base
+        self._take(number, batch, base)
+        return Committed(base, overlay.log_start.get(number, log.log_start))
 
     def repeat(self, batch: CommitBatch) -> Committed | None:
         """The first answer to this (object, byte offset), if there was one."""
@@ -107,63 +91,46 @@ class _Commit:
         return Committed(base, self._log_start(log) if log is not None else 0, duplicate=True)
 
     def _partition(self, batch: CommitBatch) -> PartitionLog | None:
-        topic = self.state.topics.by_id.get(batch.topic_id)
-        if topic is None or batch.topic_id in self.overlay.deleted:
-            return None
-        if not 0 <= batch.partition < len(topic.partitions):
-            return None
-        return topic.partitions[batch.partition]
+        if batch.topic_id != self._topic_id:
+            topic = self.state.topics.by_id.get(batch.topic_id)
+            is_there = topic is not None and batch.topic_id not in self.overlay.deleted
+            self._topic_id = batch.topic_id
+            self._logs = topic.partitions if topic is not None and is_there else ()
+        return self._logs[batch.partition] if 0 <= batch.partition < len(self._logs) else None
 
     def _log_start(self, log: PartitionLog) -> int:
         return self.overlay.log_start.get(log.number, log.log_start)
 
-    def _next_offset(self, log: PartitionLog) -> int:
-        return self.overlay.next_offset.get(log.number, log.high_watermark)
-
-    def _sequence(self, log: PartitionLog, batch: CommitBatch) -> Committed | Refused | None:
+    def _sequence(self, log: PartitionLog, batch: CommitBatch, base: int) -> Committed | Refused | None:
         """None for the next batch in sequence, which is noted; else the answer."""
-        key = (log.number, batch.producer_id)
-        pending = self.overlay.producers.get(key)
-        producer = pending or log.producers.get(batch.producer_id)
-        last = add_sequence(batch.base_sequence, batch.record_count - 1)
-        verdict = judge(producer, batch.producer_epoch, batch.base_sequence, last)
+        producers, key = self.overlay.producers, (log.number, batch.producer_id)
+        producer = producers.get(key) or log.producers.get(batch.producer_id)
+        epoch, first = batch.producer_epoch, batch.base_sequence
+        last = add_sequence(first, batch.record_count - 1)
+        verdict = judge(producer, epoch, first, last)
+        if verdict is FRESH:
+            producers[key] = (producer or ProducerState(epoch)).after(epoch, first, last, base)
+            return None
         match verdict:
-            case Repeat(base_offset=base):
-                return Committed(base, self._log_start(log), duplicate=True)
+            case Repeat(base_offset=known):
+                return Committed(known, self._log_start(log), duplicate=True)
             case OutOfOrder(expected=expected):
                 return Refused(
                     "OUT_OF_ORDER_SEQUENCE_NUMBER",
-                    f"sequence {batch.base_sequence} came where {expected} was expected",
+                    f"sequence {first} came where {expected} was expected",
                 )
-            case Fenced(current_epoch=epoch):
-                return Refused("INVALID_PRODUCER_EPOCH", f"the producer's epoch is {epoch} by now")
-        if pending is None:
-            pending = producer.copy() if producer is not None else ProducerState(batch.producer_epoch)
-            self.overlay.producers[key] = pending
-        pending.record(batch.producer_epoch, batch.base_sequence, last, self._next_offset(log), 0)
+            case Fenced(current_epoch=current):
+                return Refused("INVALID_PRODUCER_EPOCH", f"the producer's epoch is {current} by now")
         return None
 
-    def _accept(self, log: PartitionLog, batch: CommitBatch) -> Committed:
-        base = self._next_offset(log)
-        self.overlay.next_offset[log.number] = base + batch.record_count
-        self.overlay.repeats[(self.locator, batch.start)] = base
-        run = self.runs[-1] if self.runs else None
-        if run is None or run.number != log.number or run.end != batch.start:
-            run = _OpenRun(log.number, batch.start, base)
-            self.runs.append(run)
-        run.end = batch.start + batch.size
-        run.last = base + batch.record_count - 1
-        run.max_timestamp = max(run.max_timestamp, batch.max_timestamp)
-        run.count += 1
-        self.batches.append(
-            (
-                batch.size,
-                batch.record_count,
-                batch.max_timestamp,
-                batch.producer_id,
-                batch.producer_epoch,
-                batch.base_sequence,
-                batch.attributes,
-            )
-        )
-        return Committed(base, self._log_start(log))
+    def _take(self, number: int, batch: CommitBatch, base: int) -> None:
+        """Into a new run, or the last if that is of the same partition and ends where this batch begins."""
+        _, _, start, size, records, max_timestamp, attributes, producer_id, epoch, sequence = batch
+        last = base + records - 1
+        self.batches.append((size, records, max_timestamp, producer_id, epoch, sequence, attributes))
+        run = (number, start, size, base, last, max_timestamp, 1)
+        if start == self._end and self.runs[-1][0] == number:
+            _, start, before, base, _, stamp, count = self.runs.pop()
+            run = (number, start, before + size, base, last, max(stamp, max_timestamp), count + 1)
+        self._end = batch.start + size
+        self.runs.append(run)

@@ -2,8 +2,10 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import islice
+from operator import lt
 
 from ledger.keys import created_ms
 
@@ -37,6 +39,16 @@ class ObjectState:
         at = bisect_left(self.starts, start)
         self.starts.insert(at, start)
         self.bases.insert(at, base_offset)
+
+    def remember_all(self, starts: Sequence[int], base_offsets: Sequence[int]) -> None:
+        """The same for the batches of one commit."""
+        follows = not self.starts or starts[0] > self.starts[-1]
+        if follows and all(map(lt, starts, islice(starts, 1, None))):
+            self.starts.extend(starts)
+            self.bases.extend(base_offsets)
+            return
+        for start, base_offset in zip(starts, base_offsets, strict=True):
+            self.remember(start, base_offset)
 
     def answer(self, start: int) -> int | None:
         """Base offset of the batch at `start`, if it was committed from this object before."""

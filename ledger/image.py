@@ -8,7 +8,7 @@ import hashlib
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ledger.errors import StoreDamaged, StoreTooNew
@@ -27,12 +27,13 @@ from ledger.group_rows import (
     restore_quota,
     restore_resource,
 )
-from ledger.partitions import PartitionLog, RunChunk
-from ledger.producers import ProducerState
+from ledger.partitions import PartitionLog
+from ledger.producers import BATCH_BYTES, ProducerState
 from ledger.records import LedgerRestored, TopicCreated, decode_records, encode_record
+from ledger.runs import RunChunk, RunsCopy
 from ledger.state import Dirty, LedgerState
 from ledger.topics import Topic
-from ledger.types import NO_TIMESTAMP, TopicId
+from ledger.types import TopicId
 
 FORMAT_VERSION = 2
 """The newest that is read. What has neither groups nor settings is written as version 1, as builds did that
@@ -46,7 +47,6 @@ _TOPIC = struct.Struct(">q")
 _PARTITION = struct.Struct(">16siqqqI?")
 _CHUNK = struct.Struct(">II")
 _PRODUCER = struct.Struct(">hqH")
-_SEQUENCES = struct.Struct(">iiq")
 _OBJECT = struct.Struct(">qqqIH")
 _NUMBER = struct.Struct(">I")
 _NUMBER_SERIAL = struct.Struct(">II")
@@ -59,6 +59,41 @@ class Row(NamedTuple):
     section: int
     key: bytes
     value: bytes | None
+
+
+class PartitionCopy(NamedTuple):
+    """What commits changed of a partition, as it is when this is made: at little cost, and to be encoded
+    later, a few partitions at a time, as all chunks together are large."""
+
+    log: PartitionLog
+    log_start: int
+    high_watermark: int
+    layout_version: int
+    next_serial: int
+    deleted: bool
+    chunks: Sequence[RunsCopy]
+    producers: Sequence[tuple[int, int, bytes, int]]
+    """(producer id, epoch, packed batches, last time)."""
+
+    def rows(self) -> Iterator[Row]:
+        number = self.log.number
+        yield Row(PARTITION, _NUMBER.pack(number), self._partition())
+        for runs in self.chunks:
+            yield Row(CHUNK, _NUMBER_SERIAL.pack(number, runs.chunk.serial), _encode_chunk(runs))
+        for producer_id, epoch, packed, last_ms in self.producers:
+            value = _encode_producer(ProducerState(epoch, packed, last_ms))
+            yield Row(PRODUCER, _NUMBER_PRODUCER.pack(number, producer_id), value)
+
+    def _partition(self) -> bytes:
+        return _PARTITION.pack(
+            self.log.topic_id,
+            self.log.index,
+            self.log_start,
+            self.high_watermark,
+            self.layout_version,
+            self.next_serial,
+            self.deleted,
+        )
 
 
 def all_rows(state: LedgerState) -> Iterator[Row]:
@@ -85,12 +120,52 @@ def everything(state: LedgerState) -> Dirty:
 
 def take_dirty_rows(state: LedgerState) -> list[Row]:
     """Rows that changed since the last call, which are then counted as clean."""
+    rows, partitions = take_dirty(state)
+    rows += (row for copy in partitions for row in copy.rows())
+    return sorted(rows, key=lambda row: row.section)
+
+
+def take_dirty(state: LedgerState) -> tuple[list[Row], list[PartitionCopy]]:
+    """The same: all rows but those that are still to be encoded."""
     dirty, state.dirty = state.dirty, Dirty()
-    return [meta_row(state), *_restored_rows(state), *_rows(state, dirty)]
+    copies = [_copy(log, dirty) for n in dirty.partitions if (log := state.logs.get(n)) is not None]
+    dirty.partitions = {number for number in dirty.partitions if number not in state.logs}
+    return [meta_row(state), *_restored_rows(state), *_rows(state, dirty)], copies
 
 
-def put_back_dirty(state: LedgerState, rows: Iterable[Row]) -> None:
+def _copy(log: PartitionLog, dirty: Dirty) -> PartitionCopy:
+    chunks = [chunk.copy() for chunk in log.grown_chunks()]
+    if dirty.chunks:
+        chunks = [copy for copy in chunks if (log.number, copy.chunk.serial) not in dirty.chunks]
+    unsaved = log.unsaved_producers
+    if dirty.producers:
+        # Among them all that are gone.
+        unsaved = {producer_id for producer_id in unsaved if (log.number, producer_id) not in dirty.producers}
+    producers = [
+        (producer_id, known.epoch, known.packed, known.last_ms)
+        for producer_id in unsaved
+        if (known := log.producers.get(producer_id)) is not None
+    ]
+    log.is_imaged()
+    return PartitionCopy(
+        log,
+        log.log_start,
+        log.high_watermark,
+        log.layout_version,
+        log.next_serial,
+        log.deleted,
+        chunks,
+        producers,
+    )
+
+
+def put_back_dirty(state: LedgerState, rows: Iterable[Row], copies: Iterable[PartitionCopy] = ()) -> None:
     """The rows could not be written: they are dirty again."""
+    for copy in copies:
+        number = copy.log.number
+        state.dirty.partitions.add(number)
+        state.dirty.chunks.update((number, runs.chunk.serial) for runs in copy.chunks)
+        state.dirty.producers.update((number, producer_id) for producer_id, *_ in copy.producers)
     for section, key, _ in rows:
         if section == TOPIC:
             state.dirty.topics.add(TopicId(key))
@@ -157,7 +232,7 @@ def _rows(state: LedgerState, dirty: Dirty) -> Iterator[Row]:
         yield Row(PARTITION, _NUMBER.pack(number), _encode_partition(log) if log is not None else None)
     for number, serial in dirty.chunks:
         chunk = _chunk(state.logs.get(number), serial)
-        value = _encode_chunk(chunk) if chunk is not None else None
+        value = _encode_chunk(chunk.copy()) if chunk is not None else None
         yield Row(CHUNK, _NUMBER_SERIAL.pack(number, serial), value)
     for number, producer_id in dirty.producers:
         log = state.logs.get(number)
@@ -227,14 +302,14 @@ def _from_little(typecode: str, data: memoryview) -> "array[int]":
     return column
 
 
-def _encode_chunk(chunk: RunChunk) -> bytes:
-    head = _CHUNK.pack(chunk.trimmed + chunk.head, len(chunk.base) - chunk.head)
-    return b"".join([head, *[_little(column[chunk.head :]) for column in chunk.columns()]])
+def _encode_chunk(chunk: RunsCopy) -> bytes:
+    head = _CHUNK.pack(chunk.chunk.trimmed + chunk.head, chunk.end - chunk.head)
+    return b"".join([head, *chunk.columns()])
 
 
 def _encode_producer(producer: ProducerState) -> bytes:
-    head = _PRODUCER.pack(producer.epoch, producer.last_ms, len(producer.batches))
-    return b"".join([head, *[_SEQUENCES.pack(*batch) for batch in producer.batches]])
+    batches = len(producer.packed) // BATCH_BYTES
+    return _PRODUCER.pack(producer.epoch, producer.last_ms, batches) + producer.packed
 
 
 def _encode_object(stored: ObjectState) -> bytes:
@@ -263,6 +338,7 @@ def restore(rows: Iterable[Row]) -> LedgerState:
     except (struct.error, KeyError, IndexError, TypeError, ValueError) as error:
         raise StoreDamaged(f"the rows of an image do not fit together: {error!r}") from error
     for log in state.logs.values():
+        log.is_imaged()
         if log.droppable(1):
             state.draining[log.number] = log
     state.groups.find_dead(state.topics.by_id)
@@ -314,31 +390,18 @@ def _restore_chunks(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None
         number, serial = _NUMBER_SERIAL.unpack(key)
         trimmed, count = _CHUNK.unpack_from(value)
         chunk = RunChunk(serial, trimmed)
-        view = memoryview(value)[_CHUNK.size :]
-        for name in ("base", "last", "object_number", "start", "size", "max_timestamp"):
-            empty: array[int] = getattr(chunk, name)
-            taken = count * empty.itemsize
-            if len(view) < taken:
-                raise StoreDamaged("a chunk of runs in an image is cut short")
-            setattr(chunk, name, _from_little(empty.typecode, view[:taken]))
-            view = view[taken:]
-        if len(view):
-            raise StoreDamaged("a chunk of runs in an image is longer than it claims")
-        log = state.logs[number]
-        chunk.latest = max(chunk.max_timestamp, default=NO_TIMESTAMP)
-        log.chunks.append(chunk)
-        log.run_count += count
-        log.size_bytes += sum(chunk.size)
+        chunk.fill(memoryview(value)[_CHUNK.size :], count)
+        state.logs[number].put_back(chunk)
 
 
 def _restore_producers(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:
     for key, value in rows:
         number, producer_id = _NUMBER_PRODUCER.unpack(key)
         epoch, last_ms, count = _PRODUCER.unpack_from(value)
-        batches = list(_SEQUENCES.iter_unpack(value[_PRODUCER.size :]))
-        if len(batches) != count:
+        packed = value[_PRODUCER.size :]
+        if len(packed) != count * BATCH_BYTES:
             raise StoreDamaged("the row of a producer in an image does not have the length it claims")
-        state.logs[number].producers[producer_id] = ProducerState(epoch, batches, last_ms)
+        state.logs[number].producers[producer_id] = ProducerState(epoch, packed, last_ms)
 
 
 def _restore_objects(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:

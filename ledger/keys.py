@@ -1,6 +1,7 @@
 """Object keys that carry their creation time: UUIDv7 (RFC 9562), so that keys sort by age."""
 
 import uuid
+from functools import lru_cache
 
 RANDOM_BYTES = 10
 _VERSION_7 = 0x7 << 76
@@ -19,6 +20,7 @@ def uuid7(created_ms: int, random: bytes) -> uuid.UUID:
     return uuid.UUID(int=value)
 
 
+@lru_cache(maxsize=1024)
 def created_ms(locator: str) -> int:
     """Creation time in unix ms that a locator carries. ValueError if it carries none."""
     name = locator.rsplit("/", 1)[-1].split(".", 1)[0][-_UUID_TEXT:]

@@ -1,95 +1,31 @@
-"""One partition's offsets: runs in columns, numbering, and the translation from offset to position.
+"""One partition's offsets: numbering, and the translation from offset to position.
 
-A run is a stretch of adjacent batches in one object. Runs lie in chunks of parallel `array` columns
-(36 bytes a run), so that a million of them fit in memory and a lookup is two bisections.
+Runs lie in chunks (`ledger/runs.py`), so that a lookup is two bisections.
 """
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ledger.producers import ProducerState
+from ledger.runs import Run, RunChunk
 from ledger.types import NO_TIMESTAMP, TopicId
 
 CHUNK_RUNS = 4_096
 DEFAULT_FIND_RUNS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Offsets [base, last] lie in bytes [start, start + size) of an object.
-
-    `dense`: batches carry the producer's base offset, and true offsets come from counting
-    lastOffsetDelta + 1 from `base`; otherwise (a segment) batches carry their own.
-    """
-
-    base: int
-    last: int
-    object_number: int
-    start: int
-    size: int
-    max_timestamp: int
-    dense: bool = True
-
-
-class RunChunk:
-    """Up to CHUNK_RUNS runs of one partition, in offset order. `head` is the first that still lives.
-
-    `trimmed` counts runs that had gone before the chunk was read from an image: they fill it all the same,
-    so that a restarted gateway cuts chunks where the one before it did.
-    """
-
-    __slots__ = (
-        "base",
-        "head",
-        "last",
-        "latest",
-        "max_timestamp",
-        "object_number",
-        "serial",
-        "size",
-        "start",
-        "trimmed",
-    )
-
-    def __init__(self, serial: int, trimmed: int = 0) -> None:
-        self.serial = serial
-        self.head = 0
-        self.trimmed = trimmed
-        self.latest = NO_TIMESTAMP
-        """At least the greatest timestamp of the live runs, so that a search may pass the chunk by."""
-        self.base = array("q")
-        self.last = array("q")
-        self.object_number = array("I")
-        self.start = array("I")
-        self.size = array("I")
-        self.max_timestamp = array("q")
-
-    def columns(self) -> "tuple[array[int], ...]":
-        return (self.base, self.last, self.object_number, self.start, self.size, self.max_timestamp)
-
-    def run(self, i: int) -> Run:
-        return Run(
-            self.base[i],
-            self.last[i],
-            self.object_number[i],
-            self.start[i],
-            self.size[i],
-            self.max_timestamp[i],
-        )
-
-    def live(self) -> range:
-        return range(self.head, len(self.base))
+NO_OBJECT = -1
 
 
 class PartitionLog:
     """What the ledger holds of one partition. Changed by `apply` of metadata records alone."""
 
     __slots__ = (
+        "_end_object",
+        "_end_position",
         "chunks",
         "deleted",
         "high_watermark",
+        "imaged_end",
+        "imaged_serial",
         "index",
         "layout_version",
         "log_start",
@@ -99,6 +35,7 @@ class PartitionLog:
         "run_count",
         "size_bytes",
         "topic_id",
+        "unsaved_producers",
     )
 
     def __init__(self, number: int, topic_id: TopicId, index: int) -> None:
@@ -112,8 +49,16 @@ class PartitionLog:
         self.run_count = 0
         self.deleted = False
         self.chunks: list[RunChunk] = []
+        self._end_object = NO_OBJECT
+        """Where the last run ends: what begins there lengthens it."""
+        self._end_position = 0
         self.next_serial = 0
         self.producers: dict[int, ProducerState] = {}
+        self.unsaved_producers: set[int] = set()
+        """Of whom a batch was taken since the image was last written."""
+        self.imaged_end = 0
+        """The high watermark at that time, and the serial of the chunk that had the last run."""
+        self.imaged_serial = 0
 
     @property
     def last_stable(self) -> int:
@@ -124,37 +69,35 @@ class PartitionLog:
         self, object_number: int, start: int, size: int, base: int, last: int, max_timestamp: int
     ) -> bool:
         """Take up a run at the end. True if it is a new run, False if it only lengthened the last one."""
+        goes_on = (
+            start == self._end_position
+            and object_number == self._end_object
+            and base == self.high_watermark
+            # A run below the log start may be dropped by this very entry: what lives must not hang on to it.
+            and base > self.log_start
+        )
         self.high_watermark = last + 1
         self.size_bytes += size
-        chunk = self.chunks[-1] if self.chunks else self._grow()
-        runs = len(chunk.base)
-        if runs > chunk.head and self._adjoins(chunk, runs - 1, object_number, start, base):
-            chunk.last[-1] = last
-            chunk.size[-1] += size
-            if max_timestamp > chunk.max_timestamp[-1]:
-                chunk.max_timestamp[-1] = max_timestamp
-                chunk.latest = max(chunk.latest, max_timestamp)
+        self._end_object = object_number
+        self._end_position = start + size
+        if goes_on:
+            self.chunks[-1].lengthen(last, size, max_timestamp)
             return False
-        if runs + chunk.trimmed == CHUNK_RUNS:
+        chunk = self.chunks[-1] if self.chunks else self._grow()
+        if len(chunk) + chunk.trimmed == CHUNK_RUNS:
             chunk = self._grow()
-        chunk.base.append(base)
-        chunk.last.append(last)
-        chunk.object_number.append(object_number)
-        chunk.start.append(start)
-        chunk.size.append(size)
-        chunk.max_timestamp.append(max_timestamp)
-        chunk.latest = max(chunk.latest, max_timestamp)
+        chunk.append(object_number, start, size, base, last, max_timestamp)
         self.run_count += 1
         return True
 
-    def _adjoins(self, chunk: RunChunk, i: int, object_number: int, start: int, base: int) -> bool:
-        # A run below the log start may be dropped by this very entry: what lives must not hang on to it.
-        return (
-            chunk.start[i] + chunk.size[i] == start
-            and chunk.object_number[i] == object_number
-            and chunk.last[i] + 1 == base
-            and chunk.last[i] >= self.log_start
-        )
+    def put_back(self, chunk: RunChunk) -> None:
+        """Take up a chunk as it was, behind those that are there."""
+        self.chunks.append(chunk)
+        self.run_count += len(chunk)
+        self.size_bytes += sum(chunk.sizes(0, len(chunk)))
+        if len(chunk):
+            _, _, _, self._end_object, start, size = chunk.row(len(chunk) - 1)
+            self._end_position = start + size
 
     def _grow(self) -> RunChunk:
         chunk = RunChunk(self.next_serial)
@@ -162,23 +105,37 @@ class PartitionLog:
         self.chunks.append(chunk)
         return chunk
 
+    def grown_chunks(self) -> list[RunChunk]:
+        """The chunks that got runs since the image was last written."""
+        if self.high_watermark == self.imaged_end or not self.chunks:
+            return []
+        # Serials of a partition's chunks are consecutive.
+        return self.chunks[max(self.imaged_serial - self.chunks[0].serial, 0) :]
+
+    def is_imaged(self) -> None:
+        """The image, or what is on its way into it, says all of this partition."""
+        self.imaged_end = self.high_watermark
+        self.imaged_serial = self.chunks[-1].serial if self.chunks else self.next_serial
+        self.unsaved_producers.clear()
+
     def droppable(self, limit: int) -> int:
         """How many runs from the front are no longer readable, counted up to `limit`."""
         if self.deleted:
             return min(self.run_count, limit)
         count = 0
         for chunk in self.chunks:
-            for i in chunk.live():
-                if chunk.last[i] >= self.log_start or count == limit:
-                    return count
-                count += 1
-        return count
+            dead = chunk.find(self.log_start)
+            count += dead - chunk.head
+            if dead < len(chunk) or count >= limit:
+                break
+        return min(count, limit)
 
     def first_objects(self, count: int) -> list[int]:
         """Object numbers of the first `count` runs, one for each."""
         numbers: list[int] = []
         for chunk in self.chunks:
-            numbers += chunk.object_number[chunk.head : chunk.head + count - len(numbers)]
+            end = min(chunk.head + count - len(numbers), len(chunk))
+            numbers += chunk.object_numbers(chunk.head, end)
             if len(numbers) == count:
                 break
         return numbers
@@ -189,14 +146,14 @@ class PartitionLog:
         emptied: list[int] = []
         while count and self.chunks:
             chunk = self.chunks[0]
-            taken = min(count, len(chunk.base) - chunk.head)
+            taken = min(count, len(chunk) - chunk.head)
             end = chunk.head + taken
-            numbers += chunk.object_number[chunk.head : end]
-            self.size_bytes -= sum(chunk.size[chunk.head : end])
+            numbers += chunk.object_numbers(chunk.head, end)
+            self.size_bytes -= sum(chunk.sizes(chunk.head, end))
             self.run_count -= taken
             count -= taken
             chunk.head = end
-            if end == len(chunk.base):
+            if end == len(chunk):
                 emptied.append(chunk.serial)
                 del self.chunks[0]
         return numbers, emptied
@@ -205,8 +162,8 @@ class PartitionLog:
         """Live runs in order, from the one that holds `offset` (or the next after a gap) on."""
         at = bisect_left(self.chunks, offset, key=_chunk_last)
         for chunk in self.chunks[at:]:
-            for i in range(max(bisect_left(chunk.last, offset), chunk.head), len(chunk.base)):
-                yield chunk.run(i)
+            for last, base, stamp, object_number, start, size in chunk.rows(chunk.find(offset)):
+                yield Run(base, last, object_number, start, size, stamp)
 
     def find(self, offset: int, max_bytes: int, max_runs: int = DEFAULT_FIND_RUNS) -> list[Run]:
         """Find batches: runs from `offset` on until their sizes reach `max_bytes`. Empty at the end."""
@@ -228,8 +185,8 @@ class PartitionLog:
         at = bisect_left(self.chunks, offset, key=_chunk_last)
         total = 0
         for chunk in self.chunks[at:]:
-            for i in range(max(bisect_left(chunk.last, offset), chunk.head), len(chunk.base)):
-                total += chunk.size[i]
+            for row in chunk.rows(chunk.find(offset)):
+                total += row[5]
                 if total >= limit:
                     return total
         return total
@@ -239,32 +196,33 @@ class PartitionLog:
         for chunk in self.chunks:
             if chunk.latest < timestamp_ms:
                 continue
-            for i in chunk.live():
-                if chunk.max_timestamp[i] >= timestamp_ms and chunk.last[i] >= self.log_start:
-                    return chunk.run(i)
+            for last, base, stamp, object_number, start, size in chunk.rows(chunk.find(self.log_start)):
+                if stamp >= timestamp_ms:
+                    return Run(base, last, object_number, start, size, stamp)
         return None
 
     def find_max_time(self) -> Run | None:
         """The first readable run that holds the greatest timestamp."""
-        best: tuple[int, RunChunk, int] | None = None
+        best: Run | None = None
+        latest = NO_TIMESTAMP
         for chunk in self.chunks:
-            if chunk.latest <= (best[0] if best else NO_TIMESTAMP):
+            if chunk.latest <= latest:
                 continue
-            for i in chunk.live():
-                stamp = chunk.max_timestamp[i]
-                if chunk.last[i] >= self.log_start and stamp > (best[0] if best else NO_TIMESTAMP):
-                    best = (stamp, chunk, i)
-        return best[1].run(best[2]) if best else None
+            for last, base, stamp, object_number, start, size in chunk.rows(chunk.find(self.log_start)):
+                if stamp > latest:
+                    latest = stamp
+                    best = Run(base, last, object_number, start, size, stamp)
+        return best
 
     def runs(self) -> Iterator[Run]:
         """All live runs in order."""
         for chunk in self.chunks:
-            for i in chunk.live():
-                yield chunk.run(i)
+            for last, base, stamp, object_number, start, size in chunk.rows(chunk.head):
+                yield Run(base, last, object_number, start, size, stamp)
 
 
 def _chunk_last(chunk: RunChunk) -> int:
-    return chunk.last[-1]
+    return chunk.last
 
 
 def partitions_of(

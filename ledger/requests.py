@@ -7,7 +7,7 @@ Error names are Kafka's (`TOPIC_ALREADY_EXISTS`), so that the ledger need not kn
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ledger.group_records import OFFSET, OFFSET_KEY
 from ledger.groups import Group, Member, OffsetKey, OffsetRow
@@ -134,9 +134,9 @@ class Deleted:
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class CommitBatch:
-    """One batch of a stored draft, and what the ledger needs of its header."""
+class CommitBatch(NamedTuple):
+    """One batch of a stored draft, and what the ledger needs of its header. A named tuple, as one is made for
+    every batch."""
 
     topic_id: TopicId
     partition: int
@@ -163,8 +163,7 @@ class CommitFile:
         return FRAME.size + _SMALL + 4 * len(self.locator) + len(self.batches) * (RUN.size + BATCH.size)
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """`duplicate`: these offsets were given to the same batch before."""
 
     base_offset: int

@@ -20,7 +20,7 @@ from ledger.group_records import (
 from ledger.groups import CommittedOffset, Groups, OffsetKey
 from ledger.journal import Entry
 from ledger.partitions import PartitionLog, partitions_of
-from ledger.producers import ProducerState, add_sequence
+from ledger.producers import MAX_SEQUENCE, ProducerState
 from ledger.quotas import ClientQuotas, QuotaEntity, ResourceConfigs, ResourceKey
 from ledger.records import (
     ClusterCreated,
@@ -45,7 +45,8 @@ from ledger.types import TopicId
 
 @dataclass(slots=True)
 class Dirty:
-    """Keys of image rows that no longer say what the state says."""
+    """Keys of image rows that no longer say what the state says. The chunks and producers that commits have
+    touched are noted in their partitions alone (`PartitionLog.grown_chunks`, `unsaved_producers`)."""
 
     topics: set[TopicId] = field(default_factory=set)
     partitions: set[int] = field(default_factory=set)
@@ -146,34 +147,30 @@ class LedgerState:
         stored = self.files.register(record.locator)
         stored.size = max(stored.size, record.object_bytes)
         self.dirty.objects.add(stored.number)
-        logs, touched = self.logs, self.touched
-        dirty_partitions, dirty_chunks = self.dirty.partitions, self.dirty.chunks
+        object_number, logs, touched = stored.number, self.logs, self.touched
+        starts: list[int] = []
+        bases: list[int] = []
+        batches, now_ms = record.batches, self.entry_time_ms
         at = 0
         for number, start, size, base, last, max_timestamp, count in record.runs:
-            log = logs[number]
-            touched[number] = log
-            dirty_partitions.add(number)
-            if log.append(stored.number, start, size, base, last, max_timestamp):
+            log = touched[number] = logs[number]
+            if log.append(object_number, start, size, base, last, max_timestamp):
                 stored.live_runs += 1
-            dirty_chunks.add((number, log.chunks[-1].serial))
-            end = at + count
-            while at < end:
-                batch_size, records, _, producer_id, epoch, sequence, _ = record.batches[at]
-                stored.remember(start, base)
+            for batch_size, records, _, producer_id, epoch, first, _ in batches[at : at + count]:
+                starts.append(start)
+                bases.append(base)
                 if producer_id >= 0:
-                    self._producer_batch(log, producer_id, epoch, sequence, records, base)
+                    producer = log.producers.get(producer_id)
+                    if producer is None:
+                        producer = log.producers[producer_id] = ProducerState(epoch)
+                    # The last sequence wraps after 2^31 - 1.
+                    producer.record(epoch, first, (first + records - 1) & MAX_SEQUENCE, base, now_ms)
+                    log.unsaved_producers.add(producer_id)
                 start += batch_size
                 base += records
-                at += 1
-
-    def _producer_batch(
-        self, log: PartitionLog, producer_id: int, epoch: int, first: int, records: int, base: int
-    ) -> None:
-        known = log.producers.get(producer_id)
-        if known is None:
-            known = log.producers[producer_id] = ProducerState(epoch)
-        known.record(epoch, first, add_sequence(first, records - 1), base, self.entry_time_ms)
-        self.dirty.producers.add((log.number, producer_id))
+            at += count
+        stored.remember_all(starts, bases)
+        self.dirty.partitions.update(touched)
 
     def _records_deleted(self, record: RecordsDeleted) -> None:
         log = self.logs[record.number]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NewType, TypeAlias
+from typing import NamedTuple, NewType, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Offset = NewType("Offset", int)
@@ -22,8 +22,7 @@ class TopicPartition:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class DraftBatch:
+class DraftBatch(NamedTuple):
     """One checked record batch of a draft, as the producer sent it (base offset not yet assigned).
 
     The fields beside `data` repeat what its header says; a segment store may write them beside the

@@ -17,8 +17,9 @@ from ledger.formats import wal
 from ledger.formats.snapshot import decode_snapshot
 from ledger.image import all_rows, digest, restore
 from ledger.journal import decode_entry
-from ledger.partitions import PartitionLog, Run
+from ledger.partitions import PartitionLog
 from ledger.ports import Blobs, SegmentStore
+from ledger.runs import Run
 from ledger.state import LedgerState
 from ledger.types import Position
 

@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from ledger.partitions import Run
+from ledger.runs import Run
 
 DEFAULT_RUNS: Final = 4_096
 DEFAULT_POINTS: Final = 256

@@ -33,7 +33,8 @@ from gateway.fetch.timestamps import TimedOffset, first_since
 from gateway.wire.errors import ErrorCode
 from ledger.batch.header import LEADER_EPOCH
 from ledger.errors import StoreError
-from ledger.partitions import PartitionLog, Run
+from ledger.partitions import PartitionLog
+from ledger.runs import Run
 
 log = structlog.get_logger(__name__)
 

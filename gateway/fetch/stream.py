@@ -19,7 +19,8 @@ from ledger.batch.header import (
     read_header,
     walk,
 )
-from ledger.partitions import PartitionLog, Run
+from ledger.partitions import PartitionLog
+from ledger.runs import Run
 from ledger.types import Buffer
 
 PATCHED_BYTES: Final = 16

@@ -52,7 +52,7 @@ def _producers(log: PartitionLog) -> list[ProducerState]:
         ProducerState(
             producer_id,
             state.epoch,
-            state.batches[-1][1] if state.batches else NO_SEQUENCE,
+            NO_SEQUENCE if state.last_sequence is None else state.last_sequence,
             state.last_ms,
             NO_COORDINATOR,
         )

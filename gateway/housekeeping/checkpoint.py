@@ -7,7 +7,8 @@ Order, which is what keeps every step safe to die in: image, snapshot in the blo
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -17,7 +18,7 @@ from gateway.coordination.journal import Journal, StoredEntry, encode_start
 from gateway.coordination.recovery import KEPT_SNAPSHOTS, applied_of, own_snapshots
 from gateway.coordination.shard import Shard
 from ledger.formats.snapshot import Snapshot, archive_prefix, encode_archive, encode_snapshot, snapshot_prefix
-from ledger.image import all_rows, put_back_dirty, take_dirty_rows
+from ledger.image import PartitionCopy, Row, all_rows, put_back_dirty, take_dirty
 from ledger.journal import NONCE_BYTES, decode_entry, entry_key, start_key
 from ledger.keys import RANDOM_BYTES, uuid7
 from ledger.ports import Blobs, Won
@@ -27,6 +28,9 @@ log = structlog.get_logger(__name__)
 
 ARCHIVE_BYTES = 8 * 1024 * 1024
 DELETE_ENTRIES = 500
+ENCODE_S = 0.002
+PAUSE_S = 0.004
+"""How long rows are encoded before others have their turn, and for how long."""
 
 
 @dataclass(slots=True)
@@ -84,13 +88,14 @@ class Checkpointer:
         applied = self._shard.state.applied
         if self._image is None or applied == self._imaged:
             return
-        rows = take_dirty_rows(self._shard.state)
+        # Of one entry, the last: what follows may wait, and others go on meanwhile.
+        (rows, copies), nonce = take_dirty(self._shard.state), self._shard.last_nonce
         try:
-            await self._image.write(rows, self._shard.last_nonce)
+            await self._image.write(rows + await _encoded(copies), nonce)
             self._imaged = applied
         except BaseException as error:
             # Also when cancelled: the thread may still write them or fail to, and twice does no harm.
-            put_back_dirty(self._shard.state, rows)
+            put_back_dirty(self._shard.state, rows, copies)
             if not isinstance(error, sqlite3.Error):
                 raise
             log.warning("image.not_written", path=str(self._image.path), error=str(error))
@@ -189,6 +194,18 @@ class Checkpointer:
             if not _begins_epoch(stored):
                 left.append(stored.key)
         return left
+
+
+async def _encoded(copies: Sequence[PartitionCopy]) -> list[Row]:
+    """Thousands of partitions take longer than clients should wait: a little at a time."""
+    rows: list[Row] = []
+    began = time.perf_counter()
+    for copy in copies:
+        rows += copy.rows()
+        if time.perf_counter() - began >= ENCODE_S:
+            await asyncio.sleep(PAUSE_S)
+            began = time.perf_counter()
+    return rows
 
 
 def _begins_epoch(stored: StoredEntry) -> bool:

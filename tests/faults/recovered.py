@@ -14,8 +14,9 @@ from gateway.datadir import DataDirectory
 from ledger.batch.header import verify_crc, walk
 from ledger.batch.records import read_batch
 from ledger.errors import StoreDamaged
-from ledger.partitions import PartitionLog, Run
+from ledger.partitions import PartitionLog
 from ledger.ports import SegmentStore
+from ledger.runs import Run
 from ledger.state import LedgerState
 from ledger.types import Position
 from tests.faults.load import Found, Place

@@ -12,7 +12,7 @@ from pytest import MonkeyPatch
 
 from ledger import partitions as ledger_partitions
 from ledger.image import all_rows, digest, take_dirty_rows
-from ledger.partitions import PartitionLog, Run
+from ledger.partitions import PartitionLog
 from ledger.producers import MAX_SEQUENCE
 from ledger.requests import (
     AddPartitions,
@@ -32,6 +32,7 @@ from ledger.requests import (
     Request,
     ReserveProducerIds,
 )
+from ledger.runs import Run
 from ledger.types import TopicId
 from tests.model.groups import anything_of_groups
 from tests.model.harness import DecidedEntry, JournalledLedger, locator, topic_id
@@ -376,7 +377,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
             assert [chunk.serial for chunk in log.chunks] == list(
                 range(log.next_serial - len(log.chunks), log.next_serial)
             )
-            assert all(len(chunk.base) + chunk.trimmed <= CHUNK_RUNS for chunk in log.chunks)
+            assert all(len(chunk) + chunk.trimmed <= CHUNK_RUNS for chunk in log.chunks)
 
     def walk(self, model: ModelPartition, run: Run) -> list[ModelBatch]:
         """The batches that lie in a run, by where they lie."""

@@ -9,7 +9,8 @@ from gateway.fetch.cache import ENTRY_OVERHEAD_BYTES, RunCache
 from gateway.fetch.hints import Point, PositionHints
 from gateway.fetch.stream import BatchStream, Damaged, open_stream
 from ledger.batch.records import Record, build_batch
-from ledger.partitions import PartitionLog, Run
+from ledger.partitions import PartitionLog
+from ledger.runs import Run
 from ledger.types import TopicId
 from tests.support.reading import batch_of
 

@@ -6,8 +6,9 @@ import pytest
 
 from ledger import partitions
 from ledger.image import all_rows, restore
-from ledger.partitions import PartitionLog, Run
+from ledger.partitions import PartitionLog
 from ledger.requests import CommitFile, CreateTopic, DeleteRecords, DrainRuns
+from ledger.runs import Run
 from tests.model.harness import JournalledLedger, commit_batch, locator, topic_id
 
 

@@ -1,7 +1,7 @@
 """The state as rows, and rows in snapshots: canonical, complete, checked."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import cramjam
@@ -28,6 +28,7 @@ from ledger.image import (
     QUOTA,
     RESOURCE_CONFIG,
     TOPIC,
+    PartitionCopy,
     Row,
     all_rows,
     digest,
@@ -35,9 +36,11 @@ from ledger.image import (
     pack_rows,
     put_back_dirty,
     restore,
+    take_dirty,
     take_dirty_rows,
     unpack_rows,
 )
+from ledger.journal import decode_entry
 from ledger.requests import (
     CommitFile,
     CommitOffsets,
@@ -157,6 +160,38 @@ def test_only_what_changed_is_written_and_only_once(ledger: JournalledLedger) ->
     ledger.ask(commit_of(8, 1))
     changed = [row.section for row in take_dirty_rows(ledger.state)]
     assert changed == [META, PARTITION, CHUNK, PRODUCER, OBJECT]
+
+
+def test_what_was_taken_says_what_was_so_whatever_happens_before_it_is_encoded(
+    ledger: JournalledLedger,
+) -> None:
+    ledger.ask(commit_of(8, 1))
+    state = ledger.from_journal()
+    expected = sorted(all_rows(state))
+    rows, copies = take_dirty(state)
+    assert copies
+    lengthening = commit_batch(topic_id(1), 0, 100, records=5, producer=(3, 1, 18), max_timestamp=9)
+    before = len(ledger.entries)
+    ledger.ask(CommitFile(locator(108, 1_000_000), 200, [lengthening]))
+    ledger.ask(commit_of(30, 3), *[commit_of(number, 1) for number in (11, 12, 13)])
+    ledger.ask(DeleteRecords(topic_id(1), 0, 15), DrainRuns(100))
+    ledger.ask(DeleteTopic(topic_id(1)), DrainRuns(100))
+    for data in ledger.entries[before:]:
+        state.apply_entry(decode_entry(data, "entry"))
+    assert sorted([row for row in rows if row.value is not None] + encoded(copies)) == expected
+
+
+def test_what_could_not_be_encoded_in_the_end_is_dirty_again(ledger: JournalledLedger) -> None:
+    state = ledger.from_journal()
+    expected = sorted(all_rows(state))
+    put_back_dirty(state, *take_dirty(state))
+    rows, copies = take_dirty(state)
+    assert sorted([row for row in rows if row.value is not None] + encoded(copies)) == expected
+    assert [row.section for row in take_dirty_rows(state)] == [META]
+
+
+def encoded(copies: Sequence[PartitionCopy]) -> list[Row]:
+    return [row for copy in copies for row in copy.rows()]
 
 
 def test_a_row_of_something_that_is_gone_says_so(ledger: JournalledLedger) -> None:

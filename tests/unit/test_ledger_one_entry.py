@@ -150,7 +150,7 @@ def test_runs_are_drained_in_slices_across_chunks(
     monkeypatch.setattr(ledger_partitions, "CHUNK_RUNS", 3)
     for number in range(8):
         ledger.ask(file_of([1], start=200 * number))
-    assert [len(chunk.base) for chunk in log_of(ledger).chunks] == [3, 3, 2]
+    assert [len(chunk) for chunk in log_of(ledger).chunks] == [3, 3, 2]
     ledger.ask(DeleteTopic(TOPIC))
     assert [ledger.ask(DrainRuns(3)) for _ in range(4)] == [[Done(3)], [Done(3)], [Done(2)], [Done(0)]]
     assert ledger.state.files.by_locator[WHERE].closed

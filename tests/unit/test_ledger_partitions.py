@@ -3,7 +3,8 @@
 import pytest
 
 from ledger import partitions as ledger_partitions
-from ledger.partitions import PartitionLog, Run, partitions_of
+from ledger.partitions import PartitionLog, partitions_of
+from ledger.runs import Run
 from ledger.types import TopicId
 
 TOPIC = TopicId(bytes(16))
@@ -118,7 +119,7 @@ def test_find_max_time_gives_the_first_readable_run_with_the_greatest_timestamp(
 
 
 def test_dropped_runs_are_found_no_more_and_their_chunks_go_once_empty(log: PartitionLog) -> None:
-    assert [len(chunk.base) for chunk in log.chunks] == [3, 3, 3, 1]
+    assert [len(chunk) for chunk in log.chunks] == [3, 3, 3, 1]
     assert log.first_objects(4) == [0, 1, 2, 3]
     assert log.drop(4) == ([0, 1, 2, 3], [0])
     assert (log.run_count, log.size_bytes, [chunk.head for chunk in log.chunks]) == (6, 600, [1, 0, 0])

@@ -88,8 +88,17 @@ def test_an_epoch_below_none_is_fenced() -> None:
     assert judge(None, -2, 0, 0) == Fenced(-1)
 
 
-def test_a_copy_is_not_changed_with_the_original() -> None:
+def test_what_comes_after_a_batch_leaves_the_state_before_it_alone() -> None:
     state = remembered((0, 2))
-    copy = state.copy()
-    copy.record(3, 3, 3, 5, 5)
+    after = state.after(3, 3, 3, 5)
+    after.record(4, 0, 0, 6, 6)
     assert state == remembered((0, 2))
+    assert state.after(3, 3, 3, 5).batches == [(0, 2, 0), (3, 3, 5)]
+    assert state.after(4, 0, 0, 5).batches == [(0, 0, 5)]
+
+
+def test_a_batch_is_found_by_both_sequences_and_never_by_chance() -> None:
+    # The bytes of the base offset look like the sequences of a batch.
+    state = ProducerState(3)
+    state.record(3, 0, 2, (5 << 32) + 6, 0)
+    assert judge(state, 3, 5, 6) == OutOfOrder(3)
