@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -44,11 +44,10 @@ SHORTEST_WAIT_S = 1.0
 """Kafka's timeout covers the wait for replicas, not the local append; here all is in one."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Produced:
+class _Produced(NamedTuple):
     """One partition's way: either a batch under way, or what was refused at the door."""
 
-    index: int
+    number: int
     outcome: PendingBatch | Refusal
     log: PartitionLog | None = None
 
@@ -82,7 +81,7 @@ class ProduceCall(Waiter):
         "_produced",
         "_reply",
         "_request",
-        "_timer",
+        "_tick",
     )
 
     def __init__(
@@ -95,7 +94,8 @@ class ProduceCall(Waiter):
         self._reply: Reply | None = reply
         self._produced: Sequence[Sequence[_Produced]] = ()
         self._deadline = _deadline(context, request)
-        self._timer: asyncio.TimerHandle | None = None
+        self._tick = 0
+        """When the deadlines of the room think of it, or 0."""
         self._looking: asyncio.Task[None] | None = None
 
     def take_up(self) -> None:
@@ -119,6 +119,9 @@ class ProduceCall(Waiter):
         self._wait()
 
     def settle(self) -> None:
+        self._finish()
+
+    def expire(self) -> None:
         self._finish()
 
     def cancel(self) -> None:
@@ -154,14 +157,14 @@ class ProduceCall(Waiter):
     def _wait(self) -> None:
         """All partitions are taken up."""
         if self.remaining > 1:
-            self._timer = asyncio.get_running_loop().call_at(self._deadline, self._finish)
+            self._tick = self._context.services.produce.deadlines.add(self._deadline, self)
         self.resolved()
 
     def _finish(self) -> None:
         # Batches that no draft has taken yet must not be stored after this answer.
         self.given_up = True
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._tick:
+            self._context.services.produce.deadlines.leave(self._tick, self)
         reply, self._reply = self._reply, None
         # Its batches hold on to this request, so it lets go of them: the memory of their frame must not wait
         # for a collection of garbage.
@@ -266,12 +269,12 @@ def _partition_answer(produced: _Produced) -> ProducePartitionResponse:
         return _refused(produced, refusal)
     if outcome.base_offset < 0:
         return ProducePartitionResponse(
-            produced.index,
+            produced.number,
             ErrorCode.REQUEST_TIMED_OUT,
             error_message="the batch was not stored within the timeout; whether it will be is not known",
         )
     return ProducePartitionResponse(
-        produced.index,
+        produced.number,
         ErrorCode.NONE,
         outcome.base_offset,
         outcome.append_time_ms,
@@ -281,7 +284,7 @@ def _partition_answer(produced: _Produced) -> ProducePartitionResponse:
 
 def _refused(produced: _Produced, refusal: Refusal) -> ProducePartitionResponse:
     return ProducePartitionResponse(
-        produced.index,
+        produced.number,
         ErrorCode[refusal.error],
         log_start_offset=produced.log.log_start if refusal.in_log and produced.log is not None else NOTHING,
         record_errors=[RecordError(at, reason) for at, reason in refusal.records],

@@ -12,6 +12,7 @@ from ledger.batch.header import (
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
     BatchError,
+    BatchHeader,
     CheckedBatch,
     Codec,
     TimestampType,
@@ -24,6 +25,7 @@ from ledger.types import TopicId
 ZSTD_FROM_VERSION = 7
 ACKS = (-1, 0, 1)
 MOST_KNOWN: Final = 10_000
+_LOW_BYTE: Final = ATTRIBUTES_AT + 1
 MIB: Final = 1024 * 1024
 MAX_LONG: Final = 2**63 - 1
 CODECS: Final[Mapping[str, Codec]] = {
@@ -47,6 +49,13 @@ class TopicRules:
     """How far a timestamp may lie before and after now; None = as far as it likes."""
     codec: Codec | None = None
     max_decompressed_bytes: int = 64 * MIB
+
+    def must_open(self, header: BatchHeader, now_ms: int) -> bool:
+        """Whether a batch that comes now has to be looked into."""
+        # To look for late records would open every batch; the header's word is taken that there is none.
+        is_late = self.after_max_ms is not None and header.max_timestamp > now_ms + self.after_max_ms
+        recoded = self.codec is not None and self.codec is not header.codec
+        return is_late or recoded or self.keys_required or self.before_max_ms is not None
 
     def inspection(self, now_ms: int) -> Inspection:
         """What these rules want to see inside a batch that comes now."""
@@ -110,12 +119,12 @@ def _bound(value: str) -> int | None:
 
 def is_transactional(topics: Sequence[ProduceTopic]) -> bool:
     """Whether any batch says so; without a transactional id the whole request is then refused."""
-    return any(_says_transactional(part.records) for topic in topics for part in topic.partitions)
-
-
-def _says_transactional(records: memoryview | None) -> bool:
-    low_byte = ATTRIBUTES_AT + 1
-    return records is not None and len(records) > low_byte and bool(records[low_byte] & TRANSACTIONAL_BIT)
+    for topic in topics:
+        for partition in topic.partitions:
+            records = partition.records
+            if records is not None and len(records) > _LOW_BYTE and records[_LOW_BYTE] & TRANSACTIONAL_BIT:
+                return True
+    return False
 
 
 def merged(topics: list[ProduceTopic]) -> list[ProduceTopic]:

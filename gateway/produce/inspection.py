@@ -39,13 +39,6 @@ class Inspection:
     max_decompressed_bytes: int = 64 * 1024 * 1024
     max_batch_bytes: int = 2**31 - 1
 
-    def is_needed(self, header: BatchHeader) -> bool:
-        """Whether this batch has to be opened at all."""
-        recoded = self.codec is not None and self.codec is not header.codec
-        # To look for late records would open every batch; the header's word is taken that there is none.
-        is_late = self.latest_ms is not None and header.max_timestamp > self.latest_ms
-        return self.keys_required or self.earliest_ms is not None or is_late or recoded
-
 
 def inspect(batch: CheckedBatch, wanted: Inspection) -> CheckedBatch | Refusal:
     """The batch to store, or why it is refused."""

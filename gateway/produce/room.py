@@ -16,6 +16,7 @@ import structlog
 from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import Accumulator, PendingBatch, Waiter
 from gateway.produce.admission import TopicRules
+from gateway.produce.deadlines import Deadlines
 from gateway.produce.gaps import SequenceGaps
 from gateway.produce.inspection import Inspection, inspect
 from gateway.produce.refusals import Refusal
@@ -42,7 +43,8 @@ class _Laned:
 
     pending: PendingBatch
     batch: CheckedBatch
-    inspection: Inspection
+    inspection: Inspection | None
+    """None for one that need not be opened itself."""
     stamp: bool
 
 
@@ -70,7 +72,12 @@ class ProduceRoom:
         self._clock = clock
         self._stored = stored
         self._gaps = SequenceGaps()
+        self.deadlines = Deadlines()
+        """Of the requests whose batches are here."""
         self._accumulator = Accumulator(options.draft_bytes, options.draft_batches, self._gaps.note)
+        # A draft costs the same two syncs however few batches it holds. Where they wait for one disk, the
+        # next is larger, and no later, if it begins when those of the last are done.
+        self._most_unfilled = options.drafts_in_flight if segments.capabilities.overlapping else 1
         self._writing = 0
         self._drafts: set[asyncio.Task[None]] = set()
         self._last_draft: asyncio.Task[None] | None = None
@@ -87,16 +94,18 @@ class ProduceRoom:
         """Take up one checked batch of a partition. Never waits: batches of a partition get their offsets
         in the order of these calls, also those that have to be opened first."""
         pending = PendingBatch(partition, batch.header, batch.data, waiter)
-        inspection = rules.inspection(self._clock())
-        lane = self._lanes.get(partition.number)
         if self._closing:
             waiter.remaining += 1
             pending.refused("KAFKA_STORAGE_ERROR", "the gateway is shutting down")
-        elif lane is not None or inspection.is_needed(batch.header):
-            waiter.remaining += 1
-            self._enqueue(_Laned(pending, batch, inspection, rules.log_append_time))
         else:
-            self._accept(pending, rules.log_append_time)
+            now_ms = self._clock()
+            must_open = rules.must_open(batch.header, now_ms)
+            if must_open or (self._lanes and partition.number in self._lanes):
+                inspection = rules.inspection(now_ms) if must_open else None
+                waiter.remaining += 1
+                self._enqueue(_Laned(pending, batch, inspection, rules.log_append_time))
+            else:
+                self._accept(pending, rules.log_append_time)
         return pending
 
     def _enqueue(self, laned: "_Laned") -> None:
@@ -130,7 +139,7 @@ class ProduceRoom:
             pending.waiter.resolved()
             return
         opened: CheckedBatch | Refusal = batch
-        if laned.inspection.is_needed(batch.header):
+        if laned.inspection is not None:
             opened = await asyncio.get_running_loop().run_in_executor(
                 self._threads, inspect, batch, laned.inspection
             )
@@ -169,17 +178,14 @@ class ProduceRoom:
         self._threads.shutdown(wait=False, cancel_futures=True)
         while len(self._accumulator):
             _refuse_all(self._accumulator.take(), "KAFKA_STORAGE_ERROR", "the gateway is shutting down")
+        self.deadlines.close()
 
     def _may_write(self) -> bool:
         if self._stopped or not len(self._accumulator):
             return False
-        most = self._options.drafts_in_flight
         if self._accumulator.is_full:
-            return len(self._drafts) < most
-        # A draft costs the same two syncs however few batches it holds. Where they wait for one disk, the
-        # next is larger, and no later, if it begins when those of the last are done.
-        most = most if self._segments.capabilities.overlapping else 1
-        return self._writing == 0 and len(self._drafts) < most
+            return len(self._drafts) < self._options.drafts_in_flight
+        return self._writing == 0 and len(self._drafts) < self._most_unfilled
 
     def _write_next(self) -> None:
         self._scheduled = False
@@ -232,6 +238,8 @@ class ProduceRoom:
         self, draft: list[PendingBatch], placement: Placement
     ) -> tuple[list[PendingBatch], Placement]:
         """What may be committed of a draft, now that all before it are answered; the rest is refused."""
+        if not len(self._gaps):
+            return draft, placement
         kept = [i for i, pending in enumerate(draft) if not self._is_behind_gap(pending)]
         if len(kept) == len(draft):
             return draft, placement

@@ -275,7 +275,7 @@ FIRST_FLEXIBLE: Mapping[ApiKey, int] = MappingProxyType(
     }
 )
 
-_NEVER = 1 << 15
+NEVER = 1 << 15
 
 
 def codec_range(key: ApiKey) -> tuple[int, int] | None:
@@ -288,7 +288,7 @@ def codec_range(key: ApiKey) -> tuple[int, int] | None:
 
 def flexible(key: ApiKey, version: int) -> bool:
     """Whether messages of this version use compact encodings and tagged fields."""
-    return version >= FIRST_FLEXIBLE.get(key, _NEVER)
+    return version >= FIRST_FLEXIBLE.get(key, NEVER)
 
 
 def request_header_version(key: ApiKey, version: int) -> int:

@@ -11,7 +11,7 @@ import struct
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import Malformed
@@ -32,8 +32,7 @@ class CloseConnection(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A request to handle; `body` is a view of the frame behind the header, `slot` names its answer."""
 
     slot: int
@@ -60,12 +59,12 @@ class Connection:
     """
 
     __slots__ = (
-        "_in_flight_bytes",
         "_max_in_flight",
         "_max_in_flight_bytes",
         "_next_slot",
         "_pending",
         "_served",
+        "in_flight_bytes",
     )
 
     def __init__(
@@ -79,7 +78,8 @@ class Connection:
         self._max_in_flight_bytes = max_in_flight_bytes
         self._pending: deque[_Pending] = deque()
         self._next_slot = 0
-        self._in_flight_bytes = 0
+        self.in_flight_bytes = 0
+        """Frames of requests in flight, and the answers among them that wait for an earlier one."""
 
     @property
     def in_flight(self) -> int:
@@ -87,19 +87,14 @@ class Connection:
         return len(self._pending)
 
     @property
-    def in_flight_bytes(self) -> int:
-        """Their frames, and the answers among them that wait for an earlier one."""
-        return self._in_flight_bytes
-
-    @property
     def wants_pause(self) -> bool:
-        return len(self._pending) >= self._max_in_flight or self._in_flight_bytes >= self._max_in_flight_bytes
+        return len(self._pending) >= self._max_in_flight or self.in_flight_bytes >= self._max_in_flight_bytes
 
     @property
     def may_resume(self) -> bool:
         return (
             2 * len(self._pending) <= self._max_in_flight
-            and 2 * self._in_flight_bytes <= self._max_in_flight_bytes
+            and 2 * self.in_flight_bytes <= self._max_in_flight_bytes
         )
 
     def received(self, frame: memoryview) -> Request:
@@ -112,7 +107,7 @@ class Connection:
         slot = self._next_slot
         self._next_slot += 1
         self._pending.append(_Pending(len(frame)))
-        self._in_flight_bytes += len(frame)
+        self.in_flight_bytes += len(frame)
         return Request(slot, header, frame[body_at:], unsupported)
 
     def answered(self, slot: int, buffers: Sequence[Buffer] | None) -> list[Buffer]:
@@ -129,7 +124,7 @@ class Connection:
         released: list[Buffer] = []
         while pending and pending[0].is_answered:
             first = pending.popleft()
-            self._in_flight_bytes -= first.frame_bytes + first.answer_bytes
+            self.in_flight_bytes -= first.frame_bytes + first.answer_bytes
             if first.answer is not None:
                 released += first.answer
         return released
@@ -153,4 +148,4 @@ class Connection:
         size = sum(map(len, buffers))
         pending.answer = [_LENGTH.pack(size), *buffers]
         pending.answer_bytes = size
-        self._in_flight_bytes += size
+        self.in_flight_bytes += size

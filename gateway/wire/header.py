@@ -5,10 +5,10 @@ tagged fields. The client id keeps its int16 length in version 2 (KIP-482). Resp
 and, in version 1, tagged fields.
 """
 
-from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
-from gateway.wire.apis import ApiKey, flexible, response_header_version
+from gateway.wire.apis import FIRST_FLEXIBLE, NEVER, ApiKey, flexible, response_header_version
 from gateway.wire.errors import Malformed
 from gateway.wire.primitives import encode_string, read_nullable_string, skip_tagged_fields
 
@@ -17,8 +17,7 @@ _CORRELATION = Struct(">i")
 _NO_TAGS = b"\x00"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """`api_key` and `api_version` as sent, so possibly unknown here."""
 
     api_key: int
@@ -45,12 +44,13 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     if len(frame) < _FIXED.size:
         raise Malformed(f"request header in {len(frame)} bytes")
     api_key, api_version, correlation_id = _FIXED.unpack_from(frame, 0)
-    key = _KEYS.get(api_key)
-    if key is None:
+    first_flexible = _FIRST_FLEXIBLE.get(api_key)
+    if first_flexible is None:
         return RequestHeader(api_key, api_version, correlation_id), _FIXED.size
     client_id, pos = read_nullable_string(frame, _FIXED.size)
-    if flexible(key, api_version):
-        pos = skip_tagged_fields(frame, pos)
+    if api_version >= first_flexible:
+        # There are hardly ever any.
+        pos = pos + 1 if frame[pos : pos + 1] == _NO_TAGS else skip_tagged_fields(frame, pos)
     return RequestHeader(api_key, api_version, correlation_id, client_id), pos
 
 
@@ -76,4 +76,4 @@ def decode_response_header(key: ApiKey, version: int, frame: memoryview) -> tupl
     return correlation_id, pos
 
 
-_KEYS = {int(key): key for key in ApiKey}
+_FIRST_FLEXIBLE = {int(key): FIRST_FLEXIBLE.get(key, NEVER) for key in ApiKey}

@@ -33,6 +33,8 @@ def read_int32(view: memoryview, pos: int) -> tuple[int, int]:
 
 def read_uvarint(view: memoryview, pos: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits in at most 5 bytes."""
+    if pos < len(view) and (byte := view[pos]) < 0x80:
+        return byte, pos + 1
     return _read_base128(view, pos, 28, _MAX_UINT32)
 
 
@@ -54,8 +56,10 @@ def read_string(view: memoryview, pos: int) -> tuple[str, int]:
 
 
 def read_nullable_string(view: memoryview, pos: int) -> tuple[str | None, int]:
-    length, pos = read_int16(view, pos)
-    return (None, pos) if length < 0 else _text(view, pos, length)
+    if len(view) - pos < 2:
+        raise Malformed("truncated int16")
+    (length,) = _INT16.unpack_from(view, pos)
+    return (None, pos + 2) if length < 0 else _text(view, pos + 2, length)
 
 
 def read_compact_string(view: memoryview, pos: int) -> tuple[str, int]:
@@ -198,9 +202,11 @@ def _present(length: int) -> int:
 def _text(view: memoryview, pos: int, length: int) -> tuple[str, int]:
     if length > MAX_STRING_BYTES:
         raise Malformed(f"string of {length} bytes")
-    raw, pos = _slice(view, pos, length)
+    end = pos + length
+    if end > len(view):
+        raise Malformed(f"{length} bytes claimed, {len(view) - pos} left")
     # As Java reads it: what is not UTF-8 becomes U+FFFD, which no name may have.
-    return str(raw, "utf-8", "replace"), pos
+    return str(view[pos:end], "utf-8", "replace"), end
 
 
 def _slice(view: memoryview, pos: int, length: int) -> tuple[memoryview, int]:

@@ -8,6 +8,7 @@ from ledger.batch.header import (
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
     CheckedBatch,
+    Codec,
     read_header,
     verify_crc,
 )
@@ -61,8 +62,17 @@ def test_a_record_without_a_timestamp_is_never_too_old() -> None:
 
 def test_a_batch_of_late_records_alone_is_opened_for_their_sake() -> None:
     header = read_header(batch_of([Record(0, 500)]))
-    assert Inspection(latest_ms=1499).is_needed(header)
-    assert not Inspection(latest_ms=1500).is_needed(header)
+    rules = TopicRules(1 << 20, after_max_ms=100)
+    assert rules.must_open(header, 1399)
+    assert not rules.must_open(header, 1400)
+    assert not TopicRules(1 << 20).must_open(header, 0)
+    for rules in (
+        TopicRules(1 << 20, keys_required=True),
+        TopicRules(1 << 20, before_max_ms=10**9),
+        TopicRules(1 << 20, codec=Codec.ZSTD),
+    ):
+        assert rules.must_open(header, 1400)
+    assert not TopicRules(1 << 20, codec=Codec.NONE).must_open(header, 1400)
 
 
 def test_a_refusal_does_not_grow_with_the_batch() -> None:

@@ -132,12 +132,14 @@ class Opening:
         metadata_faults: Faults | None = None,
         *,
         options: ProduceOptions | None = None,
+        overlapping: bool = True,
     ) -> Produce:
         metadata = FaultyMetadata(MemoryMetadata(), metadata_faults or Faults())
         shard = await open_shard(metadata, None, None, 1, lambda: NOW_MS)
         deadline = asyncio.get_running_loop().time() + WAIT_S
         await shard.ask(CreateTopic("t", topic_id(1), 3, {}), deadline)
         segments = HeldSegments(FaultySegments(MemorySegments(), segment_faults or Faults()))
+        segments.capabilities = replace(HeldSegments.capabilities, overlapping=overlapping)
         told: list[tuple[str, int, bytes]] = []
         room = ProduceRoom(
             shard,
@@ -226,8 +228,7 @@ async def test_over_a_far_store_batches_do_not_gather_while_a_draft_waits_for_it
 
 
 async def test_over_one_disk_batches_gather_until_the_draft_before_is_committed(opening: Opening) -> None:
-    produce = await opening(options=ProduceOptions(1 << 20, 5, 3))
-    produce.segments.capabilities = replace(HeldSegments.capabilities, overlapping=False)
+    produce = await opening(options=ProduceOptions(1 << 20, 5, 3), overlapping=False)
     with held_journal(produce.shard) as may_go:
         sent = [produce.send(batch_of("0"))]
         await turns()
