@@ -12,12 +12,12 @@ from ledger.batch.header import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC,
-    BatchError,
     BatchHeader,
     WalkedBatch,
+    no_whole_batch,
     outgoing_head,
     read_header,
-    walk,
+    walk_whole,
 )
 from ledger.partitions import PartitionLog
 from ledger.runs import Run
@@ -152,12 +152,11 @@ class BatchStream:
     def _take_view(self, run: Run, view: memoryview) -> bool:
         """False if it ends within a batch."""
         taken = 0
-        try:
-            for walked in walk(view):
-                taken = walked.position + walked.size_bytes
-                self._batch(run, walked, view)
-        except BatchError as error:
-            self._cut = self._cut_off(run, view[taken:], error)
+        for walked in walk_whole(view):
+            taken = walked.position + walked.size_bytes
+            self._batch(run, walked, view)
+        if taken < len(view):
+            self._cut = self._cut_off(run, view[taken:])
             return False
         return True
 
@@ -193,16 +192,16 @@ class BatchStream:
             self.found = True
             self.hints.note(run, Point(self.offset, base, position))
 
-    def _cut_off(self, run: Run, rest: memoryview, error: BatchError) -> BatchHeader | None:
+    def _cut_off(self, run: Run, rest: memoryview) -> BatchHeader | None:
         """Header of the batch that begins `rest` and goes on behind it; None if not even that is there."""
         left_in_run = run.start + run.size - self._position
         if len(rest) < HEADER_BYTES:
             if left_in_run < HEADER_BYTES:
-                raise Damaged(str(error))
+                raise Damaged(str(no_whole_batch(rest)))
             return None
         header = read_header(rest)
         if header.magic != MAGIC or not max(HEADER_BYTES, len(rest)) < header.size_bytes <= left_in_run:
-            raise Damaged(str(error))
+            raise Damaged(str(no_whole_batch(rest)))
         return header
 
     def _look_at_cut(self, run: Run) -> None:

@@ -230,17 +230,33 @@ def walk(view: memoryview) -> Iterator[WalkedBatch]:
     Raises BatchError (CORRUPT_MESSAGE) at the first that is cut off or is no batch of magic 2. CRCs
     are not checked.
     """
+    end = 0
+    for batch in walk_whole(view):
+        end = batch.position + batch.size_bytes
+        yield batch
+    if end < len(view):
+        raise no_whole_batch(view[end:])
+
+
+def walk_whole(view: memoryview) -> Iterator[WalkedBatch]:
+    """The same up to the first that is cut off, or no batch: where stored bytes are read piece by piece."""
     position, end = 0, len(view)
     unpack = _WALKED.unpack_from
-    while position < end:
-        if end - position < HEADER_BYTES:
-            raise _corrupt(f"{end - position} bytes at {position} are too few for a batch header")
+    while end - position >= HEADER_BYTES:
         base_offset, length, magic, attributes, last_offset_delta, max_timestamp = unpack(view, position)
         size = length + LENGTH_PREFIX_BYTES
         if magic != MAGIC or not HEADER_BYTES <= size <= end - position:
-            raise _corrupt(f"no batch at {position}: magic {magic}, {size} bytes of {end - position}")
+            return
         yield WalkedBatch(position, size, base_offset, attributes, last_offset_delta, max_timestamp)
         position += size
+
+
+def no_whole_batch(rest: memoryview) -> BatchError:
+    """Why `walk_whole` stopped before these bytes."""
+    if len(rest) < HEADER_BYTES:
+        return _corrupt(f"{len(rest)} bytes are too few for a batch header")
+    _, length, magic, *_ = _WALKED.unpack_from(rest)
+    return _corrupt(f"no batch: magic {magic}, {length + LENGTH_PREFIX_BYTES} bytes of {len(rest)}")
 
 
 def verify_crc(batch: memoryview) -> bool:
