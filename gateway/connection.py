@@ -629,7 +629,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         return not is_small or self.held_bytes >= share
 
     def _charge(self) -> None:
-        held = self.held_bytes
+        if self._is_write_paused or self._is_lost or self._is_aborted:
+            held = self.held_bytes
+        else:
+            held = self._rules.in_flight_bytes + self._assembler.held_bytes - START_BYTES
         requests = len(self._running) if self._is_lost else self._rules.in_flight
         if held == self._charged and requests == self._charged_requests:
             return

@@ -264,7 +264,9 @@ class _CountedReply(_Counted):
     __slots__ = ("_reply",)
 
     def __init__(self, key: ApiKey, context: RequestContext, reply: Reply) -> None:
-        super().__init__(key, context)
+        self._key = key
+        self.context = context
+        self._began = time.perf_counter()
         self._reply = reply
 
     def answer(self, buffers: Sequence[Buffer] | None) -> None:

@@ -105,6 +105,11 @@ class FrameAssembler:
         if self._large is not None:
             return self._large_updated(self._large, count)
         filled = self._filled + count
+        if filled == count >= _SIZE_BYTES and count < len(self._block) == self._start_bytes:
+            # By far the most come whole, and alone.
+            (size,) = _SIZE.unpack_from(self._block)
+            if size == count - _SIZE_BYTES and self._min_frame_bytes <= size <= self._max_frame_bytes:
+                return [memoryview(bytes(self._block[_SIZE_BYTES:count]))]
         was_full = filled == len(self._block)
         frames, position = self._cut(filled)
         if self._large is None:

@@ -6,6 +6,7 @@ views of it. The generated module of the same name serves the other direction, a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
 from typing import Final, NamedTuple
@@ -35,10 +36,12 @@ _INDEX_AND_SIZE = Struct(">ii")
 _INDEX_AND_COMPACT_SIZE = Struct(">iB")
 _PRODUCED_V2 = Struct(">ihqq")
 _PRODUCED_V5 = Struct(">ihqqq")
+_PRODUCED_V9 = Struct(">ihqqqBBB")
 _LEADER = Struct(">iiB")
 _NO_RECORD_ERRORS_NO_MESSAGE = b"\0\0\0\0\xff\xff"
 _NO_RECORD_ERRORS_NO_MESSAGE_COMPACT = b"\x01\x00"
 _NO_TAGS = b"\0"
+_SMALL_COUNTS = tuple(encode_uvarint(count + 1) for count in range(127))
 
 
 @dataclass(slots=True)
@@ -144,13 +147,18 @@ def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
 
 def encode_count(count: int, flexible: bool) -> bytes:
     """The length of an array that is not null."""
-    return encode_uvarint(count + 1) if flexible else _COUNT.pack(count)
+    if flexible:
+        return _SMALL_COUNTS[count] if count < len(_SMALL_COUNTS) else encode_uvarint(count + 1)
+    return _COUNT.pack(count)
 
 
 def encode_topic(by_id: bool, flexible: bool, name: str, topic_id: bytes) -> bytes:
     """What a response calls a topic by."""
-    if by_id:
-        return topic_id
+    return topic_id if by_id else _encode_name(flexible, name)
+
+
+@lru_cache(maxsize=1024)
+def _encode_name(flexible: bool, name: str) -> bytes:
     return encode_compact_string(name) if flexible else encode_string(name)
 
 
@@ -228,6 +236,8 @@ def _decode_flexible(version: int, body: memoryview) -> ProduceRequest:
         if version >= FIRST_WITH_TOPIC_IDS:
             topic_id = bytes(body[pos : pos + 16])
             pos += 16
+        elif 1 < (size := body[pos]) <= 0x7F and pos + size <= len(body):
+            name, pos = str(body[pos + 1 : pos + size], "utf-8", "replace"), pos + size
         else:
             name, pos = read_compact_string(body, pos)
         partition_count, pos = _compact_count(body, pos)
@@ -276,6 +286,10 @@ def _compact_partitions(body: memoryview, pos: int, count: int) -> tuple[list[Pr
 
 def _encode_partition(out: list[bytes], version: int, partition: ProducePartitionResponse) -> None:
     fixed = (partition.index, partition.error_code, partition.base_offset, partition.log_append_time_ms)
+    has_more = partition.record_errors or partition.error_message is not None or partition.current_leader
+    if version >= FIRST_FLEXIBLE and not has_more:
+        out.append(_PRODUCED_V9.pack(*fixed, partition.log_start_offset, 1, 0, 0))
+        return
     if version >= 5:
         out.append(_PRODUCED_V5.pack(*fixed, partition.log_start_offset))
     else:
