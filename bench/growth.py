@@ -57,7 +57,7 @@ class Growth:
 
 def existing_load(gateways: dict[int, BenchGateway], scale: Scale, noise: Noise) -> Figures:
     """Produce 1 KiB records to ten partitions of each gateway in turn."""
-    case = stream(1024, LOADED_PARTITIONS)
+    case = stream(1024, LOADED_PARTITIONS, share=0.5, catch_up=False)
     costs = {
         size: case.run(gateway, scale, noise)[case.names[0]]["cpu_s_gb"] for size, gateway in gateways.items()
     }

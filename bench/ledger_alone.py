@@ -17,6 +17,7 @@ from statistics import median
 from bench import proc
 from bench.stats import percentile
 from bench.synthetic import BATCHES, commit, new_locator, topic_id
+from gateway.cli.process import tune_collector
 from gateway.housekeeping.garbage import SLICE_RUNS
 from ledger.journal import NONCE_BYTES, decode_entry, encode_entry
 from ledger.machine import decide
@@ -99,6 +100,8 @@ class Ledger:
 
 
 def main(runs: int) -> None:
+    # As a gateway does: the garbage of a bench's imports is not the ledger's.
+    tune_collector()
     ledger = Ledger()
     # Interpreter, imports and the first allocations are not the ledger's.
     ledger.fill(3 * BATCHES, 10, 1, Times())

@@ -32,7 +32,7 @@ GROUPS_AS_KAFKA = ("--set", "groups.group.initial.rebalance.delay.ms=0")
 OPEN_FILES = 4_096
 """More than the connections of any case."""
 ALONE_RUNS = 1_000_000
-QUICK_SCATTER_ROUNDS, FULL_SCATTER_ROUNDS = 2, 10
+QUICK_SCATTER_ROUNDS, FULL_SCATTER_ROUNDS = 2, 5
 GROWTH_CASES = ("growth_partitions", "growth_in_use", "growth_runs", "scattered")
 OTHER_CASES = ("startup", "startup_runs", "ledger")
 NAMES = (*(name for case in CASES for name in case.names), *GROWTH_CASES, *OTHER_CASES)

@@ -43,8 +43,10 @@ def tune_allocator(environment: Mapping[str, str]) -> bool:
 
 
 def tune_collector() -> None:
-    """To be called when everything is open: what is there now stays, and is never looked at again."""
+    """To be called when everything is open: what is there now stays, and is never looked at again. What
+    opening took and needs no longer is given back."""
     gc.collect()
+    give_back()
     gc.freeze()
     gc.set_threshold(*COLLECTOR)
 
