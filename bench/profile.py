@@ -1,7 +1,7 @@
 """Where a gateway's time goes under a load: `python -m bench.profile produce_1k_p6 --output DIR`.
 
-Writes the stacks that py-spy saw on a CPU (folded, one line a stack), and prints functions by their own
-share and by their share with all they call.
+Draws the stacks that py-spy saw on a CPU as a flame graph, and prints functions by their own share and by
+their share with all they call. A case of a stream is both producing and catching up.
 """
 
 import argparse
@@ -17,10 +17,13 @@ from pathlib import Path
 from bench import proc
 from bench.case import FULL, QUICK
 from bench.cases import CASES
+from bench.flames import flame_svg
 from bench.servers import BenchGateway
 
 SHOWN = 45
 RATE_HZ = 250
+# py-spy takes a thread that waits in C for one that works.
+_WAITING = ("_work (adapters/threads.py", "_worker (concurrent/futures", "Runner.run (asyncio")
 
 
 def read_folded(text: str) -> Counter[tuple[str, ...]]:
@@ -30,6 +33,11 @@ def read_folded(text: str) -> Counter[tuple[str, ...]]:
         frames, _, count = line.rpartition(" ")
         stacks[tuple(frames.split(";"))] += int(count)
     return stacks
+
+
+def working(stacks: Counter[tuple[str, ...]]) -> Counter[tuple[str, ...]]:
+    """Without those of threads that wait for work."""
+    return Counter({stack: count for stack, count in stacks.items() if not stack[-1].startswith(_WAITING)})
 
 
 def shares(stacks: Counter[tuple[str, ...]]) -> tuple[Counter[str], Counter[str]]:
@@ -73,13 +81,15 @@ def record(case_name: str, output: Path, repeats: int, *, quick: bool, lines: bo
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.profile")
     parser.add_argument("case")
-    parser.add_argument("--output", type=Path, default=Path("docs/performance/profiles"))
+    parser.add_argument("--output", type=Path, default=Path("docs/profiles"))
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--lines", action="store_true", help="by line and not by function")
     asked = parser.parse_args(arguments)
     folded = record(asked.case, asked.output, asked.repeats, quick=asked.quick, lines=asked.lines)
-    stacks = read_folded(folded.read_text())
+    stacks = working(read_folded(folded.read_text()))
+    folded.unlink()
+    folded.with_suffix(".svg").write_text(flame_svg(stacks, f"dragoman serve under {asked.case}"))
     own, whole = shares(stacks)
     total = sum(stacks.values())
     for title, counted in (("own", own), ("with all they call", whole)):

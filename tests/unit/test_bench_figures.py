@@ -1,7 +1,10 @@
 """The bench's arithmetic: medians, ratios, percentiles, goals, growth, what is selected."""
 
+from xml.etree import ElementTree
+
 import pytest
 
+from bench.flames import flame_svg
 from bench.goals import GOALS, Goal, Of
 from bench.proc import MachineCpu, others_percent, parse_cpu_ticks, parse_machine_cpu
 from bench.profile import read_folded, shares
@@ -119,3 +122,16 @@ def test_a_profile_counts_a_recursive_frame_once_a_stack() -> None:
     own, whole = shares(stacks)
     assert own == {"walk": 3, "read": 1}
     assert whole == {"main": 4, "walk": 3, "read": 1}
+
+
+def test_a_flame_graph_shows_frames_by_their_share_and_leaves_out_the_narrow() -> None:
+    stacks = read_folded(
+        "serve (cli);Runner.run (asyncio);a (gateway/a.py);b (ledger/<b>.py) 600\n"
+        "Runner.run (asyncio);a (gateway/a.py) 398\n"
+        "Runner.run (asyncio);narrow (x.py) 2\n"
+    )
+    svg = flame_svg(stacks, "A & B")
+    assert "A &amp; B (1000 samples)" in svg
+    assert "a (gateway/a.py) 99.8 %" in svg and "b (ledger/&lt;b&gt;.py) 60.0 %" in svg
+    assert "narrow" not in svg and "serve" not in svg
+    ElementTree.fromstring(svg)
