@@ -91,8 +91,10 @@ class RunChunk:
         window = _FIRST_WINDOW
         while first < len(self):
             # A copy: while somebody looked at the buffer itself, it could not grow.
-            yield from _ROW.iter_unpack(self._rows[first * _ROW_BYTES : (first + window) * _ROW_BYTES])
-            first, window = first + window, min(2 * window, _LAST_WINDOW)
+            some = self._rows[first * _ROW_BYTES : (first + window) * _ROW_BYTES]
+            yield from _ROW.iter_unpack(some)
+            # It may have grown since; then there were fewer than were asked for.
+            first, window = first + len(some) // _ROW_BYTES, min(2 * window, _LAST_WINDOW)
 
     def find(self, offset: int) -> int:
         """The first live run that ends at or behind `offset`; the number of runs if there is none."""

@@ -4,7 +4,7 @@ import pytest
 
 from ledger import partitions as ledger_partitions
 from ledger.partitions import PartitionLog, partitions_of
-from ledger.runs import Run
+from ledger.runs import Run, RunChunk
 from ledger.types import TopicId
 
 TOPIC = TopicId(bytes(16))
@@ -150,3 +150,14 @@ def test_only_whole_runs_below_the_log_start_can_be_dropped(log: PartitionLog) -
 
 def test_partitions_of_a_new_topic_are_numbered_in_a_row() -> None:
     assert [(log.number, log.index) for log in partitions_of(TOPIC, 5, 3)] == [(5, 0), (6, 1), (7, 2)]
+
+
+def test_rows_of_a_chunk_that_grows_while_they_are_read_leave_none_out() -> None:
+    chunk = RunChunk(0)
+    for number in range(3):
+        chunk.append(number, 0, 100, number, number, 0)
+    rows = chunk.rows(0)
+    assert next(rows)[3] == 0
+    for number in range(3, 40):
+        chunk.append(number, 0, 100, number, number, 0)
+    assert [row[3] for row in rows] == list(range(1, 40))
