@@ -13,6 +13,7 @@ from ledger.producers import FRESH, Fenced, OutOfOrder, ProducerState, Repeat, a
 from ledger.records import BatchRow, FileCommitted, RunRow
 from ledger.requests import CommitBatch, CommitFile, Committed, FileCommit, Refused, StaleObject
 from ledger.state import LedgerState
+from ledger.types import NO_TIMESTAMP
 
 
 def decide_commit(
@@ -128,6 +129,8 @@ class _Commit:
         _, _, start, size, records, max_timestamp, attributes, producer_id, epoch, sequence = batch
         last = base + records - 1
         self.batches.append((size, records, max_timestamp, producer_id, epoch, sequence, attributes))
+        # What a client says may lie below it.
+        max_timestamp = max(max_timestamp, NO_TIMESTAMP)
         run = (number, start, size, base, last, max_timestamp, 1)
         if start == self._end and self.runs[-1][0] == number:
             _, start, before, base, _, stamp, count = self.runs.pop()
