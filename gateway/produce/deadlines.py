@@ -18,7 +18,7 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._waiting: dict[int, dict[Expiring, None]] = {}
-        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._timers: dict[int, asyncio.Handle] = {}
 
     def add(self, deadline: float, waiting: Expiring) -> int:
         """Expire `waiting` at `deadline` (loop time), unless it leaves the tick that this returns before."""
@@ -47,9 +47,15 @@ class Deadlines:
     def _expire(self, tick: int) -> None:
         del self._timers[tick]
         of_tick = self._waiting[tick]
-        for waiting in list(of_tick):
-            # Unless one before it has let it go.
-            if waiting in of_tick:
-                del of_tick[waiting]
-                waiting.expire()
-        del self._waiting[tick]
+        try:
+            for waiting in list(of_tick):
+                # Unless one before it has let it go.
+                if waiting in of_tick:
+                    del of_tick[waiting]
+                    waiting.expire()
+        finally:
+            # Who came meanwhile, or behind one that failed, is not forgotten.
+            if of_tick:
+                self._timers[tick] = asyncio.get_running_loop().call_soon(self._expire, tick)
+            else:
+                del self._waiting[tick]

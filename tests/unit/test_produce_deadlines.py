@@ -1,6 +1,7 @@
 """Deadlines by the tenth of a second."""
 
 import asyncio
+from collections.abc import Callable
 
 from gateway.produce.deadlines import TICKS_A_SECOND, Deadlines
 
@@ -71,3 +72,27 @@ async def test_one_that_expires_may_let_another_of_its_tick_go() -> None:
     tick = deadlines.add(now, other)
     await asyncio.sleep(3 * TICK_S)
     assert first.expired_at is not None and other.expired_at is None
+
+
+async def test_who_comes_while_its_tick_expires_or_behind_one_that_fails_expires_too() -> None:
+    loop = asyncio.get_running_loop()
+    deadlines, now = Deadlines(), loop.time()
+    failed: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _, context: failed.append(context))
+    late, behind = Waiting(), Waiting()
+
+    class Doing(Waiting):
+        def __init__(self, what: Callable[[], object]) -> None:
+            super().__init__()
+            self.what = what
+
+        def expire(self) -> None:
+            super().expire()
+            self.what()
+
+    deadlines.add(now, Doing(lambda: deadlines.add(now, late)))
+    deadlines.add(now, Doing(lambda: 1 // 0))
+    deadlines.add(now, behind)
+    await asyncio.sleep(3 * TICK_S)
+    assert late.expired_at is not None and behind.expired_at is not None
+    assert len(failed) == 1 and not deadlines._timers and not deadlines._waiting
