@@ -176,6 +176,11 @@ class ProduceRoom:
             task.cancel()
         await asyncio.gather(*abandoned, return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
+        # Those of lanes that were cancelled before their first step.
+        for lane in self._lanes.values():
+            for laned in lane:
+                laned.pending.refused("KAFKA_STORAGE_ERROR", "the gateway is shutting down")
+        self._lanes.clear()
         while len(self._accumulator):
             _refuse_all(self._accumulator.take(), "KAFKA_STORAGE_ERROR", "the gateway is shutting down")
         self.deadlines.close()

@@ -449,6 +449,15 @@ async def test_closing_at_once_answers_a_draft_that_has_not_even_begun(opening: 
     assert await answers(pending, waiter) == ["REQUEST_TIMED_OUT"]
 
 
+async def test_closing_at_once_answers_a_batch_that_was_to_be_opened(opening: Opening) -> None:
+    produce = await opening()
+    waiter = RequestWaiter()
+    rules = replace(RULES, keys_required=True)
+    pending = [produce.room.add(produce.log(), checked(batch_of(f"{n}")), waiter, rules) for n in range(2)]
+    await produce.room.close(0)
+    assert await answers(pending, waiter) == ["KAFKA_STORAGE_ERROR"] * 2
+
+
 async def test_a_store_that_raises_what_it_should_not_fails_its_draft_alone(opening: Opening) -> None:
     produce = await opening()
     write = produce.segments.write
