@@ -1,6 +1,7 @@
 """Produce by hand against the codec that is compiled from Kafka's definitions."""
 
 import timeit
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from gateway.wire.apis import ApiKey
 from gateway.wire.errors import Malformed, UnsupportedVersion
 from gateway.wire.messages import codec, produce
 from gateway.wire.messages.generated import produce as generated
-from gateway.wire.messages.produce import decode_produce, encode_produce_response
+from gateway.wire.messages.produce import decode_produce, encode_produce_response, encode_topic
 from gateway.wire.primitives import ZERO_UUID
 
 VERSIONS = range(3, 14)
@@ -206,6 +207,18 @@ def test_a_lying_array_length_is_malformed(count: int) -> None:
 def test_a_topic_is_named_by_what_its_version_carries(version: int) -> None:
     topic = decode_produce(version, sent(version, some_request())).topics[0]
     assert (topic.name, topic.topic_id) == (("", b"i" * 16) if version >= 13 else ("orders", ZERO_UUID))
+
+
+def test_names_that_no_topic_can_have_are_not_kept() -> None:
+    tracemalloc.start()
+    try:
+        for flexible in (False, True):
+            for number in range(500):
+                name = f"{number}".ljust(30_000, "n")
+                assert encode_topic(False, flexible, name, ZERO_UUID).endswith(name.encode())
+        assert tracemalloc.get_traced_memory()[0] < 4_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("version", [-1, 0, 2, 14])

@@ -41,6 +41,7 @@ _LEADER = Struct(">iiB")
 _NO_RECORD_ERRORS_NO_MESSAGE = b"\0\0\0\0\xff\xff"
 _NO_RECORD_ERRORS_NO_MESSAGE_COMPACT = b"\x01\x00"
 _NO_TAGS = b"\0"
+_LONGEST_KNOWN: Final = 249
 _SMALL_COUNTS = tuple(encode_uvarint(count + 1) for count in range(127))
 
 
@@ -154,12 +155,17 @@ def encode_count(count: int, flexible: bool) -> bytes:
 
 def encode_topic(by_id: bool, flexible: bool, name: str, topic_id: bytes) -> bytes:
     """What a response calls a topic by."""
-    return topic_id if by_id else _encode_name(flexible, name)
+    if by_id:
+        return topic_id
+    # What is longer is no topic's: a stranger's names must not fill the memory.
+    return _known_name(flexible, name) if len(name) <= _LONGEST_KNOWN else _encode_name(flexible, name)
 
 
-@lru_cache(maxsize=1024)
 def _encode_name(flexible: bool, name: str) -> bytes:
     return encode_compact_string(name) if flexible else encode_string(name)
+
+
+_known_name = lru_cache(maxsize=1024)(_encode_name)
 
 
 def encode_leader(leader: LeaderIdAndEpoch) -> bytes:
