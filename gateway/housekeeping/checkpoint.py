@@ -67,6 +67,7 @@ class Checkpointer:
         self._rule = rule
         self._clock = clock
         self._imaged = -1
+        self._writing = asyncio.Lock()
 
     @property
     def imaged(self) -> int | None:
@@ -85,6 +86,11 @@ class Checkpointer:
 
     async def write_image(self) -> None:
         """Bring the image up to the last applied entry. A failure is logged: the journal has it all."""
+        # What was taken first is written first, else the image would go back to an older entry.
+        async with self._writing:
+            await self._write_image()
+
+    async def _write_image(self) -> None:
         applied = self._shard.state.applied
         if self._image is None or applied == self._imaged:
             return

@@ -16,6 +16,7 @@ from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
 from gateway.coordination.recovery import recover, snapshot_keys
 from gateway.coordination.shard import Shard
+from gateway.housekeeping import checkpoint
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats.snapshot import archive_prefix, decode_archive
@@ -381,6 +382,22 @@ async def test_rows_of_an_image_whose_writing_was_cut_short_are_not_forgotten(
                 await writing
         await host.work(1)
         await host.checkpointer.write_image()
+    assert await host.recovered() == "image"
+
+
+async def test_an_image_that_is_begun_while_another_is_encoded_does_not_overtake_it(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with host.running():
+        await host.work()
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint, "ENCODE_S", 0.0)
+            patch.setattr(checkpoint, "PAUSE_S", 0.5)
+            slow = asyncio.create_task(host.checkpointer.write_image())
+            await asyncio.sleep(0)
+        await host.work(1)
+        await host.checkpointer.write_image()
+        await slow
     assert await host.recovered() == "image"
 
 
