@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ledger.formats.snapshot import Snapshot, decode_snapshot, encode_snapshot
-from ledger.image import Row, all_rows, everything, restore, take_dirty_rows
+from ledger.image import PartitionCopy, Row, all_rows, digest, everything, put_back_dirty, restore, take_dirty
 from ledger.journal import decode_entry, encode_entry
 from ledger.keys import uuid7
 from ledger.machine import Decision, decide
@@ -32,6 +32,7 @@ class JournalledLedger:
         self.state = LedgerState()
         self.entries: list[bytes] = []
         self.image: dict[tuple[int, bytes], bytes] = {}
+        self._taken: tuple[list[Row], list[PartitionCopy], bytes] | None = None
         self.now_ms = 1_000_000
         self._nonces = itertools.count(1)
         self.ask(BecomeOwner(1, bytes(16), "cluster"))
@@ -58,16 +59,37 @@ class JournalledLedger:
         return self.state.apply_entry(decode_entry(data, "entry"))
 
     def write_image(self) -> None:
-        for section, key, value in take_dirty_rows(self.state):
+        self.end_image(fails=False)
+        self.begin_image()
+        self.end_image(fails=False)
+
+    def begin_image(self) -> None:
+        """Take what is to be written. It is encoded in the end, and must say then what is so now."""
+        if self._taken is None:
+            now = digest(all_rows(self.state))
+            self._taken = (*take_dirty(self.state), now)
+
+    def end_image(self, *, fails: bool) -> None:
+        taken, self._taken = self._taken, None
+        if taken is None:
+            return
+        rows, copies, expected = taken
+        if fails:
+            put_back_dirty(self.state, rows, copies)
+            return
+        for section, key, value in [*rows, *(row for copy in copies for row in copy.rows())]:
             if value is None:
                 self.image.pop((section, key), None)
             else:
                 self.image[section, key] = value
+        assert digest(all_rows(self._imaged())) == expected
 
     def from_image(self) -> LedgerState:
         """Image, then the journal behind it."""
-        state = restore([Row(section, key, value) for (section, key), value in self.image.items()])
-        return self._follow(state)
+        return self._follow(self._imaged())
+
+    def _imaged(self) -> LedgerState:
+        return restore([Row(section, key, value) for (section, key), value in self.image.items()])
 
     def from_journal(self) -> LedgerState:
         return self._follow(LedgerState())
@@ -78,6 +100,7 @@ class JournalledLedger:
 
     def restart(self, source: str) -> None:
         """Go on with the state that `source` ("image", "journal" or "snapshot") gives, as recovery does."""
+        self._taken = None
         if source == "image" and self.image:
             self.state = self.from_image()
             return

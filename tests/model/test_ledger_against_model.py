@@ -183,6 +183,17 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     def write_image(self) -> None:
         self.ledger.write_image()
 
+    @rule()
+    def begin_image(self) -> None:
+        self.ledger.begin_image()
+
+    @rule(fails=st.booleans())
+    def end_image(self, fails: bool) -> None:
+        """What was applied while an image was encoded is not in it, and found in the journal behind it."""
+        self.ledger.end_image(fails=fails)
+        if self.ledger.image:
+            assert digest(all_rows(self.ledger.from_image())) == digest(all_rows(self.ledger.state))
+
     @rule(source=st.sampled_from(["image", "journal", "snapshot"]))
     def restart(self, source: str) -> None:
         """A restart from any source gives the same state, and goes on from there."""
