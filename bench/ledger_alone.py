@@ -19,7 +19,7 @@ from bench.stats import percentile
 from bench.synthetic import BATCHES, commit, new_locator, topic_id
 from gateway.cli.process import tune_collector
 from gateway.housekeeping.garbage import SLICE_RUNS
-from ledger.journal import NONCE_BYTES, decode_entry, encode_entry
+from ledger.journal import GROUP_COMMIT_BATCHES, NONCE_BYTES, decode_entry, encode_entry
 from ledger.machine import decide
 from ledger.overlay import Overlay
 from ledger.records import encode_record
@@ -28,7 +28,7 @@ from ledger.state import LedgerState
 from tests.support.versions import ROOT
 
 PARTITIONS = 1_000
-DRAFTS_AN_ENTRY = 3
+DRAFTS_AN_ENTRY = GROUP_COMMIT_BATCHES // BATCHES
 DRAFTS_AN_OBJECT = 10
 FINDS = 20_000
 FIND_BYTES = 1024 * 1024

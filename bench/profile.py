@@ -31,7 +31,8 @@ def read_folded(text: str) -> Counter[tuple[str, ...]]:
     stacks: Counter[tuple[str, ...]] = Counter()
     for line in text.splitlines():
         frames, _, count = line.rpartition(" ")
-        stacks[tuple(frames.split(";"))] += int(count)
+        # The first is the process, with its arguments: directories that are gone.
+        stacks[tuple(frames.split(";"))[1:]] += int(count)
     return stacks
 
 
@@ -62,8 +63,17 @@ def record(case_name: str, output: Path, repeats: int, *, quick: bool, lines: bo
     try:
         gateway.start()
         case.run(gateway, QUICK, lambda percent: None)
-        command = ["py-spy", "record", "--pid", str(gateway.pid), "--rate", str(RATE_HZ), "--threads"]
-        command += ["--format", "raw", "--output", str(folded), *([] if lines else ["--function"])]
+        command = [
+            "py-spy",
+            "record",
+            "--pid",
+            str(gateway.pid),
+            "--rate",
+            str(RATE_HZ),
+            "--threads",
+            "--gil",
+        ]
+        command += ["--gil", "--format", "raw", "--output", str(folded), *([] if lines else ["--function"])]
         spy = subprocess.Popen([str(Path(sys.executable).with_name(command[0])), *command[1:]])
         before = proc.cpu_seconds(gateway.pid)
         for _ in range(repeats):

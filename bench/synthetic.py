@@ -7,7 +7,8 @@ from ledger.requests import CommitBatch, CommitFile
 from ledger.types import TOPIC_ID_BYTES, TopicId
 
 BATCHES = 1_000
-"""Batches of one draft; each becomes a run, as neighbours are of different partitions."""
+"""Batches of one draft, as many as share an entry; each becomes a run, as neighbours are of different
+partitions."""
 BATCH_BYTES = 4_096
 RECORDS = 10
 PRODUCER_ID = 7

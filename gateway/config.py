@@ -112,7 +112,7 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 8 * MIB
     draft_batches: Annotated[
         int, Meta(ge=1, le=3000, description="A draft is written when it holds this many batches")
-    ] = 3000
+    ] = 1000
     drafts_in_flight: Annotated[
         int, Meta(ge=1, le=64, description="Drafts that are written at the same time")
     ] = 4

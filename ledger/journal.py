@@ -20,7 +20,9 @@ MAGIC = b"DJE1"
 VERSION = 1
 NONCE_BYTES = 16
 MAX_ENTRY_BYTES = 512 * 1024
-MAX_ENTRY_BATCHES = 3_000
+GROUP_COMMIT_BATCHES = 1_000
+"""So many may share an entry: they are decided, encoded and applied in one go, for which an event loop stands
+still for some milliseconds. A larger draft, of up to `ledger.draft_batches`, has an entry of its own."""
 
 _HEAD = struct.Struct(">4sHHiq16s")
 _CRC = struct.Struct(">I")

@@ -10,7 +10,8 @@ from ledger.producers import ProducerState
 from ledger.runs import Run, RunChunk
 from ledger.types import NO_TIMESTAMP, TopicId
 
-CHUNK_RUNS = 4_096
+CHUNK_RUNS = 256
+"""A chunk is copied when its memory grows, and written whole into the image: so it is kept small."""
 DEFAULT_FIND_RUNS = 1_000
 NO_OBJECT = -1
 
@@ -84,7 +85,7 @@ class PartitionLog:
             self.chunks[-1].lengthen(last, size, max_timestamp)
             return False
         chunk = self.chunks[-1] if self.chunks else self._grow()
-        if len(chunk) + chunk.trimmed == CHUNK_RUNS:
+        if len(chunk) + chunk.trimmed >= CHUNK_RUNS:
             chunk = self._grow()
         chunk.append(object_number, start, size, base, last, max_timestamp)
         self.run_count += 1

@@ -409,7 +409,7 @@ Request: TypeAlias = (
 
 def work(request: Request) -> int:
     """What applying the records of a request costs at most, in batches: so that no entry of many requests
-    keeps the event loop for long, whatever its bytes (`MAX_ENTRY_BATCHES`)."""
+    keeps the event loop for long, whatever its bytes (`GROUP_COMMIT_BATCHES`)."""
     match request:
         case CommitFile():
             return len(request.batches)

@@ -16,8 +16,8 @@ import structlog
 from gateway.coordination.journal import Journal, OwnershipLost
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.journal import (
+    GROUP_COMMIT_BATCHES,
     HEAD_BYTES,
-    MAX_ENTRY_BATCHES,
     MAX_ENTRY_BYTES,
     NONCE_BYTES,
     decode_entry,
@@ -58,7 +58,7 @@ class _Filling:
         if not self.records:
             return True
         fits = self.size + request.weight <= MAX_ENTRY_BYTES
-        return fits and self.work + work(request) <= MAX_ENTRY_BATCHES
+        return fits and self.work + work(request) <= GROUP_COMMIT_BATCHES
 
     def fail(self, error: Exception) -> None:
         """Tell all who wait. They are let go of: the error keeps frames alive that hold this entry, and

@@ -53,6 +53,18 @@ def test_batches_that_do_not_adjoin_are_two_runs(object_number: int, start: int,
     assert log.run_count == 2
 
 
+def test_a_chunk_of_an_image_that_is_larger_than_chunks_are_now_gets_no_more_runs() -> None:
+    written = RunChunk(4)
+    for base in range(5):
+        written.append(base, 0, 100, base, base, 7)
+    log = PartitionLog(1, TOPIC, 0)
+    log.next_serial, log.high_watermark = 5, 5
+    log.put_back(written)
+    assert log.append(5, 0, 100, 5, 5, 7)
+    assert [(chunk.serial, len(chunk)) for chunk in log.chunks] == [(4, 5), (5, 1)]
+    assert bases(log.find(0, ALL)) == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_run_below_the_log_start_is_not_lengthened() -> None:
     log = log_of((2, 7))
     log.log_start = 1

@@ -16,7 +16,7 @@ from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.group_records import OffsetsCommitted
 from ledger.groups import OffsetRow
 from ledger.image import all_rows, digest
-from ledger.journal import MAX_ENTRY_BATCHES, MAX_ENTRY_BYTES, Entry, decode_entry, entry_prefix
+from ledger.journal import GROUP_COMMIT_BATCHES, MAX_ENTRY_BYTES, Entry, decode_entry, entry_prefix
 from ledger.partitions import PartitionLog
 from ledger.ports import MetadataStore
 from ledger.records import FileCommitted, ProducerIdsReserved
@@ -303,37 +303,37 @@ async def test_an_entry_holds_at_most_its_number_of_batches(store: MetadataStore
     first = shard.submit(create(1))
     await turns()
     files = [
-        CommitFile(locator(n, NOW_MS), 70_000, batches_in_order(topic_id(0), 0, [1] * 700)) for n in range(9)
+        CommitFile(locator(n, NOW_MS), 70_000, batches_in_order(topic_id(0), 0, [1] * 300)) for n in range(9)
     ]
     futures = [shard.submit(file) for file in files]
     held.release()
     answers = await answers_of([first, *futures])
     bases = [answer.results[0] for answer in answers if isinstance(answer, FileCommit)]
-    assert bases == [Committed(700 * number, 0) for number in range(9)]
+    assert bases == [Committed(300 * number, 0) for number in range(9)]
     counts = [
         sum(len(record.batches) for record in entry.records if isinstance(record, FileCommitted))
         for entry in await entries_in(store)
     ]
-    assert [count for count in counts if count] == [2800, 2800, 700]
-    assert max(counts) <= MAX_ENTRY_BATCHES
+    assert [count for count in counts if count] == [900, 900, 900]
+    assert max(counts) <= GROUP_COMMIT_BATCHES
 
 
 async def test_an_entry_holds_no_more_offsets_than_batches(store: MetadataStore, opened: Opener) -> None:
     held = HeldMetadata(store)
     shard = await opened(held).shard()
-    await ask(shard, CreateTopic("t", topic_id(1), 700, {}))
+    await ask(shard, CreateTopic("t", topic_id(1), 300, {}))
     held.hold()
     first = shard.submit(create(99))
     await turns()
-    rows = [OffsetRow(topic_id(1), partition, 1) for partition in range(700)]
+    rows = [OffsetRow(topic_id(1), partition, 1) for partition in range(300)]
     futures = [shard.submit(CommitOffsets(f"g{number}", rows)) for number in range(9)]
     held.release()
-    assert (await answers_of([first, *futures]))[1:] == [OffsetsStored([None] * 700)] * 9
+    assert (await answers_of([first, *futures]))[1:] == [OffsetsStored([None] * 300)] * 9
     counts = [
         sum(len(record.rows) for record in entry.records if isinstance(record, OffsetsCommitted))
         for entry in await entries_in(store)
     ]
-    assert [count for count in counts if count] == [2800, 2800, 700]
+    assert [count for count in counts if count] == [900, 900, 900]
 
 
 async def test_an_entry_holds_at_most_its_number_of_bytes(store: MetadataStore, opened: Opener) -> None:
