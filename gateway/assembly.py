@@ -210,7 +210,7 @@ async def _keep_house(
     retention = Retention(shard, _topic_configs(configs), clock_ms, wait_seconds)
     check_ms = settings.broker.log_retention_check_interval_ms
     housekeeper = Housekeeper(shard, checkpointer, garbage, retention, grace_ms, check_ms)
-    stack.push_async_callback(checkpointer.write_image)
+    stack.push_async_callback(checkpointer.write_last_image)
     task = asyncio.create_task(housekeeper.run(), name="housekeeper")
     stack.push_async_callback(_end, task)
     facts = ShardFacts(

@@ -6,10 +6,11 @@ time; a damaged or foreign one is put aside and the journal read instead.
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
@@ -17,6 +18,10 @@ from ledger.image import META, Row
 
 log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
+
+DEADLINE_S: Final = 300.0
+"""For reading or writing an image of any size."""
+CLOSE_DEADLINE_S: Final = 5.0
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (
@@ -28,12 +33,53 @@ _UPSERT = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?)"
 _REMOVE = "DELETE FROM rows WHERE section = ? AND key = ?"
 
 
-class ImageFile:
-    """One SQLite file and the thread that alone uses it."""
+class ImageOverdue(sqlite3.OperationalError):
+    """The disk below the image hangs: what was asked for did not end in time, and may yet have its effect."""
 
-    def __init__(self, path: Path) -> None:
+
+class _Call(Generic[Result]):
+    """What the thread is asked for."""
+
+    def __init__(self, function: Callable[[], Result]) -> None:
+        self._function = function
+        self._loop = asyncio.get_running_loop()
+        self.answered: asyncio.Future[Result] = self._loop.create_future()
+        self.is_over = False
+
+    def run(self) -> None:
+        try:
+            result = self._function()
+        except BaseException as error:
+            self._tell(self._fail, error)
+        else:
+            self._tell(self._succeed, result)
+
+    def _tell(self, settle: Callable[[Any], None], outcome: object) -> None:
+        self.is_over = True
+        try:
+            self._loop.call_soon_threadsafe(settle, outcome)
+        except RuntimeError:
+            # The loop has ended, and with it whoever asked.
+            return
+
+    def _succeed(self, result: Result) -> None:
+        if not self.answered.done():
+            self.answered.set_result(result)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.answered.done():
+            self.answered.set_exception(error)
+
+
+class ImageFile:
+    """One SQLite file and the thread that alone uses it. Every call may raise ImageOverdue."""
+
+    def __init__(self, path: Path, deadline_s: float = DEADLINE_S) -> None:
         self.path = path
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="image")
+        self._deadline_s = deadline_s
+        self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._overdue: _Call[Any] | None = None
         self._db: sqlite3.Connection | None = None
 
     async def load(self) -> tuple[list[Row], bytes] | None:
@@ -53,11 +99,32 @@ class ImageFile:
         return await self._call(self._rows)
 
     async def close(self) -> None:
-        await self._call(self._close)
-        self._thread.shutdown(wait=True)
+        """Idempotent. With a disk that hangs the file stays open until the process ends."""
+        if self._thread is None:
+            return
+        try:
+            await self._call(self._close, CLOSE_DEADLINE_S)
+        except ImageOverdue as error:
+            log.warning("image.not_closed", path=str(self.path), error=str(error))
+        self._thread = None
+        self._calls.put(None)
 
-    async def _call(self, function: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+    async def _call(self, function: Callable[[], Result], deadline_s: float | None = None) -> Result:
+        if self._overdue is not None and not self._overdue.is_over:
+            raise ImageOverdue(f"{self.path}: the disk has not yet done what it was asked for before")
+        if self._thread is None:
+            # A daemon: a disk that hangs for ever must not keep the process from ending.
+            self._thread = threading.Thread(target=_serve, args=(self._calls,), name="image", daemon=True)
+            self._thread.start()
+        call = _Call(function)
+        self._calls.put(call)
+        limit_s = self._deadline_s if deadline_s is None else deadline_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await call.answered
+        except TimeoutError as error:
+            self._overdue = call
+            raise ImageOverdue(f"{self.path}: the disk did not answer within {limit_s:g} s") from error
 
     def _open(self) -> sqlite3.Connection:
         if self._db is None:
@@ -111,3 +178,10 @@ class ImageFile:
         if self._db is not None:
             self._db.close()
             self._db = None
+
+
+def _serve(calls: "SimpleQueue[_Call[Any] | None]") -> None:
+    while (call := calls.get()) is not None:
+        call.run()
+        # Waiting for the next one holds on to nothing of this one.
+        del call

@@ -31,6 +31,7 @@ DELETE_ENTRIES = 500
 ENCODE_S = 0.002
 PAUSE_S = 0.004
 """How long rows are encoded before others have their turn, and for how long."""
+LAST_IMAGE_S = 30.0
 
 
 @dataclass(slots=True)
@@ -89,6 +90,14 @@ class Checkpointer:
         # What was taken first is written first, else the image would go back to an older entry.
         async with self._writing:
             await self._write_image()
+
+    async def write_last_image(self) -> None:
+        """The same at the end of the process, which must not wait for a disk that hangs."""
+        try:
+            async with asyncio.timeout(LAST_IMAGE_S):
+                await self.write_image()
+        except TimeoutError:
+            log.warning("image.not_written", error=f"the disk did not take it within {LAST_IMAGE_S:g} s")
 
     async def _write_image(self) -> None:
         applied = self._shard.state.applied

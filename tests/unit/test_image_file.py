@@ -1,0 +1,107 @@
+"""The image's file over a disk that hangs: nobody waits for it for ever, and nothing piles up behind it."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from adapters.blobs.memory import MemoryBlobs
+from adapters.metadata.memory import MemoryMetadata
+from gateway.coordination.imagefile import ImageFile, ImageOverdue
+from gateway.coordination.journal import Journal
+from gateway.coordination.shard import Shard
+from gateway.housekeeping import checkpoint
+from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
+from ledger.image import META, Row
+from ledger.state import LedgerState
+
+ROWS = [Row(META, b"k", b"v")]
+
+
+class HungImage(ImageFile):
+    """Its thread stands still in a write until `disk` is set, as in a system call that does not return."""
+
+    def __init__(self, path: Path, deadline_s: float) -> None:
+        super().__init__(path, deadline_s)
+        self.disk = threading.Event()
+        self.writes = 0
+
+    def _write(self, rows: Sequence[Row], nonce: bytes) -> None:
+        self.writes += 1
+        assert self.disk.wait(60)
+        super()._write(rows, nonce)
+
+
+async def test_a_write_to_a_disk_that_hangs_ends_at_its_deadline(tmp_path: Path) -> None:
+    image = HungImage(tmp_path / "image", deadline_s=0.05)
+    with pytest.raises(ImageOverdue):
+        await image.write(ROWS, b"1")
+    # The checkpointer logs such an error and goes on.
+    assert issubclass(ImageOverdue, sqlite3.Error)
+    for _ in range(3):
+        with pytest.raises(ImageOverdue, match="not yet"):
+            await image.write(ROWS, b"2")
+    assert image.writes == 1
+    image.disk.set()
+    await _until_free(image)
+    await image.write(ROWS, b"3")
+    assert await image.load() == (ROWS, b"3")
+    await image.close()
+
+
+async def test_closing_over_a_disk_that_hangs_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.coordination.imagefile.CLOSE_DEADLINE_S", 0.05)
+    image = HungImage(tmp_path / "image", deadline_s=30)
+    writing = asyncio.create_task(image.write(ROWS, b"1"))
+    await asyncio.sleep(0.02)
+    await asyncio.wait_for(image.close(), 10)
+    threads = [thread for thread in threading.enumerate() if thread.name == "image"]
+    assert all(thread.daemon for thread in threads)
+    image.disk.set()
+    await asyncio.wait_for(writing, 10)
+
+
+async def test_the_last_image_does_not_keep_a_gateway_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "LAST_IMAGE_S", 0.05)
+    image = HungImage(tmp_path / "image", deadline_s=30)
+    shard = Shard(Journal(MemoryMetadata(), 0), LedgerState(), lambda: 1)
+    await shard.start(1, "cluster", asyncio.get_running_loop().time() + 5)
+    checkpointer = Checkpointer(shard, image, MemoryBlobs(), SnapshotRule(1 << 30), lambda: 1)
+    await asyncio.wait_for(checkpointer.write_last_image(), 10)
+    assert (checkpointer.imaged, image.writes) == (None, 1)
+    image.disk.set()
+    # What was not written is written again.
+    await checkpointer.write_image()
+    assert checkpointer.imaged == shard.state.applied
+    await image.close()
+    await shard.close()
+
+
+async def test_what_comes_behind_a_call_that_was_cancelled_waits_for_its_turn(tmp_path: Path) -> None:
+    image = HungImage(tmp_path / "image", deadline_s=30)
+    writing = asyncio.create_task(image.write(ROWS, b"1"))
+    await asyncio.sleep(0.02)
+    writing.cancel()
+    later = asyncio.create_task(image.write(ROWS, b"2"))
+    await asyncio.sleep(0.02)
+    image.disk.set()
+    await asyncio.wait_for(later, 10)
+    assert await image.load() == (ROWS, b"2")
+    await image.close()
+    await image.close()
+
+
+async def _until_free(image: HungImage) -> None:
+    for _ in range(1000):
+        try:
+            await image.rows()
+        except ImageOverdue:
+            await asyncio.sleep(0.01)
+        else:
+            return
+    raise AssertionError("the thread did not end its call")
