@@ -14,6 +14,7 @@ from gateway.config import Settings
 from gateway.coordination.shard import Shard
 from gateway.groups.room import DENIALS, GroupsRoom
 from gateway.groups.states import State
+from gateway.groups.values import is_one_too_many
 from gateway.groups.views import CONSUMER_PROTOCOL
 from ledger.errors import StoreError, StoreUnavailable
 from ledger.groups import CommittedOffset, OffsetKey, OffsetRow
@@ -110,7 +111,7 @@ class CommittedOffsets:
 
     def _is_full(self, group_id: str) -> bool:
         groups = self._shard.state.groups
-        return not groups.has(group_id) and len(groups.offsets) >= self._most_groups
+        return not groups.has(group_id) and is_one_too_many(group_id, len(groups.offsets), self._most_groups)
 
     def _why_not(self, row: OffsetRow, held: Mapping[OffsetKey, CommittedOffset]) -> str:
         if not self._fits(row.metadata):

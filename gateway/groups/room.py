@@ -28,6 +28,7 @@ from gateway.groups.values import (
     Sync,
     SyncAnswer,
     Ticket,
+    is_one_too_many,
 )
 from gateway.groups.views import (
     CONSUMER_PROTOCOL,
@@ -108,7 +109,7 @@ class GroupsRoom:
                 driver.rest()
             return JoinAnswer("GROUP_MAX_SIZE_REACHED", "")
         if driver is None and not asked.member_id:
-            if self._has_too_many_groups():
+            if self._has_too_many_groups(group_id):
                 return JoinAnswer("GROUP_MAX_SIZE_REACHED", "")
             driver = self._open(group_id)
         if driver is None:
@@ -261,9 +262,9 @@ class GroupsRoom:
             return NOT_NOW
         return None if group_id else "INVALID_GROUP_ID"
 
-    def _has_too_many_groups(self) -> bool:
+    def _has_too_many_groups(self, group_id: str) -> bool:
         known = max(len(self._drivers), len(self._shard.state.groups.by_id))
-        return known >= self._most_groups
+        return is_one_too_many(group_id, known, self._most_groups)
 
     def _has_no_memory(self) -> bool:
         """For further members of whatever group, nor for members that tell more than before."""

@@ -16,6 +16,18 @@ Ticket: TypeAlias = int
 """Stands for a JoinGroup or SyncGroup that waits for its answer."""
 
 
+ORDINARY_ID_CHARS: Final = 1024
+MOST_LONG_IDS: Final = 1 / 32
+"""Of the most groups there may be: the longest id that the protocol carries is 32 times an ordinary one."""
+
+
+def is_one_too_many(group_id: str, known: int, most_groups: int) -> bool:
+    """Whether no further group may be made where so many are. Kafka takes ids of any length; here those that
+    nobody has in earnest are taken only while there are few groups, so that all ids have a bound in bytes."""
+    is_long = len(group_id) > ORDINARY_ID_CHARS
+    return known >= most_groups * (MOST_LONG_IDS if is_long else 1)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupRules:
     """Kafka's broker configs of groups; times in ms."""

@@ -118,6 +118,17 @@ async def host() -> AsyncIterator[Host]:
         yield made
 
 
+async def test_ids_of_groups_with_offsets_are_bounded_together() -> None:
+    async with hosted(64) as host:
+        row = host.row(5)
+        for number in range(2):
+            assert await host.commit(row, who=Committer(f"{number}" * 30_000)) == ["NONE"]
+        assert await host.commit(row, who=Committer("l" * 1_025)) == ["GROUP_MAX_SIZE_REACHED"]
+        assert await host.commit(row, who=Committer("l" * 1_024)) == ["NONE"]
+        # A group that is there goes on.
+        assert await host.commit(row, who=Committer("0" * 30_000)) == ["NONE"]
+
+
 async def test_a_simple_group_begins_with_its_first_commit(host: Host) -> None:
     assert await host.commit(host.row(5), host.row(7, 1, "u")) == ["NONE", "NONE"]
     assert host.held() == {("t", 0): 5, ("u", 1): 7}

@@ -294,6 +294,16 @@ async def test_a_group_needs_a_name() -> None:
 
 
 @virtually
+async def test_ids_of_groups_are_bounded_together() -> None:
+    async with rooms(most=64) as one:
+        for number in range(2):
+            asked = await one.join(f"{number}" * 30_000, needs_member_id=True)
+            assert asked.error == "MEMBER_ID_REQUIRED"
+        assert (await one.join("l" * 1_025, needs_member_id=True)).error == "GROUP_MAX_SIZE_REACHED"
+        assert (await one.join("l" * 1_024, needs_member_id=True)).error == "MEMBER_ID_REQUIRED"
+
+
+@virtually
 async def test_groups_are_bounded_and_those_that_never_were_are_forgotten() -> None:
     async with rooms(most=2) as one:
         for name in ("a", "b"):
