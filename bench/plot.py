@@ -16,6 +16,7 @@ _CHARTS = (
     ("throughput.svg", "MB/s through one client on the same cores (more is better)", ".mb_s"),
     ("memory.svg", "Peak memory in MB (less is better)", ".peak_mb"),
     ("latency.svg", "Latency in ms at 1,000 records a second (less is better)", "latency."),
+    ("groups.svg", "Groups of 10 and 100: ms to form, to rebalance, and of CPU (less is better)", "group_1"),
     (
         "growth-partitions.svg",
         "CPU s/GB by partitions that exist, load on the same ten",
@@ -78,6 +79,8 @@ def label(figure: str) -> str:
     case, _, name = figure.partition(".")
     if case == "latency":
         return name.removesuffix("_ms").replace("_", " ")
+    if case.startswith("group_"):
+        return f"{case.removeprefix('group_')} members, {name.removesuffix('_ms').replace('_', ' ')}"
     if case.startswith("growth"):
         return f"{case.replace('_', ' ')} {int(name.rpartition('_')[2]):,}"
     return case.replace("_", " ")

@@ -81,6 +81,7 @@ def test_plots_name_what_differs() -> None:
     assert label("produce_1k_p6.cpu_s_gb") == "produce 1k p6"
     assert label("growth_runs.cpu_s_gb_10000") == "growth runs 10,000"
     assert label("latency.ack_p50_ms") == "ack p50"
+    assert label("group_10.cpu_cycle_ms") == "10 members, cpu cycle"
 
 
 def test_records_are_shared_out_wholly_and_the_checksum_knows_content_and_order() -> None:
