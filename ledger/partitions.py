@@ -171,6 +171,10 @@ class PartitionLog:
         found: list[Run] = []
         if offset >= self.high_watermark:
             return found
+        if self.chunks and (chunk := self.chunks[-1]).has_last_from(offset):
+            # As for all who follow the log.
+            last, base, stamp, object_number, start, size = chunk.row(len(chunk) - 1)
+            return [Run(base, last, object_number, start, size, stamp)]
         total = 0
         for run in self.runs_from(offset):
             found.append(run)

@@ -18,6 +18,7 @@ Row: TypeAlias = tuple[int, int, int, int, int, int]
 
 _ROW = struct.Struct("<qqqIII")
 _LAST = struct.Struct("<q")
+_BASE = struct.Struct("<qq")
 _ROW_BYTES = _ROW.size
 _WORDS = _ROW_BYTES // 4
 _OBJECT_WORD, _SIZE_WORD = 6, 8
@@ -107,6 +108,11 @@ class RunChunk:
             else:
                 high = middle
         return low
+
+    def has_last_from(self, offset: int) -> bool:
+        """Whether the last run is live, and what lies from `offset` on lies in it."""
+        at = len(self._rows) - _ROW_BYTES
+        return self.head * _ROW_BYTES <= at and _BASE.unpack_from(self._rows, at)[1] <= offset
 
     def object_numbers(self, first: int, end: int) -> Sequence[int]:
         return self._column(first, end, _OBJECT_WORD)

@@ -29,13 +29,20 @@ class FetchBudget:
         grant make no difference: who asks again and again starves too."""
         return self._stuck_since if self._waiting else 0.0
 
-    async def acquire(self, size: int, deadline: float) -> int:
-        """Bytes to give back later. TimeoutError at the deadline (loop time)."""
+    def acquire_now(self, size: int) -> int | None:
+        """Bytes to give back later; None if they have to be waited for."""
         size = min(size, self.max_bytes)
-        if not self._waiting and self.held_bytes + size <= self.max_bytes:
-            self.held_bytes += size
-            self._stuck_since = 0.0
-            return size
+        if self._waiting or self.held_bytes + size > self.max_bytes:
+            return None
+        self.held_bytes += size
+        self._stuck_since = 0.0
+        return size
+
+    async def acquire(self, size: int, deadline: float) -> int:
+        """The same, waiting for them. TimeoutError at the deadline (loop time)."""
+        if (taken := self.acquire_now(size)) is not None:
+            return taken
+        size = min(size, self.max_bytes)
         loop = asyncio.get_running_loop()
         granted: asyncio.Future[None] = loop.create_future()
         self._waiting.append((size, granted))

@@ -8,7 +8,7 @@ is filled with a part of that batch.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.fetch.hints import PositionHints
 from gateway.fetch.sessions import AskedPartition
@@ -18,10 +18,12 @@ from gateway.wire.messages.fetch import EpochEndOffset, FetchPartition, FetchPar
 from ledger.batch.header import HEADER_BYTES, LEADER_EPOCH
 from ledger.partitions import PartitionLog
 from ledger.topics import Topics
-from ledger.types import Buffer, TopicId
+from ledger.types import ZERO_TOPIC_ID, Buffer, TopicId
 
 READ_COMMITTED: Final = 1
 NO_EPOCH: Final = -1
+NO_REPLICA: Final = -1
+"""To be preferred for reading."""
 FIRST_BATCH_BYTES: Final = 4 * 1024
 """Read at least, where the first batch must be served however small the maximum."""
 
@@ -48,10 +50,19 @@ class Want:
     """At an earlier look it was there."""
     max_bytes: int = 0
     stream: BatchStream | None = None
+    is_at_end: bool = False
+    """There was nothing to tell but where the partition ends: so as long as it does not move."""
+    batches: int = 0
+    """How many of the stream's batches are served."""
 
     def fail(self, error: ErrorCode) -> None:
         self.error = error
         self.stream = None
+
+    @property
+    def is_odd(self) -> bool:
+        """There is something to tell that is no records."""
+        return self.error is not ErrorCode.NONE or self.is_diverging
 
     @property
     def is_absent(self) -> bool:
@@ -64,51 +75,56 @@ class Want:
         return self.is_diverging or self.error in _NEGATIVE
 
     @property
+    def has_moved(self) -> bool:
+        """Whether the partition is no longer as it was at the last look."""
+        log = self.log
+        return log is not None and (
+            log.high_watermark != self.high_watermark or log.log_start != self.log_start or log.deleted
+        )
+
+    @property
     def available(self) -> int:
         """How many bytes could be served, up to the partition's maximum."""
         stream = self.stream
         return min(stream.available + stream.beyond, self.max_bytes) if stream is not None else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What a partition gets: its first `batches` batches of `size` bytes; `missing` bytes must be read
-    before that is final."""
+class Lack(NamedTuple):
+    """`size` bytes of a stream must be read before it is final what its partition gets."""
 
     want: Want
-    batches: int
+    stream: BatchStream
     size: int
-    missing: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    shares: Sequence[Share]
+class Shares(NamedTuple):
+    lacks: list[Lack]
     out_of_budget: bool
     """The request's own maximum is used up."""
-
-    @property
-    def missing(self) -> list[Share]:
-        return [share for share in self.shares if share.missing]
 
 
 def look(want: Want, topics: Topics, isolation: int, max_bytes: int, hints: PositionHints) -> None:
     """Find the partition and what of it can be served, or the error. Safe to repeat on a newer state."""
-    want.error, want.stream, want.is_diverging = ErrorCode.NONE, None, False
-    want.log = find_log(want.asked, topics)
-    if want.log is None:
+    want.error, want.stream = ErrorCode.NONE, None
+    want.is_diverging = want.is_at_end = False
+    log = want.log = find_log(want.asked, topics)
+    if log is None:
         want.error = _absence(want.asked, topics)
         return
-    log, request = want.log, want.request
+    request = want.request
     want.was_found = True
     # Unlike ListOffsets, Fetch takes any negative epoch for none.
-    want.error = check_epoch(max(request.current_leader_epoch, NO_EPOCH))
-    if want.error is ErrorCode.NONE and want.is_from_broker:
-        want.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if want.error is not ErrorCode.NONE:
+    if request.current_leader_epoch > LEADER_EPOCH:
+        want.error = ErrorCode.UNKNOWN_LEADER_EPOCH
         return
-    want.high_watermark, want.last_stable, want.log_start = log.high_watermark, log.last_stable, log.log_start
-    if _is_divergent(request, log):
+    if want.is_from_broker:
+        want.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return
+    end = log.high_watermark
+    want.high_watermark, want.last_stable, want.log_start = end, log.last_stable, log.log_start
+    if request.fetch_offset == end and request.last_fetched_epoch <= LEADER_EPOCH:
+        want.is_at_end = True
+    elif _is_divergent(request, log):
         want.is_diverging = True
     elif (
         request.last_fetched_epoch > LEADER_EPOCH
@@ -122,9 +138,15 @@ def look(want: Want, topics: Topics, isolation: int, max_bytes: int, hints: Posi
         _open(want, log, isolation, max(want.max_bytes, HEADER_BYTES), hints)
 
 
+def look_again(want: Want, topics: Topics, isolation: int, max_bytes: int, hints: PositionHints) -> None:
+    """The same, unless it is known what would be found."""
+    if want.has_moved or not want.is_at_end:
+        look(want, topics, isolation, max_bytes, hints)
+
+
 def find_log(asked: AskedPartition, topics: Topics) -> PartitionLog | None:
     """The partition by its topic's id if it has one, else by name; keeps the name of a resolved id."""
-    if any(asked.topic_id):
+    if asked.topic_id != ZERO_TOPIC_ID:
         topic = topics.by_id.get(TopicId(asked.topic_id))
         if topic is not None:
             asked.name = topic.name
@@ -145,47 +167,50 @@ def check_epoch(current_leader_epoch: int) -> ErrorCode:
 
 
 def share_out(wants: Sequence[Want], max_bytes: int) -> Shares:
-    """Divide the request's budget. Where bytes are missing the shares are provisional: what was read so
-    far is counted, what is missing is taken to come."""
-    shares: list[Share] = []
+    """Divide the request's budget: says of each want how many batches it gets. Where bytes are missing that
+    is provisional: what was read so far is counted, what is missing is taken to come."""
+    lacks: list[Lack] = []
     left, first_is_due = max_bytes, True
     for want in wants:
+        want.batches = 0
         stream = want.stream
         if stream is None or not (stream.available or stream.batches):
-            shares.append(Share(want, 0, 0))
             continue
         limit = min(want.max_bytes, left)
-        share = _share(want, stream, limit, first_is_due)
-        shares.append(share)
-        if share.size or share.missing:
+        want.batches, size, missing = _share(stream, limit, first_is_due)
+        if missing:
+            lacks.append(Lack(want, stream, missing))
+        if size or missing:
             first_is_due = False
-            left = max(0, left - max(share.size, min(stream.available, limit)))
-    return Shares(shares, left == 0 and not first_is_due)
+            left = max(0, left - max(size, min(stream.available, limit)))
+    return Shares(lacks, left == 0 and not first_is_due)
 
 
 def readable_bytes(wants: Sequence[Want]) -> int:
     """What counts against min_bytes (KIP-74): all that is there, each partition up to its maximum.
     Exact once the streams have found their offsets, before at most so much."""
-    return sum(want.available for want in wants)
+    return sum([want.available for want in wants if want.stream is not None])
 
 
 def answer(
-    want: Want, share: Share | None, isolation: int, outgoing: Callable[[Share], list[Buffer]]
+    want: Want, isolation: int, outgoing: Callable[[BatchStream, int], list[Buffer]]
 ) -> FetchPartitionResponse:
     """The partition's part of the response, with the values that Kafka gives where there is an error."""
     index = want.request.index
     if want.error is not ErrorCode.NONE:
         never_there = want.is_absent and not want.was_found
         return FetchPartitionResponse(index, want.error, aborted_transactions=() if never_there else None)
+    stream, batches = want.stream, want.batches
     return FetchPartitionResponse(
         index,
-        ErrorCode.NONE,
+        0,
         want.high_watermark,
         want.last_stable,
         want.log_start,
         () if isolation == READ_COMMITTED else None,
-        records=outgoing(share) if share is not None and share.batches else (),
-        diverging_epoch=EpochEndOffset(LEADER_EPOCH, want.high_watermark) if want.is_diverging else None,
+        NO_REPLICA,
+        outgoing(stream, batches) if stream is not None and batches else (),
+        EpochEndOffset(LEADER_EPOCH, want.high_watermark) if want.is_diverging else None,
     )
 
 
@@ -199,7 +224,7 @@ def _open(want: Want, log: PartitionLog, isolation: int, max_bytes: int, hints: 
 def _absence(asked: AskedPartition, topics: Topics) -> ErrorCode:
     """Kafka's error for a partition that is not there. A topic that went while its session or its fetch
     lived was known by its name, and is then looked for by that."""
-    if not any(asked.topic_id) or TopicId(asked.topic_id) in topics.by_id:
+    if asked.topic_id == ZERO_TOPIC_ID or TopicId(asked.topic_id) in topics.by_id:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not asked.name:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -209,28 +234,23 @@ def _absence(asked: AskedPartition, topics: Topics) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _holds(log: PartitionLog, offset: int) -> bool:
-    return log.log_start <= offset <= log.high_watermark
-
-
 def _is_divergent(request: FetchPartition, log: PartitionLog) -> bool:
     """KIP-595: the client has read epoch 0 beyond where it ends here."""
     return request.last_fetched_epoch == LEADER_EPOCH and request.fetch_offset > log.high_watermark
 
 
-def _share(want: Want, stream: BatchStream, limit: int, first_is_due: bool) -> Share:
+def _share(stream: BatchStream, limit: int, first_is_due: bool) -> tuple[int, int, int]:
+    """(how many batches, their bytes, how many more must be read before that is final)."""
     count = size = 0
     for batch in stream.batches:
         grown = size + len(batch.data)
         if grown > limit and not (first_is_due and count == 0):
-            return Share(want, count, size)
+            return count, size, 0
         size = grown
         count += 1
     if stream.at_end:
-        return Share(want, count, size)
+        return count, size, 0
     left = limit - size
     if first_is_due and count == 0:
-        return Share(want, count, size, max(left, stream.next_size, FIRST_BATCH_BYTES))
-    if left >= max(stream.next_size, HEADER_BYTES):
-        return Share(want, count, size, left)
-    return Share(want, count, size)
+        return count, size, max(left, stream.next_size, FIRST_BATCH_BYTES)
+    return count, size, left if left >= max(stream.next_size, HEADER_BYTES) else 0

@@ -13,18 +13,14 @@ NEWS_BYTES: Final = HEADER_BYTES
 
 class ParkedFetch:
     """A fetch that waits. `logs` are its partitions; `is_ready` is told which of them moved, and says
-    whether the wait is over."""
+    whether the wait is over. Without it anything new ends the wait."""
 
-    __slots__ = ("is_ready", "logs", "missing_bytes", "woken")
+    __slots__ = ("is_ready", "logs", "woken")
 
     def __init__(
-        self,
-        logs: Sequence[PartitionLog],
-        missing_bytes: int,
-        is_ready: Callable[[Sequence[PartitionLog]], bool],
+        self, logs: Sequence[PartitionLog], is_ready: Callable[[Sequence[PartitionLog]], bool] | None
     ) -> None:
         self.logs = logs
-        self.missing_bytes = missing_bytes
         self.is_ready = is_ready
         self.woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -56,8 +52,13 @@ class Purgatory:
         """Wait until the fetch may be ready (True), or the deadline (False)."""
         if self.is_closed:
             return False
+        waiting = self._waiting
         for log in fetch.logs:
-            self._waiting.setdefault(log.number, set()).add(fetch)
+            beside = waiting.get(log.number)
+            if beside is None:
+                waiting[log.number] = {fetch}
+            else:
+                beside.add(fetch)
         self.parked += 1
         timer = asyncio.get_running_loop().call_at(deadline, fetch.wake, False)
         try:
@@ -78,12 +79,12 @@ class Purgatory:
         moved: dict[ParkedFetch, list[PartitionLog]] = {}
         for log in touched.values():
             for fetch in self._waiting.get(log.number, ()):
-                if fetch.missing_bytes <= NEWS_BYTES:
+                if fetch.is_ready is None:
                     fetch.wake()
                 else:
                     moved.setdefault(fetch, []).append(log)
         for fetch, logs in moved.items():
-            if not fetch.woken.done() and fetch.is_ready(logs):
+            if fetch.is_ready is not None and not fetch.woken.done() and fetch.is_ready(logs):
                 fetch.wake()
 
     def _leave(self, fetch: ParkedFetch) -> None:

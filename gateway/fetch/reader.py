@@ -1,8 +1,7 @@
 """Stored bytes by position: from the cache, and the rest in one call of the segment store."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from gateway.fetch.cache import RunCache
 from gateway.fetch.stream import BatchStream, Damaged, Stretch
@@ -18,12 +17,15 @@ class Missing(Exception):
     """An object or range that the ledger named is not in the store: the plan is stale, or data is lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """A stream, and about how many bytes it should be given."""
 
     stream: BatchStream
     size: int
+
+
+_Placed: TypeAlias = tuple[str, Stretch]
+"""A stretch, and the locator of its object."""
 
 
 class RunReader:
@@ -49,50 +51,55 @@ class RunReader:
 
         Raises StoreUnavailable.
         """
-        asked: list[list[tuple[str, Stretch]]] = []
-        failures: list[Exception | None] = []
-        left = max_bytes
-        for wish in wishes:
-            stretches: list[tuple[str, Stretch]] = []
-            failure: Exception | None = None
-            if left > 0:
-                try:
-                    for stretch in wish.stream.stretches(wish.size):
-                        stretches.append((self._locator(stretch.run.object_number), stretch))
-                        left -= stretch.size
-                except KeyError as error:
-                    failure, stretches = Missing(f"object {error} is not in the ledger"), []
-            asked.append(stretches)
-            failures.append(failure)
-        pieces = await self.pieces(
-            [Position(locator, s.start, s.size) for group in asked for locator, s in group]
-        )
+        asked, failures = self._plan(wishes, max_bytes)
+        pieces, misses = self._cached(asked)
+        if misses:
+            stored = await self._segments.read([position for _, position in misses])
+            for (piece, _), data in zip(misses, stored, strict=True):
+                piece.stored = data
         at = 0
         for index, (wish, group) in enumerate(zip(wishes, asked, strict=True)):
-            if failures[index] is None:
+            if failures[index] is None and group:
                 failures[index] = self._give(wish.stream, group, pieces[at : at + len(group)])
             at += len(group)
         return failures
 
-    async def pieces(self, positions: Sequence[Position]) -> list[list[Buffer] | None]:
-        """For each position buffers that cover it (the last may reach further), or None: not there."""
-        found: list[list[Buffer] | None] = []
-        misses: list[Position] = []
-        missed_at: list[int] = []
-        for position in positions:
-            views, covered = self.cache.get(position.locator, position.start, position.size)
-            found.append(list(views))
-            if covered < position.size:
-                missed_at.append(len(found) - 1)
-                misses.append(Position(position.locator, position.start + covered, position.size - covered))
-        if misses:
-            for index, data in zip(missed_at, await self._segments.read(misses), strict=True):
-                views_before = found[index]
-                if data is None:
-                    found[index] = None
-                elif views_before is not None:
-                    views_before.append(data)
-        return found
+    def _plan(
+        self, wishes: Sequence[Wish], max_bytes: int
+    ) -> tuple[list[list[_Placed]], list[Exception | None]]:
+        """What to read for each stream, or why that cannot be."""
+        asked: list[list[_Placed]] = []
+        failures: list[Exception | None] = []
+        left = max_bytes
+        for wish in wishes:
+            placed: list[_Placed] = []
+            failure: Exception | None = None
+            if left > 0:
+                try:
+                    for stretch in wish.stream.stretches(wish.size):
+                        placed.append((self._locator(stretch.run.object_number), stretch))
+                        left -= stretch.size
+                except KeyError as error:
+                    failure, placed = Missing(f"object {error} is not in the ledger"), []
+            asked.append(placed)
+            failures.append(failure)
+        return asked, failures
+
+    def _cached(
+        self, asked: Sequence[Sequence[_Placed]]
+    ) -> tuple[list["_Piece"], list[tuple["_Piece", Position]]]:
+        """What the cache has of each stretch, and what is missing in which of them."""
+        pieces: list[_Piece] = []
+        misses: list[tuple[_Piece, Position]] = []
+        for group in asked:
+            for locator, stretch in group:
+                views, covered = self.cache.get(locator, stretch.start, stretch.size)
+                piece = _Piece(views)
+                pieces.append(piece)
+                if covered < stretch.size:
+                    piece.missing = Position(locator, stretch.start + covered, stretch.size - covered)
+                    misses.append((piece, piece.missing))
+        return pieces, misses
 
     def alarm(self, event: str, **fields: object) -> None:
         """Stored data is not as the ledger says: for a human to look at, now. Every one is counted; of a
@@ -101,24 +108,34 @@ class RunReader:
         self._alarm()
 
     def _give(
-        self,
-        stream: BatchStream,
-        stretches: Sequence[tuple[str, Stretch]],
-        pieces: Sequence[Sequence[Buffer] | None],
+        self, stream: BatchStream, stretches: Sequence[_Placed], pieces: Sequence["_Piece"]
     ) -> Exception | None:
-        for (locator, stretch), data in zip(stretches, pieces, strict=True):
-            if data is None:
-                return Missing(f"{locator} has no bytes at {stretch.start} + {stretch.size}")
+        for (locator, stretch), piece in zip(stretches, pieces, strict=True):
+            missing, stored = piece.missing, piece.stored
+            data: list[Buffer] = [*piece.views]
+            if missing is not None:
+                if stored is None:
+                    return Missing(f"{locator} has no bytes at {stretch.start} + {stretch.size}")
+                data.append(stored)
             try:
                 whole = stream.take(stretch, data)
             except Damaged as error:
                 return Damaged(f"{locator}: {error}")
-            self._keep(locator, stretch.start, data, whole)
+            if missing is not None and stored is not None:
+                # Kept as far as it is whole batches.
+                kept = stretch.start + whole - missing.start
+                if kept > 0:
+                    self.cache.put_stretch(locator, missing.start, memoryview(stored)[:kept])
         return None
 
-    def _keep(self, locator: str, start: int, data: Sequence[Buffer], whole: int) -> None:
-        """Put what came from the store into the cache, as far as it is whole batches."""
-        cached = sum(map(len, data[:-1]))
-        last = data[-1] if data else b""
-        if whole > cached:
-            self.cache.put_stretch(locator, start + cached, memoryview(last)[: whole - cached])
+
+class _Piece:
+    """The bytes of a stretch: what the cache has of it from the beginning on (perhaps reaching further), and
+    what the store gave of the rest."""
+
+    __slots__ = ("missing", "stored", "views")
+
+    def __init__(self, views: Sequence[Buffer]) -> None:
+        self.views = views
+        self.missing: Position | None = None
+        self.stored: Buffer | None = None

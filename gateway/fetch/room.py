@@ -15,10 +15,11 @@ import structlog
 from gateway.coordination.shard import Shard
 from gateway.fetch.budget import FetchBudget, Hold, give_back_at_once
 from gateway.fetch.hints import PositionHints
-from gateway.fetch.planning import Share, Want, answer, look, readable_bytes, share_out
-from gateway.fetch.purgatory import ParkedFetch, Purgatory
+from gateway.fetch.planning import Lack, Want, answer, look, look_again, readable_bytes, share_out
+from gateway.fetch.purgatory import NEWS_BYTES, ParkedFetch, Purgatory
 from gateway.fetch.reader import Missing, RunReader, Wish
 from gateway.fetch.sessions import FetchKind, FetchSessions
+from gateway.fetch.stream import BatchStream
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import FetchRequest, FetchResponse
 from ledger.errors import StoreError
@@ -89,12 +90,10 @@ class FetchRoom:
         wants = [Want(asked, asked.request, is_from_broker) for asked in context.partitions]
         under_way = _Fetch(self, request, wants, received_at)
         try:
-            shares = await under_way.run()
+            told = await under_way.run()
             isolation = request.isolation_level
-            answers = [
-                (share.want.asked, answer(share.want, share, isolation, self._outgoing)) for share in shares
-            ]
-            records = sum([len(buffer) for _, told in answers for buffer in told.records or ()])
+            answers = [(want.asked, answer(want, isolation, _outgoing)) for want in told]
+            records = sum([sum(map(len, part.records)) for _, part in answers if part.records])
             throttled = throttle_ms(records)
             if throttled:
                 under_way.give_back()
@@ -116,18 +115,34 @@ class FetchRoom:
             self._unsubscribe()
             self.purgatory.close()
 
-    def _outgoing(self, share: Share) -> list[Buffer]:
-        stream = share.want.stream
-        assert stream is not None
-        buffers: list[Buffer] = []
-        for batch in stream.batches[: share.batches]:
-            buffers += batch.outgoing()
-        stream.note_end(stream.batches[share.batches - 1])
-        return buffers
+
+def _outgoing(stream: BatchStream, count: int) -> list[Buffer]:
+    """What is sent of the first batches of a stream."""
+    buffers: list[Buffer] = []
+    for batch in stream.batches[:count]:
+        buffers += batch.outgoing()
+    stream.note_end(stream.batches[count - 1])
+    return buffers
 
 
 class _Fetch:
     """One fetch under way."""
+
+    __slots__ = (
+        "absent",
+        "deadline",
+        "has_waited",
+        "held",
+        "is_over",
+        "is_overdrawn",
+        "isolation",
+        "max_bytes",
+        "min_bytes",
+        "proved",
+        "room",
+        "stale_plans",
+        "wants",
+    )
 
     def __init__(
         self, room: FetchRoom, request: FetchRequest, wants: Sequence[Want], received_at: float
@@ -145,6 +160,8 @@ class _Fetch:
         self.absent: set[int] | None = None
         """Which of the wants were not there at the first look (by their place)."""
         self.proved: set[int] = set()
+        self.has_waited = False
+        """Since the last look, so that it may be out of date."""
         self.stale_plans = 0
         self.held = 0
         """Bytes of the room's budget."""
@@ -156,22 +173,22 @@ class _Fetch:
             self.held -= given
             self.room.budget.release(given)
 
-    async def run(self) -> Sequence[Share]:
+    async def run(self) -> Sequence[Want]:
         """What each partition gets, in the order of the response."""
         while True:
-            await self._look()
+            if self._look_once() or self.absent is None:
+                await self._look_closely()
             if not self._must_wait():
-                shares = await self._read()
-                if shares is None:
+                if not await self._read():
                     continue
                 if not self._must_wait():
                     # What was not there at all comes last, as in Kafka.
-                    return sorted(shares, key=lambda share: share.want.is_absent)
+                    return sorted(self.wants, key=_is_absent) if self.absent or self.proved else self.wants
                 self.give_back()
             self.is_over = not await self._park()
 
-    async def _look(self) -> None:
-        self._look_once()
+    async def _look_closely(self) -> None:
+        """Behind a look: prove what is negative, and keep in mind what was not there from the first."""
         unproved = [i for i, want in enumerate(self.wants) if want.is_negative and i not in self.proved]
         if unproved:
             # A negative answer may only come from a state that is not the newest.
@@ -194,13 +211,18 @@ class _Fetch:
             first.request = replace(first.request, max_bytes=-1)
             self._look_once()
 
-    def _look_once(self) -> None:
+    def _look_once(self) -> bool:
+        """True if there is anything but records to tell."""
         topics, hints = self.room.shard.state.topics, self.room.hints
+        is_odd = self.has_waited = False
         for want in self.wants:
-            look(want, topics, self.isolation, self.max_bytes, hints)
+            look_again(want, topics, self.isolation, self.max_bytes, hints)
+            is_odd = is_odd or want.is_odd
+        return is_odd
 
     async def _barrier(self) -> bool:
         deadline = asyncio.get_running_loop().time() + self.room.options.ledger_wait_s
+        self.has_waited = True
         try:
             await self.room.shard.barrier(deadline)
         except (StoreError, TimeoutError) as error:
@@ -211,25 +233,34 @@ class _Fetch:
     def _must_wait(self) -> bool:
         """KIP-74, and as Kafka: an error is told at once, but not that there never was such a partition,
         unless there is nothing else to tell."""
-        if self.is_over or len(self.absent or ()) == len(self.wants):
+        absent = self.absent or ()
+        if self.is_over or len(absent) == len(self.wants):
             return False
         for i, want in enumerate(self.wants):
-            if want.is_diverging or (want.error is not ErrorCode.NONE and i not in (self.absent or ())):
+            if want.is_diverging or (want.error is not ErrorCode.NONE and i not in absent):
                 return False
         return readable_bytes(self.wants) < self.min_bytes
 
     async def _park(self) -> bool:
         """Wait for enough bytes, or for a partition to go. False: nothing more is to be waited for."""
-        room = self.room
-        if self._has_moved() and asyncio.get_running_loop().time() < self.deadline:
+        if self.has_waited and self._has_moved() and asyncio.get_running_loop().time() < self.deadline:
             # Something came while this fetch was reading: nobody would tell of it again.
             return True
+        logs = [want.log for want in self.wants if want.log is not None]
+        is_ready = None
+        if self.min_bytes - readable_bytes(self.wants) > NEWS_BYTES:
+            is_ready = self._readiness()
+        for want in self.wants:
+            want.stream = None
+        return await self.room.purgatory.park(ParkedFetch(logs, is_ready), self.deadline)
+
+    def _readiness(self) -> Callable[[Sequence[PartitionLog]], bool]:
+        """What looks at partitions that moved, and says whether there are now bytes enough."""
+        room = self.room
         have: dict[int, int] = {}
         waiting: dict[int, list[Want]] = {}
-        logs: list[PartitionLog] = []
         for want in self.wants:
             if want.log is not None:
-                logs.append(want.log)
                 waiting.setdefault(want.log.number, []).append(want)
                 have[want.log.number] = have.get(want.log.number, 0) + want.available
         total = sum(have.values())
@@ -249,71 +280,66 @@ class _Fetch:
                 have[moved_log.number] = available
             return total >= self.min_bytes
 
-        for want in self.wants:
-            want.stream = None
-        return await room.purgatory.park(ParkedFetch(logs, self.min_bytes - total, is_ready), self.deadline)
+        return is_ready
 
     def _has_moved(self) -> bool:
-        """Whether a partition is no longer as it was at the last look."""
-        return any(
-            want.log.deleted
-            or (want.log.high_watermark, want.log.log_start) != (want.high_watermark, want.log_start)
-            for want in self.wants
-            if want.log is not None and want.error is ErrorCode.NONE
-        )
+        return any(want.has_moved for want in self.wants if want.error is ErrorCode.NONE)
 
-    async def _read(self) -> Sequence[Share] | None:
-        """Read what the budgets allow. None: the plan was stale, and everything must be looked at anew."""
-        first = share_out(self.wants, self.max_bytes)
-        planned = min(sum(share.missing for share in first.missing), self.room.options.round_bytes)
-        if not planned:
-            return first.shares
-        latest = asyncio.get_running_loop().time() + self.room.options.ledger_wait_s
-        try:
-            self.held = await self.room.budget.acquire(planned, max(self.deadline, latest))
-        except TimeoutError:
-            self.is_over = True
-            return [Share(want, 0, 0) for want in self.wants]
-        shares = await self._read_rounds()
-        if shares is None:
-            self.give_back()
-        return shares
+    async def _read(self) -> bool:
+        """Read what the budgets allow. False: the plan was stale, and everything must be looked at anew."""
+        shares = share_out(self.wants, self.max_bytes)
+        if not shares.lacks:
+            return True
+        planned = min(sum([lack.size for lack in shares.lacks]), self.room.options.round_bytes)
+        held = self.room.budget.acquire_now(planned)
+        if held is None:
+            self.has_waited = True
+            latest = asyncio.get_running_loop().time() + self.room.options.ledger_wait_s
+            try:
+                held = await self.room.budget.acquire(planned, max(self.deadline, latest))
+            except TimeoutError:
+                self.is_over = True
+                for want in self.wants:
+                    want.batches = 0
+                return True
+        self.held = held
+        if await self._read_rounds(shares.lacks):
+            return True
+        self.give_back()
+        return False
 
-    async def _read_rounds(self) -> Sequence[Share] | None:
-        while True:
-            shares = share_out(self.wants, self.max_bytes)
-            missing = shares.missing
-            if not missing:
-                self.is_over |= shares.out_of_budget
-                return shares.shares
-            stale = await self._read_round(missing)
-            if not stale:
-                continue
-            if self.stale_plans < STALE_PLANS:
+    async def _read_rounds(self, lacks: Sequence[Lack]) -> bool:
+        while lacks:
+            stale = await self._read_round(lacks)
+            if stale and self.stale_plans < STALE_PLANS:
                 self.stale_plans += 1
                 await self._barrier()
-                return None
+                return False
             for want, reason in stale:
                 self._unreadable(want, "fetch.object_missing", reason)
+            shares = share_out(self.wants, self.max_bytes)
+            lacks = shares.lacks
+            if not lacks:
+                self.is_over |= shares.out_of_budget
+        return True
 
-    async def _read_round(self, missing: Sequence[Share]) -> list[tuple[Want, str]]:
+    async def _read_round(self, lacks: Sequence[Lack]) -> list[tuple[Want, str]]:
         """One read of the store for all partitions. Returns those whose plan named what is not there."""
-        wishes = [
-            Wish(share.want.stream, share.missing) for share in missing if share.want.stream is not None
-        ]
+        wishes = [Wish(lack.stream, lack.size) for lack in lacks]
+        self.has_waited = True
         try:
             failures = await self.room.reader.read(wishes, self.room.options.round_bytes)
         except StoreError as error:
-            log.error("fetch.storage_failed", partitions=len(missing), error=str(error))
-            for share in missing:
-                share.want.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+            log.error("fetch.storage_failed", partitions=len(lacks), error=str(error))
+            for lack in lacks:
+                lack.want.fail(ErrorCode.KAFKA_STORAGE_ERROR)
             return []
         stale: list[tuple[Want, str]] = []
-        for share, failure in zip(missing, failures, strict=True):
+        for lack, failure in zip(lacks, failures, strict=True):
             if isinstance(failure, Missing):
-                stale.append((share.want, str(failure)))
+                stale.append((lack.want, str(failure)))
             elif failure is not None:
-                self._unreadable(share.want, "fetch.batch_damaged", str(failure))
+                self._unreadable(lack.want, "fetch.batch_damaged", str(failure))
         return stale
 
     def _unreadable(self, want: Want, event: str, reason: str) -> None:
@@ -326,3 +352,7 @@ class _Fetch:
             want.stream.stop()
         else:
             want.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _is_absent(want: Want) -> bool:
+    return want.is_absent

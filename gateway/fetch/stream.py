@@ -154,29 +154,28 @@ class BatchStream:
         taken = 0
         for walked in walk_whole(view):
             taken = walked.position + walked.size_bytes
-            self._batch(run, walked, view)
+            if self._at != len(self.runs):
+                self._batch(run, walked, view)
         if taken < len(view):
             self._cut = self._cut_off(run, view[taken:])
             return False
         return True
 
     def _batch(self, run: Run, walked: WalkedBatch, view: memoryview) -> None:
-        if self.at_end:
-            return
-        base, last = self._offsets(run, walked.base_offset, walked.last_offset_delta)
-        self._position += walked.size_bytes
+        position, size, stored_base, attributes, last_offset_delta, max_timestamp = walked
+        base, last = self._offsets(run, stored_base, last_offset_delta)
+        self._position += size
         self._next_offset = last + 1
         if last < self.offset:
-            self.available -= walked.size_bytes
+            self.available -= size
             return
-        self._arrive(run, base, self._position - walked.size_bytes)
+        if not self.found:
+            self._arrive(run, base, self._position - size)
         if base >= self.bound:
             self.stop()
             return
-        data = view[walked.position : walked.position + walked.size_bytes]
-        self.batches.append(
-            StoredBatch(run, self._position, base, last, walked.attributes, walked.max_timestamp, data)
-        )
+        data = view[position : position + size]
+        self.batches.append(StoredBatch(run, self._position, base, last, attributes, max_timestamp, data))
 
     def _offsets(self, run: Run, stored_base: int, last_offset_delta: int) -> tuple[int, int]:
         """True base and last offset of the batch at the present position."""

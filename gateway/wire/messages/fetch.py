@@ -53,10 +53,12 @@ _PARTITION_V4 = Struct(">iqi")
 _PARTITION_V5 = Struct(">iqqi")
 _PARTITION_V9 = Struct(">iiqqi")
 _PARTITION_V12 = Struct(">iiqiqi")
+_UNTAGGED_V12 = Struct(">iiqiqiB")
 _RESPONSE_HEAD = Struct(">ihi")
 _FETCHED_V4 = Struct(">ihqq")
 _FETCHED_V5 = Struct(">ihqqq")
 _FETCHED_V12_NONE_ABORTED = Struct(">ihqqqBi")
+_FETCHED_V12_EMPTY = Struct(">ihqqqBiBB")
 _ABORTED = Struct(">qq")
 _EPOCH_END = Struct(">iqB")
 _SNAPSHOT = Struct(">qiB")
@@ -184,6 +186,8 @@ def encode_fetch_response(version: int, response: FetchResponse) -> list[Buffer]
         between.append(encode_topic(version >= FIRST_WITH_TOPIC_IDS, flexible, topic.name, topic.topic_id))
         between.append(encode_count(len(topic.partitions), flexible))
         for partition in topic.partitions:
+            if flexible and _encode_empty(between, partition):
+                continue
             _encode_partition_head(between, version, partition)
             if partition.records:
                 buffers.append(b"".join(between))
@@ -282,6 +286,8 @@ def _count(body: memoryview, pos: int, flexible: bool) -> tuple[int, int]:
 def _partitions(version: int, body: memoryview, pos: int, count: int) -> tuple[list[FetchPartition], int]:
     if version < FIRST_FLEXIBLE:
         return _classic_partitions(version, body, pos, count)
+    if (untagged := _untagged_partitions(body, pos, count)) is not None:
+        return untagged, pos + count * _UNTAGGED_V12.size
     partitions, unpack, size = list[FetchPartition](), _PARTITION_V12.unpack_from, _PARTITION_V12.size
     for _ in range(count):
         partition = FetchPartition(*unpack(body, pos))
@@ -292,6 +298,18 @@ def _partitions(version: int, body: memoryview, pos: int, count: int) -> tuple[l
             pos += 1
         partitions.append(partition)
     return partitions, pos
+
+
+def _untagged_partitions(body: memoryview, pos: int, count: int) -> list[FetchPartition] | None:
+    """Partitions without tagged fields, as nearly every consumer sends them; None if these are others."""
+    size = _UNTAGGED_V12.size
+    rows = body[pos : pos + count * size]
+    if len(rows) != count * size or any(rows[size - 1 :: size]):
+        return None
+    return [
+        FetchPartition(index, leader_epoch, offset, fetched_epoch, log_start, most)
+        for index, leader_epoch, offset, fetched_epoch, log_start, most, _ in _UNTAGGED_V12.iter_unpack(rows)
+    ]
 
 
 def _classic_partitions(
@@ -364,15 +382,43 @@ def _must_end(pos: int, end: int) -> None:
         raise Malformed("Fetch: a tagged field has another size than its tag says")
 
 
+def _encode_empty(between: list[bytes], partition: FetchPartitionResponse) -> bool:
+    """Most partitions of most answers have nothing new: one pack. False if this one is another."""
+    aborted = partition.aborted_transactions
+    if (
+        partition.records
+        or partition.records is None
+        or aborted
+        or partition.diverging_epoch is not None
+        or partition.current_leader is not None
+        or partition.snapshot_id is not None
+    ):
+        return False
+    between.append(
+        _FETCHED_V12_EMPTY.pack(
+            partition.index,
+            partition.error_code,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log_start_offset,
+            0 if aborted is None else 1,
+            partition.preferred_read_replica,
+            1,
+            0,
+        )
+    )
+    return True
+
+
 def _encode_partition_head(between: list[bytes], version: int, partition: FetchPartitionResponse) -> None:
     """All before the records, with their size."""
     flexible = version >= FIRST_FLEXIBLE
     fixed = (partition.index, partition.error_code, partition.high_watermark, partition.last_stable_offset)
     aborted, records = partition.aborted_transactions, partition.records
     size = -1 if records is None else sum(map(len, records))
-    if flexible and aborted is None:  # nearly every partition of nearly every client: one pack
-        preferred = partition.preferred_read_replica
-        between.append(_FETCHED_V12_NONE_ABORTED.pack(*fixed, partition.log_start_offset, 0, preferred))
+    if flexible and not aborted:  # nearly every partition of nearly every client: one pack
+        count, preferred = 0 if aborted is None else 1, partition.preferred_read_replica
+        between.append(_FETCHED_V12_NONE_ABORTED.pack(*fixed, partition.log_start_offset, count, preferred))
         between.append(_size_plus_one(size))
         return
     if version >= 5:
