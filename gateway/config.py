@@ -276,7 +276,11 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run_bytes: Annotated[
         int,
-        Meta(ge=0, le=1024 * GIB, description="Memory for record batches that were written or read lately"),
+        Meta(
+            ge=0,
+            le=1024 * GIB,
+            description="Memory for record batches that were written lately, or read from objects",
+        ),
     ] = 256 * MIB
 
 

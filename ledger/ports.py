@@ -112,6 +112,8 @@ class Capabilities:
     """When `write` returns, the draft survives kill -9 and loss of power."""
     overlapping: bool = False
     """Writes side by side are done sooner than one after the other: a store far away, not one disk."""
+    keeps_reads: bool = False
+    """What was read is read again at little cost: the system keeps what it read of files in memory."""
 
 
 class SegmentStore(Protocol):

@@ -23,7 +23,7 @@ READ_THREADS = 4
 class WalSegments:
     """A SegmentStore in a local directory. Not atomic: a torn frame at a file's end is an orphan."""
 
-    capabilities = Capabilities(deletes=True, atomic=False, durable_ack=True)
+    capabilities = Capabilities(deletes=True, atomic=False, durable_ack=True, keeps_reads=True)
 
     def __init__(
         self,

@@ -40,6 +40,9 @@ class RunReader:
         alarm: Callable[[], None],
     ) -> None:
         self._segments = segments
+        # Who catches up reads everything once: buffers that go back at once are still in the processor's
+        # caches when they are read into again, those that pass through a cache of many megabytes are not.
+        self._caches_reads = not segments.capabilities.keeps_reads
         self._locator = locator
         self._alarm = alarm
         self._log = QuietLog(ALARM_QUIET_S, keyed_by=("topic", "partition"))
@@ -121,7 +124,7 @@ class RunReader:
                 whole = stream.take(stretch, data)
             except Damaged as error:
                 return Damaged(f"{locator}: {error}")
-            if missing is not None and stored is not None:
+            if missing is not None and stored is not None and self._caches_reads:
                 # Kept as far as it is whole batches.
                 kept = stretch.start + whole - missing.start
                 if kept > 0:

@@ -97,6 +97,17 @@ def test_find_stops_once_there_are_bytes_enough(log: PartitionLog) -> None:
     assert [len(log.find(0, limit)) for limit in (0, 1, 100, 101, 200, 301, 5000)] == [1, 1, 1, 2, 2, 4, 10]
 
 
+@pytest.mark.parametrize("dropped", range(11))
+def test_find_gives_the_same_as_a_walk_over_all_runs_wherever_it_begins(
+    log: PartitionLog, dropped: int
+) -> None:
+    log.log_start = 2 * dropped
+    log.drop(dropped)
+    for offset in range(20):
+        assert log.find(offset, ALL) == [run for run in log.runs() if run.last >= offset], offset
+    assert log.find(0, ALL) == list(log.runs())
+
+
 def test_nothing_is_found_at_or_above_the_high_watermark(log: PartitionLog) -> None:
     assert log.high_watermark == log.last_stable == 20
     assert log.find(19, ALL) and not log.find(20, ALL) and not log.find(1 << 60, ALL)
