@@ -128,6 +128,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         # First of all at the end: what waits is answered, so that the drain need not wait for it.
         stack.callback(services.fetch.close)
         stack.callback(services.groups.close)
+        stack.callback(services.group_offsets.close)
         stack.callback(setattr, readiness, "is_draining", True)
         reload = certificates.reload if certificates is not None else _nothing_to_reload
         yield RunningGateway(services, listeners, server.bound, admin, reload)

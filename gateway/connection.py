@@ -17,10 +17,10 @@ Muting. A client over a quota is answered at once, and then neither read from no
 time, nor are its requests that are here already. Until some time later its Produce requests are taken one by
 one, so that it is stopped by the first that is too much.
 
-Requests under way belong to their connection. One that is pipelined has no task: it is taken up in the turn
-in which it came, and who settles it has the answer sent. Every other request is a task. A lost connection
-cancels its requests, except pipelined ones, of which those that waited for their turn are taken up: what a
-client has sent with acks=0 before closing is still stored.
+Requests under way belong to their connection. One that is pipelined or prompt has no task: it is taken up in
+the turn in which it came, and who settles it has the answer sent. Every other request is a task. A lost
+connection cancels its requests, except pipelined ones, of which those that waited for their turn are taken
+up: what a client has sent with acks=0 before closing is still stored.
 """
 
 import asyncio
@@ -49,6 +49,8 @@ log = structlog.get_logger()
 
 FLUSH_SECONDS: Final = 30.0
 """How long a closing connection may take to send what it was answered."""
+MOST_AT_ONCE: Final = 32
+"""Prompt requests of a connection that are taken up in one turn: others wait meanwhile."""
 WARY_SECONDS: Final = 30.0
 """How long after it was muted a connection has its Produce requests taken one by one."""
 PATIENCE_SECONDS: Final = 2.0
@@ -62,6 +64,10 @@ class Router(Protocol):
     def served(self) -> dict[int, tuple[int, int]]: ...
 
     def is_pipelined(self, api_key: int) -> bool: ...
+
+    def is_prompt(self, api_key: int) -> bool:
+        """Whether such a request is given to `start` too, although it is not pipelined."""
+        ...
 
     def is_patient(self, api_key: int) -> bool:
         """Whether such a request waits for other clients, within deadlines of its own."""
@@ -81,9 +87,9 @@ class Router(Protocol):
         longest request timeout."""
         ...
 
-    def start(self, request: Request, peer: "Peer", received_at: float, reply: Reply) -> Cancellable:
-        """The same for a pipelined request, without waiting: it is taken up when this returns. The reply
-        is told once, perhaps before that."""
+    def start(self, request: Request, peer: "Peer", received_at: float, reply: Reply) -> Cancellable | None:
+        """The same for a pipelined or prompt request, without waiting: it is taken up when this returns. The
+        reply is told once, perhaps before that, and then there may be nothing to cancel."""
         ...
 
 
@@ -200,7 +206,7 @@ class ConnectionPool:
 
 
 class _Pipelined:
-    """A pipelined request under way: to its handler the reply, to its connection like a task."""
+    """A request under way that has no task: to its handler the reply, to its connection like a task."""
 
     __slots__ = ("_connection", "_request", "call")
 
@@ -530,6 +536,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             return  # a request was done before it was started; the loop below goes on with the next
         self._is_starting = True
         backlog, router = self._backlog, self._pool.router
+        left = MOST_AT_ONCE
         while backlog and not self._is_write_paused and self._unmute is None:
             request, received_at = backlog[0]
             # As for Kafka, which takes a request from its socket only then.
@@ -538,9 +545,14 @@ class ClientConnection(asyncio.BufferedProtocol):
             goes_on = is_pipelined and self._running_is_pipelined and not self._was_muted
             if self._running and not goes_on:
                 break
+            is_prompt = not is_pipelined and router.is_prompt(request.header.api_key)
+            if is_prompt and not left:
+                self._loop.call_soon(self._start_ready)
+                break
+            left -= is_prompt
             backlog.popleft()
             self._running_is_pipelined = is_pipelined
-            if is_pipelined:
+            if is_pipelined or is_prompt:
                 self._start(request, received_at)
             else:
                 self._start_task(request, received_at)

@@ -50,7 +50,7 @@ class Services:
 
 
 class Reply(Protocol):
-    """Who waits for the answer to a pipelined request."""
+    """Who waits for the answer to a request that has no task."""
 
     def answer(self, buffers: Sequence[Buffer] | None) -> None:
         """The buffers of the answer, or None where the protocol has none."""
@@ -61,8 +61,20 @@ class Reply(Protocol):
         ...
 
 
+class MessageReply(Protocol):
+    """The same, for a handler that gives the response message."""
+
+    def answer(self, response: object) -> None:
+        """Never raises."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """As of `Reply`."""
+        ...
+
+
 class Cancellable(Protocol):
-    """A pipelined request under way."""
+    """A request under way that has no task."""
 
     def cancel(self) -> object:
         """Nobody waits for the answer any more, and the reply is not told."""

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from gateway.connection import Peer
-from gateway.context import Cancellable, Reply, RequestContext, Services
+from gateway.context import Cancellable, MessageReply, Reply, RequestContext, Services
 from gateway.fetch.budget import Hold
 from gateway.handlers import (
     alter_client_quotas,
@@ -83,7 +83,19 @@ class Pipelined:
     versions: tuple[int, int]
 
 
-HANDLERS: Final[Mapping[ApiKey, Handler | Pipelined]] = {
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """`start(context, request, reply)` takes a request up without waiting, and sees to it that the reply gets
+    the response message. What nearly always can be answered at once, or by who settles it, needs no task of
+    its own; the rest is awaited in one (`gateway.handlers.waiting`)."""
+
+    start: Callable[[RequestContext, Any, MessageReply], Cancellable | None]
+    versions: tuple[int, int]
+
+
+AnyHandler: TypeAlias = Handler | Pipelined | Prompt
+
+HANDLERS: Final[Mapping[ApiKey, AnyHandler]] = {
     ApiKey.PRODUCE: Pipelined(produce.start, RANGES[ApiKey.PRODUCE]),
     ApiKey.FETCH: Handler(fetch.handle, RANGES[ApiKey.FETCH], raw=True),
     ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, RANGES[ApiKey.LIST_OFFSETS]),
@@ -120,11 +132,11 @@ HANDLERS: Final[Mapping[ApiKey, Handler | Pipelined]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler(
         describe_topic_partitions.handle, RANGES[ApiKey.DESCRIBE_TOPIC_PARTITIONS]
     ),
-    ApiKey.OFFSET_COMMIT: Handler(offset_commit.handle, RANGES[ApiKey.OFFSET_COMMIT]),
+    ApiKey.OFFSET_COMMIT: Prompt(offset_commit.start, RANGES[ApiKey.OFFSET_COMMIT]),
     ApiKey.OFFSET_FETCH: Handler(offset_fetch.handle, RANGES[ApiKey.OFFSET_FETCH]),
     ApiKey.FIND_COORDINATOR: Handler(find_coordinator.handle, RANGES[ApiKey.FIND_COORDINATOR]),
     ApiKey.JOIN_GROUP: Handler(join_group.handle, RANGES[ApiKey.JOIN_GROUP], patient=True),
-    ApiKey.HEARTBEAT: Handler(heartbeat.handle, RANGES[ApiKey.HEARTBEAT]),
+    ApiKey.HEARTBEAT: Prompt(heartbeat.start, RANGES[ApiKey.HEARTBEAT]),
     ApiKey.LEAVE_GROUP: Handler(leave_group.handle, RANGES[ApiKey.LEAVE_GROUP]),
     ApiKey.SYNC_GROUP: Handler(sync_group.handle, RANGES[ApiKey.SYNC_GROUP], patient=True),
     ApiKey.DESCRIBE_GROUPS: Handler(describe_groups.handle, RANGES[ApiKey.DESCRIBE_GROUPS]),
@@ -134,7 +146,7 @@ HANDLERS: Final[Mapping[ApiKey, Handler | Pipelined]] = {
 }
 
 
-def served_versions(handlers: Mapping[ApiKey, Handler | Pipelined]) -> dict[int, tuple[int, int]]:
+def served_versions(handlers: Mapping[ApiKey, AnyHandler]) -> dict[int, tuple[int, int]]:
     """Lowest and highest version of each API, as ApiVersions tells them."""
     return {int(key): handler.versions for key, handler in handlers.items()}
 
@@ -142,13 +154,16 @@ def served_versions(handlers: Mapping[ApiKey, Handler | Pipelined]) -> dict[int,
 class RequestRouter:
     """Decodes, calls the handler, encodes, and counts."""
 
-    def __init__(self, services: Services, handlers: Mapping[ApiKey, Handler | Pipelined] = HANDLERS) -> None:
+    def __init__(self, services: Services, handlers: Mapping[ApiKey, AnyHandler] = HANDLERS) -> None:
         self._services = services
         self._handlers: dict[int, tuple[ApiKey, Handler]] = {}
         self._pipelined: dict[int, tuple[ApiKey, Pipelined]] = {}
+        self._prompt: dict[int, tuple[ApiKey, Prompt]] = {}
         for key, handler in handlers.items():
             if isinstance(handler, Pipelined):
                 self._pipelined[int(key)] = (key, handler)
+            elif isinstance(handler, Prompt):
+                self._prompt[int(key)] = (key, handler)
             else:
                 self._handlers[int(key)] = (key, handler)
         self._patient = {key for key, (_, handler) in self._handlers.items() if handler.patient}
@@ -156,6 +171,9 @@ class RequestRouter:
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key in self._pipelined
+
+    def is_prompt(self, api_key: int) -> bool:
+        return api_key in self._prompt
 
     def is_patient(self, api_key: int) -> bool:
         return api_key in self._patient
@@ -178,8 +196,12 @@ class RequestRouter:
         version = 0 if request.unsupported_api_versions else request.header.api_version
         return counted.answered(version, body)
 
-    def start(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> Cancellable:
-        """The same for a pipelined request; the reply gets response header and body."""
+    def start(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> Cancellable | None:
+        """The same for a pipelined or prompt request; the reply gets response header and body. None: it has
+        it already."""
+        prompt = self._prompt.get(request.header.api_key)
+        if prompt is not None:
+            return self._start_prompt(*prompt, request, peer, received_at, reply)
         key, pipelined = self._pipelined[request.header.api_key]
         counted = _CountedReply(key, self._context(key, request, peer, received_at), reply)
         try:
@@ -187,6 +209,23 @@ class RequestRouter:
         except Exception as error:
             counted.failed(error)
             raise
+
+    def _start_prompt(
+        self, key: ApiKey, prompt: Prompt, request: Request, peer: Peer, received_at: float, reply: Reply
+    ) -> Cancellable | None:
+        counted = _CountedMessage(key, self._context(key, request, peer, received_at), reply)
+        context = counted.context
+        if context.handler_time is not None:
+            context.handler_time.start()
+        try:
+            message = codec.decode_request(key, context.header.api_version, request.body)
+            return prompt.start(context, message, counted)
+        except Exception as error:
+            counted.failed(error)
+            raise
+        finally:
+            if context.handler_time is not None:
+                context.handler_time.stop()
 
     def _context(self, key: ApiKey, request: Request, peer: Peer, received_at: float) -> RequestContext:
         header = request.header
@@ -220,14 +259,7 @@ class RequestRouter:
             buffers: Sequence[Buffer] | None = await handler.handle(context, request.body)
             return buffers
         response = await handler.handle(context, codec.decode_request(key, version, request.body))
-        if response is None:
-            return None
-        _note_error(context, response)
-        if context.handler_time is not None:
-            throttle_ms = throttle_request(context)
-            if throttle_ms and hasattr(response, "throttle_time_ms"):
-                response.throttle_time_ms = throttle_ms
-        return [codec.encode_response(key, version, response)]
+        return None if response is None else [_encoded(key, context, response)]
 
 
 class _Counted:
@@ -275,6 +307,33 @@ class _CountedReply(_Counted):
     def fail(self, error: Exception) -> None:
         self.failed(error)
         self._reply.fail(error)
+
+
+class _CountedMessage(_CountedReply):
+    """The reply to the handler of a prompt request."""
+
+    __slots__ = ()
+
+    def answer(self, response: Any) -> None:
+        context = self.context
+        if context.handler_time is not None:
+            context.handler_time.start()
+        # Who settles a request goes on with others, whatever becomes of this answer.
+        try:
+            body = [_encoded(self._key, context, response)]
+        except Exception as error:
+            self.fail(error)
+            return
+        self._reply.answer(self.answered(context.header.api_version, body))
+
+
+def _encoded(key: ApiKey, context: RequestContext, response: Any) -> bytes:
+    _note_error(context, response)
+    if context.handler_time is not None:
+        throttle_ms = throttle_request(context)
+        if throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
+    return codec.encode_response(key, context.header.api_version, response)
 
 
 def _note_error(context: RequestContext, response: Any) -> None:

@@ -10,6 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -38,10 +39,24 @@ MAX_WAITING = 20_000
 Subscriber = Callable[[Sequence[PartitionLog]], None]
 
 
-@dataclass(slots=True)
-class _Asked:
+class Asker(Protocol):
+    """Who waits for an answer, and is told once, in the turn in which that may be told: a future, or what
+    needs none. It may submit requests when it is told, and never raises."""
+
+    def done(self) -> bool:
+        """Whether it waits no longer; what is not decided yet is then left."""
+        ...
+
+    def set_result(self, result: Answer, /) -> None: ...
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """StoreUnavailable for certain failure; of any other the outcome is unknown."""
+        ...
+
+
+class _Asked(NamedTuple):
     request: Request
-    answered: asyncio.Future[Answer]
+    answered: Asker
 
 
 @dataclass(slots=True)
@@ -50,7 +65,7 @@ class _Filling:
 
     time_ms: int
     records: list[bytes] = field(default_factory=list)
-    answers: list[tuple[asyncio.Future[Answer], Answer]] = field(default_factory=list)
+    answers: list[tuple[Asker, Answer]] = field(default_factory=list)
     size: int = HEAD_BYTES
     work: int = 0
 
@@ -114,6 +129,11 @@ class Shard:
         """Queue a request; requests are decided in the order of this call. The future raises
         StoreUnavailable for certain failure; until it is done the outcome is unknown."""
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.submit_for(answered, request)
+        return answered
+
+    def submit_for(self, answered: Asker, request: Request) -> None:
+        """The same for who needs no future; what fails at once is told before this returns."""
         if self.broken is not None:
             answered.set_exception(StoreUnavailable(f"this gateway does not own the shard: {self.broken}"))
         elif len(self._waiting) >= MAX_WAITING:
@@ -121,7 +141,6 @@ class Shard:
         else:
             self._waiting.append(_Asked(request, answered))
             self._wake.set()
-        return answered
 
     async def ask(self, request: Request, deadline: float) -> Answer:
         """Ask and wait. `deadline` is loop time; TimeoutError means that the outcome is unknown."""
@@ -236,15 +255,15 @@ class Shard:
         self.lost.set()
 
     def _fail_waiting(self, error: StoreUnavailable) -> None:
-        _fail([(asked.answered, None) for asked in self._waiting], error)
-        self._waiting.clear()
+        waiting, self._waiting = self._waiting, deque()
+        _fail([(asked.answered, None) for asked in waiting], error)
         for barrier in self._barriers:
             if not barrier.done():
                 barrier.set_exception(error)
         self._barriers.clear()
 
 
-def _fail(waiting: Sequence[tuple[asyncio.Future[Answer], Answer | None]], error: Exception) -> None:
+def _fail(waiting: Sequence[tuple[Asker, Answer | None]], error: Exception) -> None:
     for answered, _ in waiting:
         if not answered.done():
             answered.set_exception(error)

@@ -7,39 +7,33 @@ lands on a newer one.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from gateway.config import Settings
+from gateway.coordination.deadlines import Deadlines
 from gateway.coordination.shard import Shard
+from gateway.groups.commits import NONE, NOT_NOW, Commit, Tell, why_not_stored
 from gateway.groups.room import DENIALS, GroupsRoom
 from gateway.groups.states import State
 from gateway.groups.values import is_one_too_many
 from gateway.groups.views import CONSUMER_PROTOCOL
-from ledger.errors import StoreError, StoreUnavailable
+from ledger.errors import StoreError
 from ledger.groups import CommittedOffset, OffsetKey, OffsetRow
 from ledger.requests import (
     MAX_OFFSETS,
     Answer,
-    CommitOffsets,
-    OffsetsStored,
     Refused,
     RemoveOffsets,
 )
 
-NONE: Final = "NONE"
-NOT_NOW: Final = "COORDINATOR_NOT_AVAILABLE"
-"""Whether it was done is not known, or it could not be looked up: ask again."""
-NOT_HERE: Final = "NOT_COORDINATOR"
-"""For certain not done: look for the coordinator again."""
 COMMIT_BYTES: Final = 128 * 1024
 """Of one request to the shard; a larger commit becomes several."""
 ROW_BYTES: Final = 64
 NOTHING: Final[Mapping[OffsetKey, CommittedOffset]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Committer:
+class Committer(NamedTuple):
     """Who commits: a member of a generation, or with neither id nor generation (-1) a simple consumer."""
 
     group_id: str
@@ -57,6 +51,11 @@ class CommittedOffsets:
         self._metadata_units = settings.groups.offset_metadata_max_bytes
         self._most_groups = settings.limits.groups
         self._most_bytes = settings.limits.offset_bytes
+        self.deadlines = Deadlines()
+
+    def close(self) -> None:
+        """No deadline is due any more."""
+        self.deadlines.close()
 
     def of(self, group_id: str) -> Mapping[OffsetKey, CommittedOffset]:
         """What is known here and now, those of deleted topics included."""
@@ -67,22 +66,27 @@ class CommittedOffsets:
 
         GROUP_ID_NOT_FOUND: a generation of a group that is not there.
         """
+        told: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        commit = self.start(who, rows, deadline, partial(_set_result, told))
+        try:
+            return await told
+        finally:
+            commit.cancel()
+
+    def start(self, who: Committer, rows: Sequence[OffsetRow], deadline: float, tell: Tell) -> Commit:
+        """The same without waiting: in the order of these calls. Perhaps told before this returns."""
+        commit = Commit(tell, self.deadlines)
         error = self._groups.check_commit(who.group_id, who.member_id, who.instance_id, who.generation)
         if error is not None:
-            error = await self._groups.denied(who.group_id, error, deadline)
-            return [self._named(error, who.group_id)] * len(rows)
-        if self._is_full(who.group_id):
-            return ["GROUP_MAX_SIZE_REACHED"] * len(rows)
-        held = self.of(who.group_id)
-        errors = [self._why_not(row, held) for row in rows]
-        taken = [i for i, error in enumerate(errors) if error == NONE]
-        parts = list(_parts(rows, taken))
-        asked = [self._shard.submit(CommitOffsets(who.group_id, [rows[i] for i in part])) for part in parts]
-        answers = await self._answers(asked, deadline)
-        for part, answer in zip(parts, answers, strict=True):
-            for i, result in zip(part, _results(answer, len(part)), strict=True):
-                errors[i] = result
-        return errors
+            commit.deny(self._denied(who.group_id, error, len(rows), deadline), len(rows))
+        elif self._is_full(who.group_id):
+            commit.end(["GROUP_MAX_SIZE_REACHED"] * len(rows))
+        else:
+            held = self.of(who.group_id)
+            errors = [self._why_not(row, held) for row in rows]
+            taken = [i for i, error in enumerate(errors) if error == NONE]
+            commit.submit(self._shard, who.group_id, rows, errors, list(_parts(rows, taken)), deadline)
+        return commit
 
     async def remove(
         self, group_id: str, keys: Sequence[tuple[str, OffsetKey]], deadline: float
@@ -104,6 +108,10 @@ class CommittedOffsets:
             for i in part:
                 errors[i] = answer.error if isinstance(answer, Refused) else NONE
         return errors
+
+    async def _denied(self, group_id: str, error: str, count: int, deadline: float) -> list[str]:
+        error = await self._groups.denied(group_id, error, deadline)
+        return [self._named(error, group_id)] * count
 
     def _named(self, error: str, group_id: str) -> str:
         is_missing = error == "ILLEGAL_GENERATION" and self._groups.view(group_id) is None
@@ -164,17 +172,13 @@ def _parts(rows: Sequence[OffsetRow], taken: Sequence[int]) -> Iterator[list[int
         yield part
 
 
+def _set_result(told: asyncio.Future[list[str]], errors: list[str]) -> None:
+    if not told.done():
+        told.set_result(errors)
+
+
 def _answer(asked: asyncio.Future[Answer]) -> Answer:
     if asked.cancelled() or not asked.done():
         return Refused(NOT_NOW)
     error = asked.exception()
-    if error is None:
-        return asked.result()
-    return Refused(NOT_HERE if isinstance(error, StoreUnavailable) else NOT_NOW)
-
-
-def _results(answer: Answer, count: int) -> list[str]:
-    if isinstance(answer, Refused):
-        return [answer.error] * count
-    assert isinstance(answer, OffsetsStored), answer
-    return [NONE if result is None else result.error for result in answer.results]
+    return asked.result() if error is None else Refused(why_not_stored(error))

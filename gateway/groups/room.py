@@ -154,6 +154,23 @@ class GroupsRoom:
         failed = await driver.durable()
         return failed or await self._proved(error, deadline)
 
+    def heartbeat_at_once(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> str | None:
+        """The same without waiting; None if that cannot be, and then nothing has happened."""
+        error = self._why_not(group_id)
+        if error is not None:
+            return error
+        driver = self._find(group_id)
+        if driver is None or not driver.is_durable:
+            return None
+        error = driver.group.heartbeat(member_id, instance_id, generation, _now_ms())
+        if error in DENIALS:
+            return None
+        if error != "NONE":
+            driver.rest()
+        return error
+
     async def leave(self, group_id: str, leavers: Sequence[Leaver], deadline: float) -> str | list[str]:
         """LeaveGroup: one error for all, or each one's error or NONE."""
         error = self._why_not(group_id)

@@ -3,11 +3,14 @@
 Partitions that are not there are told first, as Kafka does, whoever commits.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.groups.offsets import NONE, NOT_NOW, Committer
+from gateway.context import Cancellable, MessageReply, RequestContext
+from gateway.groups.commits import NONE, NOT_NOW
+from gateway.groups.offsets import Committer
+from gateway.handlers.waiting import Waiting
 from gateway.topics.room import Key
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.offset_commit import (
@@ -37,7 +40,76 @@ class _Asked:
     error: str = NONE
 
 
-async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+def start(context: RequestContext, request: OffsetCommitRequest, reply: MessageReply) -> Cancellable | None:
+    """Submitted before this returns, unless a partition is not there: that must be proved first."""
+    rows = _rows(context, request)
+    if rows is None:
+        return Waiting(context, _wait(context, request), reply)
+    if not rows:
+        reply.answer(OffsetCommitResponse())
+        return None
+
+    def tell(errors: list[str]) -> None:
+        reply.answer(_told_all(context, request, errors))
+
+    deadline = context.journal_deadline()
+    return context.services.group_offsets.start(_committer(request), rows, deadline, tell)
+
+
+def _committer(request: OffsetCommitRequest) -> Committer:
+    return Committer(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+    )
+
+
+def _rows(context: RequestContext, request: OffsetCommitRequest) -> list[OffsetRow] | None:
+    """All that is committed, in order; None if one of the partitions is not known."""
+    by_id = context.header.api_version >= IDS_FROM
+    topics = context.services.shard.state.topics
+    expire_ms = _expire_ms(context, request.retention_time_ms)
+    rows: list[OffsetRow] = []
+    for topic in request.topics:
+        found = topics.by_id.get(TopicId(topic.topic_id)) if by_id else topics.by_name.get(topic.name)
+        if found is None:
+            return None
+        topic_id, count = found.topic_id, len(found.partitions)
+        for asked in topic.partitions:
+            index = asked.partition_index
+            if not 0 <= index < count:
+                return None
+            metadata = asked.committed_metadata or ""
+            rows.append(
+                OffsetRow(
+                    topic_id, index, asked.committed_offset, asked.committed_leader_epoch, expire_ms, metadata
+                )
+            )
+    return rows
+
+
+def _told_all(
+    context: RequestContext, request: OffsetCommitRequest, errors: Sequence[str]
+) -> OffsetCommitResponse:
+    """One error a partition, in the order of the request."""
+    topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
+    at = iter(errors)
+    for asked in request.topics:
+        if not asked.partitions:
+            continue
+        topic = topics.get((asked.name, asked.topic_id))
+        if topic is None:
+            topic = OffsetCommitResponseTopic(asked.name, asked.topic_id)
+            topics[asked.name, asked.topic_id] = topic
+        for partition in asked.partitions:
+            error = next(at)
+            code = 0 if error == NONE else _code(context, _told(context, error))
+            topic.partitions.append(OffsetCommitResponsePartition(partition.partition_index, code))
+    return OffsetCommitResponse(topics=list(topics.values()))
+
+
+async def _wait(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     by_id = context.header.api_version >= IDS_FROM
     deadline = context.journal_deadline()
     may_deny = await _prove(context, request, by_id, deadline)
@@ -49,14 +121,8 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     known = [one for one in asked if one.row is not None]
     answered = [(one, one.error) for one in asked if one.row is None]
     if known:
-        who = Committer(
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
-        )
         rows = [one.row for one in known if one.row is not None]
-        errors = await context.services.group_offsets.commit(who, rows, deadline)
+        errors = await context.services.group_offsets.commit(_committer(request), rows, deadline)
         answered += zip(known, [_told(context, error) for error in errors], strict=True)
     return _response(context, answered)
 
@@ -121,8 +187,13 @@ def _response(context: RequestContext, answered: list[tuple[_Asked, str]]) -> Of
         key = (one.topic.name, one.topic.topic_id)
         if key not in topics:
             topics[key] = OffsetCommitResponseTopic(*key)
-        code = ErrorCode[error]
+        code = _code(context, error)
         topics[key].partitions.append(OffsetCommitResponsePartition(one.partition.partition_index, code))
-        if error != NONE and context.error == NONE:
-            context.error = error
     return OffsetCommitResponse(topics=list(topics.values()))
+
+
+def _code(context: RequestContext, error: str) -> int:
+    """And count the request under its first error."""
+    if error != NONE and context.error == NONE:
+        context.error = error
+    return ErrorCode[error]

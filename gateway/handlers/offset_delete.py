@@ -3,7 +3,7 @@
 from typing import Final
 
 from gateway.context import RequestContext
-from gateway.groups.offsets import NONE, NOT_NOW
+from gateway.groups.commits import NONE, NOT_NOW
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.offset_delete import (
     OffsetDeleteRequest,

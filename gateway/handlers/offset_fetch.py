@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from gateway.context import RequestContext
-from gateway.groups.offsets import NOT_NOW
+from gateway.groups.commits import NOT_NOW
 from gateway.handlers.answer_room import AnswerRoom, AnswerTooLarge
 from gateway.topics.room import Key
 from gateway.wire.errors import ErrorCode

@@ -13,10 +13,10 @@ from functools import partial
 
 import structlog
 
+from gateway.coordination.deadlines import Deadlines
 from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import Accumulator, PendingBatch, Waiter
 from gateway.produce.admission import TopicRules
-from gateway.produce.deadlines import Deadlines
 from gateway.produce.gaps import SequenceGaps
 from gateway.produce.inspection import Inspection, inspect
 from gateway.produce.refusals import Refusal

@@ -31,6 +31,9 @@ class NamesItsListener:
     def is_pipelined(self, api_key: int) -> bool:
         return False
 
+    def is_prompt(self, api_key: int) -> bool:
+        return False
+
     def is_patient(self, api_key: int) -> bool:
         return False
 

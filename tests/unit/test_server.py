@@ -58,6 +58,9 @@ class HeldRequests:
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == PRODUCE
 
+    def is_prompt(self, api_key: int) -> bool:
+        return False
+
     def is_patient(self, api_key: int) -> bool:
         return api_key == JOIN_GROUP
 

@@ -38,6 +38,9 @@ class LargeAnswers:
     def is_pipelined(self, api_key: int) -> bool:
         return False
 
+    def is_prompt(self, api_key: int) -> bool:
+        return False
+
     def is_patient(self, api_key: int) -> bool:
         return False
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from gateway.produce.deadlines import TICKS_A_SECOND, Deadlines
+from gateway.coordination.deadlines import TICKS_A_SECOND, Deadlines
 
 TICK_S = 1 / TICKS_A_SECOND
 

@@ -1,0 +1,142 @@
+"""One commit of offsets under way, without a task: told by the shard, or by its deadline."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeAlias
+
+import structlog
+
+from gateway.coordination.deadlines import Deadlines
+from gateway.coordination.shard import Shard
+from ledger.errors import StoreUnavailable
+from ledger.groups import OffsetRow
+from ledger.requests import Answer, CommitOffsets, OffsetsStored, Refused
+
+log = structlog.get_logger(__name__)
+
+NONE: Final = "NONE"
+NOT_NOW: Final = "COORDINATOR_NOT_AVAILABLE"
+"""Whether it was done is not known, or it could not be looked up: ask again."""
+NOT_HERE: Final = "NOT_COORDINATOR"
+"""For certain not done: look for the coordinator again."""
+
+Tell: TypeAlias = Callable[[list[str]], None]
+"""Gets one error's name a row, NONE for a committed one."""
+
+
+class Commit:
+    """Tells once, unless it is cancelled before. One that is over is not begun by the shard any more."""
+
+    __slots__ = ("_deadlines", "_denying", "_errors", "_left", "_tell", "_tick")
+
+    def __init__(self, tell: Tell, deadlines: Deadlines) -> None:
+        self._tell: Tell | None = tell
+        self._deadlines = deadlines
+        self._denying: asyncio.Task[None] | None = None
+        self._errors: list[str] = []
+        self._left = 1
+        """Parts that are not told, and one while parts are being submitted."""
+        self._tick = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._tell is None
+
+    def submit(
+        self,
+        shard: Shard,
+        group_id: str,
+        rows: Sequence[OffsetRow],
+        errors: list[str],
+        parts: Sequence[list[int]],
+        deadline: float,
+    ) -> None:
+        """Commit the rows of these parts (indexes of rows); `errors` of all others stay."""
+        self._errors = errors
+        self._left += len(parts)
+        for part in parts:
+            for i in part:
+                errors[i] = NOT_NOW
+            its_rows = rows if len(part) == len(rows) else [rows[i] for i in part]
+            shard.submit_for(_Part(self, part), CommitOffsets(group_id, its_rows))
+        if self._left > 1:
+            self._tick = self._deadlines.add(deadline, self)
+        self.part_told()
+
+    def deny(self, proof: Coroutine[Any, Any, list[str]], count: int) -> None:
+        """Tell what the proof gives, for so many rows."""
+        self._denying = asyncio.get_running_loop().create_task(self._deny(proof, count))
+
+    async def _deny(self, proof: Coroutine[Any, Any, list[str]], count: int) -> None:
+        try:
+            errors = await proof
+        except Exception:
+            log.exception("offsets.proof_failed")
+            errors = [NOT_NOW] * count
+        self.end(errors)
+
+    def part_told(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self.end(self._errors)
+
+    def note(self, part: Sequence[int], errors: Sequence[str]) -> None:
+        """What became of a part."""
+        for i, error in zip(part, errors, strict=True):
+            self._errors[i] = error
+        self.part_told()
+
+    def end(self, errors: list[str]) -> None:
+        tell, self._tell = self._tell, None
+        if self._tick:
+            self._deadlines.leave(self._tick, self)
+        if tell is None:
+            return
+        # The shard goes on with others, whatever becomes of this one.
+        try:
+            tell(errors)
+        except Exception:
+            log.exception("offsets.not_told")
+
+    def expire(self) -> None:
+        """What is not told yet is not known."""
+        self.end(self._errors)
+
+    def cancel(self) -> None:
+        """Nobody is told. What is in an entry already is committed."""
+        self._tell = None
+        if self._denying is not None:
+            self._denying.cancel()
+        if self._tick:
+            self._deadlines.leave(self._tick, self)
+
+
+class _Part:
+    """What the shard tells of one request."""
+
+    __slots__ = ("_commit", "_rows")
+
+    def __init__(self, commit: Commit, rows: Sequence[int]) -> None:
+        self._commit = commit
+        self._rows = rows
+
+    def done(self) -> bool:
+        return self._commit.is_over
+
+    def set_result(self, answer: Answer, /) -> None:
+        if isinstance(answer, Refused):
+            self._all(answer.error)
+            return
+        assert isinstance(answer, OffsetsStored), answer
+        self._commit.note(self._rows, [NONE if result is None else result.error for result in answer.results])
+
+    def set_exception(self, error: Exception, /) -> None:
+        self._all(why_not_stored(error))
+
+    def _all(self, error: str) -> None:
+        self._commit.note(self._rows, [error] * len(self._rows))
+
+
+def why_not_stored(error: BaseException) -> str:
+    """The name of what a client is told."""
+    return NOT_HERE if isinstance(error, StoreUnavailable) else NOT_NOW
