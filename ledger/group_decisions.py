@@ -59,7 +59,9 @@ def store_group(state: LedgerState, overlay: Overlay, request: StoreGroup, now_m
 
 
 def _legal_id(group_id: str) -> bool:
-    return len(group_id) <= MAX_GROUP_ID_BYTES and len(group_id.encode()) <= MAX_GROUP_ID_BYTES
+    if len(group_id) > MAX_GROUP_ID_BYTES:
+        return False
+    return group_id.isascii() or len(group_id.encode()) <= MAX_GROUP_ID_BYTES
 
 
 def commit_offsets(state: LedgerState, overlay: Overlay, request: CommitOffsets, now_ms: int) -> Decided:
@@ -68,7 +70,9 @@ def commit_offsets(state: LedgerState, overlay: Overlay, request: CommitOffsets,
     if len(request.rows) > MAX_OFFSETS or request.weight > MAX_RECORD_BYTES:
         return Refused(_TOO_LARGE, f"more than {MAX_OFFSETS} offsets, or too long metadata, at once"), ()
     results = [_check_row(state, overlay, row) for row in request.rows]
-    stored = [row for row, result in zip(request.rows, results, strict=True) if result is None]
+    stored = request.rows
+    if any(results):
+        stored = [row for row, result in zip(request.rows, results, strict=True) if result is None]
     if not stored:
         return OffsetsStored(results), ()
     changed = overlay.offsets.setdefault(request.group_id, {})

@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ledger.errors import StoreDamaged
 from ledger.fields import U32, FieldReader, decode_pairs, encode_bytes, encode_pairs, encode_text
@@ -38,8 +39,7 @@ class GroupStored:
     group: Group
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsCommitted:
+class OffsetsCommitted(NamedTuple):
     """Offsets of a group, committed at the time of the entry."""
 
     group_id: str
@@ -152,8 +152,14 @@ def _inflated(data: memoryview) -> bytes:
 def encode_offsets_committed(record: OffsetsCommitted) -> bytes:
     """`group id | per topic: topic id, u32 rows | per row: u32 partition, i64 offset, i32 leader epoch, i64
     expire time, u16 metadata length, metadata`."""
-    parts = [encode_text(record.group_id)]
-    rows = record.rows
+    name, rows = record.group_id.encode(), record.rows
+    if len(rows) == 1:
+        # What most are, as members commit on their own.
+        topic_id, partition, offset, epoch, expire_ms, metadata = rows[0]
+        text = metadata.encode()
+        row = OFFSET.pack(partition, offset, epoch, expire_ms, len(text))
+        return b"".join((U32.pack(len(name)), name, _TOPIC.pack(topic_id, 1), row, text))
+    parts = [U32.pack(len(name)), name]
     at = 0
     while at < len(rows):
         topic_id, first = rows[at].topic_id, at
@@ -167,11 +173,12 @@ def encode_offsets_committed(record: OffsetsCommitted) -> bytes:
 
 
 def decode_offsets_committed(body: memoryview) -> OffsetsCommitted:
-    reader = FieldReader(body)
-    group_id = reader.text()
-    body = reader.rest()
+    (size,) = U32.unpack_from(body)
+    pos, end = U32.size + size, len(body)
+    if pos > end:
+        raise StoreDamaged("the group id of a record of committed offsets runs past its end")
+    group_id = str(body[U32.size : pos], "utf-8")
     rows: list[OffsetRow] = []
-    pos, end = 0, len(body)
     while pos < end:
         raw_id, count = _TOPIC.unpack_from(body, pos)
         topic_id = TopicId(raw_id)

@@ -6,8 +6,7 @@ records are applied; lost, nothing has to be undone.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ledger.commits import decide_commit
 from ledger.group_decisions import (
@@ -73,12 +72,11 @@ from ledger.types import TopicId
 HIGH_WATERMARK = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What to make durable, and what to answer once it is."""
 
     answer: Answer
-    records: Sequence[MetadataRecord] = field(default=())
+    records: Sequence[MetadataRecord] = ()
 
 
 def decide(state: LedgerState, overlay: Overlay, request: Request, now_ms: int) -> Decision:

@@ -360,18 +360,18 @@ def decode_records(data: Buffer, count: int) -> Iterator[MetadataRecord]:
     """The `count` records that fill `data`. StoreTooNew for an unknown type or version, StoreDamaged for
     lengths that do not add up."""
     view = memoryview(data)
-    pos = 0
+    pos, end = 0, len(view)
     try:
         for _ in range(count):
             number, version, size = FRAME.unpack_from(view, pos)
             pos += FRAME.size
-            if pos + size > len(view):
+            begin, pos = pos, pos + size
+            if pos > end:
                 raise StoreDamaged("a metadata record runs past the end of its journal entry")
-            yield _decode_one(number, version, view[pos : pos + size])
-            pos += size
+            yield _decode_one(number, version, view[begin:pos])
     except (struct.error, UnicodeDecodeError) as error:
         raise StoreDamaged(f"a metadata record cannot be read: {error}") from error
-    if pos != len(view):
+    if pos != end:
         raise StoreDamaged("a journal entry has bytes behind its last metadata record")
 
 

@@ -7,7 +7,7 @@ Error names are Kafka's (`TOPIC_ALREADY_EXISTS`), so that the ledger need not kn
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ledger.group_records import OFFSET, OFFSET_KEY
 from ledger.groups import Group, Member, OffsetKey, OffsetRow
@@ -274,8 +274,12 @@ def _member_weight(member: Member) -> int:
     return own + sum([8 + _UTF8 * len(name) + len(data) for name, data in member.protocols])
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
+_OWN_COMMIT: Final = FRAME.size + _SMALL
+# A topic id a row: they need not come in the order of their topics.
+_EACH_OFFSET: Final = OFFSET.size + OFFSET_KEY.size
+
+
+class CommitOffsets(NamedTuple):
     """Commit up to MAX_OFFSETS offsets of a group. Whether a member may do so is judged before; here only
     that the partitions exist. Answer: OffsetsStored, or Refused for all of them if they are too many."""
 
@@ -284,14 +288,13 @@ class CommitOffsets:
 
     @property
     def weight(self) -> int:
-        own = FRAME.size + _SMALL + _UTF8 * len(self.group_id)
-        # A topic id a row: they need not come in the order of their topics.
-        each = OFFSET.size + OFFSET_KEY.size
-        return own + each * len(self.rows) + _UTF8 * sum([len(row.metadata) for row in self.rows])
+        chars = len(self.group_id)
+        for row in self.rows:
+            chars += len(row.metadata)
+        return _OWN_COMMIT + _EACH_OFFSET * len(self.rows) + _UTF8 * chars
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsStored:
+class OffsetsStored(NamedTuple):
     """One result a row, in request order; None is a committed one."""
 
     results: Sequence[Refused | None]

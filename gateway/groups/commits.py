@@ -25,7 +25,8 @@ Tell: TypeAlias = Callable[[list[str]], None]
 
 
 class Commit:
-    """Tells once, unless it is cancelled before. One that is over is not begun by the shard any more."""
+    """Asks the shard and tells once, unless it is cancelled before. One that is over is not begun by the shard
+    any more."""
 
     __slots__ = ("_deadlines", "_denying", "_errors", "_left", "_tell", "_tick")
 
@@ -38,11 +39,23 @@ class Commit:
         """Parts that are not told, and one while parts are being submitted."""
         self._tick = 0
 
-    @property
-    def is_over(self) -> bool:
+    def done(self) -> bool:
         return self._tell is None
 
-    def submit(
+    def set_result(self, answer: Answer, /) -> None:
+        self.end(_errors(answer, len(self._errors)))
+
+    def set_exception(self, error: Exception, /) -> None:
+        self.end([why_not_stored(error)] * len(self._errors))
+
+    def submit(self, shard: Shard, request: CommitOffsets, deadline: float) -> None:
+        """Commit all rows at once."""
+        self._errors = [NOT_NOW] * len(request.rows)
+        shard.submit_for(self, request)
+        if self._tell is not None:
+            self._tick = self._deadlines.add(deadline, self)
+
+    def submit_parts(
         self,
         shard: Shard,
         group_id: str,
@@ -51,14 +64,14 @@ class Commit:
         parts: Sequence[list[int]],
         deadline: float,
     ) -> None:
-        """Commit the rows of these parts (indexes of rows); `errors` of all others stay."""
+        """Commit the rows of these parts (indexes of rows), each by a request of its own; `errors` of all
+        others stay."""
         self._errors = errors
         self._left += len(parts)
         for part in parts:
             for i in part:
                 errors[i] = NOT_NOW
-            its_rows = rows if len(part) == len(rows) else [rows[i] for i in part]
-            shard.submit_for(_Part(self, part), CommitOffsets(group_id, its_rows))
+            shard.submit_for(_Part(self, part), CommitOffsets(group_id, [rows[i] for i in part]))
         if self._left > 1:
             self._tick = self._deadlines.add(deadline, self)
         self.part_told()
@@ -112,7 +125,7 @@ class Commit:
 
 
 class _Part:
-    """What the shard tells of one request."""
+    """What the shard tells of one of several requests."""
 
     __slots__ = ("_commit", "_rows")
 
@@ -121,20 +134,20 @@ class _Part:
         self._rows = rows
 
     def done(self) -> bool:
-        return self._commit.is_over
+        return self._commit.done()
 
     def set_result(self, answer: Answer, /) -> None:
-        if isinstance(answer, Refused):
-            self._all(answer.error)
-            return
-        assert isinstance(answer, OffsetsStored), answer
-        self._commit.note(self._rows, [NONE if result is None else result.error for result in answer.results])
+        self._commit.note(self._rows, _errors(answer, len(self._rows)))
 
     def set_exception(self, error: Exception, /) -> None:
-        self._all(why_not_stored(error))
+        self._commit.note(self._rows, [why_not_stored(error)] * len(self._rows))
 
-    def _all(self, error: str) -> None:
-        self._commit.note(self._rows, [error] * len(self._rows))
+
+def _errors(answer: Answer, count: int) -> list[str]:
+    if isinstance(answer, OffsetsStored):
+        return [NONE if result is None else result.error for result in answer.results]
+    assert isinstance(answer, Refused), answer
+    return [answer.error] * count
 
 
 def why_not_stored(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from ledger.groups import CommittedOffset, OffsetKey, OffsetRow
 from ledger.requests import (
     MAX_OFFSETS,
     Answer,
+    CommitOffsets,
     Refused,
     RemoveOffsets,
 )
@@ -82,11 +83,18 @@ class CommittedOffsets:
         elif self._is_full(who.group_id):
             commit.end(["GROUP_MAX_SIZE_REACHED"] * len(rows))
         else:
-            held = self.of(who.group_id)
-            errors = [self._why_not(row, held) for row in rows]
-            taken = [i for i, error in enumerate(errors) if error == NONE]
-            commit.submit(self._shard, who.group_id, rows, errors, list(_parts(rows, taken)), deadline)
+            self._submit(commit, who.group_id, rows, deadline)
         return commit
+
+    def _submit(self, commit: Commit, group_id: str, rows: Sequence[OffsetRow], deadline: float) -> None:
+        held = self.of(group_id)
+        errors = [self._why_not(row, held) for row in rows]
+        whole = CommitOffsets(group_id, rows)
+        if len(rows) <= MAX_OFFSETS and whole.weight <= COMMIT_BYTES and errors == [NONE] * len(rows):
+            commit.submit(self._shard, whole, deadline)
+            return
+        taken = [i for i, error in enumerate(errors) if error == NONE]
+        commit.submit_parts(self._shard, group_id, rows, errors, list(_parts(rows, taken)), deadline)
 
     async def remove(
         self, group_id: str, keys: Sequence[tuple[str, OffsetKey]], deadline: float
@@ -122,7 +130,7 @@ class CommittedOffsets:
         return not groups.has(group_id) and is_one_too_many(group_id, len(groups.offsets), self._most_groups)
 
     def _why_not(self, row: OffsetRow, held: Mapping[OffsetKey, CommittedOffset]) -> str:
-        if not self._fits(row.metadata):
+        if row.metadata and not self._fits(row.metadata):
             return "OFFSET_METADATA_TOO_LARGE"
         if self._shard.state.groups.offset_bytes < self._most_bytes:
             return NONE
