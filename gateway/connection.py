@@ -393,6 +393,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         return not self._running and not self._backlog
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is here that is unfinished, neither a frame nor a request nor an answer."""
+        held = self._held or self._running or self._backlog
+        return not (held or self.frame_since or self.unsent_since or self.closing_at)
+
+    @property
     def held_bytes(self) -> int:
         """Frames, whole or not, answers that wait for an earlier one, and what the client does not read."""
         if self._is_lost or self._is_aborted:
@@ -528,7 +534,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._pool.note_gone()
         elif self.is_closing and self.is_idle and not self._is_write_paused:
             self._transport.close()
-        else:
+        elif not self._is_starting:
+            # Else whoever starts requests settles when all are started.
             self._settle()
 
     def _start_ready(self) -> None:
@@ -547,7 +554,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 break
             is_prompt = not is_pipelined and router.is_prompt(request.header.api_key)
             if is_prompt and not left:
-                self._loop.call_soon(self._start_ready)
+                self._loop.call_soon(self._go_on)
                 break
             left -= is_prompt
             backlog.popleft()
@@ -557,6 +564,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             else:
                 self._start_task(request, received_at)
         self._is_starting = False
+
+    def _go_on(self) -> None:
+        self._start_ready()
+        self._settle()
 
     def _start_last(self) -> None:
         """The client has closed, and its Produce requests wait for nothing any more."""
@@ -610,7 +621,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._charge()
         budget = self._pool.budget
         if not self._is_paused:
-            over_budget = budget.is_exceeded and self._must_wait()
+            is_exceeded = budget.used >= budget.limit or budget.requests >= budget.request_limit
+            over_budget = is_exceeded and self._must_wait()
             if over_budget or self._is_held_back or self._rules.wants_pause:
                 self._pause(over_budget)
         elif self._is_held_back or not self._rules.may_resume:

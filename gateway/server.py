@@ -186,11 +186,14 @@ class Server:
 
     async def _keep_watch(self) -> None:
         interval = min(0.5, self._limits.idle_ms / 4000)
+        rest_s = min(CALM_SECONDS, self._limits.idle_ms / 1000)
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(interval)
             now = loop.time()
             for connection in list(self._pool.connections.values()):
+                if connection.is_at_rest and now - connection.worked_at < rest_s:
+                    continue
                 connection.release_sent()
                 reason = overdue(connection, self._limits, now)
                 if reason is not None:

@@ -25,8 +25,7 @@ Tell: TypeAlias = Callable[[list[str]], None]
 
 
 class Commit:
-    """Asks the shard and tells once, unless it is cancelled before. One that is over is not begun by the shard
-    any more."""
+    """Asks the shard and tells once, unless it is cancelled. What is over is not begun by the shard."""
 
     __slots__ = ("_deadlines", "_denying", "_errors", "_left", "_tell", "_tick")
 
