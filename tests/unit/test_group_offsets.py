@@ -1,9 +1,10 @@
 """Committed offsets of groups over a shard in memory: who may commit, what is kept, and when it goes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 import pytest_asyncio
@@ -90,6 +91,13 @@ class Host:
 
 def soon(seconds: float = 5.0) -> float:
     return asyncio.get_running_loop().time() + seconds
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """What never comes true fails the test."""
+    async with asyncio.timeout(5.0):
+        while not condition():  # noqa: ASYNC110 - a test may look from outside only
+            await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
@@ -195,6 +203,68 @@ async def test_what_cannot_be_stored_is_refused_and_what_may_have_been_is_told_a
     host.store.going.set()
     assert await host.commit(host.row(7)) == ["NONE"]
     assert host.held() == {("t", 0): 7}
+
+
+async def test_commits_of_one_turn_are_told_in_order_and_the_last_one_holds(host: Host) -> None:
+    told: list[tuple[int, list[str]]] = []
+
+    def start(number: int) -> None:
+        host.offsets.start(Committer("g"), [host.row(number)], soon(), partial(tell, number))
+
+    def tell(number: int, errors: list[str]) -> None:
+        told.append((number, errors))
+        if number < 6:
+            # Whoever is told may go on within the same turn.
+            start(number + 10)
+
+    for number in (5, 4, 6):
+        start(number)
+    await until(lambda: len(told) == 5)
+    assert told == [(number, ["NONE"]) for number in (5, 4, 6, 15, 14)]
+    assert host.held() == {("t", 0): 14}
+
+
+async def test_a_commit_is_told_only_when_it_is_durable(host: Host) -> None:
+    told: list[list[str]] = []
+    host.store.going.clear()
+    host.offsets.start(Committer("g"), [host.row(5)], soon(), told.append)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not told and not host.held()
+    host.store.going.set()
+    await until(lambda: told == [["NONE"]])
+    assert host.held() == {("t", 0): 5}
+
+
+async def test_commits_that_are_over_before_they_are_decided_are_left(host: Host) -> None:
+    told: list[list[str]] = []
+    host.store.going.clear()
+    first = asyncio.create_task(host.commit(host.row(1)))
+    await asyncio.sleep(0.01)
+    rows = [host.row(2, partition) for partition in range(MAX_OFFSETS + 1)]
+    cancelled = [host.offsets.start(Committer("g"), some, soon(), told.append) for some in (rows[:1], rows)]
+    for some in (rows[:1], rows):
+        host.offsets.start(Committer("g"), some, soon(0.05), told.append)
+    for commit in cancelled:
+        commit.cancel()
+    await until(lambda: len(told) == 2)
+    assert told == [["COORDINATOR_NOT_AVAILABLE"] * 1, ["COORDINATOR_NOT_AVAILABLE"] * len(rows)]
+    host.store.going.set()
+    assert await first == ["NONE"]
+    assert await host.commit(host.row(3, 1)) == ["NONE"]
+    assert host.held() == {("t", 0): 1, ("t", 1): 3} and len(told) == 2
+
+
+async def test_a_commit_that_cannot_be_told_fails_none_of_the_same_entry(host: Host) -> None:
+    def fail(errors: list[str]) -> None:
+        raise RuntimeError("the connection fails")
+
+    host.offsets.start(Committer("g"), [host.row(1)], soon(), fail)
+    assert await host.commit(host.row(2, 1)) == ["NONE"]
+    assert host.held() == {("t", 0): 1, ("t", 1): 2}
+    await host.shard.close()
+    host.offsets.start(Committer("g"), [host.row(3)], soon(), fail)
+    assert await host.commit(host.row(4)) == ["NOT_COORDINATOR"]
 
 
 async def test_groups_that_only_commit_have_a_bound(host: Host) -> None:

@@ -94,6 +94,13 @@ class Rooms:
         await self.sync(joined.member_id, 1)
         return joined.member_id
 
+    def beat_at_once(self, member_id: str, generation: int = 1, group_id: str = "g") -> str | None:
+        return self.room.heartbeat_at_once(group_id, member_id, None, generation)
+
+    def silent_until(self, member_id: str) -> float:
+        """Until when nothing need be heard from a member of group g, in ms."""
+        return self.room._drivers["g"].group.roster.by_id[member_id].silent_until
+
     async def commit(self, group_id: str) -> None:
         """A simple group."""
         topic_id = TopicId(b"t" * 16)
@@ -260,6 +267,31 @@ async def test_a_gateway_that_has_lost_its_shard_does_not_speak_for_groups() -> 
         one.shard._break(RuntimeError("lost"))
         assert await one.beat(member) == "COORDINATOR_NOT_AVAILABLE"
         assert (await one.join()).error == "COORDINATOR_NOT_AVAILABLE"
+
+
+@virtually
+async def test_a_member_is_answered_at_once_unless_something_must_be_durable_or_proved() -> None:
+    async with rooms() as one:
+        member = await one.stable()
+        until = one.silent_until(member)
+        await asyncio.sleep(1.0)
+        assert one.beat_at_once(member) == "NONE"
+        assert one.silent_until(member) == until + 1000
+        assert one.beat_at_once("x") is None
+        assert one.beat_at_once(member, generation=2) is None
+        assert one.beat_at_once(member, group_id="unknown") is None
+        one.store.going.clear()
+        joined = asyncio.create_task(one.join())
+        await asyncio.sleep(DELAY_S)
+        assert one.beat_at_once(member) == "REBALANCE_IN_PROGRESS"
+        again = asyncio.create_task(one.join(member_id=member))
+        await turns()
+        until = one.silent_until(member)
+        await asyncio.sleep(0.5)
+        assert one.beat_at_once(member, generation=2) is None
+        assert one.silent_until(member) == until
+        one.store.going.set()
+        assert (await joined).generation == (await again).generation == 2
 
 
 @virtually

@@ -24,7 +24,13 @@ from gateway.wire.messages.generated.describe_client_quotas import (
     DescribeClientQuotasRequest,
 )
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from gateway.wire.messages.generated.heartbeat import HeartbeatRequest
 from gateway.wire.messages.generated.metadata import MetadataRequest
+from gateway.wire.messages.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.records import Record, build_batch
 from tests.support.in_memory import ANONYMOUS_PRODUCER, InMemoryGateway, in_memory_gateway
@@ -243,6 +249,29 @@ async def test_a_client_over_its_share_of_handler_time_is_throttled_for_a_window
     throttle_ms, muted_s = await asyncio.to_thread(exchange)
     assert throttle_ms == 1_000
     assert muted_s >= 0.9
+
+
+async def test_a_member_over_its_share_of_handler_time_is_throttled_too(gateway: InMemoryGateway) -> None:
+    await gateway.create("t")
+    await alter(gateway, {"client-id": None}, {REQUEST: 0.0001})
+    topics = [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 5)])]
+    asked = (
+        (ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "ghost"), 25),
+        (ApiKey.OFFSET_COMMIT, 9, OffsetCommitRequest("g", topics=topics), 0),
+    )
+
+    def exchange(key: ApiKey, version: int, message: object) -> tuple[Any, float]:
+        with connect(gateway) as client:
+            told = client.ask(key, version, message)
+            began = time.monotonic()
+            client.ask(ApiKey.METADATA, 12, MetadataRequest([]))
+            return told, time.monotonic() - began
+
+    for key, version, message, error in asked:
+        told, muted_s = await asyncio.to_thread(exchange, key, version, message)
+        code = told.error_code if key is ApiKey.HEARTBEAT else told.topics[0].partitions[0].error_code
+        assert (told.throttle_time_ms, code) == (1_000, error)
+        assert muted_s >= 0.9
 
 
 async def test_connections_of_an_address_over_its_quota_are_closed_after_a_while(

@@ -17,7 +17,13 @@ from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.opening import open_shard
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from gateway.wire.messages.generated.heartbeat import HeartbeatRequest
 from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
+from gateway.wire.messages.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.records import Producer, Record, build_batch
 from ledger.errors import StoreUnavailable
@@ -91,6 +97,27 @@ async def test_fetch_and_metadata_leave_no_cycles(gateway: InMemoryGateway) -> N
         for _ in range(REQUESTS):
             await gateway.ask(ApiKey.FETCH, 11, fetch)
             await gateway.ask(ApiKey.METADATA, 12, MetadataRequest([MetadataRequestTopic(name="t")]))
+        await asyncio.sleep(0.05)
+    assert not found
+
+
+async def test_heartbeats_and_commits_of_offsets_leave_no_cycles(gateway: InMemoryGateway) -> None:
+    def commit(partition: int) -> OffsetCommitRequest:
+        parts = [OffsetCommitRequestPartition(partition, 5)]
+        return OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=parts)])
+
+    asked = (
+        (ApiKey.OFFSET_COMMIT, 9, commit(0)),
+        (ApiKey.OFFSET_COMMIT, 9, commit(77)),  # not there
+        (ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "ghost")),
+        (ApiKey.HEARTBEAT, 4, HeartbeatRequest("", 1, "ghost")),
+    )
+    for key, version, message in asked:
+        await gateway.ask(key, version, message)
+    with collected() as found:
+        for _ in range(REQUESTS):
+            for key, version, message in asked:
+                await gateway.ask(key, version, message)
         await asyncio.sleep(0.05)
     assert not found
 

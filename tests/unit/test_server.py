@@ -12,7 +12,7 @@ import pytest
 
 from gateway.accepting import ListenFailed
 from gateway.config import MIB, Limits
-from gateway.connection import PATIENCE_SECONDS, Peer
+from gateway.connection import MOST_AT_ONCE, PATIENCE_SECONDS, Peer
 from gateway.context import Cancellable, Reply
 from gateway.fetch.budget import Hold, give_back_at_once
 from gateway.listeners import Address, Binding
@@ -25,19 +25,22 @@ from ledger.types import Buffer
 from tests.support.raw import request
 
 PRODUCE, METADATA, JOIN_GROUP = ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.JOIN_GROUP
+HEARTBEAT = ApiKey.HEARTBEAT
 LOOPBACK = Address("127.0.0.1", 0)
 SHORT_S = 0.1
 LONG_S = 5.0
+FRAME_BYTES = len(request(HEARTBEAT, 0, b"")) - 4
 
 
 class HeldRequests:
     """Answers a request with its correlation id once it is released.
 
-    Produce is pipelined, JoinGroup patient.
+    Produce is pipelined, Heartbeat prompt, JoinGroup patient.
     """
 
     def __init__(self) -> None:
         self.served = {int(PRODUCE): (0, 13), int(METADATA): (0, 13), int(JOIN_GROUP): (0, 9)}
+        self.served[int(HEARTBEAT)] = (0, 4)
         self.started: list[int] = []
         self.taken_at: dict[int, float] = {}
         """By what loop time the wait of a request is counted."""
@@ -45,7 +48,7 @@ class HeldRequests:
         self.released = asyncio.Event()
         self.kept: set[int] = set()
         self.at_once: Container[int] = ()
-        """Pipelined requests that are answered before `start` returns."""
+        """Pipelined and prompt requests that are answered before `start` returns."""
         self.failing: dict[int, Exception] = {}
         self.muting: dict[int, float] = {}
         """For how long a request has its connection muted."""
@@ -54,12 +57,14 @@ class HeldRequests:
         self.let_go: list[int] = []
         """Answers that hold their share of a budget no longer."""
         self.starving = False
+        self.in_turn = self.most_in_turn = 0
+        """Requests answered at once in this turn of the event loop, and the most ever."""
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == PRODUCE
 
     def is_prompt(self, api_key: int) -> bool:
-        return False
+        return api_key == HEARTBEAT
 
     def is_patient(self, api_key: int) -> bool:
         return api_key == JOIN_GROUP
@@ -69,11 +74,18 @@ class HeldRequests:
         if number not in self.at_once:
             return asyncio.create_task(self._reply(request, peer, received_at, reply))
         self.started.append(number)
+        if not self.in_turn:
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        self.in_turn += 1
+        self.most_in_turn = max(self.most_in_turn, self.in_turn)
         if number in self.failing:
             reply.fail(self.failing[number])
         else:
             reply.answer([struct.pack(">i", number)])
         return self
+
+    def _end_turn(self) -> None:
+        self.in_turn = 0
 
     def cancel(self) -> None:
         """Nothing is left to cancel of what was answered at once."""
@@ -190,6 +202,47 @@ async def test_thousands_of_requests_that_are_answered_at_once_are_answered_in_o
         await until(lambda: gateway.held_bytes() > 100_000)
         gateway.requests.released.set()
         assert await client.answers(6_000) == list(range(1, 6_001))
+
+
+async def test_a_prompt_request_starts_when_all_before_it_are_answered() -> None:
+    async with serving() as gateway, gateway.client() as client:
+        gateway.requests.kept, gateway.requests.at_once = {1, 3}, {2, 4, 5}
+        client.send(PRODUCE, 1)
+        client.send(HEARTBEAT, 2, 3, 4)
+        client.send(PRODUCE, 5)
+        await until(lambda: gateway.requests.started == [1])
+        await asyncio.sleep(SHORT_S)
+        assert gateway.requests.started == [1]
+        gateway.requests.kept = {3}
+        gateway.requests.released.set()
+        assert await client.answers(5) == [1, 2, 3, 4, 5]
+        assert gateway.requests.started == [1, 2, 3, 4, 5]
+
+
+async def test_a_prompt_request_that_waits_holds_back_those_behind_it() -> None:
+    async with serving() as gateway, gateway.client() as client:
+        gateway.requests.kept, gateway.requests.at_once = {2}, {1, 3, 4}
+        client.send(HEARTBEAT, 1, 2, 3)
+        client.send(PRODUCE, 4)
+        assert await client.answer() == 1
+        await asyncio.sleep(SHORT_S)
+        assert gateway.requests.started == [1, 2]
+        gateway.requests.released.set()
+        assert await client.answers(3) == [2, 3, 4]
+
+
+async def test_many_prompt_requests_of_one_connection_let_others_have_their_turn() -> None:
+    async with serving(requests_in_flight=10_000) as gateway, gateway.client() as client:
+        last = 4 * MOST_AT_ONCE
+        gateway.requests.at_once = range(2, last + 1)
+        gateway.requests.kept = {1}
+        client.send(METADATA, 1)
+        client.send(HEARTBEAT, *range(2, last + 1))
+        await until(lambda: gateway.held_bytes() >= last * FRAME_BYTES)
+        gateway.requests.released.set()
+        assert await client.answers(last) == list(range(1, last + 1))
+        assert gateway.requests.most_in_turn == MOST_AT_ONCE
+        assert gateway.held_bytes() == 0
 
 
 async def test_a_request_that_fails_at_once_closes_behind_those_before_it() -> None:
@@ -489,6 +542,17 @@ async def test_a_lost_connection_ends_its_requests_but_not_what_it_has_produced(
         gateway.requests.released.set()
         await until(lambda: gateway.held_bytes() == 0)
         assert gateway.requests.cancelled == [2]
+
+
+async def test_a_lost_connection_ends_its_prompt_request() -> None:
+    async with serving() as gateway:
+        gateway.requests.kept = {1}
+        async with gateway.client() as client:
+            client.send(HEARTBEAT, 1, 2)
+            await until(lambda: gateway.requests.started == [1])
+        await until(lambda: gateway.requests.cancelled == [1])
+        await until(lambda: gateway.held_bytes() == 0 and gateway.connections() == 0)
+        assert gateway.requests.started == [1]
 
 
 async def test_a_stop_answers_what_is_under_way_and_takes_nothing_new() -> None:
