@@ -31,8 +31,7 @@ def read_folded(text: str) -> Counter[tuple[str, ...]]:
     stacks: Counter[tuple[str, ...]] = Counter()
     for line in text.splitlines():
         frames, _, count = line.rpartition(" ")
-        # The first is the process, with its arguments: directories that are gone.
-        stacks[tuple(frames.split(";"))[1:]] += int(count)
+        stacks[tuple(frames.split(";"))] += int(count)
     return stacks
 
 
@@ -82,6 +81,8 @@ def record(case_name: str, output: Path, repeats: int, *, quick: bool, lines: bo
         sys.stdout.write(f"CPU {proc.cpu_seconds(gateway.pid) - before:.1f} s\n")
         spy.send_signal(signal.SIGINT)
         spy.wait(60)
+        # Threads are called after what they store, in directories that are gone.
+        folded.write_text(folded.read_text().replace(f"{directory}/", ""))
     finally:
         gateway.remove()
         shutil.rmtree(directory, ignore_errors=True)
