@@ -214,6 +214,9 @@ class Shard:
         for barrier in barriers:
             if not barrier.done():
                 barrier.set_result(None)
+        if not filling.records:
+            # Nothing was waited for, and who was refused may have asked again: others have their turn.
+            await asyncio.sleep(0)
 
     def _fill(self, filling: _Filling) -> None:
         overlay = Overlay(self.state)

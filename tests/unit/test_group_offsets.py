@@ -267,6 +267,26 @@ async def test_a_commit_that_cannot_be_told_fails_none_of_the_same_entry(host: H
     assert await host.commit(host.row(4)) == ["NOT_COORDINATOR"]
 
 
+async def test_who_is_refused_again_and_again_lets_others_have_their_turn() -> None:
+    async with hosted(10_000) as host:
+        turns_at: list[int] = []
+        turn = 0
+
+        def tell(errors: list[str]) -> None:
+            assert errors == ["INVALID_GROUP_ID"]
+            turns_at.append(turn)
+            if len(turns_at) < 50:
+                start()
+
+        def start() -> None:
+            host.offsets.start(Committer("g" * 40_000), [host.row(1)], soon(), tell)
+
+        start()
+        for turn in range(1_000):
+            await asyncio.sleep(0)
+        assert len(set(turns_at)) == 50
+
+
 async def test_groups_that_only_commit_have_a_bound(host: Host) -> None:
     for name in ("a", "b", "c"):
         assert await host.commit(host.row(5), who=Committer(name)) == ["NONE"]
