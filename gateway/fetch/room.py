@@ -273,7 +273,8 @@ class _Fetch:
                 for want in waiting[moved_log.number]:
                     look(want, topics, self.isolation, self.max_bytes, room.hints)
                     available += want.available
-                    if want.error is not ErrorCode.NONE:
+                    if want.error is not ErrorCode.NONE or want.log is not moved_log:
+                        # Gone, or made anew under its name: nobody would tell of that one.
                         return True
                     want.stream = None
                 total += available - have[moved_log.number]

@@ -13,8 +13,9 @@ from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from gateway.wire.messages.fetch import encode_fetch_response as encoded
 from ledger.partitions import PartitionLog
+from ledger.requests import CreateTopic, DeleteTopic
 from ledger.topics import Topics
-from ledger.types import Buffer, Position
+from ledger.types import Buffer, Position, TopicId
 from tests.support.reading import CountingSegments, batch_of, parts, reading_world, records_of, with_base
 
 A, B = batch_of(b"a"), batch_of(b"b1", b"b2")
@@ -72,6 +73,20 @@ async def test_a_topic_that_goes_while_it_is_waited_for_at_its_end_is_told_at_on
         await world.delete(topic_id)
         errors = [part.error_code for part in parts(await asyncio.wait_for(waiting, 2))]
         assert errors == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_a_topic_made_anew_in_one_turn_is_waited_for_as_the_new_one() -> None:
+    async with reading_world() as world:
+        old_id, new_id = TopicId(await world.create()), TopicId(b"anew" * 4)
+        waiting = asyncio.create_task(world.fetch(("t", 0, 0), max_wait_ms=60_000, min_bytes=len(A) + len(B)))
+        await parked(waiting)
+        world.shard.submit(DeleteTopic(old_id))
+        await world.shard.submit(CreateTopic("t", new_id, 1, {}))
+        await world.produce(A)
+        await parked(waiting)
+        await world.produce(B)
+        (answered,) = parts(await asyncio.wait_for(waiting, 2))
+        assert records_of(answered) == with_base(A, 0) + with_base(B, 1)
 
 
 async def test_several_commits_in_one_turn_are_one_answer() -> None:
