@@ -128,7 +128,6 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         # First of all at the end: what waits is answered, so that the drain need not wait for it.
         stack.callback(services.fetch.close)
         stack.callback(services.groups.close)
-        stack.callback(services.group_offsets.close)
         stack.callback(setattr, readiness, "is_draining", True)
         reload = certificates.reload if certificates is not None else _nothing_to_reload
         yield RunningGateway(services, listeners, server.bound, admin, reload)
@@ -277,6 +276,9 @@ async def _open_rooms(
     stack.callback(offsets.close)
     groups = GroupsRoom(shard, settings)
     groups.start()
+    group_offsets = CommittedOffsets(shard, groups, settings)
+    # Behind the drain: what waits for the journal until then has its deadline.
+    stack.callback(group_offsets.close)
     return Services(
         settings=settings,
         shard=shard,
@@ -289,7 +291,7 @@ async def _open_rooms(
         topics=TopicsRoom(shard, settings, configs),
         configs=configs,
         groups=groups,
-        group_offsets=CommittedOffsets(shard, groups, settings),
+        group_offsets=group_offsets,
         quotas=QuotasRoom(shard, settings.quotas, _monotonic_ms),
         producer_ids=ProducerIds(shard),
         cluster_id=shard.state.cluster_id,

@@ -75,16 +75,18 @@ class Commit:
             self._tick = self._deadlines.add(deadline, self)
         self.part_told()
 
-    def deny(self, proof: Coroutine[Any, Any, list[str]], count: int) -> None:
-        """Tell what the proof gives, for so many rows."""
-        self._denying = asyncio.get_running_loop().create_task(self._deny(proof, count))
+    def deny(self, proof: Callable[[], Coroutine[Any, Any, list[str]]], count: int, deadline: float) -> None:
+        """Tell what the proof gives, for so many rows. It is not begun if this is cancelled at once."""
+        self._errors = [NOT_NOW] * count
+        self._tick = self._deadlines.add(deadline, self)
+        self._denying = asyncio.get_running_loop().create_task(self._deny(proof))
 
-    async def _deny(self, proof: Coroutine[Any, Any, list[str]], count: int) -> None:
+    async def _deny(self, proof: Callable[[], Coroutine[Any, Any, list[str]]]) -> None:
         try:
-            errors = await proof
+            errors = await proof()
         except Exception:
             log.exception("offsets.proof_failed")
-            errors = [NOT_NOW] * count
+            errors = self._errors
         self.end(errors)
 
     def part_told(self) -> None:
@@ -112,6 +114,8 @@ class Commit:
 
     def expire(self) -> None:
         """What is not told yet is not known."""
+        if self._denying is not None:
+            self._denying.cancel()
         self.end(self._errors)
 
     def cancel(self) -> None:

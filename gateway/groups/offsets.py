@@ -79,7 +79,8 @@ class CommittedOffsets:
         commit = Commit(tell, self.deadlines)
         error = self._groups.check_commit(who.group_id, who.member_id, who.instance_id, who.generation)
         if error is not None:
-            commit.deny(self._denied(who.group_id, error, len(rows), deadline), len(rows))
+            proof = partial(self._denied, who.group_id, error, len(rows), deadline)
+            commit.deny(proof, len(rows), deadline)
         elif self._is_full(who.group_id):
             commit.end(["GROUP_MAX_SIZE_REACHED"] * len(rows))
         else:

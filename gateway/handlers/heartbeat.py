@@ -1,5 +1,7 @@
 """Heartbeat (key 12), versions 0 to 4."""
 
+from functools import partial
+
 from gateway.context import Cancellable, MessageReply, RequestContext
 from gateway.handlers.waiting import Waiting
 from gateway.wire.errors import ErrorCode
@@ -12,7 +14,7 @@ def start(context: RequestContext, request: HeartbeatRequest, reply: MessageRepl
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
     if error is None:
-        return Waiting(context, _wait(context, request), reply)
+        return Waiting(context, partial(_wait, context, request), reply)
     reply.answer(HeartbeatResponse(error_code=ErrorCode[error]))
     return None
 

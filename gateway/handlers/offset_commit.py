@@ -5,6 +5,7 @@ Partitions that are not there are told first, as Kafka does, whoever commits.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from gateway.context import Cancellable, MessageReply, RequestContext
@@ -44,7 +45,7 @@ def start(context: RequestContext, request: OffsetCommitRequest, reply: MessageR
     """Submitted before this returns, unless a partition is not there: that must be proved first."""
     rows = _rows(context, request)
     if rows is None:
-        return Waiting(context, _wait(context, request), reply)
+        return Waiting(context, partial(_wait, context, request), reply)
     if not rows:
         reply.answer(OffsetCommitResponse())
         return None

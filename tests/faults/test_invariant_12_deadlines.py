@@ -19,6 +19,11 @@ from gateway.wire.messages.generated.delete_topics import DeleteTopicsRequest
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest
 from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
+from gateway.wire.messages.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.records import build_batch
 from ledger.ports import PutOutcome
@@ -111,6 +116,25 @@ async def test_invariant_12_every_request_is_answered_although_a_store_hangs(
         assert response.responses[0].partitions[0].error_code == 0  # type: ignore[attr-defined]
         begun = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - begun < 4 * LATEST_S, "the stop has a deadline too"
+
+
+async def test_invariant_12_a_commit_that_waits_when_the_gateway_stops_is_answered_at_its_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hanging = Hanging()
+    metadata = HangingMetadata(hanging)
+    monkeypatch.setattr(gateway.assembly, "open_metadata", lambda *_, **__: metadata)
+    topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 5)])
+    commit = OffsetCommitRequest("g", topics=[topic])
+    async with in_memory_gateway({"ledger.commit_timeout_ms": "1000", "limits.drain_ms": "5000"}) as running:
+        await running.create("t")
+        hanging.is_hung = True
+        waiting = asyncio.create_task(answered(running, ApiKey.OFFSET_COMMIT, 8, commit))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+    response = await waiting
+    (partition,) = response.topics[0].partitions  # type: ignore[attr-defined]
+    assert partition.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def calls_in(package: str) -> Iterator[tuple[str, ast.AST, ast.Call]]:

@@ -1,6 +1,7 @@
 """Committed offsets of groups over a shard in memory: who may commit, what is kept, and when it goes."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -255,6 +256,32 @@ async def test_commits_that_are_over_before_they_are_decided_are_left(host: Host
     assert host.held() == {("t", 0): 1, ("t", 1): 3} and len(told) == 2
 
 
+async def test_a_refusal_that_is_cancelled_in_its_turn_is_not_looked_into(
+    host: Host, recwarn: pytest.WarningsRecorder
+) -> None:
+    told: list[list[str]] = []
+    host.offsets.start(Committer("g", generation=1), [host.row(1)], soon(), told.append).cancel()
+    await asyncio.sleep(0.01)
+    gc.collect()
+    assert not told and not recwarn.list
+
+
+async def test_a_refusal_that_cannot_be_proved_in_time_is_none(host: Host) -> None:
+    host.store.going.clear()
+    joining = asyncio.create_task(host.member())
+    await asyncio.sleep(0.01)
+    # What the group has decided is not durable, and its room is patient no longer.
+    host.groups.close()
+    told: list[list[str]] = []
+    host.offsets.start(Committer("g", "ghost", None, 1), [host.row(1)], soon(0.05), told.append)
+    await until(lambda: told == [["COORDINATOR_NOT_AVAILABLE"]])
+    host.store.going.set()
+    await asyncio.sleep(0.01)
+    assert len(told) == 1
+    with pytest.raises(AssertionError):
+        await joining
+
+
 async def test_a_commit_that_cannot_be_told_fails_none_of_the_same_entry(host: Host) -> None:
     def fail(errors: list[str]) -> None:
         raise RuntimeError("the connection fails")
@@ -282,7 +309,8 @@ async def test_who_is_refused_again_and_again_lets_others_have_their_turn() -> N
             host.offsets.start(Committer("g" * 40_000), [host.row(1)], soon(), tell)
 
         start()
-        for turn in range(1_000):
+        while turn < 1_000:
+            turn += 1
             await asyncio.sleep(0)
         assert len(set(turns_at)) == 50
 

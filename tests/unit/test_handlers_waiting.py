@@ -57,7 +57,7 @@ async def turns() -> None:
 async def test_what_is_awaited_is_told_when_it_is_there(is_timed: bool) -> None:
     watch = HandlerTime() if is_timed else None
     request, told = Request(), Told()
-    waiting = Waiting(context_of(watch), request.run(), told)
+    waiting = Waiting(context_of(watch), request.run, told)
     await turns()
     assert not told.answers
     request.going.set()
@@ -71,7 +71,7 @@ async def test_what_is_awaited_is_told_when_it_is_there(is_timed: bool) -> None:
 async def test_a_failure_is_told_as_such() -> None:
     error: Any = ZeroDivisionError()
     request, told = Request(error), Told()
-    Waiting(context_of(None), request.run(), told)
+    Waiting(context_of(None), request.run, told)
     request.going.set()
     await turns()
     assert told.errors == [error] and not told.answers
@@ -79,9 +79,23 @@ async def test_a_failure_is_told_as_such() -> None:
 
 async def test_what_is_cancelled_goes_on_no_more_and_is_not_told() -> None:
     request, told = Request(), Told()
-    waiting = Waiting(context_of(None), request.run(), told)
+    waiting = Waiting(context_of(None), request.run, told)
     await turns()
     waiting.cancel()
     request.going.set()
     await turns()
     assert request.was_cancelled and not told.answers and not told.errors
+
+
+@pytest.mark.filterwarnings("error")
+async def test_what_is_cancelled_in_the_turn_in_which_it_came_is_not_begun() -> None:
+    begun: list[bool] = []
+    told = Told()
+
+    async def wait() -> object:
+        begun.append(True)
+        return 7
+
+    Waiting(context_of(None), wait, told).cancel()
+    await turns()
+    assert not begun and not told.answers and not told.errors
