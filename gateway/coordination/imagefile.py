@@ -8,8 +8,9 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Full, Queue
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
@@ -22,6 +23,8 @@ Result = TypeVar("Result")
 DEADLINE_S: Final = 300.0
 """For reading or writing an image of any size."""
 CLOSE_DEADLINE_S: Final = 5.0
+MOST_CALLS: Final = 16
+"""That wait for the thread: of those that were cancelled too, which the disk still has to do."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (
@@ -77,7 +80,7 @@ class ImageFile:
     def __init__(self, path: Path, deadline_s: float = DEADLINE_S) -> None:
         self.path = path
         self._deadline_s = deadline_s
-        self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._calls: Queue[_Call[Any] | None] = Queue(MOST_CALLS)
         self._thread: threading.Thread | None = None
         self._overdue: _Call[Any] | None = None
         self._db: sqlite3.Connection | None = None
@@ -107,7 +110,8 @@ class ImageFile:
         except ImageOverdue as error:
             log.warning("image.not_closed", path=str(self.path), error=str(error))
         self._thread = None
-        self._calls.put(None)
+        with suppress(Full):  # Else the disk hangs, and the thread ends with the process.
+            self._calls.put_nowait(None)
 
     async def _call(self, function: Callable[[], Result], deadline_s: float | None = None) -> Result:
         if self._overdue is not None and not self._overdue.is_over:
@@ -117,7 +121,10 @@ class ImageFile:
             self._thread = threading.Thread(target=_serve, args=(self._calls,), name="image", daemon=True)
             self._thread.start()
         call = _Call(function)
-        self._calls.put(call)
+        try:
+            self._calls.put_nowait(call)
+        except Full as error:
+            raise ImageOverdue(f"{self.path}: too many calls wait for the disk") from error
         limit_s = self._deadline_s if deadline_s is None else deadline_s
         try:
             async with asyncio.timeout(limit_s):
@@ -180,7 +187,7 @@ class ImageFile:
             self._db = None
 
 
-def _serve(calls: "SimpleQueue[_Call[Any] | None]") -> None:
+def _serve(calls: "Queue[_Call[Any] | None]") -> None:
     while (call := calls.get()) is not None:
         call.run()
         # Waiting for the next one holds on to nothing of this one.

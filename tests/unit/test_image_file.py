@@ -10,7 +10,7 @@ import pytest
 
 from adapters.blobs.memory import MemoryBlobs
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.imagefile import ImageFile, ImageOverdue
+from gateway.coordination.imagefile import MOST_CALLS, ImageFile, ImageOverdue
 from gateway.coordination.journal import Journal
 from gateway.coordination.shard import Shard
 from gateway.housekeeping import checkpoint
@@ -94,6 +94,24 @@ async def test_what_comes_behind_a_call_that_was_cancelled_waits_for_its_turn(tm
     assert await image.load() == (ROWS, b"2")
     await image.close()
     await image.close()
+
+
+async def test_calls_that_are_cancelled_over_a_disk_that_hangs_do_not_pile_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.coordination.imagefile.CLOSE_DEADLINE_S", 0.05)
+    image = HungImage(tmp_path / "image", deadline_s=30)
+    refused = 0
+    for _ in range(MOST_CALLS + 10):
+        writing = asyncio.create_task(image.write(ROWS, b"1"))
+        await asyncio.sleep(0.001)
+        writing.cancel()
+        (outcome,) = await asyncio.gather(writing, return_exceptions=True)
+        refused += isinstance(outcome, ImageOverdue)
+    # One is no longer in the queue.
+    assert 9 <= refused <= 10
+    await asyncio.wait_for(image.close(), 10)
+    image.disk.set()
 
 
 async def _until_free(image: HungImage) -> None:
