@@ -46,6 +46,7 @@ MOVED_BY_RESTARTS_OF_KAFKA = ("sarama",)
 # A commit goes over the connection that the restart has broken; it is not repeated, but the records are.
 READ_AGAIN_AFTER_RESTARTS = ("kafka-go",)
 QUIET_S = 3.0
+COMMITTED_S = 30.0
 LATEST = -1
 
 
@@ -128,6 +129,13 @@ def cases() -> list[tuple[str, str]]:
     return [(library, "eager") for library in LIBRARIES] + [(name, "cooperative") for name in COOPERATIVE]
 
 
+def all_committed(server: Endpoint) -> None:
+    deadline = time.monotonic() + COMMITTED_S
+    while (found := committed(server)) != (ends := log_ends(server)):
+        assert time.monotonic() < deadline, f"{found} is committed of {ends}"
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize(("library", "strategy"), cases(), ids=["-".join(case) for case in cases()])
 def test_members_come_and_go_and_so_does_the_gateway(
     library: str, strategy: str, server: Endpoint, group: Crowd
@@ -147,6 +155,8 @@ def test_members_come_and_go_and_so_does_the_gateway(
     server.restart()
     send(server)
     all_read(group, 3 * ROUND)
+    # Members tell what they read before they commit it: what is not committed may be read again.
+    all_committed(server)
     server.kill9()
     server.restart()
     send(server)
