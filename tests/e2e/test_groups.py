@@ -155,8 +155,9 @@ def test_members_come_and_go_and_so_does_the_gateway(
     server.restart()
     send(server)
     all_read(group, 3 * ROUND)
-    # Members tell what they read before they commit it: what is not committed may be read again.
-    all_committed(server)
+    if library == "franz-go":
+        # Its members join anew after the kill, and read again what they told and had not yet committed.
+        all_committed(server)
     server.kill9()
     server.restart()
     send(server)
