@@ -62,17 +62,8 @@ def record(case_name: str, output: Path, repeats: int, *, quick: bool, lines: bo
     try:
         gateway.start()
         case.run(gateway, QUICK, lambda percent: None)
-        command = [
-            "py-spy",
-            "record",
-            "--pid",
-            str(gateway.pid),
-            "--rate",
-            str(RATE_HZ),
-            "--threads",
-            "--gil",
-        ]
-        command += ["--gil", "--format", "raw", "--output", str(folded), *([] if lines else ["--function"])]
+        command = ["py-spy", "record", "--pid", str(gateway.pid), "--rate", str(RATE_HZ), "--threads"]
+        command += ["--format", "raw", "--output", str(folded), *([] if lines else ["--function"])]
         spy = subprocess.Popen([str(Path(sys.executable).with_name(command[0])), *command[1:]])
         before = proc.cpu_seconds(gateway.pid)
         for _ in range(repeats):

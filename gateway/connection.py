@@ -455,8 +455,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._unmute.cancel()
             self._unmute = None
             self._muted_until = self._loop.time()
-            self._start_ready()
-            self._settle()
+            self._go_on()
 
     def finish(self) -> None:
         """Take no more requests, answer those that are here, then close."""
@@ -621,8 +620,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._charge()
         budget = self._pool.budget
         if not self._is_paused:
-            is_exceeded = budget.used >= budget.limit or budget.requests >= budget.request_limit
-            over_budget = is_exceeded and self._must_wait()
+            over_budget = budget.is_exceeded and self._must_wait()
             if over_budget or self._is_held_back or self._rules.wants_pause:
                 self._pause(over_budget)
         elif self._is_held_back or not self._rules.may_resume:
@@ -653,10 +651,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         return not is_small or self.held_bytes >= share
 
     def _charge(self) -> None:
-        if self._is_write_paused or self._is_lost or self._is_aborted:
-            held = self.held_bytes
-        else:
-            held = self._rules.in_flight_bytes + self._assembler.held_bytes - START_BYTES
+        held = self.held_bytes
         requests = len(self._running) if self._is_lost else self._rules.in_flight
         if held == self._charged and requests == self._charged_requests:
             return
