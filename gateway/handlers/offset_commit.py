@@ -3,10 +3,10 @@
 Partitions that are not there are told first, as Kafka does, whoever commits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.context import Cancellable, MessageReply, RequestContext
 from gateway.groups.commits import NONE, NOT_NOW
@@ -23,6 +23,7 @@ from gateway.wire.messages.generated.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from ledger.groups import BY_RETENTION, OffsetRow
+from ledger.topics import Topic
 from ledger.types import TopicId
 
 IDS_FROM: Final = 10
@@ -31,12 +32,14 @@ NO_RETENTION: Final = -1
 LAST_TIME_MS: Final = 2**63 - 1
 
 
+_Place: TypeAlias = tuple[OffsetCommitRequestTopic, OffsetCommitRequestPartition]
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One partition, and its place in the ledger or why it has none."""
+    """One partition, and what is committed of it or why that cannot be."""
 
-    topic: OffsetCommitRequestTopic
-    partition: OffsetCommitRequestPartition
+    place: _Place
     row: OffsetRow | None
     error: str = NONE
 
@@ -51,7 +54,8 @@ def start(context: RequestContext, request: OffsetCommitRequest, reply: MessageR
         return None
 
     def tell(errors: list[str]) -> None:
-        reply.answer(_told_all(context, request, errors))
+        answered = zip(_partitions(request), [_told(context, error) for error in errors], strict=True)
+        reply.answer(_response(context, answered))
 
     deadline = context.journal_deadline()
     return context.services.group_offsets.start(_committer(request), rows, deadline, tell)
@@ -76,55 +80,44 @@ def _rows(context: RequestContext, request: OffsetCommitRequest) -> list[OffsetR
         found = topics.by_id.get(TopicId(topic.topic_id)) if by_id else topics.by_name.get(topic.name)
         if found is None:
             return None
-        topic_id, count = found.topic_id, len(found.partitions)
         for asked in topic.partitions:
-            index = asked.partition_index
-            if not 0 <= index < count:
+            row = _row(found, asked, expire_ms)
+            if row is None:
                 return None
-            metadata = asked.committed_metadata or ""
-            rows.append(
-                OffsetRow(
-                    topic_id, index, asked.committed_offset, asked.committed_leader_epoch, expire_ms, metadata
-                )
-            )
+            rows.append(row)
     return rows
 
 
-def _told_all(
-    context: RequestContext, request: OffsetCommitRequest, errors: Sequence[str]
-) -> OffsetCommitResponse:
-    """One error a partition, in the order of the request."""
-    topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-    at = iter(errors)
-    for asked in request.topics:
-        if not asked.partitions:
-            continue
-        topic = topics.get((asked.name, asked.topic_id))
-        if topic is None:
-            topic = OffsetCommitResponseTopic(asked.name, asked.topic_id)
-            topics[asked.name, asked.topic_id] = topic
-        for partition in asked.partitions:
-            error = next(at)
-            code = 0 if error == NONE else _code(context, _told(context, error))
-            topic.partitions.append(OffsetCommitResponsePartition(partition.partition_index, code))
-    return OffsetCommitResponse(topics=list(topics.values()))
+def _row(topic: Topic, asked: OffsetCommitRequestPartition, expire_ms: int) -> OffsetRow | None:
+    """None if the topic has no such partition."""
+    if not 0 <= asked.partition_index < len(topic.partitions):
+        return None
+    return OffsetRow(
+        topic.topic_id,
+        asked.partition_index,
+        asked.committed_offset,
+        asked.committed_leader_epoch,
+        expire_ms,
+        asked.committed_metadata or "",
+    )
+
+
+def _partitions(request: OffsetCommitRequest) -> list[_Place]:
+    return [(topic, partition) for topic in request.topics for partition in topic.partitions]
 
 
 async def _wait(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     by_id = context.header.api_version >= IDS_FROM
     deadline = context.journal_deadline()
     may_deny = await _prove(context, request, by_id, deadline)
-    asked = [
-        _look_up(context, request, topic, partition, may_deny)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+    asked = [_look_up(context, request, *place, may_deny) for place in _partitions(request)]
     known = [one for one in asked if one.row is not None]
-    answered = [(one, one.error) for one in asked if one.row is None]
+    answered = [(one.place, one.error) for one in asked if one.row is None]
     if known:
         rows = [one.row for one in known if one.row is not None]
         errors = await context.services.group_offsets.commit(_committer(request), rows, deadline)
-        answered += zip(known, [_told(context, error) for error in errors], strict=True)
+        told = [_told(context, error) for error in errors]
+        answered += zip([one.place for one in known], told, strict=True)
     return _response(context, answered)
 
 
@@ -153,22 +146,15 @@ def _look_up(
     by_id = context.header.api_version >= IDS_FROM
     key: Key = TopicId(topic.topic_id) if by_id else topic.name
     found = context.services.topics.get(key)
-    if found is not None and 0 <= partition.partition_index < len(found.partitions):
-        row = OffsetRow(
-            found.topic_id,
-            partition.partition_index,
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            _expire_ms(context, request.retention_time_ms),
-            partition.committed_metadata or "",
-        )
-        return _Asked(topic, partition, row)
+    expire_ms = _expire_ms(context, request.retention_time_ms)
+    row = _row(found, partition, expire_ms) if found is not None else None
+    if row is not None:
+        return _Asked((topic, partition), row)
     if not may_deny:
-        return _Asked(topic, partition, None, NOT_NOW)
+        return _Asked((topic, partition), None, NOT_NOW)
     is_unknown_id = found is None and by_id
-    return _Asked(
-        topic, partition, None, "UNKNOWN_TOPIC_ID" if is_unknown_id else "UNKNOWN_TOPIC_OR_PARTITION"
-    )
+    error = "UNKNOWN_TOPIC_ID" if is_unknown_id else "UNKNOWN_TOPIC_OR_PARTITION"
+    return _Asked((topic, partition), None, error)
 
 
 def _expire_ms(context: RequestContext, retention_ms: int) -> int:
@@ -182,19 +168,15 @@ def _told(context: RequestContext, error: str) -> str:
     return "ILLEGAL_GENERATION" if is_old and error == "GROUP_ID_NOT_FOUND" else error
 
 
-def _response(context: RequestContext, answered: list[tuple[_Asked, str]]) -> OffsetCommitResponse:
+def _response(context: RequestContext, answered: Iterable[tuple[_Place, str]]) -> OffsetCommitResponse:
+    """And count the request under its first error."""
     topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-    for one, error in answered:
-        key = (one.topic.name, one.topic.topic_id)
+    for (topic, partition), error in answered:
+        key = (topic.name, topic.topic_id)
         if key not in topics:
             topics[key] = OffsetCommitResponseTopic(*key)
-        code = _code(context, error)
-        topics[key].partitions.append(OffsetCommitResponsePartition(one.partition.partition_index, code))
+        told = OffsetCommitResponsePartition(partition.partition_index, ErrorCode[error])
+        topics[key].partitions.append(told)
+        if error != NONE and context.error == NONE:
+            context.error = error
     return OffsetCommitResponse(topics=list(topics.values()))
-
-
-def _code(context: RequestContext, error: str) -> int:
-    """And count the request under its first error."""
-    if error != NONE and context.error == NONE:
-        context.error = error
-    return ErrorCode[error]
