@@ -61,6 +61,10 @@ class StoreThreads:
         self._count = threads
         self._deadline_s = deadline_s
         self._calls = _Calls(MAX_WAITING)
+        self._due: dict[asyncio.Future[Any], float] = {}
+        """When each call that is waited for is overdue (loop time), the oldest first."""
+        self._watched_by: asyncio.AbstractEventLoop | None = None
+        """The event loop that has a timer for the oldest of them."""
         self._started = False
         self._closed = False
 
@@ -108,11 +112,11 @@ class StoreThreads:
         return self._queue(call, answer, loop), answer
 
     async def _answer_of(self, asked: _Asked, answer: asyncio.Future[T]) -> T:
-        deadline = asyncio.get_running_loop().call_later(self._deadline_s, self._expire, answer)
+        self._watch(answer)
         try:
             return await answer
         finally:
-            deadline.cancel()
+            self._due.pop(answer, None)
             # While the threads hang it stays in the queue, but not with a draft that nobody waits for.
             asked.call = asked.answer = None
             # An error keeps this frame alive, so the frame must not keep what holds the error.
@@ -136,9 +140,25 @@ class StoreThreads:
         self._calls.put(asked)
         return asked
 
-    def _expire(self, answer: asyncio.Future[Any]) -> None:
-        if not answer.done():
-            answer.set_exception(Overdue(f"{self._store} did not answer within {self._deadline_s:g} s"))
+    def _watch(self, answer: asyncio.Future[Any]) -> None:
+        """One timer serves all calls: one each would cost more than the rest of the hand-over."""
+        loop = answer.get_loop()
+        self._due[answer] = due = loop.time() + self._deadline_s
+        if self._watched_by is not loop:
+            self._watched_by = loop
+            loop.call_at(due, self._expire, loop)
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watched_by = None
+        now = loop.time()
+        for answer, due in list(self._due.items()):
+            if due > now:
+                self._watched_by = loop
+                loop.call_at(due, self._expire, loop)
+                return
+            del self._due[answer]
+            if not answer.done():
+                answer.set_exception(Overdue(f"{self._store} did not answer within {self._deadline_s:g} s"))
 
 
 def _work(calls: _Calls) -> None:
