@@ -118,7 +118,7 @@ class Budget:
 
     @property
     def is_exceeded(self) -> bool:
-        return self.used >= self.limit or self.has_too_many_requests
+        return self.used >= self.limit or self.requests >= self.request_limit
 
     @property
     def has_too_many_requests(self) -> bool:
@@ -527,7 +527,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.worked_at = self._loop.time()
         if not self._running:
             self._free_at = self.worked_at
-        self._start_ready()
+        if self._backlog:
+            self._start_ready()
         if self._is_lost:
             self._charge()
             self._pool.note_gone()
