@@ -22,6 +22,7 @@ from gateway.admin.shards import ShardFacts, shard_page
 from gateway.config import ConfigError, Settings
 from gateway.context import Services
 from gateway.coordination.belonging import check_unclaimed, claim_data
+from gateway.coordination.gathering import Gathering
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
@@ -105,7 +106,12 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         stores = await _open_stores(settings, stack, metrics)
         await check_unclaimed(Journal(stores.metadata, 0), stores.blobs)
         shard = await open_shard(
-            stores.metadata, stores.blobs, stores.image, settings.broker.node_id, clock_ms
+            stores.metadata,
+            stores.blobs,
+            stores.image,
+            settings.broker.node_id,
+            clock_ms,
+            gathering=Gathering(),
         )
         stack.push_async_callback(shard.close)
         await claim_data(stores.blobs, shard.state.cluster_id, lasting=stores.image is not None)

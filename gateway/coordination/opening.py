@@ -5,6 +5,7 @@ import base64
 import uuid
 from collections.abc import Callable
 
+from gateway.coordination.gathering import Gathering
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import recover
@@ -21,6 +22,7 @@ async def open_shard(
     node_id: int,
     clock: Callable[[], int],
     shard: int = 0,
+    gathering: Gathering | None = None,
 ) -> Shard:
     """Recover the shard's state and begin a new epoch. The caller closes the shard before the stores.
 
@@ -28,7 +30,7 @@ async def open_shard(
     """
     journal = Journal(store, shard)
     recovered = await recover(journal, image, blobs)
-    opened = Shard(journal, recovered.state, clock)
+    opened = Shard(journal, recovered.state, clock, gathering)
     opened.last_nonce = recovered.nonce
     opened.journal_bytes = recovered.journal_bytes
     try:

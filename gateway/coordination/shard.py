@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
+from gateway.coordination.gathering import Gathering
 from gateway.coordination.journal import Journal, OwnershipLost
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.journal import (
@@ -29,7 +30,7 @@ from ledger.machine import decide
 from ledger.overlay import Overlay
 from ledger.partitions import PartitionLog
 from ledger.records import encode_record
-from ledger.requests import Answer, BecomeOwner, Owner, Request, work
+from ledger.requests import Answer, BecomeOwner, CommitFile, Owner, Request, work
 from ledger.state import LedgerState
 
 log = structlog.get_logger(__name__)
@@ -68,6 +69,8 @@ class _Filling:
     answers: list[tuple[Asker, Answer]] = field(default_factory=list)
     size: int = HEAD_BYTES
     work: int = 0
+    files: int = 0
+    """Of the answers, how many are of committed files."""
 
     def has_room(self, request: Request) -> bool:
         if not self.records:
@@ -85,7 +88,14 @@ class _Filling:
 class Shard:
     """The owner of one shard. `state` is durable and may be read at any time on the event loop."""
 
-    def __init__(self, journal: Journal, state: LedgerState, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        state: LedgerState,
+        clock: Callable[[], int],
+        gathering: Gathering | None = None,
+    ) -> None:
+        """Without `gathering` every entry is filled as soon as somebody asks."""
         self.journal = journal
         self.state = state
         self.clock = clock
@@ -97,6 +107,7 @@ class Shard:
         self._waiting: deque[_Asked] = deque()
         self._barriers: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
+        self._gathering = gathering or Gathering(0.0)
         self._subscribers: list[Subscriber] = []
         self._task: asyncio.Task[None] | None = None
         self.lost = asyncio.Event()
@@ -123,6 +134,7 @@ class Shard:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._gathering.close()
         self._fail_waiting(closed)
 
     def submit(self, request: Request) -> asyncio.Future[Answer]:
@@ -141,6 +153,11 @@ class Shard:
         else:
             self._waiting.append(_Asked(request, answered))
             self._wake.set()
+            if type(request) is CommitFile:
+                # Its batches have had their linger.
+                self._gathering.hurry()
+            else:
+                self._gathering.came()
 
     async def ask(self, request: Request, deadline: float) -> Answer:
         """Ask and wait. `deadline` is loop time; TimeoutError means that the outcome is unknown."""
@@ -173,6 +190,8 @@ class Shard:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._waiting or self._barriers:
+                    if self._waiting:
+                        await self._gathering.gather(asyncio.get_running_loop().time())
                     await self._turn()
         except OwnershipLost as error:
             log.error("shard.ownership_lost", shard=self.journal.shard, reason=str(error))
@@ -208,6 +227,7 @@ class Shard:
             filling.fail(OutcomeUnknown(f"the append was interrupted: {error!r}"))
             self._barriers = barriers + self._barriers
             raise
+        self._gathering.told(len(filling.answers) - filling.files, asyncio.get_running_loop().time())
         for answered, answer in filling.answers:
             if not answered.done():
                 answered.set_result(answer)
@@ -233,6 +253,7 @@ class Shard:
             filling.records += records
             filling.size += sum(map(len, records))
             filling.work += work(asked.request)
+            filling.files += type(asked.request) is CommitFile
 
     async def _append(self, filling: _Filling) -> None:
         number = self.state.applied
