@@ -1,8 +1,8 @@
 """Writes and compiles the decoder of one message in one version.
 
-In the written code `b` is the frame, `p` the position and `e` the end. Fields of fixed width, length prefixes
-and first varint bytes that follow each other are read by one `unpack_from`, which checks the bounds itself;
-every other read is checked against `e` before anything is made from it.
+In the written code `b` is the frame, `p` the position, `e` the end, and `n` the elements of arrays. Fields
+of fixed width, length prefixes and first varint bytes that follow each other are read by one `unpack_from`,
+which checks the bounds itself; every other read is checked against `e` before anything is made from it.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from struct import error as struct_error
 from typing import Any
 
 from gateway.wire.errors import Malformed
-from gateway.wire.primitives import MAX_STRING_BYTES, read_uvarint, skip_tagged_fields
+from gateway.wire.primitives import MAX_STRING_BYTES, count_items, read_uvarint, skip_tagged_fields
 from gateway.wire.schema import FIXED, WIDTH, Field, Schema
 from gateway.wire.source import Source
 
@@ -19,20 +19,23 @@ Decoder = Callable[[memoryview], tuple[Any, int]]
 _MADE = {"string": "str({}, 'utf-8', 'replace')", "bytes": "bytes({})", "records": "{}"}
 
 
-def compile_decoder(schema: Schema, version: int) -> Decoder:
-    """The decoder of this version: frame -> (message, position after it). It raises Malformed alone."""
+def compile_decoder(schema: Schema, version: int, is_request: bool = False) -> Decoder:
+    """The decoder of this version: frame -> (message, position after it). It raises Malformed alone, for a
+    request also if it has more elements than MAX_REQUEST_ITEMS."""
     schema.check(version)
-    return _DecoderSource(schema, version).compiled()
+    return _DecoderSource(schema, version, is_request).compiled()
 
 
 class _DecoderSource:
-    def __init__(self, schema: Schema, version: int) -> None:
+    def __init__(self, schema: Schema, version: int, is_request: bool) -> None:
         self._schema = schema
         self._version = version
+        self._is_request = is_request
         self._compact = schema.is_flexible(version)
         self._src = Source(
             {
                 "Malformed": Malformed,
+                "count_items": count_items,
                 "read_uvarint": read_uvarint,
                 "skip_tagged_fields": skip_tagged_fields,
                 "struct_error": struct_error,
@@ -46,7 +49,7 @@ class _DecoderSource:
         src = self._src
         with src.block("def decode(b):"):
             src.line("e = len(b)")
-            src.line("p = 0")
+            src.line("p = n = 0")
             with src.block("try:"):
                 src.line(f"return {self._struct(self._schema.root)}, p")
             with src.block("except struct_error as wrong:"):
@@ -148,6 +151,8 @@ class _DecoderSource:
             least = self._schema.least_item_bytes(field, self._version)
             with src.block(f"if {count} * {least} > e - p:"):
                 self._refuse(field, "counts more than there is")
+            if self._is_request:
+                src.line(f"n = count_items(n, {count})")
             code = FIXED.get(field.kind) if isinstance(field.kind, str) else None
             if code is None:
                 self._items(field, variable, count)

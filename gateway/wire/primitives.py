@@ -12,6 +12,9 @@ from gateway.wire.errors import Malformed, Unencodable
 
 ZERO_UUID = bytes(16)
 MAX_STRING_BYTES = 0x7FFF
+MAX_REQUEST_ITEMS = 500_000
+"""Elements of all arrays of a request together. One of two bytes may take a hundred in memory, so the size of
+a frame does not bound what it is decoded to."""
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -89,22 +92,12 @@ def read_uuid(view: memoryview, pos: int) -> tuple[bytes, int]:
     return bytes(raw), pos
 
 
-def read_array_length(view: memoryview, pos: int, least_item_bytes: int) -> tuple[int, int]:
-    """The element count, -1 for null; refused if that many elements cannot fit into what is left."""
-    count, pos = read_int32(view, pos)
-    return check_array_length(max(count, -1), len(view) - pos, least_item_bytes), pos
-
-
-def read_compact_array_length(view: memoryview, pos: int, least_item_bytes: int) -> tuple[int, int]:
-    """The element count, -1 for null; refused if that many elements cannot fit into what is left."""
-    count, pos = read_uvarint(view, pos)
-    return check_array_length(count - 1, len(view) - pos, least_item_bytes), pos
-
-
-def check_array_length(count: int, remaining_bytes: int, least_item_bytes: int) -> int:
-    if count * least_item_bytes > remaining_bytes:
-        raise Malformed(f"array of {count} in {remaining_bytes} bytes")
-    return count
+def count_items(items: int, more: int) -> int:
+    """The elements read and announced so far. Malformed for more than a request may have."""
+    items += more
+    if items > MAX_REQUEST_ITEMS:
+        raise Malformed(f"more than {MAX_REQUEST_ITEMS} elements in one request")
+    return items
 
 
 def skip_tagged_fields(view: memoryview, pos: int) -> int:

@@ -12,6 +12,10 @@ from hypothesis import strategies as st
 from gateway.wire.apis import PEER_RANGES, RANGES, ApiKey, codec_range
 from gateway.wire.errors import Malformed
 from gateway.wire.messages import codec
+from gateway.wire.messages.fetch import decode_fetch
+from gateway.wire.messages.generated.api_versions import ApiVersion, ApiVersionsResponse
+from gateway.wire.messages.produce import decode_produce
+from gateway.wire.primitives import MAX_REQUEST_ITEMS, encode_string
 from gateway.wire.schema import ZERO, Field, Schema
 from tests.wire.populate import populated
 
@@ -199,3 +203,57 @@ def dense(key: ApiKey, version: int, path: list[Field]) -> Any:
         setattr(owner, field.name, [item] * count if field.array else item)
         owner = item
     return message
+
+
+MANY = MAX_REQUEST_ITEMS + 1
+
+
+def empty_protocols(count: int) -> bytes:
+    """JoinGroup, version 5, of so many protocols that have neither a name nor metadata."""
+    head = encode_string("g") + bytes(8) + encode_string("") + encode_string(None) + encode_string("consumer")
+    return head + count.to_bytes(4, "big") + bytes(6) * count
+
+
+def empty_partitions(count: int) -> bytes:
+    """Produce, version 8, of so many partitions without records."""
+    return PRODUCE_HEAD + count.to_bytes(4, "big") + (bytes(4) + b"\xff" * 4) * count
+
+
+def empty_topics(count: int) -> bytes:
+    """Produce, version 8, of so many topics without a name or partitions."""
+    return PRODUCE_HEAD[:8] + count.to_bytes(4, "big") + bytes(6) * count
+
+
+def fetched_partitions(count: int) -> bytes:
+    """Fetch, version 4, of so many partitions of one topic."""
+    return (
+        bytes(17) + (1).to_bytes(4, "big") + encode_string("t") + count.to_bytes(4, "big") + bytes(16) * count
+    )
+
+
+PRODUCE_HEAD = encode_string(None) + bytes(6) + (1).to_bytes(4, "big") + encode_string("t")
+CROWDS: dict[str, tuple[Callable[[memoryview], Any], Callable[[int], bytes]]] = {
+    "JoinGroup": (lambda body: codec.decode_request(ApiKey.JOIN_GROUP, 5, body), empty_protocols),
+    "Produce": (lambda body: decode_produce(8, body), empty_partitions),
+    "Produce, topics": (lambda body: decode_produce(8, body), empty_topics),
+    "Fetch": (lambda body: decode_fetch(4, body), fetched_partitions),
+}
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_a_request_of_too_many_elements_is_refused_before_they_are_made(crowd: str) -> None:
+    decode, bodies_of = CROWDS[crowd]
+    decode(memoryview(bodies_of(1000)))
+    body = memoryview(bodies_of(MANY))
+    tracemalloc.start()
+    with pytest.raises(Malformed, match="elements"):
+        decode(body)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 64 * 1024
+
+
+def test_a_response_may_have_as_many_elements_as_it_likes() -> None:
+    names = [ApiVersion(key, 0, 1) for key in range(3)] * (MANY // 3 + 1)
+    raw = codec.encode_response(ApiKey.API_VERSIONS, 0, ApiVersionsResponse(api_keys=names))
+    assert len(codec.decode_response(ApiKey.API_VERSIONS, 0, memoryview(raw)).api_keys) > MAX_REQUEST_ITEMS

@@ -23,8 +23,6 @@ READERS: list[Callable[[memoryview, int], object]] = [
     primitives.read_compact_nullable_bytes,
     primitives.read_uuid,
     primitives.skip_tagged_fields,
-    lambda view, pos: primitives.read_array_length(view, pos, 1),
-    lambda view, pos: primitives.read_compact_array_length(view, pos, 1),
 ]
 
 
@@ -87,15 +85,6 @@ def test_a_tagged_field_that_claims_more_than_is_left_is_malformed() -> None:
     assert primitives.skip_tagged_fields(memoryview(b"\x01\x05\x02\xaa\xbb"), 0) == 5
     with pytest.raises(Malformed):
         primitives.skip_tagged_fields(memoryview(b"\x01\x05\x02\xaa"), 0)
-
-
-def test_an_array_that_cannot_fit_into_the_rest_is_malformed() -> None:
-    assert primitives.read_array_length(memoryview(b"\x00\x00\x00\x02" + bytes(8)), 0, 4) == (2, 4)
-    assert primitives.read_array_length(memoryview(b"\xff\xff\xff\xfe"), 0, 4) == (-1, 4)
-    with pytest.raises(Malformed):
-        primitives.read_array_length(memoryview(b"\x00\x00\x00\x02" + bytes(7)), 0, 4)
-    with pytest.raises(Malformed):
-        primitives.read_compact_array_length(memoryview(b"\x03" + bytes(7)), 0, 4)
 
 
 @pytest.mark.parametrize("value", [-1, 2**32])

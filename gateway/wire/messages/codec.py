@@ -58,7 +58,8 @@ _response_encoders: dict[tuple[int, int], Encoder] = {}
 
 
 def _request_decoder(key: ApiKey, version: int) -> Decoder:
-    return _request_decoders.setdefault((key, version), compile_decoder(request_schema(key), version))
+    decoder = compile_decoder(request_schema(key), version, is_request=True)
+    return _request_decoders.setdefault((key, version), decoder)
 
 
 def _response_decoder(key: ApiKey, version: int) -> Decoder:

@@ -23,6 +23,7 @@ from gateway.wire.messages.produce import (
 )
 from gateway.wire.primitives import (
     ZERO_UUID,
+    count_items,
     encode_uvarint,
     read_compact_nullable_string,
     read_compact_string,
@@ -257,13 +258,14 @@ def _topics(
 ) -> tuple[list[_Item], int]:
     flexible, by_id = version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS
     count, pos = _count(body, pos, flexible)
-    topics, name, topic_id = [], "", ZERO_UUID
+    topics, items, name, topic_id = [], count, "", ZERO_UUID
     for _ in range(count):
         if by_id:
             topic_id, pos = read_uuid(body, pos)
         else:
             name, pos = (read_compact_string if flexible else read_string)(body, pos)
         partition_count, pos = _count(body, pos, flexible)
+        items = count_items(items, partition_count)
         partitions, pos = read_partitions(version, body, pos, partition_count)
         if flexible:
             pos = pos + 1 if body[pos] == 0 else skip_tagged_fields(body, pos)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from gateway.wire.errors import Malformed, UnsupportedVersion
 from gateway.wire.primitives import (
     ZERO_UUID,
+    count_items,
     encode_compact_string,
     encode_string,
     encode_uvarint,
@@ -201,10 +202,11 @@ def _decode_classic(body: memoryview) -> ProduceRequest:
     transactional_id, pos = read_nullable_string(body, 0)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(body, pos)
     topic_count, pos = _classic_count(body, pos + _ACKS_AND_TIMEOUT.size)
-    topics = []
+    topics, items = [], topic_count
     for _ in range(topic_count):
         name, pos = read_string(body, pos)
         partition_count, pos = _classic_count(body, pos)
+        items = count_items(items, partition_count)
         partitions, pos = _classic_partitions(body, pos, partition_count)
         topics.append(ProduceTopic(name, ZERO_UUID, partitions))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
@@ -237,7 +239,7 @@ def _decode_flexible(version: int, body: memoryview) -> ProduceRequest:
     transactional_id, pos = (None, 1) if body[0] == 0 else read_compact_nullable_string(body, 0)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(body, pos)
     topic_count, pos = _compact_count(body, pos + _ACKS_AND_TIMEOUT.size)
-    topics, name, topic_id = [], "", ZERO_UUID
+    topics, items, name, topic_id = [], topic_count, "", ZERO_UUID
     for _ in range(topic_count):
         if version >= FIRST_WITH_TOPIC_IDS:
             topic_id = bytes(body[pos : pos + 16])
@@ -247,6 +249,7 @@ def _decode_flexible(version: int, body: memoryview) -> ProduceRequest:
         else:
             name, pos = read_compact_string(body, pos)
         partition_count, pos = _compact_count(body, pos)
+        items = count_items(items, partition_count)
         partitions, pos = _compact_partitions(body, pos, partition_count)
         pos = pos + 1 if body[pos] == 0 else skip_tagged_fields(body, pos)
         topics.append(ProduceTopic(name, topic_id, partitions))
