@@ -5,9 +5,10 @@ what has been read is answered; what could not be read is an error, never an emp
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import structlog
@@ -102,8 +103,10 @@ class FetchRoom:
         except BaseException:
             under_way.give_back()
             raise
-        # What was read and is not sent is free again; the rest when the client has it.
-        under_way.give_back(keep=records)
+        # What was read and goes now is free again; the rest when the client has the answer.
+        if under_way.held > records:
+            sent = chain.from_iterable([part.records for _, part in answers if part.records])
+            under_way.give_back(keep=_pinned(sent))
         if under_way.held:
             # Not with what was read beside it.
             hold(partial(self.budget.release, under_way.held))
@@ -114,6 +117,12 @@ class FetchRoom:
         if not self.purgatory.is_closed:
             self._unsubscribe()
             self.purgatory.close()
+
+
+def _pinned(buffers: Iterable[Buffer]) -> int:
+    """Bytes of what was read that these keep: a view keeps all that it was cut from."""
+    wholes = [buffer.obj for buffer in buffers if isinstance(buffer, memoryview)]
+    return sum({id(whole): memoryview(whole).nbytes for whole in wholes}.values())
 
 
 def _outgoing(stream: BatchStream, count: int) -> list[Buffer]:

@@ -20,7 +20,8 @@ async def test_an_answer_takes_its_share_of_the_budget_until_it_is_sent() -> Non
     options = FetchOptions(in_flight_bytes=len(A) + len(B) // 2, ledger_wait_s=0.05)
     async with reading_world(options, cache_bytes=0) as world:
         await world.create()
-        await world.produce(A, B)
+        await world.produce(A)
+        await world.produce(B)
         unsent: Releases = []
         budget = world.fetch_room.budget
         first = await world.one("t", 0, 0, len(A), hold=unsent.append)
@@ -43,6 +44,19 @@ async def test_what_is_held_for_an_answer_is_not_what_was_read_beside_it() -> No
         unsent: Releases = []
         await world.one("t", 0, 0, hold=unsent.append)
         assert unsent and not [thing for thing in gc.get_objects() if isinstance(thing, BatchStream)]
+
+
+async def test_an_answer_takes_all_that_its_views_were_cut_from() -> None:
+    async with reading_world(cache_bytes=0) as world:
+        await world.create()
+        await world.produce(A, B)
+        unsent: Releases = []
+        answered = await world.one("t", 0, 0, len(A) + len(B) - 1, hold=unsent.append)
+        assert records_of(answered) == with_base(A, 0)
+        # They were read in one piece.
+        assert world.fetch_room.budget.held_bytes == len(A) + len(B)
+        unsent.pop()()
+        assert world.fetch_room.budget.held_bytes == 0 and not unsent
 
 
 async def test_answers_without_records_and_fetches_without_answer_hold_nothing() -> None:
