@@ -143,7 +143,11 @@ class StoreThreads:
     def _watch(self, answer: asyncio.Future[Any]) -> None:
         """One timer serves all calls: one each would cost more than the rest of the hand-over."""
         loop = answer.get_loop()
-        self._due[answer] = due = loop.time() + self._deadline_s
+        due = loop.time() + self._deadline_s
+        if self._watched_by is not loop:
+            # Nobody waits on a loop that has ended.
+            self._due.clear()
+        self._due[answer] = due
         if self._watched_by is not loop:
             self._watched_by = loop
             loop.call_at(due, self._expire, loop)

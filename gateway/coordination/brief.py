@@ -18,7 +18,8 @@ _SPEC: Final = struct.Struct("@qqqq")
 _DISARM: Final = _SPEC.pack(0, 0, 0, 0)
 _EXPIRATIONS_BYTES: Final = 8
 
-_libc = ctypes.CDLL(None, use_errno=True)
+# The calls never block, and to let go of the interpreter's lock for them would cost more than they do.
+_libc = ctypes.PyDLL(None, use_errno=True)
 
 
 class BriefTimer:
@@ -36,7 +37,11 @@ class BriefTimer:
         nanoseconds = max(round(seconds * 1e9), 1)
         self._spec = _SPEC.pack(0, 0, *divmod(nanoseconds, 1_000_000_000))
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(fd, self._fire)
+        try:
+            self._loop.add_reader(fd, self._fire)
+        except BaseException:
+            os.close(fd)
+            raise
 
     def arm(self) -> None:
         """Count from now on, also if it was armed before."""

@@ -207,6 +207,9 @@ class Shard:
         filling = _Filling(max(self.state.entry_time_ms, self.clock()))
         try:
             self._fill(filling)
+            if self._waiting:
+                # There was no room for it, so it has waited.
+                self._gathering.hurry()
             if filling.records:
                 await self._append(filling)
             elif barriers:

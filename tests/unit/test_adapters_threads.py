@@ -119,6 +119,37 @@ async def test_a_store_that_hangs_does_not_keep_it_from_closing() -> None:
             await threads.close(lambda: None)
 
 
+async def test_a_deadline_holds_behind_calls_that_have_ended() -> None:
+    threads = StoreThreads("the store", 1, SHORT_S)
+    for _ in range(3):
+        await threads.run(divmod, 7, 2)
+        await asyncio.sleep(SHORT_S / 2)
+    loop = asyncio.get_running_loop()
+    async with held(threads):
+        began = loop.time()
+        with pytest.raises(Overdue):
+            await threads.run(divmod, 7, 2)
+        assert SHORT_S - 0.01 <= loop.time() - began < WAIT_S
+    await threads.close(lambda: None)
+
+
+def test_a_deadline_holds_on_the_loop_behind_one_that_was_closed() -> None:
+    threads, may_go = StoreThreads("the store", 1, SHORT_S), threading.Event()
+    gone = asyncio.new_event_loop()
+    waiting = gone.create_task(threads.run(may_go.wait, WAIT_S))
+    gone.run_until_complete(asyncio.sleep(0.01))
+    gone.close()
+
+    async def ask() -> None:
+        with pytest.raises(Overdue):
+            await asyncio.wait_for(threads.run(divmod, 7, 2), WAIT_S)
+
+    asyncio.run(ask())
+    may_go.set()
+    assert not waiting.done()
+    waiting._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
 def test_a_thread_outlives_the_loop_that_asked_it() -> None:
     threads, may_go = StoreThreads("the store", 1), threading.Event()
 

@@ -8,15 +8,18 @@ from structlog.testing import capture_logs
 
 from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination import brief
+from gateway.coordination import gathering as gathering_module
 from gateway.coordination.brief import BriefTimer
 from gateway.coordination.gathering import RECENT_S, Gathering
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
-from ledger.journal import decode_entry, entry_prefix
+from ledger.errors import StoreUnavailable
+from ledger.journal import GROUP_COMMIT_BATCHES, decode_entry, entry_prefix
 from ledger.requests import CommitFile, CreateTopic, Request, ReserveProducerIds
-from tests.model.harness import locator, topic_id
+from tests.model.harness import batches_in_order, locator, topic_id
 
 FOR_LONG_S = 60.0
+SHORT_S = 0.05
 WAIT_S = 20.0
 NOW = 1_000.0
 
@@ -62,20 +65,20 @@ async def test_who_was_told_long_ago_is_not_waited_for() -> None:
 
 
 async def test_where_they_do_not_come_back_it_is_tried_ever_more_rarely() -> None:
-    gathering, tried = Gathering(0.001), list[int]()
-    for entry in range(40):
+    gathering, tried = Gathering(SHORT_S), list[int]()
+    for entry in range(20):
         gathering.told(8, NOW)
         gathering.came()
         task = await begun(gathering)
         if not task.done():
             tried.append(entry)
         await asyncio.wait_for(task, WAIT_S)
-    assert tried == [0, 2, 6, 14, 30]
+    assert tried == [0, 2, 6, 14]
     gathering.close()
 
 
 async def test_where_they_come_back_again_it_goes_on() -> None:
-    gathering = Gathering(0.001)
+    gathering = Gathering(SHORT_S)
     gathering.told(8, NOW)
     gathering.came()
     await gathering.gather(NOW)
@@ -140,7 +143,14 @@ async def entries_of(shard: Shard) -> Sequence[int]:
     return [len(decode_entry(versioned.value, key).records) for key, versioned in found]
 
 
-async def test_clients_in_step_share_their_entries_and_a_file_waits_for_nobody() -> None:
+@pytest.fixture
+def recent_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering_module, "RECENT_S", FOR_LONG_S)
+
+
+async def test_clients_in_step_share_their_entries_and_a_file_waits_for_nobody(
+    recent_for_long: None,
+) -> None:
     shard = await open_shard(MemoryMetadata(), None, None, 1, lambda: 1, gathering=Gathering(FOR_LONG_S))
     try:
         asked: Sequence[Request] = [ReserveProducerIds(1)] * 4
@@ -159,3 +169,28 @@ async def test_clients_in_step_share_their_entries_and_a_file_waits_for_nobody()
             assert came.done()
     finally:
         await shard.close()
+
+
+async def test_who_had_no_room_in_an_entry_waits_for_nobody(recent_for_long: None) -> None:
+    shard = await open_shard(MemoryMetadata(), None, None, 1, lambda: 1, gathering=Gathering(FOR_LONG_S))
+    try:
+        await shard.submit(CreateTopic("t", topic_id(1), 1, {}))
+        most = GROUP_COMMIT_BATCHES * 2 // 3
+        batches = batches_in_order(topic_id(1), 0, [1] * most)
+        file1, file2 = (CommitFile(locator(i, 1), 100 * most, batches) for i in (1, 2))
+        async with asyncio.timeout(WAIT_S):
+            await asyncio.gather(*map(shard.submit, [ReserveProducerIds(1)] * 2 + [file1, file2]))
+        assert await entries_of(shard) == [2, 1, 3, 1]
+    finally:
+        await shard.close()
+
+
+async def test_a_shard_that_closes_while_it_gathers_fails_who_waits(recent_for_long: None) -> None:
+    shard = await open_shard(MemoryMetadata(), None, None, 1, lambda: 1, gathering=Gathering(FOR_LONG_S))
+    await asyncio.gather(*map(shard.submit, [ReserveProducerIds(1)] * 2))
+    came = shard.submit(ReserveProducerIds(1))
+    await settled()
+    assert not came.done()
+    await shard.close()
+    with pytest.raises(StoreUnavailable):
+        await came

@@ -221,10 +221,10 @@ def _decode(version: int, body: memoryview) -> FetchRequest:
     if version >= FIRST_WITH_SESSIONS:
         session_id, session_epoch = _SESSION.unpack_from(body, pos)
         pos += _SESSION.size
-    topics, pos = _topics(version, body, pos, _partitions, FetchTopic)
+    topics, pos, items = _topics(version, body, pos, 0, _partitions, FetchTopic)
     forgotten: list[ForgottenTopic] = []
     if version >= FIRST_WITH_SESSIONS:
-        forgotten, pos = _topics(version, body, pos, _forgotten_partitions, ForgottenTopic)
+        forgotten, pos, _ = _topics(version, body, pos, items, _forgotten_partitions, ForgottenTopic)
     rack_id, cluster_id, replica_epoch = "", None, -1
     if version >= 11:
         rack_id, pos = (read_compact_string if version >= FIRST_FLEXIBLE else read_string)(body, pos)
@@ -253,12 +253,14 @@ def _topics(
     version: int,
     body: memoryview,
     pos: int,
+    items: int,
     read_partitions: Callable[[int, memoryview, int, int], tuple[_Partitions, int]],
     make: Callable[[str, bytes, _Partitions], _Item],
-) -> tuple[list[_Item], int]:
+) -> tuple[list[_Item], int, int]:
+    """Behind `items` elements. Returns the topics, the position behind them, and the elements by now."""
     flexible, by_id = version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS
     count, pos = _count(body, pos, flexible)
-    topics, items, name, topic_id = [], count, "", ZERO_UUID
+    topics, items, name, topic_id = [], items + count, "", ZERO_UUID
     for _ in range(count):
         if by_id:
             topic_id, pos = read_uuid(body, pos)
@@ -270,7 +272,7 @@ def _topics(
         if flexible:
             pos = pos + 1 if body[pos] == 0 else skip_tagged_fields(body, pos)
         topics.append(make(name, topic_id, partitions))
-    return topics, pos
+    return topics, pos, items
 
 
 def _count(body: memoryview, pos: int, flexible: bool) -> tuple[int, int]:
