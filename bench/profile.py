@@ -23,7 +23,12 @@ from bench.servers import BenchGateway
 SHOWN = 45
 RATE_HZ = 250
 # py-spy takes a thread that waits in C for one that works.
-_WAITING = ("_work (adapters/threads.py", "_worker (concurrent/futures", "Runner.run (asyncio")
+_WAITING = (
+    "_work (adapters/threads.py",
+    "Condition.wait (threading.py",
+    "_worker (concurrent/futures",
+    "Runner.run (asyncio",
+)
 
 
 def read_folded(text: str) -> Counter[tuple[str, ...]]:

@@ -3,7 +3,7 @@
 Clients that commit one at a time ask again as soon as they are told. An entry that is filled with whoever of
 them comes first leaves the others to the next, and each entry costs a sync and two hand-overs to the store's
 thread. So the next entry waits, for a fraction of a millisecond, until as many have come as were told by the
-last. Where they do not come back that is soon tried no more, and then rarely (docs/decisions/0009).
+last. Where they do not come back that is soon tried no more, and then rarely (docs/decisions/0010).
 """
 
 import asyncio
