@@ -1,9 +1,10 @@
 """The next entry waits for whom the last has told: by count, for a moment, and not where that is in vain."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
+import uvloop
 from structlog.testing import capture_logs
 
 from adapters.metadata.memory import MemoryMetadata
@@ -119,7 +120,12 @@ async def test_without_a_timer_nobody_is_waited_for(monkeypatch: pytest.MonkeyPa
     gathering.close()
 
 
-async def test_a_brief_timer_fires_once_for_each_time_that_it_is_armed() -> None:
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_brief_timer_fires_once_for_each_time_that_it_is_armed(run: Callable[..., None]) -> None:
+    run(_arm_and_disarm())
+
+
+async def _arm_and_disarm() -> None:
     fired = list[float]()
     loop = asyncio.get_running_loop()
     timer = BriefTimer(0.0002, lambda: fired.append(loop.time()))
