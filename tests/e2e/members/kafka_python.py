@@ -1,14 +1,18 @@
 """Members of kafka-python."""
 
 import threading
-from collections.abc import Iterable
-from typing import Any
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import CommitFailedError
+from kafka.errors import CommitFailedError, KafkaConnectionError
 
 from tests.e2e.members.saying import HEARTBEAT_MS, POLL_S, SESSION_MS, Orders, Voice, run_members
+
+COMMITS: Final = 20
+AGAIN_S: Final = 0.2
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -42,7 +46,7 @@ def member(orders: Orders, number: int, stopping: threading.Event) -> None:
     consumer.subscribe([orders.topic], listener=Listener(voice))
     mine: set[int] = set()
     while not stopping.is_set():
-        taken = consumer.poll(timeout_ms=int(POLL_S * 1000))
+        taken = _poll(consumer)
         records = [(record.partition, record.offset) for part in taken.values() for record in part]
         if records:
             voice.read(records)
@@ -53,11 +57,27 @@ def member(orders: Orders, number: int, stopping: threading.Event) -> None:
     consumer.close()
 
 
-def _commit(consumer: KafkaConsumer, voice: Voice) -> None:
+def _poll(consumer: KafkaConsumer) -> Mapping[Any, Sequence[Any]]:
+    """Now and then the library lets an application see that a restart refuses its connection."""
     try:
-        consumer.commit()
-    except CommitFailedError as error:
-        voice.say("refused", reason=str(error))
+        taken: Mapping[Any, Sequence[Any]] = consumer.poll(timeout_ms=int(POLL_S * 1000))
+    except KafkaConnectionError:
+        return {}
+    return taken
+
+
+def _commit(consumer: KafkaConsumer, voice: Voice) -> None:
+    """The same holds here: it is asked again, as applications do."""
+    for _ in range(COMMITS):
+        try:
+            consumer.commit()
+        except CommitFailedError as error:
+            voice.say("refused", reason=str(error))
+        except KafkaConnectionError:
+            time.sleep(AGAIN_S)
+            continue
+        return
+    voice.say("failed", reason=f"{COMMITS} commits found no connection")
 
 
 if __name__ == "__main__":
