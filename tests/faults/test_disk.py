@@ -239,11 +239,10 @@ def read_some(
     while time.monotonic() < deadline and len(found) < most and not errors:
         for message in consumer.consume(500, 0.1):
             error = message.error()
-            if error is not None:
-                # What the client says behind it is what it makes of bytes that it has refused.
+            if error is None:
+                found.append(found_in(message)[1])
+            else:
                 errors.add(error.code())
-                break
-            found.append(found_in(message)[1])
     consumer.close()
     return found, errors
 
