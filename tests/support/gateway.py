@@ -73,6 +73,9 @@ def _listener(entry: Mapping[str, Any], default_name: str) -> Listener:
 class Gateway:
     """One gateway process at a time over one data directory; it keeps its ports over restarts."""
 
+    tree = ROOT
+    """The checkout whose code runs."""
+
     def __init__(
         self,
         directory: Path,
@@ -135,7 +138,7 @@ class Gateway:
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command(),
-                cwd=ROOT,
+                cwd=self.tree,
                 env={**os.environ, **self.env},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
