@@ -78,8 +78,8 @@ members and offsets goes. This is looked at each `groups.offsets.retention.check
 - In an empty group an offset that was committed after its last member had left lives as long as any other;
   Kafka counts only from when the group became empty.
 - DescribeGroups tells no assignments of a generation that is not assigned yet; Kafka those of the one before.
-- Every gateway takes every group's requests, so FindCoordinator names the one that is asked. Transactions
-  have no coordinator yet: COORDINATOR_NOT_AVAILABLE.
+- Every gateway takes every group's requests, so FindCoordinator names the one that receives it. Transactions
+  have no coordinator yet: TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 - `limits.groups` (100,000; Kafka: none) also bounds groups that only commit, and groups with configs.
 """
 

@@ -1,7 +1,7 @@
 """FindCoordinator, versions 0-6 (KIP-699: several at once from 4 on): where a group is looked after.
 
-Every gateway takes every group's requests, so the one that is asked names itself. Transactions have no
-coordinator yet, nor have shares.
+Every gateway takes every group's requests, so the one that receives the request names itself. Transactions
+have no coordinator yet, nor have shares; a transactional id is refused for good.
 """
 
 import base64
@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 from gateway.context import RequestContext
+from gateway.handlers.transactional_ids import NO_TRANSACTIONS, refuse_transactions
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.find_coordinator import (
     Coordinator,
@@ -52,6 +53,9 @@ async def handle(context: RequestContext, request: FindCoordinatorRequest) -> Fi
 
 
 def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinator:
+    if key_type == KeyType.TRANSACTION:
+        error = refuse_transactions(context, key)
+        return Coordinator(key, NOBODY, "", NOBODY, error, NO_TRANSACTIONS)
     error = _refused(context.header.api_version, key_type, key)
     if error is not ErrorCode.NONE:
         context.error = error.name
@@ -67,7 +71,7 @@ def _refused(version: int, key_type: int, key: str) -> ErrorCode:
             return ErrorCode.NONE
         case KeyType.SHARE if version < SHARES_FROM or not _names_share(key):
             return ErrorCode.INVALID_REQUEST
-        case KeyType.SHARE | KeyType.TRANSACTION:
+        case KeyType.SHARE:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.INVALID_REQUEST
 

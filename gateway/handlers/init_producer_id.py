@@ -1,6 +1,7 @@
 """InitProducerId (key 22) for idempotent producers (KIP-98)."""
 
 from gateway.context import RequestContext
+from gateway.handlers.transactional_ids import refuse_transactions
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ledger.errors import StoreError
@@ -14,9 +15,11 @@ async def handle(context: RequestContext, request: InitProducerIdRequest) -> Ini
     one each time, whatever id and epoch it names; naming only one of the two is an error (KIP-360)."""
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return _refused(context, ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        # No transaction coordinator is advertised, so no client finds the way here by itself.
+    if request.transactional_id == "":
         return _refused(context, ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        # FindCoordinator names no coordinator, so hardly a client finds the way here.
+        return _refused(context, refuse_transactions(context, request.transactional_id))
     timeout_s = context.services.settings.ledger.commit_timeout_ms / 1000
     try:
         producer_id = await context.services.producer_ids.take(context.received_at + timeout_s)

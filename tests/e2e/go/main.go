@@ -1,6 +1,6 @@
 // The Go client libraries for the end-to-end tests: one JSON order a line on stdin, one JSON answer a
 // line on stdout. Records travel in files; tests/e2e/record_file.py describes their layout. Told `members`
-// and more, the program is members of a group instead (members.go).
+// and more, the program is members of a group instead (members.go); told `transact`, it tries a transaction.
 package main
 
 import (
@@ -67,6 +67,12 @@ func main() {
 	log.SetOutput(os.Stderr)
 	if len(os.Args) > 1 && os.Args[1] == "members" {
 		if err := runMembers(os.Args[2:]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	if len(os.Args) == 5 && os.Args[1] == "transact" {
+		if err := transact(os.Args[2], os.Args[3], os.Args[4]); err != nil {
 			log.Fatal(err)
 		}
 		return

@@ -1,0 +1,31 @@
+"""The refusal of transactional clients, until there are transactions.
+
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED is the one error that ends librdkafka, the Java clients, kafka-python
+and aiokafka at once: each of them repeats COORDINATOR_NOT_AVAILABLE for as long as it may, and librdkafka
+also INVALID_REQUEST and UNSUPPORTED_VERSION.
+"""
+
+from typing import Final
+
+from gateway.context import RequestContext
+from gateway.telemetry.logs import QuietLog
+from gateway.wire.errors import ErrorCode
+
+NO_TRANSACTIONS: Final = "This gateway has no transactions yet: transactional ids cannot be used."
+LOG_QUIET_S: Final = 60.0
+
+_LOG = QuietLog(LOG_QUIET_S, keyed_by=())
+
+
+def refuse_transactions(context: RequestContext, transactional_id: str) -> ErrorCode:
+    """The error to answer. Its reason is NO_TRANSACTIONS, where the response has a place for one."""
+    context.error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.name
+    _LOG.warning(
+        "transactions.refused",
+        reason=NO_TRANSACTIONS,
+        transactional_id=transactional_id,
+        client_id=context.client_id,
+        principal=context.principal,
+        peer=context.peer_host,
+    )
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
