@@ -1,7 +1,7 @@
 """What a handler gets with a request: who asks, over which listener, and the rooms it may use."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.config import Settings
@@ -16,6 +16,8 @@ from gateway.produce.admission import RuleBook
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceRoom
 from gateway.quotas.room import QuotasRoom
+from gateway.requests.slicing import Owner, Slices, SliceScheduler
+from gateway.security.door import network_of
 from gateway.telemetry.handler_time import HandlerTime
 from gateway.telemetry.metrics import Metrics
 from gateway.topics.configs_room import ConfigsRoom
@@ -47,6 +49,8 @@ class Services:
     """Unix time in ms."""
     served: Mapping[int, tuple[int, int]]
     """Lowest and highest version of each API that this gateway answers, as ApiVersions tells them."""
+    scheduler: SliceScheduler = field(default_factory=SliceScheduler)
+    """Heavy requests share the event loop by it."""
 
 
 class Reply(Protocol):
@@ -100,6 +104,16 @@ class RequestContext:
     error: str = "NONE"
     hold: Hold = give_back_at_once
     """Keeps what an answer takes of a budget until it is sent."""
+    _slices: Slices | None = None
+
+    @property
+    def slices(self) -> Slices:
+        """How this request shares the event loop where it is heavy; made at first use."""
+        slices = self._slices
+        if slices is None:
+            owner = Owner(self.connection_id, network_of(self.peer_host))
+            slices = self._slices = Slices(self.services.scheduler, owner)
+        return slices
 
     @property
     def user(self) -> str:
