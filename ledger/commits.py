@@ -12,18 +12,18 @@ from ledger.partitions import PartitionLog
 from ledger.producers import FRESH, Fenced, OutOfOrder, ProducerState, Repeat, add_sequence, judge
 from ledger.records import BatchRow, FileCommitted, RunRow
 from ledger.requests import CommitBatch, CommitFile, Committed, FileCommit, Refused, StaleObject
+from ledger.runs import later_timestamp, without_timestamp
 from ledger.state import LedgerState
-from ledger.types import NO_TIMESTAMP
 
 
 def decide_commit(
-    state: LedgerState, overlay: Overlay, request: CommitFile
+    state: LedgerState, overlay: Overlay, request: CommitFile, now_ms: int
 ) -> tuple[FileCommit | StaleObject, FileCommitted | None]:
     """The answers in request order, and the record that makes them true (None if nothing was accepted)."""
     known_bytes = _committed_bytes(state, overlay, request)
     if known_bytes is None:
-        return _stale_or_repeat(state, overlay, request), None
-    deciding = _Commit(state, overlay, request.locator)
+        return _stale_or_repeat(state, overlay, request, now_ms), None
+    deciding = _Commit(state, overlay, request.locator, now_ms)
     results = [deciding.batch(batch, batch.start < known_bytes) for batch in request.batches]
     if not deciding.runs:
         return FileCommit(results), None
@@ -41,8 +41,10 @@ def _committed_bytes(state: LedgerState, overlay: Overlay, request: CommitFile) 
     return overlay.object_bytes.get(request.locator, known.size if known is not None else 0)
 
 
-def _stale_or_repeat(state: LedgerState, overlay: Overlay, request: CommitFile) -> FileCommit | StaleObject:
-    deciding = _Commit(state, overlay, request.locator)
+def _stale_or_repeat(
+    state: LedgerState, overlay: Overlay, request: CommitFile, now_ms: int
+) -> FileCommit | StaleObject:
+    deciding = _Commit(state, overlay, request.locator, now_ms)
     results = [deciding.repeat(batch) for batch in request.batches]
     answered = [result for result in results if result is not None]
     return FileCommit(answered) if len(answered) == len(results) else StaleObject()
@@ -51,10 +53,11 @@ def _stale_or_repeat(state: LedgerState, overlay: Overlay, request: CommitFile) 
 class _Commit:
     """Walks the batches of one commit."""
 
-    def __init__(self, state: LedgerState, overlay: Overlay, locator: str) -> None:
+    def __init__(self, state: LedgerState, overlay: Overlay, locator: str, now_ms: int) -> None:
         self.state = state
         self.overlay = overlay
         self.locator = locator
+        self.without_timestamp = without_timestamp(now_ms)
         self.known = state.files.by_locator.get(locator)
         self.runs: list[RunRow] = []
         self.batches: list[BatchRow] = []
@@ -129,11 +132,12 @@ class _Commit:
         _, _, start, size, records, max_timestamp, attributes, producer_id, epoch, sequence = batch
         last = base + records - 1
         self.batches.append((size, records, max_timestamp, producer_id, epoch, sequence, attributes))
-        # What a client says may lie below it.
-        max_timestamp = max(max_timestamp, NO_TIMESTAMP)
+        if max_timestamp < 0:
+            # Its age is counted from this entry.
+            max_timestamp = self.without_timestamp
         run = (number, start, size, base, last, max_timestamp, 1)
         if start == self._end and self.runs[-1][0] == number:
             _, start, before, base, _, stamp, count = self.runs.pop()
-            run = (number, start, before + size, base, last, max(stamp, max_timestamp), count + 1)
+            run = (number, start, before + size, base, last, later_timestamp(stamp, max_timestamp), count + 1)
         self._end = batch.start + size
         self.runs.append(run)

@@ -145,7 +145,7 @@ def _delete_topic(state: LedgerState, overlay: Overlay, request: DeleteTopic, no
 
 
 def _commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_ms: int) -> Decision:
-    answer, record = decide_commit(state, overlay, request)
+    answer, record = decide_commit(state, overlay, request, now_ms)
     return Decision(answer, (record,) if record is not None else ())
 
 

@@ -72,7 +72,8 @@ class TopicDeleted:
 
 RunRow: TypeAlias = tuple[int, int, int, int, int, int, int]
 """(partition number, start, size, base offset, last offset, max timestamp, batch count). A plain tuple,
-unlike everything else here: thousands a second are unpacked and applied."""
+unlike everything else here: thousands a second are unpacked and applied. A max timestamp below zero is of
+records without one: -1, or -2 - (the unix ms of the entry) (`ledger.runs.without_timestamp`)."""
 
 BatchRow: TypeAlias = tuple[int, int, int, int, int, int, int]
 """(size, record count, max timestamp, producer id, producer epoch, base sequence, attributes)."""

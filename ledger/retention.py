@@ -1,20 +1,30 @@
 """Retention: how far a partition's log start may move, by age and by size, in whole runs.
 
 As with Kafka's segments, the unit is what lies together: a run goes when all of its records are too old,
-or when the partition holds retention.bytes without it.
+or when the partition holds retention.bytes without it. A run without a timestamp is as old as its
+commit (Kafka: as the modification time of the segment's file).
 """
 
+from collections.abc import Callable
+
 from ledger.partitions import PartitionLog
+from ledger.runs import Run, committed_ms
 
 UNLIMITED = -1
 
 
 def retention_offset(
-    log: PartitionLog, retention_ms: int, retention_bytes: int, now_ms: int, limit_runs: int
+    log: PartitionLog,
+    retention_ms: int,
+    retention_bytes: int,
+    now_ms: int,
+    limit_runs: int,
+    object_created_ms: Callable[[int], int],
 ) -> int:
     """The log start offset that retention asks for; the present one if there is nothing to do.
 
     -1 means no bound. Looks at `limit_runs` runs at most: what is left comes with the next call.
+    `object_created_ms`, by object number, serves runs of journals that do not say when they were committed.
     """
     start = log.log_start
     excess = log.size_bytes - retention_bytes if retention_bytes != UNLIMITED else 0
@@ -24,10 +34,17 @@ def retention_offset(
         if run.last < log.log_start:
             excess -= run.size  # no longer readable, only not drained yet
             continue
-        too_old = retention_ms != UNLIMITED and 0 <= run.max_timestamp < now_ms - retention_ms
+        too_old = retention_ms != UNLIMITED and _time_ms(run, object_created_ms) < now_ms - retention_ms
         too_much = retention_bytes != UNLIMITED and excess >= run.size
         if not too_old and not too_much:
             break
         start = run.last + 1
         excess -= run.size
     return start
+
+
+def _time_ms(run: Run, object_created_ms: Callable[[int], int]) -> int:
+    if run.max_timestamp >= 0:
+        return run.max_timestamp
+    committed = committed_ms(run.max_timestamp)
+    return committed if committed is not None else object_created_ms(run.object_number)

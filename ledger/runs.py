@@ -27,11 +27,28 @@ _COLUMNS = ((2, 2), (0, 2), (6, 1), (7, 1), (8, 1), (4, 2))
 _FIRST_WINDOW, _LAST_WINDOW = 8, 512
 
 
+def without_timestamp(committed_ms: int) -> int:
+    """The greatest timestamp of a run whose records have none. Any number below zero says that; this one also
+    says when the run was committed, which NO_TIMESTAMP, in older journals, does not."""
+    return NO_TIMESTAMP - 1 - committed_ms
+
+
+def committed_ms(max_timestamp: int) -> int | None:
+    """When a run without timestamps was committed; None for one with timestamps, and where it is unknown."""
+    return NO_TIMESTAMP - 1 - max_timestamp if max_timestamp < NO_TIMESTAMP else None
+
+
+def later_timestamp(one: int, other: int) -> int:
+    """Of a run that is joined from two."""
+    return max(one, other) if max(one, other) >= 0 else min(one, other)
+
+
 class Run(NamedTuple):
     """Offsets [base, last] lie in bytes [start, start + size) of an object.
 
     `dense`: batches carry the producer's base offset, and true offsets come from counting
-    lastOffsetDelta + 1 from `base`; otherwise (a segment) batches carry their own.
+    lastOffsetDelta + 1 from `base`; otherwise (a segment) batches carry their own. A `max_timestamp` below
+    zero: no record has one (`committed_ms`).
     """
 
     base: int
@@ -80,7 +97,7 @@ class RunChunk:
         """The last run goes on for `size` bytes up to the offset `last`."""
         at = len(self._rows) - _ROW_BYTES
         _, base, stamp, object_number, start, held = _ROW.unpack_from(self._rows, at)
-        stamp = max(stamp, max_timestamp)
+        stamp = later_timestamp(stamp, max_timestamp)
         _ROW.pack_into(self._rows, at, last, base, stamp, object_number, start, held + size)
         self.latest = max(self.latest, stamp)
 
@@ -136,6 +153,7 @@ class RunChunk:
                     rows[word + i :: _WORDS] = columns[i : count * words : words]
                 columns = columns[count * words :]
         self.latest = max((row[2] for row in self.rows(0)), default=NO_TIMESTAMP)
+        self.latest = max(self.latest, NO_TIMESTAMP)
 
     def _column(self, first: int, end: int, word: int) -> Sequence[int]:
         column = array("I", _cut(self._rows[first * _ROW_BYTES : end * _ROW_BYTES], word, 1))

@@ -52,7 +52,10 @@ class Retention:
 
     async def _apply_to(self, topic: Topic, partition: int, bounds: tuple[int, int]) -> int:
         ledger_log = topic.partitions[partition]
-        offset = retention_offset(ledger_log, *bounds, self._clock(), SLICE_RUNS)
+        by_number = self._shard.state.files.by_number
+        offset = retention_offset(
+            ledger_log, *bounds, self._clock(), SLICE_RUNS, lambda number: by_number[number].created_ms
+        )
         if offset <= ledger_log.log_start:
             return 0
         request = DeleteRecords(topic.topic_id, partition, offset)

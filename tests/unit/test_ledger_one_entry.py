@@ -22,7 +22,7 @@ from ledger.requests import (
     ReserveProducerIds,
     StaleObject,
 )
-from ledger.types import NO_TIMESTAMP
+from ledger.runs import committed_ms
 from tests.model.harness import JournalledLedger, batches_in_order, commit_batch, locator, topic_id
 
 TOPIC = topic_id(1)
@@ -54,11 +54,13 @@ def test_a_batch_committed_beside_the_deletion_of_those_before_it_stays(ledger: 
     assert ledger.state.files.by_locator[WHERE].live_runs == 1
 
 
-def test_a_run_without_a_timestamp_says_so_whatever_its_batches_say(ledger: JournalledLedger) -> None:
+def test_a_run_without_a_timestamp_says_when_it_was_committed_whatever_its_batches_say(
+    ledger: JournalledLedger,
+) -> None:
     batches = [commit_batch(TOPIC, 0, 100 * n, max_timestamp=stamp) for n, stamp in enumerate((-7, -9))]
     ledger.ask(CommitFile(WHERE, 200, batches))
     (run,) = log_of(ledger).runs()
-    assert (run.base, run.last, run.max_timestamp) == (0, 1, NO_TIMESTAMP)
+    assert (run.base, run.last, committed_ms(run.max_timestamp)) == (0, 1, ledger.now_ms)
 
 
 def test_nothing_new_is_taken_from_an_object_that_the_same_entry_may_close(ledger: JournalledLedger) -> None:
