@@ -13,11 +13,14 @@ from gateway.handlers import (
     alter_configs,
     alter_partition_reassignments,
     api_versions,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_client_quotas,
     describe_cluster,
     describe_configs,
@@ -143,6 +146,9 @@ HANDLERS: Final[Mapping[ApiKey, AnyHandler]] = {
     ApiKey.LIST_GROUPS: Handler(list_groups.handle, RANGES[ApiKey.LIST_GROUPS]),
     ApiKey.DELETE_GROUPS: Handler(delete_groups.handle, RANGES[ApiKey.DELETE_GROUPS]),
     ApiKey.OFFSET_DELETE: Handler(offset_delete.handle, RANGES[ApiKey.OFFSET_DELETE]),
+    ApiKey.DESCRIBE_ACLS: Handler(describe_acls.handle, RANGES[ApiKey.DESCRIBE_ACLS]),
+    ApiKey.CREATE_ACLS: Handler(create_acls.handle, RANGES[ApiKey.CREATE_ACLS]),
+    ApiKey.DELETE_ACLS: Handler(delete_acls.handle, RANGES[ApiKey.DELETE_ACLS]),
 }
 
 

@@ -32,6 +32,7 @@ Filter = Callable[[str], str | None]
 class Tool(Enum):
     """The main class behind each script of Kafka's bin directory."""
 
+    ACLS = "org.apache.kafka.tools.AclCommand"
     API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
     CONFIGS = "kafka.admin.ConfigCommand"
     CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"

@@ -259,3 +259,17 @@ def figures(line: str) -> str | None:
 def verifiable(line: str) -> str | None:
     said = json.loads(line)
     return json.dumps({key: said[key] for key in said if key not in ("timestamp", "avg_throughput")})
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        ("--list",),
+        ("--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", "t"),
+        ("--remove", "--force", "--topic", "t"),
+    ],
+    ids=lambda action: action[0],
+)
+def test_kafka_acls_finds_no_authorizer(both: SideBySide, action: Sequence[str]) -> None:
+    said = both.run(Tool.ACLS, *action)
+    assert any("SecurityDisabledException: No Authorizer is configured" in line for line in said.lines)

@@ -2,6 +2,7 @@
 
 from tests.differential.exchange import Exchange
 from tests.differential.scenarios import (
+    acls,
     api_versions,
     cluster,
     configs,
@@ -39,4 +40,5 @@ EXCHANGES: list[Exchange] = [
     *groups_admin.EXCHANGES,
     *groups_protocol.EXCHANGES,
     *quotas.EXCHANGES,
+    *acls.EXCHANGES,
 ]
