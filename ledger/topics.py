@@ -7,6 +7,8 @@ from ledger.partitions import PartitionLog
 from ledger.types import TopicId
 
 MAX_NAME_LENGTH = 249
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Kafka's own, into which clients do not write; of a gateway their contents are in the journal."""
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 

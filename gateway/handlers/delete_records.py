@@ -4,7 +4,6 @@ import asyncio
 from typing import Final
 
 from gateway.context import RequestContext
-from gateway.topics.creation import INTERNAL_TOPICS
 from gateway.topics.describing import topic_value
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.delete_records import (
@@ -14,6 +13,7 @@ from gateway.wire.messages.generated.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ledger.requests import Refused
+from ledger.topics import INTERNAL_TOPICS
 
 AT_ONCE: Final = 100
 NO_WATERMARK: Final = -1
@@ -51,10 +51,10 @@ async def _delete(
     name, index = key
     room = context.services.topics
     topic = room.get(name)
-    if topic is None or room.partition(name, index) is None:
-        return Refused("UNKNOWN_TOPIC_OR_PARTITION" if may_deny else "REQUEST_TIMED_OUT")
     if name in INTERNAL_TOPICS:
         return Refused("INVALID_TOPIC_EXCEPTION")
+    if topic is None or room.partition(name, index) is None:
+        return Refused("UNKNOWN_TOPIC_OR_PARTITION" if may_deny else "REQUEST_TIMED_OUT")
     policy = topic_value("cleanup.policy", topic.configs, context.services.configs.defaults).split(",")
     if "compact" in policy and "delete" not in policy:
         return Refused("POLICY_VIOLATION")

@@ -6,7 +6,6 @@ from typing import Final
 
 from gateway.context import RequestContext
 from gateway.handlers.operations import TOPIC_OPERATIONS
-from gateway.topics.creation import INTERNAL_TOPICS
 from gateway.topics.room import TopicsRoom
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.describe_topic_partitions import (
@@ -18,7 +17,7 @@ from gateway.wire.messages.generated.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ledger.batch.header import LEADER_EPOCH
-from ledger.topics import Topic, check_topic_name
+from ledger.topics import INTERNAL_TOPICS, Topic, check_topic_name
 
 MOST_PARTITIONS: Final = 2000
 """Of one answer: Kafka's max.request.partition.size.limit."""

@@ -6,7 +6,6 @@ from typing import Final
 
 from gateway.context import RequestContext
 from gateway.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from gateway.topics.creation import INTERNAL_TOPICS
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.metadata import (
     MetadataRequest,
@@ -18,7 +17,7 @@ from gateway.wire.messages.generated.metadata import (
 )
 from gateway.wire.primitives import ZERO_UUID
 from ledger.requests import Refused
-from ledger.topics import Topic, check_topic_name
+from ledger.topics import INTERNAL_TOPICS, Topic, check_topic_name
 from ledger.types import TopicId
 
 LEADER_EPOCH: Final = 0

@@ -16,6 +16,7 @@ from gateway.produce.admission import (
     find_topic,
     is_transactional,
     merged,
+    refused_as_internal,
     unknown_topic,
 )
 from gateway.produce.refusals import Refusal
@@ -204,11 +205,13 @@ def _deadline(context: RequestContext, request: ProduceRequest) -> float:
 def _take_up(
     context: RequestContext, asked: ProduceTopic, topic: Topic | None, waiter: Waiter
 ) -> list[_Produced]:
-    version = context.header.api_version
-    if topic is None:
-        return [_Produced(partition.index, unknown_topic(version)) for partition in asked.partitions]
-    rules = context.services.produce_rules.of(topic)
-    return [_take_up_one(context, topic, rules, partition, waiter) for partition in asked.partitions]
+    header = context.header
+    refusal = refused_as_internal(asked.name if topic is None else topic.name, header.client_id)
+    if refusal is None and topic is not None:
+        rules = context.services.produce_rules.of(topic)
+        return [_take_up_one(context, topic, rules, partition, waiter) for partition in asked.partitions]
+    refusal = refusal or unknown_topic(header.api_version)
+    return [_Produced(partition.index, refusal) for partition in asked.partitions]
 
 
 def _take_up_one(

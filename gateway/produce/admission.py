@@ -19,11 +19,12 @@ from ledger.batch.header import (
     check_batches,
     clear_log_append_time,
 )
-from ledger.topics import Topic, Topics
+from ledger.topics import INTERNAL_TOPICS, Topic, Topics
 from ledger.types import TopicId
 
 ZSTD_FROM_VERSION = 7
 ACKS = (-1, 0, 1)
+ADMIN_CLIENT_ID: Final = "__admin_client"
 MOST_KNOWN: Final = 10_000
 _LOW_BYTE: Final = ATTRIBUTES_AT + 1
 MIB: Final = 1024 * 1024
@@ -148,6 +149,13 @@ def unknown_topic(version: int) -> Refusal:
     if version >= FIRST_WITH_TOPIC_IDS:
         return Refusal("UNKNOWN_TOPIC_ID", "this server does not host this topic id")
     return Refusal("UNKNOWN_TOPIC_OR_PARTITION", "this server does not host this topic-partition")
+
+
+def refused_as_internal(name: str, client_id: str | None) -> Refusal | None:
+    """As in Kafka only one client may write into a topic whose name is internal; it is enough to say so."""
+    if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
+        return Refusal("INVALID_TOPIC_EXCEPTION", f"Cannot append to internal topic {name}")
+    return None
 
 
 def check(records: memoryview | None, rules: TopicRules, version: int) -> CheckedBatch | Refusal:

@@ -12,7 +12,6 @@ from gateway.wire.messages.generated.create_topics import CreatableReplicaAssign
 from ledger.requests import Refused
 from ledger.topics import check_topic_name, collides
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 RESERVED_TOPICS = frozenset({"__cluster_metadata", "__diskless_metadata"})
 BROKER_DEFAULT = -1
 

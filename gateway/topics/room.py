@@ -10,7 +10,6 @@ from gateway.coordination.shard import Shard
 from gateway.topics.altering import ResourceEdit, plan_changes
 from gateway.topics.configs_room import ConfigsRoom
 from gateway.topics.creation import (
-    INTERNAL_TOPICS,
     CreationRules,
     NewTopic,
     check_new_name,
@@ -33,7 +32,7 @@ from ledger.requests import (
     Refused,
     Request,
 )
-from ledger.topics import Topic
+from ledger.topics import INTERNAL_TOPICS, Topic
 from ledger.types import TopicId
 
 REMEMBER_SECONDS: Final = 0.2

@@ -1,6 +1,15 @@
 """Which batches get in, and what a refusal tells."""
 
-from gateway.produce.admission import TopicRules, check, is_transactional, merged
+import pytest
+
+from gateway.produce.admission import (
+    ADMIN_CLIENT_ID,
+    TopicRules,
+    check,
+    is_transactional,
+    merged,
+    refused_as_internal,
+)
 from gateway.produce.inspection import Inspection, inspect
 from gateway.produce.refusals import MOST_TOLD, Refusal
 from gateway.wire.messages.produce import ProducePartition, ProduceTopic
@@ -97,3 +106,13 @@ def test_a_transactional_batch_is_seen_wherever_it_lies() -> None:
     assert not is_transactional([plain, transactional])
     transactional.partitions[1].records = batch_of([Record()], TRANSACTIONAL_BIT)
     assert is_transactional([plain, transactional])
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
+def test_only_kafkas_admin_client_may_write_into_an_internal_topic(name: str) -> None:
+    refused = refused_as_internal(name, "anyone")
+    assert refused is not None
+    assert refused.error == "INVALID_TOPIC_EXCEPTION"
+    assert refused_as_internal(name, None) is not None
+    assert refused_as_internal(name, ADMIN_CLIENT_ID) is None
+    assert refused_as_internal(name.upper(), "anyone") is None

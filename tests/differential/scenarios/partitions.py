@@ -150,6 +150,17 @@ _TRIM = [
     Exchange("delete records: beyond an empty partition", TRIM, 2, trim(("{t}", 0, 1)), [Create()], [START]),
     *(Exchange(f"delete records: unknown topic, v{v}", TRIM, v, trim(("{no}", 0, 1))) for v in (0, 2)),
     *(
+        Exchange(
+            f"delete records: of an internal topic, before {offset}, v{v}",
+            TRIM,
+            v,
+            trim(("__consumer_offsets", 0, offset), ("{t}", 0, 2)),
+            [Create(), *SIX],
+            [START],
+        )
+        for offset, v in ((0, 0), (-1, 1), (1, 2))
+    ),
+    *(
         Exchange(f"delete records: partition {n}", TRIM, 2, trim(("{t}", n, 0)), [Create()])
         for n in (1, -1, 2**31 - 1)
     ),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.wire.apis import ApiKey
-from gateway.wire.messages.generated.produce import ProduceRequest
+from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.header import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, Codec
 from ledger.batch.records import Record, RecordHeader
 from tests.differential.batches import (
@@ -29,6 +29,7 @@ from tests.differential.steps import Create, Delete, Send
 
 KEY = ApiKey.PRODUCE
 VERSIONS = (3, 8, 13)
+OFFSETS_TOPIC = "__consumer_offsets"
 LIE = "produce: a lie inside, "
 
 
@@ -37,6 +38,12 @@ def _sent(name: str, request: Any, version: int = 9, **configs: str) -> Exchange
     return Exchange(
         f"produce: {name}, v{version}", KEY, version, request, [Create(configs=configs)], [read_back()]
     )
+
+
+def _internal(batch: Batch, acks: int = -1, beside: ProduceRequest | None = None) -> ProduceRequest:
+    data: Any = PartitionProduceData(0, batch)  # type: ignore[arg-type]
+    topic = TopicProduceData(OFFSETS_TOPIC, partition_data=[data])
+    return ProduceRequest(None, acks, 10_000, [topic, *(beside.topic_data if beside else ())])
 
 
 _STORED = [
@@ -363,4 +370,15 @@ _MALFORMED = [
     ),
 ]
 
-EXCHANGES = [*_STORED, *_TIMES, *_UNKNOWN, *_REFUSED, *_LIES, *_MALFORMED]
+
+_INTERNAL = [
+    *(
+        Exchange(f"produce: into an internal topic, acks {acks}, v{v}", KEY, v, _internal(Batch(), acks))
+        for v in (3, 8, 12)
+        for acks in (-1, 0, 1)
+    ),
+    Exchange("produce: compressed into an internal topic, v9", KEY, 9, _internal(Batch(3, codec=Codec.ZSTD))),
+    _sent("into an internal topic and another", _internal(Batch(), beside=produce(Batch(2)))),
+]
+
+EXCHANGES = [*_STORED, *_TIMES, *_UNKNOWN, *_REFUSED, *_LIES, *_MALFORMED, *_INTERNAL]
