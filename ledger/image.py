@@ -345,6 +345,16 @@ def restore(rows: Iterable[Row]) -> LedgerState:
     return state
 
 
+def cluster_id_of(rows: Iterable[Row]) -> str:
+    """The cluster that the rows are of; empty if they do not say."""
+    for section, _, value in rows:
+        if section == META and value is not None:
+            state = LedgerState()
+            _restore_meta(state, [(b"", value)])
+            return state.cluster_id
+    return ""
+
+
 def _restore_meta(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:
     ((_, value),) = rows
     (version,) = struct.unpack_from(">H", value)

@@ -6,6 +6,7 @@ Runs lie in chunks (`ledger/runs.py`), so that a lookup is two bisections.
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from ledger.errors import StoreDamaged
 from ledger.producers import ProducerState
 from ledger.runs import Run, RunChunk
 from ledger.types import NO_TIMESTAMP, TopicId
@@ -69,7 +70,13 @@ class PartitionLog:
     def append(
         self, object_number: int, start: int, size: int, base: int, last: int, max_timestamp: int
     ) -> bool:
-        """Take up a run at the end. True if it is a new run, False if it only lengthened the last one."""
+        """Take up a run at the end. True if it is a new run, False if it only lengthened the last one.
+        StoreDamaged if its offsets are taken: the entry is applied for the second time."""
+        if base < self.high_watermark:
+            raise StoreDamaged(
+                f"offsets {base} to {last} of partition number {self.number} are given to a second run: it "
+                f"has records up to {self.high_watermark - 1} already"
+            )
         goes_on = (
             start == self._end_position
             and object_number == self._end_object

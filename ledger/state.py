@@ -82,6 +82,9 @@ class LedgerState:
         self.resource_configs = ResourceConfigs()
         self.dirty = Dirty()
         self.touched: dict[int, PartitionLog] = {}
+        self.is_whole = True
+        """False once an entry was applied by half, by a bug or for want of memory: nothing may be made of
+        this state any more, neither an image nor a snapshot."""
 
     @property
     def cluster_epoch(self) -> int:
@@ -90,11 +93,13 @@ class LedgerState:
 
     def apply_entry(self, entry: Entry) -> list[PartitionLog]:
         """Apply a durable entry. Returns the partitions whose offsets moved or that were deleted."""
+        self.is_whole = False
         self.touched = {}
         self.entry_time_ms = entry.time_ms
         for record in entry.records:
             _APPLY[type(record)](self, record)
         self.applied += 1
+        self.is_whole = True
         return list(self.touched.values())
 
     def apply(self, record: MetadataRecord) -> None:

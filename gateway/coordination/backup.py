@@ -27,7 +27,7 @@ from ledger.formats.snapshot import (
 )
 from ledger.image import all_rows, restore
 from ledger.journal import NONCE_BYTES, encode_entry, entry_key, entry_prefix, nonce_of, start_key
-from ledger.keys import RANDOM_BYTES, uuid7
+from ledger.keys import RANDOM_BYTES, created_ms, uuid7
 from ledger.ports import Blobs, MetadataStore, SegmentStore, Won
 from ledger.records import LedgerRestored, OwnerChanged, ProducerIdsReserved, encode_record
 from ledger.state import LedgerState
@@ -138,7 +138,9 @@ async def restore_backup(
     state = restore(snapshot.rows)
     backup = _backup(key, state)
     stored = {found.locator: found.created_ms async for found in all_objects(segments)}
-    newest_ms = max([now_ms, state.entry_time_ms, *stored.values()])
+    # Behind every snapshot that is there: a start takes them for those of the journal that was replaced.
+    replaced = [created_ms(there) + 1 for there in await snapshot_keys(blobs, shard)]
+    newest_ms = max([now_ms, state.entry_time_ms, *stored.values(), *replaced])
     last = await _last_entry(source, shard, snapshot)
     try:
         await blobs.put(key, [encode_snapshot(snapshot)])

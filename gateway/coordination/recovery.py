@@ -1,13 +1,15 @@
 """From nothing to the durable state: image, else snapshot, else the first entry; then the journal."""
 
-from collections.abc import Sequence
+import re
+import struct
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import structlog
 
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal, StoredEntry
-from ledger.errors import NotFound, StoreDamaged
+from ledger.errors import NotFound, StoreDamaged, StoreError, StoreTooNew
 from ledger.formats.snapshot import (
     SNAPSHOT_HEAD_BYTES,
     Snapshot,
@@ -15,14 +17,17 @@ from ledger.formats.snapshot import (
     snapshot_nonce,
     snapshot_prefix,
 )
-from ledger.image import everything, restore
+from ledger.image import cluster_id_of, everything, restore
 from ledger.journal import NONCE_BYTES, Entry, decode_entry, entry_key, nonce_of
+from ledger.keys import created_ms
 from ledger.ports import Blobs
 from ledger.state import LedgerState
 
 log = structlog.get_logger(__name__)
 
 KEPT_SNAPSHOTS = 2
+IMAGE = "image"
+_SNAPSHOT_NAME = re.compile(r"[0-9]{20}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Recovered:
@@ -35,92 +40,142 @@ class Recovered:
         self.journal_bytes = 0
 
 
+class DoesNotFit(StoreDamaged):
+    """A journal entry cannot be applied to the state that was begun from."""
+
+
 async def recover(journal: Journal, image: ImageFile | None, blobs: Blobs | None) -> Recovered:
     """Read everything durable. StoreDamaged names the entry that cannot be read; nothing is guessed."""
     start = await journal.start()
-    ahead: list[_Ahead] = []
-    recovered = await _from_image(journal, image, start, ahead)
-    if recovered is None:
-        recovered = await _from_snapshot(journal, blobs, start, ahead)
-    if recovered is None:
-        if start > 0:
-            raise StoreDamaged(
-                f"the journal of shard {journal.shard} begins at entry {start}, and neither an image nor a "
-                "readable snapshot reaches it: put back the image file or the snapshot blobs"
-            )
-        recovered = Recovered(LedgerState(), bytes(NONCE_BYTES), "journal")
-    found = recovered.source
-    await _follow(journal, recovered)
-    _check_newest(journal, recovered.state, ahead)
-    if found != "image" and image is not None:
+    loaded = await _load_image(image)
+    recovered = await _follow_first_that_fits(journal, loaded, blobs, start)
+    await _check_image_ahead(journal, loaded, recovered.state, start)
+    if blobs is not None:
+        await _check_snapshots(journal, blobs, recovered.state, start)
+    if recovered.source != IMAGE and image is not None:
         await image.clear()
         recovered.state.dirty = everything(recovered.state)
     log.info("shard.recovered", shard=journal.shard, source=recovered.source, entries=recovered.state.applied)
     return recovered
 
 
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """An image or snapshot that knows more entries than the journal holds."""
+@dataclass(slots=True)
+class _Loaded:
+    """What the image says: a state, or why it says none. `applied` and `cluster_id` as they were then: the
+    journal is applied to the state itself."""
 
-    source: str
-    applied: int
-    cluster_id: str
-
-
-def _check_newest(journal: Journal, state: LedgerState, ahead: Sequence[_Ahead]) -> None:
-    """StoreDamaged if entries of this journal are missing at its end: their offsets would be given again.
-    Snapshots may be of the journal that a restored one has replaced; an image is removed at a restore."""
-    for known in ahead:
-        replaced = known.source != "image" and state.restores
-        if known.cluster_id == state.cluster_id and not replaced:
-            raise StoreDamaged(
-                f"the journal of shard {journal.shard} ends after {state.applied} entries, but the "
-                f"{known.source} was made after {known.applied}: the metadata store is an older copy. Put "
-                "back the newest one, or move it away and run `dragoman ledger restore`"
-            )
+    state: LedgerState | None = None
+    nonce: bytes = b""
+    applied: int = 0
+    cluster_id: str = ""
+    too_new: StoreTooNew | None = None
 
 
-async def _from_image(
-    journal: Journal, image: ImageFile | None, start: int, ahead: list[_Ahead]
-) -> Recovered | None:
-    loaded = await image.load() if image is not None else None
-    if loaded is None:
-        return None
-    rows, nonce = loaded
+async def _load_image(image: ImageFile | None) -> _Loaded:
     try:
+        loaded = await image.load() if image is not None else None
+        if loaded is None:
+            return _Loaded()
+        rows, nonce = loaded
         state = restore(rows)
+        return _Loaded(state, nonce, state.applied, state.cluster_id)
     except StoreDamaged as error:
         log.warning("image.damaged", error=str(error))
-        return None
-    if state.applied < start or not await continues(journal, state.applied, nonce, start):
-        log.warning("image.of_another_journal", applied=state.applied, start=start)
-        await _note_ahead(journal, "image", state.applied, state.cluster_id, ahead)
-        return None
-    return Recovered(state, nonce, "image")
+        return _Loaded()
+    except StoreTooNew as error:
+        log.warning("image.too_new", error=str(error))
+        return _Loaded(too_new=error)
 
 
-async def _from_snapshot(
-    journal: Journal, blobs: Blobs | None, start: int, ahead: list[_Ahead]
-) -> Recovered | None:
-    if blobs is None:
+async def _follow_first_that_fits(
+    journal: Journal, loaded: _Loaded, blobs: Blobs | None, start: int
+) -> Recovered:
+    failure: StoreError | None = loaded.too_new
+    async for recovered in _beginnings(journal, loaded, blobs, start):
+        try:
+            await _follow(journal, recovered)
+        except DoesNotFit as error:
+            log.warning("shard.beginning_does_not_fit", source=recovered.source, error=str(error))
+            failure = error
+        else:
+            return recovered
+    raise failure or StoreDamaged(
+        f"the journal of shard {journal.shard} begins at entry {start}, and neither an image nor a "
+        "readable snapshot reaches it: put back the image file or the snapshot blobs"
+    )
+
+
+async def _beginnings(
+    journal: Journal, loaded: _Loaded, blobs: Blobs | None, start: int
+) -> AsyncIterator[Recovered]:
+    """States that the journal goes on from, the best first."""
+    if loaded.state is not None:
+        if loaded.applied >= start and await continues(journal, loaded.applied, loaded.nonce, start):
+            yield Recovered(loaded.state, loaded.nonce, IMAGE)
+        else:
+            log.warning("image.of_another_journal", applied=loaded.applied, start=start)
+    if blobs is not None:
+        for key in reversed(await snapshot_keys(blobs, journal.shard)):
+            recovered = await _from_snapshot(journal, blobs, key, start)
+            if recovered is not None:
+                yield recovered
+    if start == 0:
+        yield Recovered(LedgerState(), bytes(NONCE_BYTES), "journal")
+
+
+async def _from_snapshot(journal: Journal, blobs: Blobs, key: str, start: int) -> Recovered | None:
+    snapshot = await _read_snapshot(blobs, key) if applied_of(key) >= start else None
+    if snapshot is None:
         return None
-    for key in reversed(await snapshot_keys(blobs, journal.shard)):
-        snapshot = await _read_snapshot(blobs, key)
-        if snapshot is None or snapshot.applied < start:
-            continue
-        if await continues(journal, snapshot.applied, snapshot.nonce, start):
-            return Recovered(restore(snapshot.rows), snapshot.nonce, key)
+    if not await continues(journal, snapshot.applied, snapshot.nonce, start):
         log.warning("snapshot.of_another_journal", key=key)
-        await _note_ahead(journal, "snapshot", snapshot.applied, restore(snapshot.rows).cluster_id, ahead)
-    return None
+        return None
+    try:
+        return Recovered(restore(snapshot.rows), snapshot.nonce, key)
+    except StoreDamaged as error:
+        log.warning("snapshot.unreadable", key=key, error=str(error))
+        return None
 
 
-async def _note_ahead(
-    journal: Journal, source: str, applied: int, cluster_id: str, ahead: list[_Ahead]
-) -> None:
-    if await journal.is_absent(applied - 1) and applied > await journal.start():
-        ahead.append(_Ahead(source, applied, cluster_id))
+async def _check_image_ahead(journal: Journal, loaded: _Loaded, state: LedgerState, start: int) -> None:
+    """StoreDamaged if the image knows entries of this journal that are missing at its end: their offsets
+    would be given again. An image is removed at a restore, so it is never of a journal that was replaced."""
+    if loaded.state is None or loaded.applied <= start or loaded.cluster_id != state.cluster_id:
+        return
+    if await journal.is_absent(loaded.applied - 1):
+        raise StoreDamaged(_older_copy(journal, state, "image", loaded.applied))
+
+
+async def _check_snapshots(journal: Journal, blobs: Blobs, state: LedgerState, start: int) -> None:
+    """The same for the snapshots, also where the image is just as old as the journal. Those from before the
+    last restore may be of the journal that it replaced."""
+    restored_ms = max((record.kept_to_ms for record in state.restores), default=0)
+    for key in reversed(await snapshot_keys(blobs, journal.shard)):
+        if created_ms(key) < restored_ms:
+            continue
+        applied = applied_of(key)
+        is_ahead = applied > state.applied
+        if not is_ahead and await continues(journal, applied, await _nonce_in(blobs, key), start):
+            continue
+        snapshot = await _read_snapshot(blobs, key)
+        if snapshot is None or cluster_id_of(snapshot.rows) != state.cluster_id:
+            continue
+        if is_ahead:
+            raise StoreDamaged(_older_copy(journal, state, "snapshot", applied))
+        raise StoreDamaged(
+            f"entry {applied - 1} of the journal of shard {journal.shard} is not the one that the snapshot "
+            f"{key} ends with: a gateway has gone on with an older copy of the metadata store. Put back the "
+            "right one, or move it away and run `dragoman ledger restore`; to go on with this one all the "
+            "same, move that snapshot away"
+        )
+
+
+def _older_copy(journal: Journal, state: LedgerState, source: str, applied: int) -> str:
+    return (
+        f"the journal of shard {journal.shard} ends after {state.applied} entries, but the {source} was made "
+        f"after {applied}: the metadata store is an older copy. Put back the newest one, or move it away and "
+        "run `dragoman ledger restore`"
+    )
 
 
 async def own_snapshots(journal: Journal, blobs: Blobs, applied: int) -> list[str]:
@@ -148,8 +203,9 @@ def applied_of(snapshot_key: str) -> int:
 
 
 async def snapshot_keys(blobs: Blobs, shard: int) -> list[str]:
-    """Keys of the snapshots that are there, oldest first."""
-    return [info.key for info in await blobs.list(snapshot_prefix(shard))]
+    """Keys of the snapshots that are there, oldest first. What has another name is none."""
+    keys = [info.key for info in await blobs.list(snapshot_prefix(shard))]
+    return [key for key in keys if _SNAPSHOT_NAME.fullmatch(key.rsplit("/", 1)[-1])]
 
 
 async def _read_snapshot(blobs: Blobs, key: str) -> Snapshot | None:
@@ -179,7 +235,12 @@ async def _follow(journal: Journal, recovered: Recovered) -> None:
                 f"{stored.key} is there: restore the metadata store"
             )
         entry = _decode(stored)
-        state.apply_entry(entry)
+        try:
+            state.apply_entry(entry)
+        except (StoreDamaged, LookupError, ValueError, struct.error) as error:
+            raise DoesNotFit(
+                f"journal entry {stored.key} does not fit the state from {recovered.source}: {error!r}"
+            ) from error
         recovered.nonce = entry.nonce
         recovered.journal_bytes += len(stored.data)
 

@@ -34,6 +34,10 @@ PAUSE_S = 0.004
 LAST_IMAGE_S = 30.0
 
 
+class StateNotWhole(Exception):
+    """The state is not that of any entry."""
+
+
 @dataclass(slots=True)
 class SnapshotRule:
     """When the next snapshot is due: journal bytes since the last, or as many entries (which a restart
@@ -103,6 +107,9 @@ class Checkpointer:
         applied = self._shard.state.applied
         if self._image is None or applied == self._imaged:
             return
+        if not self._shard.state.is_whole:
+            log.error("image.state_not_whole", entries=applied)
+            return
         # Of one entry, the last: what follows may wait, and others go on meanwhile.
         (rows, copies), nonce = take_dirty(self._shard.state), self._shard.last_nonce
         try:
@@ -121,11 +128,14 @@ class Checkpointer:
             await self.prune()
 
     async def snapshot(self) -> str:
-        """Put the state into the blobs. Returns the key."""
+        """Put the state into the blobs. Returns the key. StateNotWhole once an entry was applied by half."""
+        self._check_whole()
         journal_bytes = self._shard.journal_bytes
         snapshot = await self._frozen()
         data = await asyncio.to_thread(encode_snapshot, snapshot)
-        name = uuid7(self._clock(), os.urandom(RANDOM_BYTES))
+        # Never older than a restore that is in it: a restart tells by this what the restore replaced.
+        now_ms = max(self._clock(), self._shard.state.entry_time_ms)
+        name = uuid7(now_ms, os.urandom(RANDOM_BYTES))
         key = f"{snapshot_prefix(self._journal.shard)}{snapshot.applied:020d}-{name}"
         await self._blobs.put(key, [data])
         self._rule.last_applied = snapshot.applied
@@ -139,10 +149,16 @@ class Checkpointer:
         applied = self._shard.state.applied
         await self.write_image()
         if self._image is None or self._imaged < applied:
+            self._check_whole()
             state = self._shard.state
             return Snapshot(state.applied, self._shard.last_nonce, list(all_rows(state)))
         rows, nonce = await self._image.rows()
         return Snapshot(self._imaged, nonce, rows)
+
+    def _check_whole(self) -> None:
+        state = self._shard.state
+        if not state.is_whole:
+            raise StateNotWhole(f"entry {state.applied} was applied by half: no snapshot is made of that")
 
     async def prune(self) -> None:
         """Archive and let go what the older of the snapshots kept no longer needs."""

@@ -3,9 +3,13 @@
 import pytest
 
 from ledger import partitions as ledger_partitions
+from ledger.errors import StoreDamaged
+from ledger.journal import decode_entry
 from ledger.partitions import PartitionLog, partitions_of
+from ledger.requests import CommitFile, CreateTopic
 from ledger.runs import Run, RunChunk
 from ledger.types import TopicId
+from tests.model.harness import JournalledLedger, commit_batch, locator, topic_id
 
 TOPIC = TopicId(bytes(16))
 ALL = 1 << 40
@@ -184,3 +188,13 @@ def test_rows_of_a_chunk_that_grows_while_they_are_read_leave_none_out() -> None
     for number in range(3, 40):
         chunk.append(number, 0, 100, number, number, 0)
     assert [row[3] for row in rows] == list(range(1, 40))
+
+
+def test_an_entry_that_is_applied_twice_raises_and_the_state_is_not_whole_any_more() -> None:
+    ledger = JournalledLedger()
+    ledger.ask(CreateTopic("t", topic_id(1), 1, {}))
+    ledger.ask(CommitFile(locator(1, 1_000_000), 100, [commit_batch(topic_id(1), 0, 0, records=2)]))
+    assert ledger.state.is_whole
+    with pytest.raises(StoreDamaged, match=r"offsets 0 to 1 of partition number 0 .* second run"):
+        ledger.state.apply_entry(decode_entry(ledger.entries[-1], "entry"))
+    assert not ledger.state.is_whole

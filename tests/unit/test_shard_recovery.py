@@ -200,11 +200,23 @@ async def test_an_image_with_a_row_of_another_type_is_put_aside(pruned: Host, se
     assert await pruned.recovered() == "snapshot"
 
 
-async def test_an_image_of_a_later_format_is_not_overwritten(pruned: Host) -> None:
-    with sqlite3.connect(pruned.image_path) as db:
+def of_a_later_format(path: Path) -> None:
+    with sqlite3.connect(path) as db:
         (value,) = db.execute("SELECT value FROM rows WHERE section = ?", (META,)).fetchone()
-        db.execute("UPDATE rows SET value = ? WHERE section = ?", (b"\0\3" + value[2:], META))
+        db.execute("UPDATE rows SET value = ? WHERE section = ?", (b"\0\x63" + value[2:], META))
     db.close()
+
+
+async def test_an_image_of_a_later_format_is_put_aside_where_snapshots_and_journal_say_all(
+    pruned: Host,
+) -> None:
+    of_a_later_format(pruned.image_path)
+    assert await pruned.recovered() == "snapshot"
+
+
+async def test_an_image_of_a_later_format_is_not_overwritten_where_it_is_needed(pruned: Host) -> None:
+    of_a_later_format(pruned.image_path)
+    pruned.lose_snapshots()
     before = pruned.image_path.read_bytes()
     with pytest.raises(StoreTooNew):
         await pruned.recovered()
