@@ -224,8 +224,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=MIB,
             le=64 * GIB,
             description="Bytes of records that all fetches together hold, from before they are read until "
-            "they are sent; further fetches wait, and when they do for 2 s, who leaves answers unread is "
-            "closed",
+            "they are sent. Further fetches wait, addresses and connections in turn; those of at most 64 KiB "
+            "have an eighth to themselves. While fetches wait for 0.5 s, a client that reads nothing of its "
+            "answers for 1 s is closed",
         ),
     ] = 256 * MIB
     fetch_sessions: Annotated[

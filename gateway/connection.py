@@ -55,6 +55,8 @@ WARY_SECONDS: Final = 30.0
 """How long after it was muted a connection has its Produce requests taken one by one."""
 PATIENCE_SECONDS: Final = 2.0
 """How long a client may leave a frame unfinished or an answer unread while memory is short."""
+STILL_SECONDS: Final = 1.0
+"""How long a client may read nothing of an answer for which others wait."""
 
 
 class Router(Protocol):
@@ -76,6 +78,10 @@ class Router(Protocol):
     def starved_since(self) -> float:
         """If requests wait for memory that answers hold until they are sent: since when (loop time) none
         has got any. Else 0."""
+        ...
+
+    def waiting_since(self) -> float:
+        """If requests wait for such memory: since when the first of them has. Else 0."""
         ...
 
     async def answer(
@@ -180,17 +186,19 @@ class ConnectionPool:
                 return
             connection.abort("memory")
 
-    def shed_unread(self, patience_s: float) -> None:
-        """Close connections that keep others starving with answers which nobody reads, most and longest
-        first, until nobody starves."""
+    def shed_unread(
+        self, is_unread: Callable[["ClientConnection"], bool], is_enough: Callable[[], bool]
+    ) -> None:
+        """Close connections that keep others waiting with answers which their clients do not read, most and
+        longest first, until it is enough."""
         now = asyncio.get_running_loop().time()
         unread = [
             ((now - connection.held_since) * connection.unsent_now, connection)
             for connection in self.connections.values()
-            if connection.held_since and now - connection.held_since >= patience_s
+            if connection.held_since and is_unread(connection)
         ]
         for _, connection in sorted(unread, key=lambda pair: pair[0], reverse=True):
-            if not self.router.starved_since():
+            if is_enough():
                 return
             connection.abort("memory")
 
@@ -298,6 +306,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         """How much that was at the beginning."""
         self.held_since = 0.0
         """Since when answers that are not all sent have held a share of a budget, or 0."""
+        self.moved_at = 0.0
+        """When the client was last seen to read something of these answers."""
+        self._unsent_before = 0
         self._held: list[Callable[[], None]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -430,6 +441,14 @@ class ClientConnection(asyncio.BufferedProtocol):
             for release in held:
                 release()
 
+    def look_for_movement(self, now: float) -> None:
+        """Whether the client has read anything since the last look."""
+        if self._held:
+            unsent = self._count_unsent()
+            if unsent < self._unsent_before:
+                self.moved_at = now
+            self._unsent_before = unsent
+
     def oldest_started_at(self) -> float | None:
         return next(iter(self._running.values()), None)
 
@@ -517,7 +536,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _hold(self, release: Callable[[], None]) -> None:
         self._held.append(release)
-        self.held_since = self.held_since or self._loop.time()
+        self.moved_at = self._loop.time()
+        self.held_since = self.held_since or self.moved_at
 
     def done(self, request: asyncio.Task[None] | _Pipelined) -> None:
         """This request is under way no longer."""

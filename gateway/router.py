@@ -187,6 +187,9 @@ class RequestRouter:
     def starved_since(self) -> float:
         return self._services.fetch.budget.stuck_since
 
+    def waiting_since(self) -> float:
+        return self._services.fetch.budget.waiting_since
+
     async def answer(
         self, request: Request, peer: Peer, received_at: float, hold: Hold
     ) -> Sequence[Buffer] | None:

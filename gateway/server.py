@@ -14,6 +14,7 @@ from gateway.config import Limits
 from gateway.connection import (
     FLUSH_SECONDS,
     PATIENCE_SECONDS,
+    STILL_SECONDS,
     Budget,
     ClientConnection,
     ConnectionPool,
@@ -35,6 +36,8 @@ REQUEST_GRACE_SECONDS: Final = 60.0
 """A request still under way this long after its longest timeout is cancelled with its connection."""
 SLOWEST_BYTES_A_SECOND: Final = 16 * 1024
 """A large frame or answer may take longer than the idle time if it moves at least as fast."""
+WAIT_SECONDS: Final = 0.5
+"""After a fetch has waited so long for memory, clients must be seen to read what others wait for."""
 TLS_SHUTDOWN_SECONDS: Final = 10.0
 """How long a closed TLS connection waits for its client to say that it has closed too."""
 
@@ -195,6 +198,7 @@ class Server:
                 if connection.is_at_rest and now - connection.worked_at < rest_s:
                     continue
                 connection.release_sent()
+                connection.look_for_movement(now)
                 reason = overdue(connection, self._limits, now)
                 if reason is not None:
                     connection.abort(reason)
@@ -205,9 +209,17 @@ class Server:
 
     def _relieve(self, now: float) -> None:
         """When too much has been held for a while, make room for those who wait for it."""
-        starved_since = self._pool.router.starved_since()
-        if starved_since and now - starved_since >= PATIENCE_SECONDS:
-            self._pool.shed_unread(PATIENCE_SECONDS)
+        router = self._pool.router
+        if _has_lasted(router.starved_since(), PATIENCE_SECONDS, now):
+            self._pool.shed_unread(
+                lambda connection: now - connection.held_since >= PATIENCE_SECONDS,
+                lambda: not router.starved_since(),
+            )
+        if _has_lasted(router.waiting_since(), WAIT_SECONDS, now):
+            self._pool.shed_unread(
+                lambda connection: now - connection.moved_at >= STILL_SECONDS,
+                lambda: not _has_lasted(router.waiting_since(), WAIT_SECONDS, now),
+            )
         budget = self._pool.budget
         if budget.used < budget.limit:
             self._short_since = 0.0
@@ -215,6 +227,11 @@ class Server:
             self._short_since = now
         elif now - self._short_since >= PATIENCE_SECONDS:
             self._pool.shed(PATIENCE_SECONDS, budget.limit // 2)
+
+
+def _has_lasted(since: float, seconds: float, now: float) -> bool:
+    """Whether something has been so since then, for so long; 0 = it is not so."""
+    return bool(since) and now - since >= seconds
 
 
 def _rules(limits: Limits) -> Rules:

@@ -1,12 +1,38 @@
-"""A bound on the bytes that all fetches together hold, from before they read until they are sent."""
+"""A bound on the bytes that all fetches together hold, from before they read until they are sent.
+
+Fairness. While there is enough, a fetch gets its bytes at once. When fetches have to wait, the next grant
+goes to the next address in rotation, and among the connections of an address by weighted fair queueing:
+each has a tag, the bytes that its address had been granted when it began to wait, plus what it asks for,
+plus what it still holds in unsent answers. The lowest tag is next, so that a small fetch passes large ones,
+a connection that holds nothing passes one that does not read, and no fetch is passed for ever.
+
+An eighth is a reserve for small fetches of connections that hold nothing: large ones cannot use all of the
+budget up, and a consumer at the end of its partitions is served while others leave answers unread.
+"""
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import TypeAlias
+from heapq import heapify, heappop, heappush
+from typing import Final, TypeAlias
+
+from gateway.requests.slicing import Owner
+from gateway.security.door import network_of
 
 Hold: TypeAlias = Callable[[Callable[[], None]], None]
 """Takes what gives bytes back, and calls it when the answer that holds them is sent or its client gone."""
+
+NO_OWNER: Final = Owner(0, "")
+SMALL_BYTES: Final = 64 * 1024
+"""A fetch of at most so many bytes may use the reserve."""
+RESERVE_FRACTION: Final = 8
+FAIR_FLOOR_BYTES: Final = 1024 * 1024
+"""While others wait a fetch may still have so many bytes."""
+MAX_REMEMBERED: Final = 10_000
+"""Connections of an address whose place in the queue outlives a wait that ended without a grant."""
+
+MAX_DEAD: Final = 64
+"""Fetches that have left an address's queue before what they leave there is cleared."""
 
 
 def give_back_at_once(release: Callable[[], None]) -> None:
@@ -14,62 +40,245 @@ def give_back_at_once(release: Callable[[], None]) -> None:
     release()
 
 
+class Share:
+    """Bytes of the budget that one fetch holds."""
+
+    __slots__ = ("_budget", "_is_reserved", "connection_id", "size")
+
+    def __init__(self, budget: "FetchBudget", connection_id: int, size: int, is_reserved: bool) -> None:
+        self._budget = budget
+        self._is_reserved = is_reserved
+        self.connection_id = connection_id
+        self.size = size
+
+    def give_back(self, keep: int = 0) -> None:
+        """Free all of it, but for so many bytes."""
+        given = self.size - keep
+        if given > 0:
+            self.size = keep
+            self._budget.release(self.connection_id, given, self._is_reserved)
+
+    def grow(self, size: int) -> bool:
+        """Make it so large, if that can be done without a wait."""
+        more = size - self.size
+        if more > 0:
+            if self._is_reserved and size > SMALL_BYTES:
+                return False
+            if not self._budget.take_more(self.connection_id, more, self._is_reserved):
+                return False
+            self.size = size
+        return True
+
+
 class FetchBudget:
-    """First come, first served. A fetch that asks for more than there is in all gets all of it."""
+    """A fetch that asks for more than there is in all gets all of it, but for the reserve."""
 
     def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self.held_bytes = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        reserve_bytes = max_bytes // RESERVE_FRACTION
+        # Of a small budget all is for everybody.
+        self._reserve_bytes = reserve_bytes if reserve_bytes >= 2 * SMALL_BYTES else 0
+        self.max_bytes = max_bytes - self._reserve_bytes
+        """The most that one fetch can get."""
+        self._used = 0
+        self._used_of_reserve = 0
+        self._held: dict[int, int] = {}
+        """Bytes by connection, of those that hold any."""
+        self._small = _FairQueue()
+        """Waiting fetches that may have their bytes from the reserve."""
+        self._large = _FairQueue()
+        self._waiting: dict[_Waiter, None] = {}
+        """In the order in which they came."""
         self._stuck_since = 0.0
+
+    @property
+    def held_bytes(self) -> int:
+        return self._used + self._used_of_reserve
 
     @property
     def stuck_since(self) -> float:
         """If some wait: since when (loop time) none has got anything. Else 0. Waits that end without a
-        grant make no difference: who asks again and again starves too."""
+        grant make no difference: a client that tries again and again starves too."""
         return self._stuck_since if self._waiting else 0.0
 
-    def acquire_now(self, size: int) -> int | None:
+    @property
+    def waiting_since(self) -> float:
+        """If some wait: since when the first of them has. Else 0."""
+        return next(iter(self._waiting)).since if self._waiting else 0.0
+
+    @property
+    def fair_bytes(self) -> int:
+        """What a fetch may ask for while others wait: with as much for everybody nobody would have to."""
+        sharing = len(self._held) + len(self._waiting) + 1
+        return max(self.max_bytes // sharing, min(FAIR_FLOOR_BYTES, self.max_bytes))
+
+    def acquire_now(self, size: int, owner: Owner = NO_OWNER) -> Share | None:
         """Bytes to give back later; None if they have to be waited for."""
         size = min(size, self.max_bytes)
-        if self._waiting or self.held_bytes + size > self.max_bytes:
-            return None
-        self.held_bytes += size
-        self._stuck_since = 0.0
-        return size
+        connection_id = owner.connection_id
+        if not self._waiting and self._used + size <= self.max_bytes:
+            return self._take(connection_id, size, False)
+        if self._is_small(connection_id, size) and not self._small and self._fits_reserve(size):
+            return self._take(connection_id, size, True)
+        return None
 
-    async def acquire(self, size: int, deadline: float) -> int:
+    async def acquire(self, size: int, deadline: float, owner: Owner = NO_OWNER) -> Share:
         """The same, waiting for them. TimeoutError at the deadline (loop time)."""
-        if (taken := self.acquire_now(size)) is not None:
-            return taken
-        size = min(size, self.max_bytes)
+        if (share := self.acquire_now(size, owner)) is not None:
+            return share
         loop = asyncio.get_running_loop()
-        granted: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((size, granted))
-        self._stuck_since = self._stuck_since or loop.time()
+        waiter = _Waiter(min(size, self.max_bytes), owner, loop.create_future(), loop.time())
+        is_small = self._is_small(owner.connection_id, waiter.size)
+        queue = self._small if is_small else self._large
+        queue.add(waiter, self._held.get(owner.connection_id, 0))
+        self._waiting[waiter] = None
+        self._stuck_since = self._stuck_since or waiter.since
         try:
             async with asyncio.timeout_at(deadline):
-                await granted
-        except BaseException:
-            if granted.done() and not granted.cancelled():
-                self.release(size)
+                return await waiter.granted
+        except BaseException as error:
+            if waiter.granted.done() and not waiter.granted.cancelled():
+                waiter.granted.result().give_back()
             else:
-                granted.cancel()
+                waiter.granted.cancel()
+                del self._waiting[waiter]
+                queue.leave(waiter, keeps_place=isinstance(error, TimeoutError))
                 self._grant()
             raise
-        return size
 
-    def release(self, size: int) -> None:
-        self.held_bytes -= size
-        self._grant()
+    def take_more(self, connection_id: int, size: int, is_reserved: bool) -> bool:
+        """For a `Share` that is to grow."""
+        if is_reserved:
+            is_there = not self._small and self._fits_reserve(size)
+        else:
+            is_there = not self._waiting and self._used + size <= self.max_bytes
+        if is_there:
+            self._count(connection_id, size, is_reserved)
+        return is_there
+
+    def release(self, connection_id: int, size: int, is_reserved: bool) -> None:
+        """For a `Share` that shrinks."""
+        self._count(connection_id, -size, is_reserved)
+        if self._waiting:
+            self._grant()
+
+    def _is_small(self, connection_id: int, size: int) -> bool:
+        return bool(self._reserve_bytes) and size <= SMALL_BYTES and connection_id not in self._held
+
+    def _fits_reserve(self, size: int) -> bool:
+        return self._used_of_reserve + size <= self._reserve_bytes
+
+    def _take(self, connection_id: int, size: int, is_reserved: bool) -> Share:
+        self._count(connection_id, size, is_reserved)
+        self._stuck_since = 0.0
+        return Share(self, connection_id, size, is_reserved)
+
+    def _count(self, connection_id: int, size: int, is_reserved: bool) -> None:
+        if is_reserved:
+            self._used_of_reserve += size
+        else:
+            self._used += size
+        held = self._held.get(connection_id, 0) + size
+        if held:
+            self._held[connection_id] = held
+        else:
+            self._held.pop(connection_id, None)
 
     def _grant(self) -> None:
-        while self._waiting:
-            size, granted = self._waiting[0]
-            if not granted.done():
-                if self.held_bytes + size > self.max_bytes:
-                    return
-                self.held_bytes += size
-                granted.set_result(None)
-                self._stuck_since = granted.get_loop().time()
-            self._waiting.popleft()
+        while (first := self._small.first()) is not None:
+            is_reserved = self._fits_reserve(first.size)
+            if not is_reserved and (self._large or self._used + first.size > self.max_bytes):
+                break
+            self._grant_to(self._small, first, is_reserved)
+        while (first := self._large.first()) is not None:
+            if self._used + first.size > self.max_bytes:
+                break
+            self._grant_to(self._large, first, False)
+
+    def _grant_to(self, queue: "_FairQueue", waiter: "_Waiter", is_reserved: bool) -> None:
+        queue.granted(waiter)
+        del self._waiting[waiter]
+        waiter.granted.set_result(self._take(waiter.owner.connection_id, waiter.size, is_reserved))
+        self._stuck_since = waiter.granted.get_loop().time()
+
+
+class _Waiter:
+    __slots__ = ("granted", "network", "owner", "since", "size", "start", "tag")
+
+    def __init__(self, size: int, owner: Owner, granted: "asyncio.Future[Share]", since: float) -> None:
+        self.size = size
+        self.owner = owner
+        self.network = network_of(owner.host)
+        self.granted = granted
+        self.since = since
+        self.start = 0
+        self.tag = 0
+
+
+class _Address:
+    """The waiting fetches of one address, by tag."""
+
+    __slots__ = ("heap", "remembered", "served", "waiting")
+
+    def __init__(self) -> None:
+        self.served = 0
+        """The tag of the last grant."""
+        self.waiting = 0
+        self.heap: list[tuple[int, int, _Waiter]] = []
+        """Some of these may have left."""
+        self.remembered: dict[int, int] = {}
+        """Where connections began to wait that have not been granted anything since."""
+
+
+class _FairQueue:
+    """Waiting fetches: addresses in rotation, the lowest tag of each. Falsy when there are none."""
+
+    def __init__(self) -> None:
+        self._addresses: OrderedDict[str, _Address] = OrderedDict()
+        self._added = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._addresses)
+
+    def add(self, waiter: _Waiter, held: int) -> None:
+        address = self._addresses.get(waiter.network)
+        if address is None:
+            address = self._addresses[waiter.network] = _Address()
+        waiter.start = address.remembered.pop(waiter.owner.connection_id, address.served)
+        # Even the smallest moves the tags on, so that small ones do not pass a large one for ever.
+        waiter.tag = waiter.start + held + max(waiter.size, SMALL_BYTES)
+        address.waiting += 1
+        self._added += 1
+        heappush(address.heap, (waiter.tag, self._added, waiter))
+
+    def first(self) -> _Waiter | None:
+        """The next to be granted its bytes."""
+        for address in self._addresses.values():
+            heap = address.heap
+            while heap and heap[0][2].granted.done():
+                heappop(heap)
+            if heap:
+                return heap[0][2]
+        return None
+
+    def granted(self, waiter: _Waiter) -> None:
+        """The first is granted its bytes now, and it is the next address's turn."""
+        address = self._addresses[waiter.network]
+        heappop(address.heap)
+        address.served = max(address.served, waiter.tag)
+        self._addresses.move_to_end(waiter.network)
+        self._gone(waiter.network, address)
+
+    def leave(self, waiter: _Waiter, keeps_place: bool) -> None:
+        """It waits no longer; the next fetch of its connection may have its place."""
+        address = self._addresses[waiter.network]
+        if keeps_place and len(address.remembered) < MAX_REMEMBERED:
+            address.remembered[waiter.owner.connection_id] = waiter.start
+        self._gone(waiter.network, address)
+
+    def _gone(self, network: str, address: _Address) -> None:
+        address.waiting -= 1
+        if not address.waiting:
+            del self._addresses[network]
+        elif len(address.heap) > 2 * address.waiting + MAX_DEAD:
+            address.heap = [entry for entry in address.heap if not entry[2].granted.done()]
+            heapify(address.heap)

@@ -186,6 +186,11 @@ def share_out(wants: Sequence[Want], max_bytes: int) -> Shares:
     return Shares(lacks, left == 0 and not first_is_due)
 
 
+def planned_bytes(lacks: Sequence[Lack]) -> int:
+    """How many bytes are read for these at most, as far as the sizes of batches are known."""
+    return sum([lack.stream.to_read(lack.size) for lack in lacks])
+
+
 def readable_bytes(wants: Sequence[Want]) -> int:
     """What counts against min_bytes (KIP-74): all that is there, each partition up to its maximum.
     Exact once the streams have found their offsets, before at most so much."""

@@ -7,20 +7,29 @@ what has been read is answered; what could not be read is an error, never an emp
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Final
 
 import structlog
 
 from gateway.coordination.shard import Shard
-from gateway.fetch.budget import FetchBudget, Hold, give_back_at_once
+from gateway.fetch.budget import NO_OWNER, FetchBudget, Hold, Share, give_back_at_once
 from gateway.fetch.hints import PositionHints
-from gateway.fetch.planning import Lack, Want, answer, look, look_again, readable_bytes, share_out
+from gateway.fetch.planning import (
+    Lack,
+    Want,
+    answer,
+    look,
+    look_again,
+    planned_bytes,
+    readable_bytes,
+    share_out,
+)
 from gateway.fetch.purgatory import NEWS_BYTES, ParkedFetch, Purgatory
 from gateway.fetch.reader import Missing, RunReader, Wish
 from gateway.fetch.sessions import FetchKind, FetchSessions
 from gateway.fetch.stream import BatchStream
+from gateway.requests.slicing import Owner
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import FetchRequest, FetchResponse
 from ledger.errors import StoreError
@@ -80,16 +89,17 @@ class FetchRoom:
         received_at: float,
         throttle_ms: Callable[[int], int] = _never,
         hold: Hold = give_back_at_once,
+        owner: Owner = NO_OWNER,
     ) -> FetchResponse:
         """Answer one Fetch. `received_at` is loop time; max_wait_ms counts from there. `throttle_ms` is told
         how many bytes of records there are, and says whether to answer nothing instead. `hold` is given
-        what frees the share of the budget that the answer takes."""
+        what frees the share of the budget that the answer takes; `owner` is the connection whose it is."""
         context = self.sessions.begin(version, request, principal, self.clock())
         if context.kind is FetchKind.REFUSED:
             return self.sessions.finish(context, (), self.clock())
         is_from_broker = request.replica_id >= 0
         wants = [Want(asked, asked.request, is_from_broker) for asked in context.partitions]
-        under_way = _Fetch(self, request, wants, received_at)
+        under_way = _Fetch(self, request, wants, received_at, owner)
         try:
             told = await under_way.run()
             isolation = request.isolation_level
@@ -104,12 +114,14 @@ class FetchRoom:
             under_way.give_back()
             raise
         # What was read and goes now is free again; the rest when the client has the answer.
-        if under_way.held > records:
-            sent = chain.from_iterable([part.records for _, part in answers if part.records])
-            under_way.give_back(keep=_pinned(sent))
-        if under_way.held:
-            # Not with what was read beside it.
-            hold(partial(self.budget.release, under_way.held))
+        share = under_way.share
+        if share is not None:
+            if share.size > records:
+                sent = chain.from_iterable([part.records for _, part in answers if part.records])
+                share.give_back(keep=_pinned(sent))
+            if share.size:
+                # Not with what was read beside it.
+                hold(share.give_back)
         return response
 
     def close(self) -> None:
@@ -141,23 +153,30 @@ class _Fetch:
         "absent",
         "deadline",
         "has_waited",
-        "held",
         "is_over",
         "is_overdrawn",
         "isolation",
         "max_bytes",
         "min_bytes",
+        "owner",
         "proved",
         "room",
+        "share",
         "stale_plans",
         "wants",
     )
 
     def __init__(
-        self, room: FetchRoom, request: FetchRequest, wants: Sequence[Want], received_at: float
+        self,
+        room: FetchRoom,
+        request: FetchRequest,
+        wants: Sequence[Want],
+        received_at: float,
+        owner: Owner,
     ) -> None:
         self.room = room
         self.wants = wants
+        self.owner = owner
         self.isolation = request.isolation_level
         self.max_bytes = min(max(request.max_bytes, 0), room.options.max_response_bytes)
         self.is_overdrawn = request.max_bytes < 0
@@ -172,15 +191,14 @@ class _Fetch:
         self.has_waited = False
         """Since the last look, so that it may be out of date."""
         self.stale_plans = 0
-        self.held = 0
-        """Bytes of the room's budget."""
+        self.share: Share | None = None
+        """Of the room's budget."""
 
-    def give_back(self, keep: int = 0) -> None:
-        """Free the share of the budget, but for so many bytes of it."""
-        given = max(self.held - keep, 0)
-        if given:
-            self.held -= given
-            self.room.budget.release(given)
+    def give_back(self) -> None:
+        """Free the share of the budget."""
+        share, self.share = self.share, None
+        if share is not None:
+            share.give_back()
 
     async def run(self) -> Sequence[Want]:
         """What each partition gets, in the order of the response."""
@@ -297,26 +315,37 @@ class _Fetch:
 
     async def _read(self) -> bool:
         """Read what the budgets allow. False: the plan was stale, and everything must be looked at anew."""
-        shares = share_out(self.wants, self.max_bytes)
-        if not shares.lacks:
+        lacks = share_out(self.wants, self.max_bytes).lacks
+        if not lacks:
             return True
-        planned = min(sum([lack.size for lack in shares.lacks]), self.room.options.round_bytes)
-        held = self.room.budget.acquire_now(planned)
-        if held is None:
-            self.has_waited = True
-            latest = asyncio.get_running_loop().time() + self.room.options.ledger_wait_s
-            try:
-                held = await self.room.budget.acquire(planned, max(self.deadline, latest))
-            except TimeoutError:
-                self.is_over = True
-                for want in self.wants:
-                    want.batches = 0
+        budget, most = self.room.budget, self.room.options.round_bytes
+        planned = min(planned_bytes(lacks), most)
+        self.share = budget.acquire_now(planned, self.owner)
+        if self.share is None:
+            if planned > budget.fair_bytes:
+                # Others wait too: a smaller answer now is better than a large one after many others.
+                self.max_bytes = min(self.max_bytes, budget.fair_bytes)
+                lacks = share_out(self.wants, self.max_bytes).lacks
+                planned = min(planned_bytes(lacks), most)
+            if not await self._wait_for_share(planned):
                 return True
-        self.held = held
-        if await self._read_rounds(shares.lacks):
+        if await self._read_rounds(lacks):
             return True
         self.give_back()
         return False
+
+    async def _wait_for_share(self, size: int) -> bool:
+        """False: there is none in time, and the answer has no records."""
+        self.has_waited = True
+        latest = asyncio.get_running_loop().time() + self.room.options.ledger_wait_s
+        try:
+            self.share = await self.room.budget.acquire(size, max(self.deadline, latest), self.owner)
+        except TimeoutError:
+            self.is_over = True
+            for want in self.wants:
+                want.batches = 0
+            return False
+        return True
 
     async def _read_rounds(self, lacks: Sequence[Lack]) -> bool:
         while lacks:
@@ -331,7 +360,39 @@ class _Fetch:
             lacks = shares.lacks
             if not lacks:
                 self.is_over |= shares.out_of_budget
+            elif not self._holds_enough(lacks):
+                lacks = self._cut_short(lacks)
+                if lacks and not await self._wait_for_share(planned_bytes(lacks)):
+                    return True
         return True
+
+    def _holds_enough(self, lacks: Sequence[Lack]) -> bool:
+        """Whether the share of the budget is enough for what was read and is still to be read, or can be
+        made so at once."""
+        share = self.share
+        if share is None:
+            return False
+        streams = [want.stream for want in self.wants if want.stream is not None]
+        held = sum([len(batch.data) for stream in streams for batch in stream.batches])
+        return share.grow(min(held + planned_bytes(lacks), self.room.budget.max_bytes))
+
+    def _cut_short(self, lacks: Sequence[Lack]) -> list[Lack]:
+        """More must be read than was planned, and the budget does not have it: serve what is here. Where
+        that is not even the first batch, which must be served however large it is, drop all else; the
+        share is given back, and one for this batch has to be waited for."""
+        first = lacks[0]
+        is_due = not any(want.batches for want in self.wants[: self.wants.index(first.want) + 1])
+        for lack in lacks[1:] if is_due else lacks:
+            lack.stream.stop()
+        self.is_over = True
+        if not is_due:
+            share_out(self.wants, self.max_bytes)
+            return []
+        self.give_back()
+        for want in self.wants:
+            if want is not first.want:
+                want.stream = None
+        return [first]
 
     async def _read_round(self, lacks: Sequence[Lack]) -> list[tuple[Want, str]]:
         """One read of the store for all partitions. Returns those whose plan named what is not there."""

@@ -127,6 +127,15 @@ class BatchStream:
                 break
         return asked
 
+    def to_read(self, want: int) -> int:
+        """How many bytes `stretches` names at most."""
+        unread = self.available
+        if self.batches:
+            unread -= sum([len(batch.data) for batch in self.batches])
+        if not self.found and want < self._seek_bytes:
+            want = self._seek_bytes
+        return want if want < unread else unread
+
     def take(self, stretch: Stretch, pieces: Sequence[Buffer]) -> int:
         """Take up what was read of a stretch that `stretches` named, in its order. Returns how many of
         its bytes are whole batches. Raises Damaged."""

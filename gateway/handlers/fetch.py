@@ -7,6 +7,7 @@ from typing import Final
 from gateway.context import RequestContext
 from gateway.handlers.throttling import throttle_fetch
 from gateway.quotas.altering import FETCH
+from gateway.requests.slicing import Owner
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import (
     FIRST_WITH_TOPIC_IDS,
@@ -36,8 +37,9 @@ async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
     most = services.quotas.most_at_once(FETCH, context.user, context.client_id)
     request.max_bytes = int(min(request.max_bytes, most))
     throttle = partial(throttle_fetch, context)
+    owner = Owner(context.connection_id, context.peer_host)
     response = await services.fetch.fetch(
-        version, request, context.principal, context.received_at, throttle, context.hold
+        version, request, context.principal, context.received_at, throttle, context.hold, owner
     )
     if request.replica_id >= 0 and version >= FIRST_WITH_LEADER:
         _name_leader(response, services.node_id)

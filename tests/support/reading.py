@@ -12,7 +12,7 @@ from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
 from gateway.coordination.journal import Journal
 from gateway.coordination.shard import Shard
-from gateway.fetch.budget import Hold, give_back_at_once
+from gateway.fetch.budget import NO_OWNER, Hold, give_back_at_once
 from gateway.fetch.cache import RunCache
 from gateway.fetch.offsets import OffsetAnswer, OffsetQuestion, OffsetsRoom
 from gateway.fetch.reader import RunReader
@@ -20,6 +20,7 @@ from gateway.fetch.room import FetchOptions, FetchRoom
 from gateway.fetch.sessions import FetchSessions
 from gateway.produce.admission import TopicRules
 from gateway.produce.room import ProduceOptions, ProduceRoom
+from gateway.requests.slicing import Owner
 from gateway.wire.messages.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -132,6 +133,7 @@ class ReadingWorld:
         session: tuple[int, int] = (0, -1),
         forget: Sequence[tuple[str | bytes, int]] = (),
         hold: Hold = give_back_at_once,
+        owner: Owner = NO_OWNER,
     ) -> FetchResponse:
         """Each partition: (topic name or id, index, offset[, max bytes[, leader epoch]])."""
         topics = [_fetch_topic(*partition) for partition in partitions]
@@ -141,7 +143,7 @@ class ReadingWorld:
         ]
         request = FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation, *session, topics, forgotten)
         now = asyncio.get_running_loop().time()
-        return await self.fetch_room.fetch(version, request, principal, now, hold=hold)
+        return await self.fetch_room.fetch(version, request, principal, now, hold=hold, owner=owner)
 
     async def one(self, *partition: Any, **options: Any) -> FetchPartitionResponse:
         """The answer for a single partition."""

@@ -78,7 +78,7 @@ async def test_answers_without_records_and_fetches_without_answer_hold_nothing()
 async def test_who_gets_nothing_starves_however_short_each_wait_was() -> None:
     loop = asyncio.get_running_loop()
     budget = FetchBudget(10)
-    await budget.acquire(10, loop.time() + 1)
+    share = await budget.acquire(10, loop.time() + 1)
     began = loop.time()
     for _ in range(3):
         with pytest.raises(TimeoutError):
@@ -89,11 +89,11 @@ async def test_who_gets_nothing_starves_however_short_each_wait_was() -> None:
     assert began <= budget.stuck_since <= began + 0.02
     behind = asyncio.create_task(budget.acquire(5, loop.time() + 10))
     await asyncio.sleep(0)
-    budget.release(5)
-    assert await waiting == 5
+    share.give_back(keep=5)
+    assert (await waiting).size == 5
     assert budget.stuck_since >= began + 0.06
-    budget.release(5)
-    assert await behind == 5
+    share.give_back()
+    assert (await behind).size == 5
     assert budget.stuck_since == 0.0
 
 

@@ -143,15 +143,16 @@ async def test_what_the_system_keeps_in_memory_is_not_kept_here_a_second_time(
 
 async def test_a_share_of_the_budget_is_taken_at_once_only_if_nobody_waits_for_it() -> None:
     budget = FetchBudget(10)
-    assert budget.acquire_now(20) == 10
+    all_of_it = budget.acquire_now(20)
+    assert all_of_it is not None and all_of_it.size == 10
     assert budget.acquire_now(1) is None
     waiting = asyncio.create_task(budget.acquire(8, asyncio.get_running_loop().time() + 10))
     await asyncio.sleep(0)
-    budget.release(5)
+    all_of_it.give_back(keep=5)
     # There would be room for a small one, but it would overtake.
     assert budget.acquire_now(1) is None and not waiting.done()
-    budget.release(5)
-    assert await waiting == 8 and budget.acquire_now(2) == 2
+    all_of_it.give_back()
+    assert (await waiting).size == 8 and budget.acquire_now(2) is not None
     assert budget.held_bytes == 10
 
 

@@ -354,7 +354,7 @@ async def test_fetches_share_a_budget_and_get_nothing_rather_than_more_of_it() -
         assert records_of(await world.one("t", 0, 0)) == b""
         waiting = asyncio.create_task(world.one("t", 0, 0, max_wait_ms=60_000))
         await asyncio.sleep(0.01)
-        world.fetch_room.budget.release(held)
+        held.give_back()
         assert records_of(await waiting) == with_base(A, 0)
         assert world.fetch_room.budget.held_bytes == 0
 

@@ -173,12 +173,12 @@ async def test_the_budget_is_given_in_order_and_never_exceeded() -> None:
     await asyncio.sleep(0.01)
     assert not large.done()
     assert not small.done()
-    budget.release(first)
-    assert await large == 100
+    first.give_back()
+    assert (await large).size == 100
     await asyncio.sleep(0)
     assert not small.done()
-    budget.release(100)
-    budget.release(await small)
+    (await large).give_back()
+    (await small).give_back()
     assert budget.held_bytes == 0
 
 
@@ -188,7 +188,8 @@ async def test_who_gives_up_waiting_for_the_budget_does_not_hold_up_the_others()
     first = await budget.acquire(60, loop.time() + 5)
     with pytest.raises(TimeoutError):
         await asyncio.gather(budget.acquire(100, loop.time() + 0.02))
-    assert await budget.acquire(40, loop.time() + 5) == 40
-    budget.release(40)
-    budget.release(first)
+    second = await budget.acquire(40, loop.time() + 5)
+    assert second.size == 40
+    second.give_back()
+    first.give_back()
     assert budget.held_bytes == 0

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.accepting import ListenFailed
 from gateway.config import MIB, Limits
-from gateway.connection import MOST_AT_ONCE, PATIENCE_SECONDS, Peer
+from gateway.connection import MOST_AT_ONCE, PATIENCE_SECONDS, STILL_SECONDS, Peer
 from gateway.context import Cancellable, Reply
 from gateway.fetch.budget import Hold, give_back_at_once
 from gateway.listeners import Address, Binding
@@ -57,6 +57,7 @@ class HeldRequests:
         self.let_go: list[int] = []
         """Answers that hold their share of a budget no longer."""
         self.starving = False
+        self.waiting = False
         self.in_turn = self.most_in_turn = 0
         """Requests answered at once in this turn of the event loop, and the most ever."""
 
@@ -100,6 +101,9 @@ class HeldRequests:
 
     def starved_since(self) -> float:
         return 0.001 if self.starving else 0.0
+
+    def waiting_since(self) -> float:
+        return 0.001 if self.waiting or self.starving else 0.0
 
     async def answer(
         self, request: Request, peer: Peer, received_at: float, hold: Hold
@@ -506,6 +510,22 @@ async def test_who_leaves_answers_unread_while_others_starve_is_closed_and_nobod
         gateway.requests.answer_bytes = 0
         fine.send(METADATA, 3)
         assert await fine.answer() == 3
+
+
+async def test_while_others_wait_a_client_that_reads_nothing_is_closed_and_a_slow_one_is_not() -> None:
+    async with serving(send_bytes=MIB) as gateway, gateway.client() as still, gateway.client() as slow:
+        gateway.requests.holding, gateway.requests.answer_bytes = True, 64 * MIB
+        still.send(METADATA, 1)
+        slow.send(METADATA, 2)
+        await until(lambda: sorted(gateway.requests.started) == [1, 2])
+        gateway.requests.waiting = True
+        ends_at = asyncio.get_running_loop().time() + STILL_SECONDS + 1.5
+        while asyncio.get_running_loop().time() < ends_at:
+            assert await slow.reader.read(MIB)
+            await asyncio.sleep(SHORT_S)
+        assert gateway.connections() == 1
+        gateway.requests.waiting = False
+        assert gateway.requests.let_go == [1]
 
 
 async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:

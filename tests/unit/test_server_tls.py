@@ -50,6 +50,9 @@ class LargeAnswers:
     def starved_since(self) -> float:
         return 0.0
 
+    def waiting_since(self) -> float:
+        return 0.0
+
     async def answer(
         self, request: Request, peer: Peer, received_at: float, hold: Hold
     ) -> Sequence[Buffer] | None:
