@@ -105,7 +105,8 @@ def judge(state: ProducerState | None, epoch: int, first: int, last: int) -> Ver
     if epoch < state.epoch:
         return Fenced(state.epoch)
     if epoch > state.epoch:
-        return FRESH if first == 0 else OutOfOrder(0)
+        # Who had no epoch yet may begin one anywhere.
+        return FRESH if first == 0 or state.epoch == NO_EPOCH else OutOfOrder(0)
     base_offset = state.find(first, last)
     if base_offset is not None:
         return Repeat(base_offset)

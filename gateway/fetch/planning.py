@@ -212,7 +212,7 @@ def answer(
         want.high_watermark,
         want.last_stable,
         want.log_start,
-        () if isolation == READ_COMMITTED else None,
+        () if isolation == READ_COMMITTED and not want.is_diverging else None,
         NO_REPLICA,
         outgoing(stream, batches) if stream is not None and batches else (),
         EpochEndOffset(LEADER_EPOCH, want.high_watermark) if want.is_diverging else None,
