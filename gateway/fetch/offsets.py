@@ -181,7 +181,7 @@ class OffsetsRoom:
                 return OffsetAnswer(ErrorCode.CORRUPT_MESSAGE)
             except Damaged as error:
                 self._alarm("list_offsets.batch_damaged", question, str(error))
-                return OffsetAnswer(ErrorCode.KAFKA_STORAGE_ERROR)
+                return OffsetAnswer(ErrorCode.CORRUPT_MESSAGE)
             if found is None or found.offset >= _end(partition, isolation):
                 return OffsetAnswer()
             return OffsetAnswer(ErrorCode.NONE, found.timestamp, found.offset, LEADER_EPOCH)
@@ -202,7 +202,7 @@ class OffsetsRoom:
             return await self._latest_record(partition)
         run = partition.find_time(timestamp)
         while run is not None:
-            found = await self._first_in_run(run, timestamp, partition.log_start)
+            found = await self._first_in_run(partition, run, timestamp, partition.log_start)
             if found is not None:
                 return found
             # Its late records lie below the log start offset, or its headers promise what no record holds.
@@ -212,19 +212,21 @@ class OffsetsRoom:
     async def _latest_record(self, partition: PartitionLog) -> TimedOffset | None:
         run = partition.find_max_time()
         if run is None or run.base >= partition.log_start:
-            return await self._first_in_run(run, run.max_timestamp, 0) if run is not None else None
+            return await self._first_in_run(partition, run, run.max_timestamp, 0) if run is not None else None
         # A part of this run is no longer readable, and perhaps the one with that timestamp.
         start = partition.log_start
         here = 0
-        async for batch in self._batches(run, start):
+        async for batch in self._batches(partition, run, start):
             here = max(here, batch.max_timestamp)
         later = max(partition.runs_from(run.last + 1), key=lambda r: r.max_timestamp, default=None)
         if later is not None and later.max_timestamp > here:
-            return await self._first_in_run(later, later.max_timestamp, start)
-        return await self._first_in_run(run, here, start)
+            return await self._first_in_run(partition, later, later.max_timestamp, start)
+        return await self._first_in_run(partition, run, here, start)
 
-    async def _first_in_run(self, run: Run, timestamp: int, from_offset: int) -> TimedOffset | None:
-        async for batch in self._batches(run, from_offset):
+    async def _first_in_run(
+        self, partition: PartitionLog, run: Run, timestamp: int, from_offset: int
+    ) -> TimedOffset | None:
+        async for batch in self._batches(partition, run, from_offset):
             if batch.max_timestamp >= timestamp:
                 search = partial(first_since, batch, timestamp, from_offset, self.max_decompressed_bytes)
                 found = await asyncio.get_running_loop().run_in_executor(self._threads, search)
@@ -232,16 +234,18 @@ class OffsetsRoom:
                     return found
         return None
 
-    async def _batches(self, run: Run, from_offset: int) -> AsyncIterator[StoredBatch]:
+    async def _batches(
+        self, partition: PartitionLog, run: Run, from_offset: int
+    ) -> AsyncIterator[StoredBatch]:
         """The run's batches that hold `from_offset` or what follows, read a window at a time."""
-        stream = BatchStream([run], max(run.base, from_offset), run.last + 1, self._hints)
+        stream = BatchStream([run], max(run.base, from_offset), run.last + 1, self._hints, partition)
         while not stream.at_end:
             (failure,) = await self._reader.read([Wish(stream, WINDOW_BYTES)], WINDOW_BYTES)
-            if failure is not None:
-                raise failure
             batches, stream.batches = stream.batches, []
             for batch in batches:
                 yield batch
+            if failure is not None:
+                raise failure
 
 
 def _end(partition: PartitionLog, isolation: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from gateway.fetch.cache import RunCache
+from gateway.fetch.frame_tables import FrameTables
 from gateway.fetch.stream import BatchStream, Damaged, Stretch
 from gateway.telemetry.logs import QuietLog
 from ledger.ports import SegmentStore
@@ -45,6 +46,7 @@ class RunReader:
         self._caches_reads = not segments.capabilities.keeps_reads
         self._locator = locator
         self._alarm = alarm
+        self._tables = FrameTables(segments)
         self._log = QuietLog(ALARM_QUIET_S, keyed_by=("topic", "partition"))
         self.cache = cache
 
@@ -63,7 +65,10 @@ class RunReader:
         at = 0
         for index, (wish, group) in enumerate(zip(wishes, asked, strict=True)):
             if failures[index] is None and group:
-                failures[index] = self._give(wish.stream, group, pieces[at : at + len(group)])
+                failure = self._give(wish.stream, group, pieces[at : at + len(group)])
+                if isinstance(failure, Damaged) and await self._pass_damaged(wish.stream, failure):
+                    failure = None
+                failures[index] = failure
             at += len(group)
         return failures
 
@@ -110,18 +115,37 @@ class RunReader:
         self._log.error(event, **fields)
         self._alarm()
 
+    async def _pass_damaged(self, stream: BatchStream, damage: Damaged) -> bool:
+        """Where a damaged batch lies before what is asked for, let the stream go on behind it. Raises
+        StoreUnavailable."""
+        if stream.log is None or stream.batches:
+            return False
+        run, position = stream.damaged_at
+        try:
+            locator = self._locator(run.object_number)
+        except KeyError:
+            return False
+        table = await self._tables.of(locator, run, stream.log)
+        if table is None or not stream.pass_damaged(table):
+            return False
+        self.alarm(
+            "fetch.damaged_batch_passed",
+            topic=stream.log.topic_id.hex(),
+            partition=stream.log.index,
+            position=position,
+            reason=str(damage),
+        )
+        return True
+
     def _give(
         self, stream: BatchStream, stretches: Sequence[_Placed], pieces: Sequence["_Piece"]
     ) -> Exception | None:
         for (locator, stretch), piece in zip(stretches, pieces, strict=True):
             missing, stored = piece.missing, piece.stored
-            data: list[Buffer] = [*piece.views]
-            if missing is not None:
-                if stored is None:
-                    return Missing(f"{locator} has no bytes at {stretch.start} + {stretch.size}")
-                data.append(stored)
+            if missing is not None and stored is None:
+                return Missing(f"{locator} has no bytes at {stretch.start} + {stretch.size}")
             try:
-                whole = stream.take(stretch, data)
+                whole = stream.take(stretch, [stored] if stored is not None else [], piece.views)
             except Damaged as error:
                 return Damaged(f"{locator}: {error}")
             if missing is not None and stored is not None and self._caches_reads:

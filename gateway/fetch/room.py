@@ -209,8 +209,9 @@ class _Fetch:
                 if not await self._read():
                     continue
                 if not self._must_wait():
-                    # What was not there at all comes last, as in Kafka.
-                    return sorted(self.wants, key=_is_absent) if self.absent or self.proved else self.wants
+                    # As in Kafka.
+                    has_odd = self.absent or self.proved
+                    return sorted(self.wants, key=_place_in_answer) if has_odd else self.wants
                 self.give_back()
             self.is_over = not await self._park()
 
@@ -355,7 +356,7 @@ class _Fetch:
                 await self._barrier()
                 return False
             for want, reason in stale:
-                self._unreadable(want, "fetch.object_missing", reason)
+                self._unreadable(want, "fetch.object_missing", reason, ErrorCode.KAFKA_STORAGE_ERROR)
             shares = share_out(self.wants, self.max_bytes)
             lacks = shares.lacks
             if not lacks:
@@ -410,10 +411,11 @@ class _Fetch:
             if isinstance(failure, Missing):
                 stale.append((lack.want, str(failure)))
             elif failure is not None:
-                self._unreadable(lack.want, "fetch.batch_damaged", str(failure))
+                # Unlike a storage error, which clients repeat in silence, this is told to the application.
+                self._unreadable(lack.want, "fetch.batch_damaged", str(failure), ErrorCode.CORRUPT_MESSAGE)
         return stale
 
-    def _unreadable(self, want: Want, event: str, reason: str) -> None:
+    def _unreadable(self, want: Want, event: str, reason: str, error: ErrorCode) -> None:
         """Acked data cannot be read. What lies before it is served; the next fetch gets the error."""
         asked, request = want.asked, want.request
         self.room.reader.alarm(
@@ -422,8 +424,9 @@ class _Fetch:
         if want.stream is not None and want.stream.batches:
             want.stream.stop()
         else:
-            want.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+            want.fail(error)
 
 
-def _is_absent(want: Want) -> bool:
-    return want.is_absent
+def _place_in_answer(want: Want) -> int:
+    """What is not there comes last, and first of that the topic ids that nothing has."""
+    return 0 if not want.is_absent else 1 if want.error is ErrorCode.UNKNOWN_TOPIC_ID else 2

@@ -1,14 +1,22 @@
 """One partition's stored batches from an offset on, read piece by piece. Pure: says what to read, takes it.
 
 Every piece handed in begins at the start of a batch. A batch that is cut off at the end of a piece is
-dropped and read again from its start, so that batches are never joined from two reads.
+dropped and read again from its start, so that batches are never joined from two reads. One before the
+offset is not read again: the rest of it is only checked.
+
+True offsets come from counting, so that nothing may count that was not checked: the CRC of every batch that
+comes from the store, also of those before the offset. What comes from the cache was checked before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from crc32c import crc32c
 
 from gateway.fetch.hints import Point, PositionHints
 from ledger.batch.header import (
+    CRC_FROM,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC,
@@ -17,8 +25,10 @@ from ledger.batch.header import (
     no_whole_batch,
     outgoing_head,
     read_header,
+    verify_crc,
     walk_whole,
 )
+from ledger.formats.wal import TableBatch
 from ledger.partitions import PartitionLog
 from ledger.runs import Run
 from ledger.types import Buffer
@@ -60,40 +70,70 @@ class Stretch(NamedTuple):
     size: int
 
 
+@dataclass(slots=True, eq=False)
+class _Passing:
+    """A batch before the offset that a read cut off: what follows of it is checked, and not kept."""
+
+    position: int
+    header: BatchHeader
+    base: int
+    last: int
+    left: int
+    """Bytes that are still to come."""
+    crc: int
+    """Of those that came."""
+
+
 class BatchStream:
     """The batches of a partition that hold offsets >= `offset` and begin below `bound`.
 
     `batches` are those read so far, `available` the bytes from the first of them to the end of the
     runs: exact when `found`, else at most so many. `beyond` are bytes in runs behind those looked at.
+    `log` is the partition, where a damaged batch may be passed by.
     """
 
     __slots__ = (
         "_at",
         "_cut",
+        "_is_noted",
         "_next_offset",
+        "_passing",
         "_position",
         "_seek_bytes",
+        "_table",
         "available",
         "batches",
         "beyond",
         "bound",
         "found",
         "hints",
+        "log",
         "next_size",
         "offset",
         "runs",
     )
 
-    def __init__(self, runs: Sequence[Run], offset: int, bound: int, hints: PositionHints) -> None:
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        offset: int,
+        bound: int,
+        hints: PositionHints,
+        log: PartitionLog | None = None,
+    ) -> None:
         self.runs = runs
         self.offset = offset
         self.bound = bound
         self.hints = hints
+        self.log = log
         self.batches: list[StoredBatch] = []
         self.next_size = 0
         """Size of the next batch if its header was seen, else 0."""
         self._at = 0
-        self._cut: BatchHeader | None = None
+        self._cut: tuple[BatchHeader, memoryview] | None = None
+        self._passing: _Passing | None = None
+        self._table: Mapping[int, TableBatch] | None = None
+        """By position: the batches of the run at hand, once one of them was found damaged and passed by."""
         self._seek_bytes = FIRST_SEEK_BYTES
         self.available = sum(run.size for run in runs)
         self.beyond = 0
@@ -104,6 +144,7 @@ class BatchStream:
             self._next_offset, self._position = point.base, point.position
             self.available -= point.position - runs[0].start
             self.found = point.offset >= offset or runs[0].base >= offset
+        self._is_noted = self.found
 
     @property
     def at_end(self) -> bool:
@@ -136,19 +177,21 @@ class BatchStream:
             want = self._seek_bytes
         return want if want < unread else unread
 
-    def take(self, stretch: Stretch, pieces: Sequence[Buffer]) -> int:
-        """Take up what was read of a stretch that `stretches` named, in its order. Returns how many of
-        its bytes are whole batches. Raises Damaged."""
+    def take(self, stretch: Stretch, stored: Sequence[Buffer], cached: Sequence[Buffer] = ()) -> int:
+        """Take up what was read of a stretch that `stretches` named, in its order: what the cache had of its
+        beginning, and what the store gave of the rest. Returns how many of its first bytes are whole batches
+        that were checked. Raises Damaged; the stream then is before the damaged batch."""
         if self.at_end or self.runs[self._at] is not stretch.run or self._position != stretch.start:
             return 0  # the stretch before this one ended within a batch
         before = (self._position, self.next_size)
+        begins_whole = self._passing is None
         end = stretch.run.start + stretch.run.size
         self._cut = None
-        for piece in pieces:
+        for i, piece in enumerate((*cached, *stored)):
             view = memoryview(piece)[: end - self._position]
-            if len(view) and not self._take_view(stretch.run, view):
+            if len(view) and not self._take_view(stretch.run, view, is_checked=i < len(cached)):
                 break
-        whole = self._position - stretch.start
+        whole = self._position - stretch.start if begins_whole else 0
         if self.at_end:
             return whole  # the bound was reached
         self._look_at_cut(stretch.run)
@@ -158,50 +201,55 @@ class BatchStream:
             raise Damaged(f"no batch can be read at {self._position}")
         return whole
 
-    def _take_view(self, run: Run, view: memoryview) -> bool:
+    def _take_view(self, run: Run, view: memoryview, is_checked: bool) -> bool:
         """False if it ends within a batch."""
+        if self._passing is not None:
+            view = self._pass_by(run, self._passing, view)
         taken = 0
         for walked in walk_whole(view):
             taken = walked.position + walked.size_bytes
             if self._at != len(self.runs):
-                self._batch(run, walked, view)
+                data = view[walked.position : taken]
+                if not (is_checked or verify_crc(data)):
+                    raise Damaged(f"the batch at {self._position} does not match its CRC")
+                self._batch(run, walked, data)
         if taken < len(view):
             self._cut = self._cut_off(run, view[taken:])
-            return False
-        return True
+        return taken == len(view) and self._passing is None
 
-    def _batch(self, run: Run, walked: WalkedBatch, view: memoryview) -> None:
-        position, size, stored_base, attributes, last_offset_delta, max_timestamp = walked
-        base, last = self._offsets(run, stored_base, last_offset_delta)
+    def _batch(self, run: Run, walked: WalkedBatch, data: memoryview) -> None:
+        _, size, stored_base, attributes, last_offset_delta, max_timestamp = walked
+        base, last = self._offsets(run, stored_base, last_offset_delta, size)
         self._position += size
         self._next_offset = last + 1
         if last < self.offset:
             self.available -= size
             return
-        if not self.found:
-            self._arrive(run, base, self._position - size)
+        self.found = True
+        if not self._is_noted:
+            # The batch that holds the offset, or the first behind it.
+            self._is_noted = True
+            self.hints.note(run, Point(self.offset, base, self._position - size))
         if base >= self.bound:
             self.stop()
             return
-        data = view[position : position + size]
         self.batches.append(StoredBatch(run, self._position, base, last, attributes, max_timestamp, data))
 
-    def _offsets(self, run: Run, stored_base: int, last_offset_delta: int) -> tuple[int, int]:
+    def _offsets(self, run: Run, stored_base: int, last_offset_delta: int, size: int) -> tuple[int, int]:
         """True base and last offset of the batch at the present position."""
         base = self._next_offset if run.dense else stored_base
         last = base + last_offset_delta
         if last_offset_delta < 0 or last > run.last or base < self._next_offset:
             raise Damaged(f"offsets {base} to {last} at {self._position} in a run up to {run.last}")
+        if self._table is not None:
+            row = self._table.get(self._position)
+            if row is None or (row.size, row.record_count) != (size, last_offset_delta + 1):
+                raise Damaged(f"the batch at {self._position} is not the one that its frame's table names")
         return base, last
 
-    def _arrive(self, run: Run, base: int, position: int) -> None:
-        """The batch that holds the offset, or the first behind it, is here."""
-        if not self.found:
-            self.found = True
-            self.hints.note(run, Point(self.offset, base, position))
-
-    def _cut_off(self, run: Run, rest: memoryview) -> BatchHeader | None:
-        """Header of the batch that begins `rest` and goes on behind it; None if not even that is there."""
+    def _cut_off(self, run: Run, rest: memoryview) -> tuple[BatchHeader, memoryview] | None:
+        """Header of the batch that begins `rest` and goes on behind it, and `rest`; None if not even a header
+        is there."""
         left_in_run = run.start + run.size - self._position
         if len(rest) < HEADER_BYTES:
             if left_in_run < HEADER_BYTES:
@@ -210,34 +258,82 @@ class BatchStream:
         header = read_header(rest)
         if header.magic != MAGIC or not max(HEADER_BYTES, len(rest)) < header.size_bytes <= left_in_run:
             raise Damaged(str(no_whole_batch(rest)))
-        return header
+        return header, rest
 
     def _look_at_cut(self, run: Run) -> None:
-        """Of a batch of which only the header was read: pass it by unread if it ends before the offset,
-        else remember its size."""
+        """Of a batch of which the whole was not read: remember its size if it is to be served by what its
+        header says, else check the rest of it as it comes."""
         self.next_size = 0
         if self._cut is None:
             return
-        base, last = self._offsets(run, self._cut.base_offset, self._cut.last_offset_delta)
+        header, came = self._cut
+        size = header.size_bytes
+        base, last = self._offsets(run, header.base_offset, header.last_offset_delta, size)
         if last >= self.offset:
-            self._arrive(run, base, self._position)
-            self.next_size = self._cut.size_bytes
+            self.found = True
+            self.next_size = size
             return
-        self._position += self._cut.size_bytes
+        crc = crc32c(came[CRC_FROM:])
+        self._passing = _Passing(self._position, header, base, last, size - len(came), crc)
+        self._position += len(came)
+
+    def _pass_by(self, run: Run, passing: _Passing, view: memoryview) -> memoryview:
+        """Check what `view` has of the batch. Returns what follows it."""
+        came = view[: passing.left]
+        passing.crc = crc32c(came, passing.crc)
+        passing.left -= len(came)
+        self._position += len(came)
+        if passing.left:
+            return view[len(came) :]
+        self._passing = None
+        if passing.crc != passing.header.crc:
+            self._position = passing.position
+            raise Damaged(f"the batch at {passing.position} does not match its CRC")
+        self._next_offset = passing.last + 1
+        self.available -= passing.header.size_bytes
+        self.hints.note(run, Point(self._next_offset, self._next_offset, self._position))
+        return view[len(came) :]
+
+    @property
+    def damaged_at(self) -> tuple[Run, int]:
+        """Where the stream stands, when a batch there is damaged: the run, and the position."""
+        return self.runs[self._at], self._position
+
+    def pass_damaged(self, table: Sequence[TableBatch]) -> bool:
+        """Go on behind the damaged batch that the stream is before, by the table of its frame, of which these
+        are the batches of the run. False if that cannot be, or if that batch holds the offset."""
+        run = self.runs[self._at]
+        base = run.base
+        for row in table:
+            if row.start == self._position and base == self._next_offset:
+                break
+            base += row.record_count
+        else:
+            return False
+        last = base + row.record_count - 1
+        if last >= self.offset:
+            return False
+        self._table = {row.start: row for row in table}
+        self._position += row.size
         self._next_offset = last + 1
-        self.available -= self._cut.size_bytes
-        self.hints.note(run, Point(last + 1, last + 1, self._position))
+        self.available -= row.size
+        self.next_size = 0
+        if self._position == run.start + run.size:
+            self._finish_run(run)
+        return True
 
     def _finish_run(self, run: Run) -> None:
         if run.dense and self._next_offset != run.last + 1:
             raise Damaged(f"the run up to offset {run.last} ends at {self._next_offset - 1}")
         self._at += 1
         self.next_size = 0
+        self._table = None
         if not self.at_end:
             following = self.runs[self._at]
             self._position, self._next_offset = following.start, following.base
             # Behind the first run nothing is to be skipped any more.
             self.found = self.found or following.base >= self.offset
+            self._is_noted = self._is_noted or self.found
 
     def stop(self) -> None:
         """Behind the batches read so far lies something that cannot be read: end with them."""
@@ -256,14 +352,14 @@ def open_stream(
 ) -> BatchStream:
     """A stream over enough runs for `max_bytes` from `offset` on."""
     runs = log.find(offset, max_bytes, MAX_RUNS)
-    stream = BatchStream(runs, offset, bound, hints)
+    stream = BatchStream(runs, offset, bound, hints, log)
     is_enough = stream.found and stream.available >= max_bytes
     if runs and not is_enough and runs[-1].last + 1 < log.high_watermark and len(runs) < MAX_RUNS:
         # What lies before the offset in the first run was counted as if it could be served; how much that
         # is may not be known yet.
         skipped = sum(run.size for run in runs) - stream.available if stream.found else runs[0].size
         runs = log.find(offset, max_bytes + skipped, MAX_RUNS)
-        stream = BatchStream(runs, offset, bound, hints)
+        stream = BatchStream(runs, offset, bound, hints, log)
     if len(runs) == MAX_RUNS:
         stream.beyond = log.bytes_from(runs[-1].last + 1, max_bytes)
     return stream

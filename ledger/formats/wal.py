@@ -16,14 +16,15 @@
 | -4     u32       | CRC-32C of table and batches                                               |
 
 Magic and version stay where they are in every version. On blobs an object is one frame. A local object is
-a file: frames one behind the other, found by scanning forward. The table is for diagnosis; where batches
-lie is known to the ledger.
+a file: frames one behind the other, found by scanning forward. Where batches lie is known to the ledger;
+the table is for diagnosis, and says where the next batch begins when one is damaged. Its only CRC also
+covers the batches, so that it is a hint then: `batches_of_run` says when to believe it.
 """
 
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -51,6 +52,21 @@ class EncodedFrame:
     buffers: list[Buffer]
     size: int
     starts: list[int]
+
+
+class FrameHead(NamedTuple):
+    """The header of a frame, its CRC right: bytes of the whole frame, and of its table."""
+
+    size: int
+    table_bytes: int
+
+
+class TableBatch(NamedTuple):
+    """A batch as a table describes it."""
+
+    start: int
+    size: int
+    record_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +164,10 @@ def scan_frames(view: memoryview) -> Iterator[Frame | DamagedFrame]:
 def read_frame(view: memoryview, position: int = 0) -> Frame | DamagedFrame:
     """The frame at `position`."""
     rest = view[position:]
-    if len(rest) < HEADER_BYTES:
-        return _torn(position, f"{len(rest)} bytes are too few for a frame header of {HEADER_BYTES}")
-    magic, version, flags, size, table_bytes, count = _HEAD.unpack_from(rest)
-    if magic != MAGIC:
-        return _damaged(position, f"no frame begins here: {bytes(magic).hex()}")
-    if crc32c(rest[: _HEAD.size]) != _CRC.unpack_from(rest, _HEAD.size)[0]:
-        return _damaged(position, "the frame header does not match its CRC")
-    if version != VERSION or flags != 0:
-        return _damaged(position, f"frame version {version} with flags {flags} is not known here")
-    batches_at = HEADER_BYTES + table_bytes
-    if table_bytes != count * ENTRY_BYTES or size < batches_at + TRAILER_BYTES:
-        return _damaged(position, f"{count} batches cannot be in a frame of {size} bytes")
+    head = read_frame_head(rest, position)
+    if isinstance(head, DamagedFrame):
+        return head
+    size, batches_at = head.size, HEADER_BYTES + head.table_bytes
     if size > len(rest):
         return _torn(position, f"{len(rest)} bytes of a frame of {size}")
     body_end = size - TRAILER_BYTES
@@ -169,6 +177,48 @@ def read_frame(view: memoryview, position: int = 0) -> Frame | DamagedFrame:
     if batches is None:
         return _damaged(position, "the table does not describe the batches")
     return Frame(position, size, batches)
+
+
+def read_frame_head(view: memoryview, position: int = 0) -> FrameHead | DamagedFrame:
+    """The header of the frame that `view` begins with; `position` is where that is, for the reason."""
+    if len(view) < HEADER_BYTES:
+        return _torn(position, f"{len(view)} bytes are too few for a frame header of {HEADER_BYTES}")
+    magic, version, flags, size, table_bytes, count = _HEAD.unpack_from(view)
+    if magic != MAGIC:
+        return _damaged(position, f"no frame begins here: {bytes(magic).hex()}")
+    if crc32c(view[: _HEAD.size]) != _CRC.unpack_from(view, _HEAD.size)[0]:
+        return _damaged(position, "the frame header does not match its CRC")
+    if version != VERSION or flags != 0:
+        return _damaged(position, f"frame version {version} with flags {flags} is not known here")
+    if table_bytes != count * ENTRY_BYTES or size < HEADER_BYTES + table_bytes + TRAILER_BYTES:
+        return _damaged(position, f"{count} batches cannot be in a frame of {size} bytes")
+    return FrameHead(size, table_bytes)
+
+
+def batches_of_run(
+    table: memoryview, frame_start: int, topic_id: TopicId, partition: int, run: tuple[int, int, int]
+) -> list[TableBatch] | None:
+    """The batches of a run, given as (start, size, records), by the table of the frame that begins at
+    `frame_start` of the same object; starts count from the object's first byte.
+
+    With a damaged batch the CRC of the table says nothing. So it is believed only where its batches cover
+    the run exactly, are all of this partition, and have as many records together; else None. Who goes on
+    behind a damaged batch by it still has to find the CRC, size and record count of the next one right.
+    """
+    run_start, run_bytes, records = run
+    found: list[TableBatch] = []
+    expected = run_start
+    for row_topic, row_partition, row_start, size, count, *_ in _ENTRY.iter_unpack(table):
+        start = frame_start + row_start
+        if not run_start <= start < run_start + run_bytes:
+            continue
+        if start != expected or row_topic != topic_id or row_partition != partition or count < 1:
+            return None
+        expected = start + size
+        found.append(TableBatch(start, size, count))
+    if expected != run_start + run_bytes or sum(batch.record_count for batch in found) != records:
+        return None
+    return found
 
 
 def _grouped(batches: Sequence[DraftBatch]) -> list[int]:

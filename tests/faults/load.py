@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -155,7 +156,7 @@ def delete_topics(bootstrap: str, names: Sequence[str]) -> None:
         done.result(ADMIN_TIMEOUT_S)
 
 
-def new_consumer(bootstrap: str) -> Consumer:
+def new_consumer(bootstrap: str, settings: Mapping[str, bool] = MappingProxyType({})) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -167,6 +168,7 @@ def new_consumer(bootstrap: str) -> Consumer:
             "reconnect.backoff.max.ms": 200,
             "fetch.error.backoff.ms": 50,
             "log_level": 0,
+            **settings,
         }
     )
 

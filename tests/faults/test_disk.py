@@ -5,16 +5,30 @@ import sqlite3
 import struct
 import time
 import urllib.request
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from gateway.wire.apis import ApiKey
-from ledger.batch.header import MAGIC_AT
+from ledger.batch.header import LAST_OFFSET_DELTA_AT, LENGTH_AT, MAGIC_AT
 from ledger.formats.wal import Frame, scan_frames
-from tests.faults.load import Found, Load, Place, create_topics, found_in, new_consumer, problems, read_all
+from tests.e2e.client_java import started_jvm, why_no_java_client
+from tests.e2e.record_file import read_received
+from tests.faults.load import (
+    Ack,
+    Found,
+    Load,
+    Place,
+    create_topics,
+    found_in,
+    new_consumer,
+    problems,
+    read_all,
+)
 from tests.faults.small_disk import SmallDisk
 from tests.support.gateway import Gateway, GatewayFactory, running_gateway
 from tests.support.raw import raw_exchange, request
@@ -141,12 +155,13 @@ def test_a_data_directory_is_free_again_after_kill_9(gateway: Gateway) -> None:
     gateway.start()
 
 
-def loaded(gateway: Gateway, records: int = 400) -> list[Load]:
-    """Records of two producers, and the gateway stopped in good order."""
+def loaded(gateway: Gateway, records: int = 400, producers: int = 2) -> list[Load]:
+    """Records of some producers, and the gateway stopped in good order."""
     gateway.start()
     create_topics(gateway.bootstrap, TOPICS)
     loads = [
-        Load(gateway.bootstrap, f"p{number}", "t", 4, 20, most_records=records).start() for number in range(2)
+        Load(gateway.bootstrap, f"p{number}", "t", 4, 20, most_records=records).start()
+        for number in range(producers)
     ]
     for load in loads:
         load.complete()
@@ -207,32 +222,46 @@ def test_invariant_10_a_damaged_journal_entry_is_named_and_once_repaired_nothing
     assert problems(read_all(gateway.bootstrap, TOPICS), acks) == []
 
 
-def damage(path: Path, at: int) -> None:
+def damage(path: Path, at: int, mask: int = 0xFF) -> None:
     with path.open("r+b") as file:
         file.seek(at)
         (byte,) = file.read(1)
         file.seek(at)
-        file.write(bytes([byte ^ 0xFF]))
+        file.write(bytes([byte ^ mask]))
 
 
-def batch_of(gateway: Gateway, value: bytes) -> tuple[Path, int, int]:
-    """The WAL file that holds a value, and where in it its batch and the value begin."""
+@dataclass(frozen=True, slots=True)
+class BatchOnDisk:
+    path: Path
+    start: int
+    """Of the batch in its file."""
+    data: bytes
+    records: int
+
+
+def frames_of(gateway: Gateway, partition: int) -> list[list[BatchOnDisk]]:
+    """The batches of a partition in each frame of the WAL."""
+    found = []
     for path in gateway.data_dir.rglob("*.wal"):
-        content = path.read_bytes()
-        at = content.find(value)
-        if at >= 0:
-            frames = [frame for frame in scan_frames(memoryview(content)) if isinstance(frame, Frame)]
-            starts = [frame.position + batch.start for frame in frames for batch in frame.batches]
-            return path, max(start for start in starts if start < at), at
-    raise AssertionError("no WAL file holds the value")
+        for frame in scan_frames(memoryview(path.read_bytes())):
+            assert isinstance(frame, Frame)
+            found.append(
+                [
+                    BatchOnDisk(path, frame.position + batch.start, bytes(batch.data), batch.record_count)
+                    for batch in frame.batches
+                    if batch.partition == partition
+                ]
+            )
+    return found
 
 
 def read_some(
-    bootstrap: str, place: Place, most: int, timeout_s: float = 3.0
+    bootstrap: str, place: Place, most: int, timeout_s: float = 5.0, start: int = 0
 ) -> tuple[list[Found], set[int]]:
-    """What a reader gets from offset 0 on: up to so many records, or up to the first error, and its code."""
-    consumer = new_consumer(bootstrap)
-    consumer.assign([TopicPartition(*place, 0)])
+    """What a reader that checks no CRC itself gets from `start` on: up to so many records, or up to the first
+    error, and its code."""
+    consumer = new_consumer(bootstrap, {"check.crcs": False})
+    consumer.assign([TopicPartition(*place, start)])
     found: list[Found] = []
     errors: set[int] = set()
     deadline = time.monotonic() + timeout_s
@@ -260,40 +289,110 @@ def fetch_error(gateway: Gateway, place: Place, offset: int) -> int:
     return int(code)
 
 
-def refuse_damaged(gateway: Gateway, part: str) -> None:
-    """One byte of one batch is flipped: in its header, or in a record's value."""
-    loads = loaded(gateway)
-    acks = sorted((ack for load in loads for ack in load.acks), key=lambda ack: (ack.place, ack.offset))
-    victim = next(ack for ack in acks if ack.place == ("t", 1) and ack.offset > 50)
-    path, batch_at, value_at = batch_of(gateway, victim.value)
-    at = batch_at + MAGIC_AT if part == "header" else value_at
-    damage(path, at)
-    gateway.start()
-    for place in [("t", 0), ("t", 2), ("t", 3)]:
-        own = [ack for ack in acks if ack.place == place]
-        found, errors = read_some(gateway.bootstrap, place, len(own))
-        assert errors == set()
-        assert problems({place: found}, own) == []
-    found, errors = read_some(gateway.bootstrap, victim.place, len(acks))
-    assert victim.value not in {record.value for record in found}
-    before = [record for record in found if record.offset < victim.offset]
-    assert before and [record.offset for record in before] == list(range(len(before)))
-    if part == "header":
-        # Retriable for clients, which stop there; the gateway says why.
-        assert fetch_error(gateway, victim.place, len(before)) == KafkaError.KAFKA_STORAGE_ERROR
-        assert path.name in gateway.log_tail(1 << 20) and found == before and errors == set()
-    else:
-        # The gateway looks at headers alone; the client's CRC check refuses the batch.
-        assert errors == {KafkaError._BAD_MSG}
-    assert is_alive(gateway)
-    gateway.kill9()
-    damage(path, at)
-    gateway.start()
-    assert problems(read_all(gateway.bootstrap, TOPICS), acks) == []
+@dataclass(frozen=True, slots=True)
+class DamagedBatch:
+    """One byte of a stored batch was flipped, and the gateway started again."""
+
+    acks: Sequence[Ack]
+    """Of all records, by place and offset."""
+    place: Place
+    path: Path
+    at: int
+    mask: int
+    base: int
+    """The first offset in the batch."""
+    end: int
+    """The offset behind it."""
+
+    @property
+    def values(self) -> dict[int, bytes]:
+        """Of its partition, by offset."""
+        return {ack.offset: ack.value for ack in self.acks if ack.place == self.place}
 
 
-@pytest.mark.parametrize("part", ["record", "header"])
+PARTS = ["record", "magic", "last offset delta", "length"]
+
+
+def damaged(gateway: Gateway, part: str) -> DamagedBatch:
+    """Of a batch that neither begins nor ends what its partition has in one frame."""
+    acks = sorted(
+        (ack for load in loaded(gateway, 150, producers=6) for ack in load.acks),
+        key=lambda ack: (ack.place, ack.offset),
+    )
+    batches = max(frames_of(gateway, 1), key=len)
+    assert len(batches) > 2
+    victim = batches[(len(batches) - 1) // 2]
+    own = [ack for ack in acks if ack.place == ("t", 1) and ack.value in victim.data]
+    at, mask = {
+        "record": (victim.data.index(own[0].value), 0xFF),
+        "magic": (MAGIC_AT, 0xFF),
+        "last offset delta": (LAST_OFFSET_DELTA_AT + 3, 1),
+        "length": (LENGTH_AT + 3, 1),
+    }[part]
+    damage(victim.path, victim.start + at, mask)
+    gateway.start()
+    base = own[0].offset
+    return DamagedBatch(acks, ("t", 1), victim.path, victim.start + at, mask, base, base + victim.records)
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_invariant_10_damaged_bytes_of_a_batch_are_refused_and_spoil_nothing_else(
     part: str, gateway_factory: GatewayFactory
 ) -> None:
-    refuse_damaged(gateway_factory(), part)
+    gateway = gateway_factory()
+    case = damaged(gateway, part)
+    for place in [("t", 0), ("t", 2), ("t", 3)]:
+        own = [ack for ack in case.acks if ack.place == place]
+        found, errors = read_some(gateway.bootstrap, place, len(own))
+        assert errors == set()
+        assert problems({place: found}, own) == []
+    # The application hears of it, and the log says which file.
+    found, errors = read_some(gateway.bootstrap, case.place, len(case.acks))
+    assert errors == {KafkaError.INVALID_MSG}
+    assert [record.offset for record in found] == list(range(case.base))
+    assert fetch_error(gateway, case.place, case.base) == KafkaError.INVALID_MSG
+    assert fetch_error(gateway, case.place, case.end - 1) == KafkaError.INVALID_MSG
+    assert case.path.name in gateway.log_tail(1 << 20)
+    # Who goes on behind the batch gets all that follows, each record at its own offset.
+    values = case.values
+    behind = range(case.end, max(values) + 1)
+    later, errors = read_some(gateway.bootstrap, case.place, len(behind), start=case.end)
+    assert errors == set()
+    assert [(record.offset, record.value) for record in [*found, *later]] == [
+        (offset, values[offset]) for offset in [*range(case.base), *behind]
+    ]
+    assert is_alive(gateway)
+    gateway.kill9()
+    damage(case.path, case.at, case.mask)
+    gateway.start()
+    assert problems(read_all(gateway.bootstrap, TOPICS), case.acks) == []
+
+
+def test_the_java_client_tells_the_application_of_a_damaged_batch_and_reads_on_behind_it(
+    gateway_factory: GatewayFactory, tmp_path: Path
+) -> None:
+    missing = why_no_java_client()
+    if missing:
+        pytest.skip(missing)
+    gateway = gateway_factory()
+    case = damaged(gateway, "magic")
+    program = started_jvm("java", tmp_path)
+    values = case.values
+    file = tmp_path / "records"
+
+    def read(start: int, count: int) -> list[tuple[int, bytes | None]]:
+        order = {"bootstrap": gateway.bootstrap, "topic": case.place[0], "partitions": [case.place[1]]}
+        limits = {"count": count, "timeout_ms": 5_000, "file": str(file)}
+        program.order(order="position", **{"from": "offset", "at": start}, **order, **limits)
+        program.order(order="read")
+        return [(received.offset, received.record.value) for received in read_received(file)]
+
+    try:
+        assert read(0, case.base) == [(offset, values[offset]) for offset in range(case.base)]
+        # Not the TimeoutException of a client that waits in silence.
+        with pytest.raises(RuntimeError, match=f"KafkaException: .*corrupt.* {case.base} "):
+            read(case.base, 1)
+        behind = range(case.end, max(values) + 1)
+        assert read(case.end, len(behind)) == [(offset, values[offset]) for offset in behind]
+    finally:
+        program.stop()

@@ -33,6 +33,7 @@ from gateway.wire.primitives import ZERO_UUID
 from ledger.batch.header import check_batches
 from ledger.batch.records import Record, build_batch
 from ledger.partitions import PartitionLog
+from ledger.ports import SegmentStore
 from ledger.requests import CreateTopic, DeleteRecords, DeleteTopic
 from ledger.state import LedgerState
 from ledger.types import Buffer, Position, TopicId
@@ -197,10 +198,12 @@ async def reading_world(
     slots: int = 10,
     exclusive: bool = True,
     produce_to_cache: bool = True,
+    segments: SegmentStore | None = None,
 ) -> AsyncIterator[ReadingWorld]:
     shard = Shard(Journal(MemoryMetadata(exclusive), 0), LedgerState(), lambda: NOW_MS)
     await shard.start(1, "cluster", asyncio.get_running_loop().time() + 10)
-    segments = CountingSegments()
+    counting = CountingSegments()
+    segments = segments or counting
     alarms: list[None] = []
     cache = RunCache(cache_bytes)
     reader = RunReader(
@@ -214,7 +217,7 @@ async def reading_world(
     stored = cache.put if produce_to_cache else None
     produce = ProduceRoom(shard, segments, ProduceOptions(64 * MIB, 3000, 4), lambda: NOW_MS, stored)
     try:
-        yield ReadingWorld(shard, segments, produce, fetch, offsets, cache, alarms)
+        yield ReadingWorld(shard, counting, produce, fetch, offsets, cache, alarms)
     finally:
         fetch.close()
         offsets.close()

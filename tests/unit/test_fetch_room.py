@@ -241,6 +241,24 @@ async def test_a_partition_that_is_not_there_is_unknown_by_name_and_by_id() -> N
         assert absent.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+async def test_what_is_not_there_comes_last_and_first_of_that_the_ids_of_no_topic() -> None:
+    async with reading_world() as world:
+        topic_id = await world.create()
+        await world.produce(A)
+        nothing = bytes([7]) * 16
+        wants = [(topic_id, 1, 0), (nothing, 0, 0), (topic_id, 0, 0), (nothing, 1, 0), (topic_id, 2, 0)]
+        response = await world.fetch(*wants, version=13)
+        unknown, absent = ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answers = [(topic.topic_id, part) for topic in response.topics for part in topic.partitions]
+        assert [(asked, part.index, part.error_code) for asked, part in answers] == [
+            (topic_id, 0, ErrorCode.NONE),
+            (nothing, 0, unknown),
+            (nothing, 1, unknown),
+            (topic_id, 1, absent),
+            (topic_id, 2, absent),
+        ]
+
+
 async def test_from_version_13_on_topics_are_asked_and_answered_by_id() -> None:
     async with reading_world() as world:
         topic_id = await world.create()
@@ -331,7 +349,7 @@ async def test_a_damaged_batch_is_an_error_and_an_alarm_but_what_lies_before_it_
         world.segments.overwrite(locator, run.start + len(A) + 16, b"\x07")
         assert records_of(await world.one("t", 0, 0)) == with_base(A, 0)
         broken = await world.one("t", 0, 1)
-        assert broken.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert broken.error_code == ErrorCode.CORRUPT_MESSAGE
         assert len(world.alarms) == 2
 
 
@@ -342,7 +360,7 @@ async def test_a_batch_whose_length_points_beyond_its_run_is_damage() -> None:
         run = world.log().find(0, 1)[0]
         locator = world.shard.state.files.locator(run.object_number)
         world.segments.overwrite(locator, run.start + 8, (2**31 - 1).to_bytes(4, "big"))
-        assert (await world.one("t", 0, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await world.one("t", 0, 0)).error_code == ErrorCode.CORRUPT_MESSAGE
 
 
 async def test_fetches_share_a_budget_and_get_nothing_rather_than_more_of_it() -> None:

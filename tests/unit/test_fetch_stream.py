@@ -7,7 +7,7 @@ import pytest
 from gateway.fetch.budget import FetchBudget
 from gateway.fetch.cache import ENTRY_OVERHEAD_BYTES, RunCache
 from gateway.fetch.hints import Point, PositionHints
-from gateway.fetch.stream import BatchStream, Damaged, open_stream
+from gateway.fetch.stream import LAST_SEEK_BYTES, BatchStream, Damaged, open_stream
 from ledger.batch.records import Record, build_batch
 from ledger.partitions import PartitionLog
 from ledger.runs import Run
@@ -66,17 +66,23 @@ def test_all_of_a_run_is_whole_wherever_the_next_one_lies() -> None:
     assert [stream.take(stretch, [data]) for stretch in stream.stretches(10**6)] == [len(data)] * 2
 
 
-def test_a_large_batch_before_the_offset_is_passed_by_unread() -> None:
-    large, small = batch_of(b"x" * 5_000_000), batch_of(b"a")
+def test_a_large_batch_before_the_offset_is_checked_in_pieces_and_once() -> None:
+    large, small = batch_of(b"x" * 20_000_000), batch_of(b"a")
     data = large + small
-    stream = BatchStream([Run(0, 1, 1, 0, len(data), 0)], 1, 2, PositionHints())
-    read = 0
+    hints = PositionHints()
+    stream = BatchStream([Run(0, 1, 1, 0, len(data), 0)], 1, 2, hints)
+    pieces, whole = [], 0
     while not stream.at_end:
         for stretch in stream.stretches(100):
-            read += stretch.size
-            stream.take(stretch, [data[stretch.start : stretch.start + stretch.size]])
+            pieces.append(stretch.size)
+            whole += stream.take(stretch, [data[stretch.start : stretch.start + stretch.size]])
     assert [(batch.base_offset, bytes(batch.data)) for batch in stream.batches] == [(1, small)]
-    assert read < 1_000_000
+    assert stream.available == len(small)
+    assert max(pieces) <= LAST_SEEK_BYTES and sum(pieces) <= len(data)
+    # Pieces of it are nothing for a cache of whole batches.
+    assert whole <= len(small)
+    again = BatchStream([Run(0, 1, 1, 0, len(data), 0)], 1, 2, hints)
+    assert [stretch.start for stretch in again.stretches(100)] == [len(large)]
 
 
 def test_what_lengthens_a_run_is_counted_from_where_the_last_reader_stopped() -> None:
