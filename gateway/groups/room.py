@@ -212,6 +212,10 @@ class GroupsRoom:
         """What is known here and now; None if there is no such group."""
         return self._view(group_id, view_of)
 
+    def outline(self, group_id: str) -> GroupView | None:
+        """The same without its members."""
+        return self._view(group_id, outline_of)
+
     def _view(self, group_id: str, shown: Callable[[ClassicGroup], GroupView]) -> GroupView | None:
         driver = self._drivers.get(group_id)
         stored = self._shard.state.groups

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from gateway.context import RequestContext
+from gateway.handlers.auditing import audit_quota
 from gateway.quotas.altering import CheckedEdit, QuotaEdit, check_edits, entity_of
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.alter_client_quotas import (
@@ -15,20 +16,33 @@ from gateway.wire.messages.generated.alter_client_quotas import (
 from ledger.errors import StoreError
 from ledger.requests import Refused
 
+TIMED_OUT = Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")
+
 
 async def handle(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     edits = check_edits([_edit(entry) for entry in request.entries])
     answers: Sequence[Refused | None] = [edit.refused for edit in edits]
     if not request.validate_only:
-        try:
-            answers = await context.services.quotas.alter(edits, context.journal_deadline())
-        except TimeoutError:
-            answers = [Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")] * len(edits)
-        except StoreError as error:
-            answers = [Refused("KAFKA_STORAGE_ERROR", str(error))] * len(edits)
+        answers = await _altered(context, edits)
     return AlterClientQuotasResponse(
         entries=[_result(edit, answer) for edit, answer in zip(edits, answers, strict=True)]
     )
+
+
+async def _altered(context: RequestContext, edits: Sequence[CheckedEdit]) -> Sequence[Refused | None]:
+    # Until they are answered, the outcome is not known: the client may hang up.
+    answers: Sequence[Refused | None] = [TIMED_OUT] * len(edits)
+    try:
+        answers = await context.services.quotas.alter(edits, context.journal_deadline())
+    except TimeoutError:
+        pass
+    except StoreError as error:
+        answers = [Refused("KAFKA_STORAGE_ERROR", str(error))] * len(edits)
+    finally:
+        for edit, answer in zip(edits, answers, strict=True):
+            # What was refused as given twice has the changes of its first entry.
+            audit_quota(context, edit.entity, edit.changes, None if answer is edit.refused else answer)
+    return answers
 
 
 def _edit(entry: AlterClientQuotasRequestEntryData) -> QuotaEdit:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.context import RequestContext
+from gateway.handlers.auditing import audit_configs
 from gateway.topics.altering import ResourceEdit, ResourceType, check_edits, check_resource
 from ledger.requests import Refused
 
@@ -24,17 +25,24 @@ async def alter_resources(
     passed = [i for i, one in enumerate(refused) if one is None]
     due = [i for i in passed if resources[i].type == ResourceType.TOPIC]
     may_deny = await room.prove_unknown([resources[i].name for i in due], deadline)
-    answers = await room.alter([resources[i] for i in due], validate_only, deadline)
-    for i, answer in zip(due, answers, strict=True):
-        denied = answer is not None and answer.error == "UNKNOWN_TOPIC_OR_PARTITION"
-        refused[i] = TIMED_OUT if denied and not may_deny else answer
-    others = [i for i in passed if resources[i].type != ResourceType.TOPIC]
-    if others:
-        changed = await context.services.configs.alter(
-            [resources[i] for i in others], validate_only, deadline
-        )
-        for i, answer in zip(others, changed, strict=True):
-            refused[i] = answer
+    # Until they are answered, their outcome is not known: the client may hang up.
+    answered: list[Refused | None] = [TIMED_OUT] * len(resources)
+    try:
+        for i, answer in zip(
+            due, await room.alter([resources[i] for i in due], validate_only, deadline), strict=True
+        ):
+            denied = answer is not None and answer.error == "UNKNOWN_TOPIC_OR_PARTITION"
+            refused[i] = TIMED_OUT if denied and not may_deny else answer
+            answered[i] = answer
+        others = [i for i in passed if resources[i].type != ResourceType.TOPIC]
+        if others:
+            changes = context.services.configs.alter([resources[i] for i in others], validate_only, deadline)
+            for i, answer in zip(others, await changes, strict=True):
+                refused[i] = answered[i] = answer
+    finally:
+        if not validate_only:
+            for i in passed:
+                audit_configs(context, resources[i], answered[i])
     return refused
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 from gateway.context import RequestContext
+from gateway.handlers.auditing import audited
 from gateway.topics.growing import check_growth
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.create_partitions import (
@@ -43,10 +44,14 @@ async def _grow(
     topic = room.get(asked.name)
     if topic is None:
         return unknown_topic(may_deny)
-    refused = check_growth(asked, len(topic.partitions), room.rules())
+    before = len(topic.partitions)
+    refused = check_growth(asked, before, room.rules())
     if refused is not None or validate_only:
         return refused
-    return await room.grow(topic, asked.count, deadline)
+    growth = room.grow(topic, asked.count, deadline)
+    return await audited(
+        context, growth, "topic.grown", topic=topic.name, partitions=asked.count, before=before
+    )
 
 
 def unknown_topic(may_deny: bool) -> Refused:

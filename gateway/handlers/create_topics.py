@@ -5,6 +5,7 @@ import uuid
 from collections import Counter
 
 from gateway.context import RequestContext
+from gateway.handlers.auditing import audited, new_topic_fields
 from gateway.topics.creation import NewTopic, plan_topic
 from gateway.topics.describing import describe_topic
 from gateway.wire.errors import ErrorCode
@@ -53,7 +54,8 @@ async def _create(
     if validate_only:
         # Kafka names an id here too, which no topic will have.
         return _accepted(context, topic, planned, uuid.uuid4().bytes)
-    created = await room.create(planned, deadline)
+    creation = room.create(planned, deadline)
+    created = await audited(context, creation, "topic.created", **new_topic_fields(planned))
     if isinstance(created, Refused):
         return _refused(topic.name, created)
     return _accepted(context, topic, planned, created.topic_id)

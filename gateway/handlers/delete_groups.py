@@ -4,6 +4,7 @@ import asyncio
 from typing import Final
 
 from gateway.context import RequestContext
+from gateway.handlers.auditing import audited
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.delete_groups import (
     DeletableGroupResult,
@@ -22,7 +23,9 @@ async def handle(context: RequestContext, request: DeleteGroupsRequest) -> Delet
     results = []
     for at in range(0, len(names), AT_ONCE):
         part = names[at : at + AT_ONCE]
-        answers = await asyncio.gather(*(groups.delete(name, deadline) for name in part))
+        answers = await asyncio.gather(
+            *(audited(context, groups.delete(name, deadline), "group.deleted", group=name) for name in part)
+        )
         results += [_result(context, name, answer) for name, answer in zip(part, answers, strict=True)]
     return DeleteGroupsResponse(results=results)
 

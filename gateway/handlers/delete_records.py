@@ -1,9 +1,11 @@
 """DeleteRecords, versions 0-2 (KIP-107): raises the log start offset of partitions."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gateway.context import RequestContext
+from gateway.handlers.auditing import UNKNOWN_OUTCOME, audit, in_words
 from gateway.topics.describing import topic_value
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.delete_records import (
@@ -33,11 +35,14 @@ async def handle(context: RequestContext, request: DeleteRecordsRequest) -> Dele
     may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline)
     keys = list(asked)
     answers: list[int | Refused] = []
-    for start in range(0, len(keys), AT_ONCE):
-        part = keys[start : start + AT_ONCE]
-        answers += await asyncio.gather(
-            *(_delete(context, key, asked[key], may_deny, deadline) for key in part)
-        )
+    try:
+        for start in range(0, len(keys), AT_ONCE):
+            part = keys[start : start + AT_ONCE]
+            answers += await asyncio.gather(
+                *(_delete(context, key, asked[key], may_deny, deadline) for key in part)
+            )
+    finally:
+        _audit(context, asked, answers)
     topics: dict[str, DeleteRecordsTopicResult] = {}
     for (name, index), answer in zip(keys, answers, strict=True):
         result = topics.setdefault(name, DeleteRecordsTopicResult(name))
@@ -59,6 +64,20 @@ async def _delete(
     if "compact" in policy and "delete" not in policy:
         return Refused("POLICY_VIOLATION")
     return await room.delete_records(topic, index, offset, deadline)
+
+
+def _audit(context: RequestContext, asked: Mapping[Key, int], answers: Sequence[int | Refused]) -> None:
+    """One event for the whole request, since a request may concern very many partitions. The outcome of
+    those without an answer is not known."""
+    done = []
+    unknown = [UNKNOWN_OUTCOME] * (len(asked) - len(answers))
+    for ((name, index), offset), answer in zip(asked.items(), [*answers, *unknown], strict=True):
+        if not isinstance(answer, Refused):
+            done.append(f"{name}-{index} before {answer}")
+        elif answer.error == UNKNOWN_OUTCOME.error:
+            done.append(f"{name}-{index} before {offset} (outcome unknown)")
+    if done:
+        audit(context, "records.deleted", partitions=in_words(done))
 
 
 def _result(index: int, answer: int | Refused) -> DeleteRecordsPartitionResult:

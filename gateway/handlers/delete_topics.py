@@ -1,10 +1,12 @@
 """DeleteTopics, versions 1-6 (by id from 6 on, KIP-516)."""
 
 import asyncio
+import uuid
 from collections import Counter
 from typing import Final
 
 from gateway.context import RequestContext
+from gateway.handlers.auditing import audited
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.delete_topics import (
     DeletableTopicResult,
@@ -77,7 +79,9 @@ async def _delete(context: RequestContext, state: DeleteTopicState, deadline: fl
     topic = context.services.topics.get(_key(state))
     if topic is None:
         return _result(state, _unknown(state))
-    refused = await context.services.topics.delete(topic.topic_id, deadline)
+    deletion = context.services.topics.delete(topic.topic_id, deadline)
+    topic_id = str(uuid.UUID(bytes=topic.topic_id))
+    refused = await audited(context, deletion, "topic.deleted", topic=topic.name, topic_id=topic_id)
     if refused is not None and refused.error == "UNKNOWN_TOPIC_ID":
         refused = _unknown(state)
     result = _result(state, refused)

@@ -2,10 +2,13 @@
 over which it is asked; the leader epoch is 0 for ever."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from gateway.context import RequestContext
+from gateway.handlers.auditing import audited, new_topic_fields
 from gateway.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gateway.topics.creation import NewTopic
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.metadata import (
     MetadataRequest,
@@ -76,7 +79,7 @@ async def _topics(context: RequestContext, request: MetadataRequest) -> list[Met
         and context.services.settings.broker.auto_create_topics_enable
     ):
         missing = [key for key in legal if isinstance(key, str) and room.get(key) is None]
-        refused = await room.create_missing(missing, deadline)
+        refused = await room.create_missing(missing, deadline, partial(_create, context))
     answers = []
     for key in keys:
         topic = room.get(key)
@@ -87,6 +90,11 @@ async def _topics(context: RequestContext, request: MetadataRequest) -> list[Met
             if isinstance(key, str):
                 answers[-1].topic_authorized_operations = operations
     return answers
+
+
+async def _create(context: RequestContext, topic: NewTopic, deadline: float) -> Topic | Refused:
+    creation = context.services.topics.create(topic, deadline)
+    return await audited(context, creation, "topic.created", **new_topic_fields(topic))
 
 
 def _keys(topics: Sequence[MetadataRequestTopic]) -> list[Key]:

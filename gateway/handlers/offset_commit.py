@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from gateway.context import Cancellable, MessageReply, RequestContext
 from gateway.groups.commits import NONE, NOT_NOW
 from gateway.groups.offsets import Committer
+from gateway.handlers.offset_resets import AuditedReply, noticed
 from gateway.handlers.waiting import Waiting
 from gateway.topics.room import Key
 from gateway.wire.errors import ErrorCode
@@ -46,6 +47,14 @@ class _Asked:
 
 def start(context: RequestContext, request: OffsetCommitRequest, reply: MessageReply) -> Cancellable | None:
     """Submitted before this returns, unless a partition is not there: that must be proved first."""
+    moves = noticed(context, request)
+    if moves is None:
+        return _start(context, request, reply)
+    audited = AuditedReply(context, request.group_id, moves, reply)
+    return audited.watch(_start(context, request, audited))
+
+
+def _start(context: RequestContext, request: OffsetCommitRequest, reply: MessageReply) -> Cancellable | None:
     rows = _rows(context, request)
     if rows is None:
         return Waiting(context, partial(_wait, context, request), reply)

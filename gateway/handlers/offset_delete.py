@@ -1,9 +1,11 @@
 """OffsetDelete, version 0 (KIP-496): forget offsets of a group, unless its members read the topic."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from gateway.context import RequestContext
 from gateway.groups.commits import NONE, NOT_NOW
+from gateway.handlers.auditing import audit, in_words
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.offset_delete import (
     OffsetDeleteRequest,
@@ -14,6 +16,8 @@ from gateway.wire.messages.generated.offset_delete import (
 from ledger.groups import OffsetKey
 
 UNKNOWN: Final = "UNKNOWN_TOPIC_OR_PARTITION"
+CERTAINTY: Final = {NONE: "", NOT_NOW: " (outcome unknown)"}
+"""What an event adds to a partition, by the error that is answered; others are refused for certain."""
 
 
 async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
@@ -25,7 +29,7 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
     keys = {pair: _key(context, *pair) for pair in asked}
     known = [(pair, key) for pair in asked if (key := keys[pair]) is not None]
     rows = [(name, key) for (name, _), key in known]
-    errors = await context.services.group_offsets.remove(request.group_id, rows, deadline)
+    errors = await _removed(context, request.group_id, rows, deadline)
     if isinstance(errors, str):
         return _refused(context, errors)
     # Unknown ones first, as Kafka does, which sorts them out before it asks the coordinator.
@@ -38,6 +42,25 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
         if error != NONE and context.error == NONE:
             context.error = error
     return OffsetDeleteResponse(topics=list(topics.values()))
+
+
+async def _removed(
+    context: RequestContext, group_id: str, rows: Sequence[tuple[str, OffsetKey]], deadline: float
+) -> str | list[str]:
+    # Until they are answered, the outcome is not known: the client may hang up.
+    errors: str | list[str] = [NOT_NOW] * len(rows)
+    try:
+        errors = await context.services.group_offsets.remove(group_id, rows, deadline)
+        return errors
+    finally:
+        of_each = [errors] * len(rows) if isinstance(errors, str) else errors
+        done = [
+            f"{name}-{key[1]}{CERTAINTY[error]}"
+            for (name, key), error in zip(rows, of_each, strict=True)
+            if error in CERTAINTY
+        ]
+        if done:
+            audit(context, "offsets.deleted", group=group_id, partitions=in_words(done))
 
 
 def _key(context: RequestContext, name: str, partition: int) -> OffsetKey | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 from gateway.config import Settings
@@ -41,6 +41,8 @@ CREATIONS_AT_ONCE: Final = 100
 CHANGES_AT_ONCE: Final = 100
 
 Key = str | TopicId
+Create = Callable[[NewTopic, float], Awaitable[Topic | Refused]]
+"""Creates a topic by a deadline."""
 
 
 class TopicsRoom:
@@ -125,13 +127,18 @@ class TopicsRoom:
             return created or Refused("UNKNOWN_TOPIC_OR_PARTITION", "The topic was deleted meanwhile.")
         return _refusal(answer)
 
-    async def create_missing(self, names: Collection[str], deadline: float) -> dict[str, Refused]:
-        """Create topics as a metadata request asks for them; returns what could not be created."""
+    async def create_missing(
+        self, names: Collection[str], deadline: float, create: Create | None = None
+    ) -> dict[str, Refused]:
+        """Create topics as a metadata request asks for them; returns what could not be created. `create` is
+        called instead of this service's own."""
         refused: dict[str, Refused] = {}
         wanted = list(names)
         for start in range(0, len(wanted), CREATIONS_AT_ONCE):
             part = wanted[start : start + CREATIONS_AT_ONCE]
-            answers = await asyncio.gather(*(self._create_default(name, deadline) for name in part))
+            answers = await asyncio.gather(
+                *(self._create_default(name, deadline, create or self.create) for name in part)
+            )
             refused.update({name: answer for name, answer in zip(part, answers, strict=True) if answer})
         return refused
 
@@ -187,14 +194,14 @@ class TopicsRoom:
         answer = await self._ask(plan.request(topic.topic_id), deadline)
         return None if isinstance(answer, Altered) else _refusal(answer)
 
-    async def _create_default(self, name: str, deadline: float) -> Refused | None:
+    async def _create_default(self, name: str, deadline: float, create: Create) -> Refused | None:
         rules = self.rules()
         refused = self.check_name(name) or check_partition_count(rules.default_partitions, rules)
         if refused is not None:
             return refused
         if name in INTERNAL_TOPICS:
             return Refused("UNKNOWN_TOPIC_OR_PARTITION")
-        answer = await self.create(NewTopic(name, rules.default_partitions, {}), deadline)
+        answer = await create(NewTopic(name, rules.default_partitions, {}), deadline)
         if isinstance(answer, Refused) and answer.error != "TOPIC_ALREADY_EXISTS":
             return answer
         return None
