@@ -1,0 +1,171 @@
+"""W7, W10, W11: batches that are much work to open, or whose timestamps lie."""
+
+import gzip
+import struct
+import time
+from typing import Any, Final
+
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from gateway.wire.messages.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ledger.batch.header import MAX_TIMESTAMP_AT, seal
+from ledger.batch.records import Record, build_batch
+from tests.hostile.arena import Arena
+from tests.hostile.conftest import OpenArena
+from tests.hostile.speaking import ask, connect, exchange, message, produce, read
+
+TINY_RECORD: Final = b"\x0c\x00\x00\x00\x00\x01\x00"
+HEAD_BYTES: Final = 61
+GZIP: Final = 1
+WAITS_S: Final = 0.5
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def create_with(arena: Arena, name: str, partitions: int = 1, **configs: str) -> str:
+    made = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
+    body = CreateTopicsRequest([CreatableTopic(name, partitions, 1, [], made)], 30_000)
+    (topic,) = ask(arena, ApiKey.CREATE_TOPICS, 5, body).topics
+    assert topic.error_code == 0, topic
+    return name
+
+
+def packed(records: int, base_ms: int, max_ms: int) -> bytes:
+    """A gzip batch of so many records, each of seven bytes."""
+    body = gzip.compress(TINY_RECORD * records, 6)
+    batch = bytearray(build_batch([Record(0, 0, None, b"x", ())]))[:HEAD_BYTES]
+    struct.pack_into(">i", batch, 8, HEAD_BYTES - 12 + len(body))
+    struct.pack_into(">hiqq", batch, 21, GZIP, records - 1, base_ms, max_ms)
+    struct.pack_into(">i", batch, 57, records)
+    batch += body
+    seal(batch)
+    return bytes(batch)
+
+
+def time_of(run: Any) -> float:
+    began = time.monotonic()
+    run()
+    return time.monotonic() - began
+
+
+def produced(arena: Arena, topic: str, batch: bytes) -> Any:
+    (answer,) = exchange(arena, produce(topic, 0, batch))
+    assert isinstance(answer, bytes)
+    return read(ApiKey.PRODUCE, 7, answer).responses[0].partition_responses[0]
+
+
+def test_w7_batches_that_are_opened_before_they_are_stored(arena: Arena) -> None:
+    heavy = create_with(arena, "heavy", 8, cleanup_policy="compact")
+    other = create_with(arena, "other", 1, cleanup_policy="compact")
+    now = now_ms()
+    batch = packed(400_000, now, now)
+    honest = build_batch([Record(0, 0, b"k", b"v", ())], base_timestamp=now)
+    waits: list[float] = []
+
+    def run() -> None:
+        senders = [connect(arena) for _ in range(8)]
+        for i, sender in enumerate(senders):
+            sender.send(produce(heavy, i, batch))
+        time.sleep(0.3)
+        for sender in senders:
+            sender.sock.close()
+        waits.append(time_of(lambda: produced(arena, other, honest)))
+
+    arena.withstands("W7 eight batches of 400,000 records, senders gone", run)
+    wait_of_other("W7 another's Produce", arena, waits)
+
+
+def test_w7_batches_that_lookups_by_time_open(arena: Arena) -> None:
+    lied, other = create_with(arena, "lied"), create_with(arena, "looked-up")
+    now = now_ms()
+    assert produced(arena, lied, packed(300_000, 0, now)).error_code == 0
+    assert (
+        produced(arena, other, build_batch([Record(0, 0, b"k", b"v", ())], base_timestamp=now)).error_code
+        == 0
+    )
+    waits: list[float] = []
+
+    def run() -> None:
+        askers = [connect(arena) for _ in range(8)]
+        for asker in askers:
+            asker.send(message(ApiKey.LIST_OFFSETS, 7, at_time(lied, now - 10)))
+        time.sleep(0.1)
+        waits.append(time_of(lambda: ask(arena, ApiKey.LIST_OFFSETS, 7, at_time(other, now - 10))))
+        for asker in askers:
+            asker.sock.close()
+
+    arena.withstands("W7 eight lookups by time in a batch of 300,000", run)
+    wait_of_other("W7 another's ListOffsets", arena, waits)
+
+
+def wait_of_other(what: str, arena: Arena, waits: list[float]) -> None:
+    allowed = WAITS_S * (1 if arena.rounds > 1 else 5)
+    longest = sorted(waits)[len(waits) // 2]
+    assert longest < allowed, f"{what} waited {longest:.2f} s, allowed {allowed:.2f}"
+
+
+def at_time(topic: str, *timestamps: int) -> ListOffsetsRequest:
+    parts = [ListOffsetsPartition(partition_index=0, timestamp=timestamp) for timestamp in timestamps]
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(topic, parts)])
+
+
+def test_w10_a_lying_timestamp_breaks_no_lookup(arena: Arena) -> None:
+    lying, honest = create_with(arena, "lying"), create_with(arena, "telling")
+    now = now_ms()
+    batch = bytearray(build_batch([Record(0, 2**62, None, b"x", ())], base_timestamp=2**62 + 5 - 2**62))
+    # Base 2^62 + 5 and a delta of 2^62: together more than an int64 holds.
+    struct.pack_into(">qq", batch, 27, 2**62 + 5, now)
+    seal(batch)
+    stored = produced(arena, lying, bytes(batch)).error_code == 0
+    assert (
+        produced(arena, honest, build_batch([Record(0, 0, None, b"x", ())], base_timestamp=now)).error_code
+        == 0
+    )
+
+    def run() -> None:
+        for timestamp in (now - 10, -3):
+            body = at_time(lying, timestamp)
+            body.topics += at_time(honest, timestamp).topics
+            answer = ask(arena, ApiKey.LIST_OFFSETS, 7, body)
+            lied, told = (topic.partitions[0] for topic in answer.topics)
+            assert (told.error_code, told.offset, told.timestamp) == (0, 0, now)
+            assert not stored or lied.error_code or lied.timestamp <= now
+
+    arena.withstands("W10 lookups over a timestamp beyond 64 bits", run)
+
+
+def test_w11_a_lying_timestamp_pins_no_records(open_arena: OpenArena) -> None:
+    arena = open_arena(broker__log_retention_check_interval_ms=500)
+    starts: dict[str, int] = {}
+
+    def run() -> None:
+        now = now_ms()
+        for name, header_ms in (("timely", now), ("pinned", 2**60)):
+            create_with(arena, name, 1, retention_ms="1000")
+            for i in range(4):
+                batch = bytearray(build_batch([Record(0, 0, None, b"x", ())], base_timestamp=now))
+                if i == 0:
+                    struct.pack_into(">q", batch, MAX_TIMESTAMP_AT, header_ms)
+                    seal(batch)
+                produced(arena, name, bytes(batch))
+        time.sleep(2.5)
+        for name in ("timely", "pinned"):
+            # -2: the log start; -1: its end.
+            ends = [
+                ask(arena, ApiKey.LIST_OFFSETS, 7, at_time(name, at)).topics[0].partitions[0].offset
+                for at in (-2, -1)
+            ]
+            starts[name] = ends[1] - ends[0]
+
+    arena.withstands("W11 retention under a header of the year 36 million", run)
+    assert starts == {"timely": 0, "pinned": 0}, "records left"

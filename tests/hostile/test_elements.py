@@ -1,0 +1,175 @@
+"""W3, W4, W8, W13, W14: requests of many elements."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from gateway.router import HANDLERS
+from gateway.wire.apis import RANGES, ApiKey
+from gateway.wire.messages import codec
+from gateway.wire.messages.generated.create_topics import CreatableTopic, CreateTopicsRequest
+from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
+from gateway.wire.primitives import encode_uvarint
+from gateway.wire.schema import Field
+from tests.hostile.arena import Arena, Bounds, Figures
+from tests.hostile.conftest import OpenArena
+from tests.hostile.speaking import ask, connect, exchange, message
+from tests.hostile.test_answers import create
+from tests.support.raw import Outcome, frame
+
+MINI_REQUEST: Final = b"\x00\x12\x00\x03\x00\x00\x00\x01\xff\xff"
+"""The header of ApiVersions v3, without its tagged fields."""
+PIPELINED: Final = 100
+LONGEST_ANSWER_S: Final = 1.0
+"""Some wait for others who never come."""
+
+
+@pytest.mark.parametrize("place", ["header", "body"])
+@pytest.mark.parametrize("tags", [1_000_000, 10_000_000, pytest.param(47_500_000, marks=pytest.mark.full)])
+def test_w3_tagged_fields_without_number(arena: Arena, place: str, tags: int) -> None:
+    many = encode_uvarint(tags) + b"\0\0" * tags
+    names = b"\x02a\x02b"
+    payload = (
+        MINI_REQUEST + many + names + b"\0" if place == "header" else MINI_REQUEST + b"\0" + names + many
+    )
+    # What it takes to receive the bytes is not what the finding is about.
+    bounds = Bounds(
+        cpu_s=0.05 + len(payload) / 400e6, memory_bytes=max(64 << 20, 2 * len(payload) + (64 << 20))
+    )
+
+    def run() -> None:
+        assert exchange(arena, frame(payload)) == [Outcome.CLOSED]
+
+    arena.withstands(f"W3 {tags:,} tagged fields in the {place}", run, bounds)
+
+
+def topics(arena: Arena, count: int) -> None:
+    names = [CreatableTopic(f"topic-{i}", 1, 1) for i in range(count)]
+    for at in range(0, count, 1000):
+        ask(arena, ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(names[at : at + 1000], 30_000, False))
+
+
+@pytest.mark.parametrize("names", [4000, pytest.param(40_000, marks=pytest.mark.full)])
+def test_w4_names_that_might_collide(arena: Arena, names: int) -> None:
+    arena.once("3,000 topics", lambda: topics(arena, 3000))
+
+    def validate(prefix: str) -> Figures:
+        body = [CreatableTopic(f"{prefix}{i}", 0, 1) for i in range(names)]
+        frame = message(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(body, 30_000, True))
+        return arena.measured(lambda: answered(arena, frame))
+
+    plain_s = validate("vx").cpu_s
+    body = [CreatableTopic(f"v.{i}", 0, 1) for i in range(names)]
+    frame = message(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(body, 30_000, True))
+    bounds = Bounds(cpu_s=1.5 * plain_s + 0.05)
+    arena.withstands(f"W4 CreateTopics, {names:,} names with a dot", lambda: answered(arena, frame), bounds)
+
+
+def test_w4_names_that_metadata_makes(open_arena: OpenArena) -> None:
+    arena = open_arena()
+    topics(arena, 3000)
+
+    def make(prefix: str) -> Callable[[], None]:
+        body = MetadataRequest([MetadataRequestTopic(name=f"{prefix}{i}") for i in range(1000)], True)
+        frame = message(ApiKey.METADATA, 8, body)
+        return lambda: answered(arena, frame)
+
+    plain_s = arena.measured(make("cc")).cpu_s
+    arena.withstands(
+        "W4 Metadata, 1,000 new names with a dot", make("c.c"), Bounds(cpu_s=1.5 * plain_s + 0.1)
+    )
+
+
+def answered(arena: Arena, frame: bytes) -> None:
+    assert isinstance(exchange(arena, frame)[0], bytes)
+
+
+def with_arrays() -> list[ApiKey]:
+    """The served APIs that have an array in their request."""
+    schemas = {key: codec.request_schema(key) for key in sorted(HANDLERS)}
+    return [
+        key
+        for key, of in schemas.items()
+        if any(field.array for field in of.untagged(of.root, RANGES[key][1]))
+    ]
+
+
+@pytest.mark.parametrize("count", [20_000, pytest.param(500_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("key", with_arrays(), ids=lambda key: ApiKey(key).name)
+def test_w8_the_most_elements(arena: Arena, key: ApiKey, count: int) -> None:
+    version = RANGES[key][1]
+    frames = of_many_elements(key, version, count)
+
+    def run() -> None:
+        for each in frames:
+            connection = connect(arena)
+            connection.sock.settimeout(LONGEST_ANSWER_S)
+            connection.send(each)
+            connection.read_frame()
+            connection.sock.close()
+
+    arena.withstands(f"W8 {key.name}, {count:,} elements", run, Bounds(ping_s=0.25))
+
+
+def of_many_elements(key: ApiKey, version: int, count: int) -> list[bytes]:
+    """For each array of a request, to the second depth, one with so many elements, small but each another."""
+    schema = codec.request_schema(key)
+    found = []
+
+    def smallest(struct: type, number: int) -> Any:
+        made = struct()
+        for field in schema.untagged(struct, version):
+            if field.is_nullable(version):
+                setattr(made, field.name, None)
+            elif field.array:
+                setattr(made, field.name, [])
+            elif field.kind == "string":
+                setattr(made, field.name, f"n{number}")
+        return made
+
+    def many(field: Field) -> list[Any]:
+        kind = field.kind
+        return [smallest(kind, i) if isinstance(kind, type) else scalar(field, i) for i in range(count)]
+
+    for field in schema.untagged(schema.root, version):
+        if not field.array:
+            continue
+        body = smallest(schema.root, 0)
+        setattr(body, field.name, many(field))
+        found.append(message(key, version, body))
+        for inner in schema.untagged(field.kind, version) if isinstance(field.kind, type) else ():
+            if inner.array and isinstance(field.kind, type):
+                one = smallest(field.kind, 0)
+                setattr(one, inner.name, many(inner))
+                setattr(body, field.name, [one])
+                found.append(message(key, version, body))
+    return found
+
+
+def scalar(field: Field, number: int) -> Any:
+    if field.kind == "string":
+        return f"n{number}"
+    if field.kind == "uuid":
+        return number.to_bytes(16, "big")
+    return number % 100 if field.kind == "int8" else number
+
+
+def test_w13_metadata_of_all_topics(open_arena: OpenArena) -> None:
+    arena = open_arena()
+    for i in range(4):
+        create(arena, f"wide-{i}", 10_000)
+    frame = message(ApiKey.METADATA, 8, MetadataRequest(None))
+
+    def run() -> None:
+        connection = connect(arena)
+        connection.send(frame * PIPELINED)
+        for _ in range(PIPELINED):
+            answer = connection.read_frame()
+            assert isinstance(answer, bytes) and len(answer) > 1_000_000
+        connection.sock.close()
+
+    arena.withstands(f"W13 {PIPELINED} Metadata of 40,000 partitions", run, Bounds(cpu_s=1.0))
+    create(arena, "new", 1)
+    told = ask(arena, ApiKey.METADATA, 8, MetadataRequest(None))
+    assert "new" in {topic.name for topic in told.topics}

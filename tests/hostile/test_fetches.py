@@ -1,0 +1,161 @@
+"""W5, W6: clients that do not read, and fetches that are parked or in a session."""
+
+import socket
+import threading
+import time
+from typing import Final
+
+import pytest
+from confluent_kafka import Producer
+
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.hostile.arena import Arena, Bounds
+from tests.hostile.conftest import OpenArena
+from tests.hostile.speaking import ask, connect, message, read
+from tests.hostile.test_answers import create
+from tests.support.raw import RawConnection
+
+BATCH_BYTES: Final = 15_000_000
+PIPELINED: Final = 60
+FETCH_VERSION: Final = 12
+MOST: Final = 2**30
+
+
+def fetch(
+    partitions: list[FetchTopic], wait_ms: int = 500, session_id: int = 0, epoch: int = -1, min_bytes: int = 1
+) -> bytes:
+    body = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=MOST,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=partitions,
+    )
+    return message(ApiKey.FETCH, FETCH_VERSION, body)
+
+
+def large_batches(arena: Arena) -> None:
+    configs = [CreatableTopicConfig("max.message.bytes", "20000000")]
+    ask(
+        arena,
+        ApiKey.CREATE_TOPICS,
+        5,
+        CreateTopicsRequest([CreatableTopic("large", 1, 1, [], configs)], 30_000),
+    )
+    options = {"bootstrap.servers": arena.gateway.bootstrap, "message.max.bytes": 20_000_000}
+    producer = Producer({**options, "linger.ms": 0, "batch.num.messages": 1})
+    for _ in range(4):
+        producer.produce("large", bytes(BATCH_BYTES), partition=0)
+        assert producer.flush(60.0) == 0
+
+
+class Unread:
+    """Connections that ask for large answers, read none of them, and come again when they are closed."""
+
+    def __init__(self, arena: Arena, sources: list[str]) -> None:
+        part = FetchPartition(partition=0, partition_max_bytes=MOST)
+        self._frames = fetch([FetchTopic("large", partitions=[part])]) * PIPELINED
+        self._arena = arena
+        self._sources = sources
+        self._open = [self._connected(source) for source in sources]
+        self.closed = 0
+
+    def _connected(self, source: str) -> RawConnection:
+        connection = connect(self._arena, source, receive_bytes=4096)
+        connection.send(self._frames)
+        return connection
+
+    def go_on(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for i, connection in enumerate(self._open):
+                if is_closed(connection.sock):
+                    connection.sock.close()
+                    self.closed += 1
+                    self._open[i] = self._connected(self._sources[i])
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        for connection in self._open:
+            connection.sock.close()
+
+
+def is_closed(sock: socket.socket) -> bool:
+    """Without reading what has arrived."""
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+    return info[0] != 1
+
+
+@pytest.mark.parametrize("sources", [["127.0.0.1"], ["127.0.0.1", "127.0.0.2"]], ids=["one address", "two"])
+@pytest.mark.parametrize(
+    ("connections", "seconds"), [(100, 3.0), pytest.param(200, 60.0, marks=pytest.mark.full)]
+)
+def test_w5_answers_that_nobody_reads(
+    open_arena: OpenArena, connections: int, seconds: float, sources: list[str]
+) -> None:
+    arena = open_arena()
+    arena.rounds = 1
+    large_batches(arena)
+
+    def run() -> None:
+        unread = Unread(arena, [sources[i % len(sources)] for i in range(connections)])
+        unread.go_on(seconds)
+        unread.close()
+
+    # What fetches may hold in all (limits.fetch_bytes) is memory that they may have.
+    bounds = Bounds(memory_bytes=(256 + 64) << 20)
+    name = f"W5 {connections} x {PIPELINED} fetches unread for {seconds:g} s, {len(sources)} addresses"
+    arena.withstands(name, run, bounds)
+
+
+def unknown(count: int) -> list[FetchTopic]:
+    return [
+        FetchTopic(
+            "no-such-topic",
+            partitions=[FetchPartition(partition=i, partition_max_bytes=MOST) for i in range(count)],
+        ),
+    ]
+
+
+@pytest.mark.parametrize("partitions", [100_000, pytest.param(250_000, marks=pytest.mark.full)])
+def test_w6_fetches_that_are_parked(arena: Arena, partitions: int) -> None:
+    arena.once("quiet", lambda: create(arena, "quiet"))
+    quiet = FetchTopic("quiet", partitions=[FetchPartition(partition=0, partition_max_bytes=MOST)])
+    frame = fetch([*unknown(partitions), quiet], wait_ms=60_000)
+
+    def run() -> None:
+        parked = [connect(arena) for _ in range(3)]
+        for connection in parked:
+            threading.Thread(target=connection.send, args=(frame,)).start()
+        time.sleep(1.5 + partitions / 100_000)
+        for connection in parked:
+            connection.sock.close()
+
+    arena.withstands(
+        f"W6 three fetches of {partitions:,} partitions parked", run, Bounds(cpu_s=0.25 + 12e-6 * partitions)
+    )
+
+
+@pytest.mark.parametrize("partitions", [9_000, 100_000, pytest.param(490_000, marks=pytest.mark.full)])
+def test_w6_fetches_of_a_large_session(arena: Arena, partitions: int) -> None:
+    connection = connect(arena)
+    connection.send(fetch(unknown(partitions), session_id=0, epoch=0))
+    answer = connection.read_frame()
+    assert isinstance(answer, bytes)
+    session_id = read(ApiKey.FETCH, FETCH_VERSION, answer).session_id
+
+    def run() -> None:
+        for epoch in range(1, 21):
+            connection.send(fetch([], wait_ms=0, session_id=session_id, epoch=epoch))
+            assert isinstance(connection.read_frame(), bytes)
+
+    arena.withstands(f"W6 20 fetches of a session of {partitions:,}", run, Bounds(cpu_s=0.2))
+    connection.sock.close()

@@ -1,0 +1,159 @@
+"""W12, W16, W19: half requests on the admin port, floods of log lines, unfinished frames."""
+
+import resource
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pytest
+from confluent_kafka import Producer
+
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tests.hostile.arena import MIB, Arena, Bounds
+from tests.hostile.conftest import OpenArena
+from tests.hostile.speaking import ask, connect, exchange, message
+from tests.hostile.test_batches import at_time, create_with, now_ms, packed, produced
+from tests.support.raw import RawConnection
+
+FLOOD_BYTES: Final = 20_000
+"""Of log that a flood may add."""
+
+
+@contextmanager
+def files_allowed(soft: int) -> Iterator[None]:
+    """What is started meanwhile has this limit, hard."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("head_ms", [1000, pytest.param(10_000, marks=pytest.mark.full)])
+def test_w12_half_requests_on_the_admin_port(open_arena: OpenArena, head_ms: int) -> None:
+    arena = open_arena("--set", f"admin.head_timeout_ms={head_ms}")
+    arena.rounds = 1
+    address = arena.gateway.admin.host, arena.gateway.admin.port
+    closed_after: list[float] = []
+
+    def run() -> None:
+        began = time.monotonic()
+        half = []
+        for _ in range(1600):
+            sock = socket.create_connection(address, timeout=30.0)
+            half.append(sock)
+            try:
+                sock.sendall(b"GET /met")
+            except OSError:
+                continue
+        began_kafka = time.monotonic()
+        connection = connect(arena)
+        connection.sock.close()
+        assert isinstance(exchange(arena, message(ApiKey.API_VERSIONS, 0, None or _versions()))[0], bytes)
+        assert time.monotonic() - began_kafka < 5.0
+        for sock in half:
+            sock.settimeout(30.0)
+            assert RawConnection(sock).is_closed_by_peer()
+            sock.close()
+        closed_after.append(time.monotonic() - began)
+
+    arena.withstands(f"W12 1,600 half requests on the admin port, {head_ms} ms", run)
+    assert closed_after[0] < 5 * head_ms / 1000 + 5.0
+
+
+def _versions() -> object:
+    from gateway.wire.messages.generated.api_versions import ApiVersionsRequest
+
+    return ApiVersionsRequest()
+
+
+def tls_at_a_plaintext_listener(arena: Arena) -> None:
+    options = {"bootstrap.servers": arena.gateway.bootstrap, "security.protocol": "SSL"}
+    producer = Producer({**options, "logger": None, "log_level": 0})
+    producer.poll(1.0)
+    for _ in range(200):
+        connection = connect(arena)
+        connection.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(400))
+        connection.is_closed_by_peer()
+        connection.sock.close()
+
+
+def http_at_a_plaintext_listener(arena: Arena) -> None:
+    for _ in range(200):
+        connection = connect(arena)
+        connection.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.is_closed_by_peer()
+        connection.sock.close()
+
+
+def names_of_groups(arena: Arena) -> None:
+    protocols = [JoinGroupRequestProtocol("range", b"")]
+    frames = [
+        message(
+            ApiKey.JOIN_GROUP,
+            3,
+            JoinGroupRequest(f"{i}" + "g" * 2000, 6000, 6000, "", None, "consumer", protocols),
+        )
+        for i in range(300)
+    ]
+    connections = [connect(arena) for _ in range(10)]
+    for i, connection in enumerate(connections):
+        connection.send(b"".join(frames[i::10]))
+    time.sleep(1.0)
+    for connection in connections:
+        connection.sock.close()
+
+
+def records_that_cannot_be_read(arena: Arena) -> None:
+    topic = create_with(arena, f"unreadable-{time.monotonic_ns()}")
+    batch = bytearray(packed(10, 0, now_ms()))
+    batch[-4:] = b"junk"
+    from ledger.batch.header import seal
+
+    seal(batch)
+    produced(arena, topic, bytes(batch))
+    for _ in range(200):
+        ask(arena, ApiKey.LIST_OFFSETS, 7, at_time(topic, now_ms() - 1000))
+
+
+FLOODS: Final[dict[str, Callable[[Arena], None]]] = {
+    "TLS at a plaintext listener": tls_at_a_plaintext_listener,
+    "HTTP at a plaintext listener": http_at_a_plaintext_listener,
+    "joins of groups with long names": names_of_groups,
+    "lookups in unreadable records": records_that_cannot_be_read,
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_w16_floods_of_the_log(arena: Arena, flood: str) -> None:
+    path = arena.gateway.log_path
+    before = path.stat().st_size
+    arena.withstands(f"W16 {flood}", lambda: FLOODS[flood](arena))
+    added = path.stat().st_size - before
+    assert added <= FLOOD_BYTES, path.read_text()[before : before + 2000]
+
+
+def test_w19_frames_that_are_never_finished(open_arena: OpenArena) -> None:
+    budget = 128 * MIB
+    arena = open_arena(limits__buffer_bytes=budget, limits__frame_bytes=100 * MIB)
+
+    def run() -> None:
+        slow = [connect(arena) for _ in range(20)]
+        for connection in slow:
+            connection.sock.settimeout(0.2)
+            try:
+                connection.sock.sendall(struct.pack(">i", 100 * MIB) + bytes(60 * MIB))
+            except OSError:
+                continue
+        time.sleep(0.5)
+        for connection in slow:
+            connection.sock.close()
+
+    arena.withstands(
+        "W19 20 unfinished frames of 100 MiB, budget 128 MiB", run, Bounds(memory_bytes=3 * budget // 2)
+    )
