@@ -66,6 +66,16 @@ def open_blobs(url: str) -> KnownBlobs:
     raise _unknown("blob", url, BLOB_URLS)
 
 
+def directory_of(url: str) -> Path | None:
+    """The local directory that a store of this URL writes to; None if it writes to none."""
+    match _split(url.removeprefix(OBJECTS)):
+        case ("file", path) if path:
+            return Path(path)
+        case ("sqlite", path) if path:
+            return Path(path).absolute().parent
+    return None
+
+
 def _split(url: str) -> tuple[str, str]:
     scheme, _, rest = url.partition(":")
     return scheme, rest.removeprefix("//") if rest.startswith("///") else rest

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from adapters.open import UnknownStore, open_blobs, open_metadata, open_segments
+from adapters.open import UnknownStore, directory_of, open_blobs, open_metadata, open_segments
 from gateway.accepting import open_sockets, warn_of_plaintext
 from gateway.admin.readiness import Readiness
 from gateway.admin.server import AdminServer, admin_address
@@ -22,6 +22,7 @@ from gateway.admin.shards import ShardFacts, shard_page
 from gateway.config import ConfigError, Settings
 from gateway.context import Services
 from gateway.coordination.belonging import check_unclaimed, claim_data
+from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.gathering import Gathering
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal
@@ -60,6 +61,7 @@ log = structlog.get_logger()
 
 METADATA_FILE: Final = "metadata.db"
 IMAGE_FILE: Final = "image.db"
+BACKUP_OPEN_FILE: Final = "backup-open"
 MEMORY_URL: Final = "memory:"
 OBJECTS_PREFIX: Final = "objects+"
 CLOSE_SECONDS: Final = 10.0
@@ -85,6 +87,8 @@ class Stores:
     blobs: Blobs
     image: ImageFile | None
     watch: StoreWatch
+    directories: Sequence[Path]
+    """Local ones that are written to."""
 
 
 def clock_ms() -> int:
@@ -114,13 +118,14 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
             gathering=Gathering(),
         )
         stack.push_async_callback(shard.close)
+        space = _watch_space(settings, stores, shard, metrics, stack)
         await claim_data(stores.blobs, shard.state.cluster_id, lasting=stores.image is not None)
         configs = ConfigsRoom(shard, settings)
-        housekeeper, facts = await _keep_house(settings, stores, shard, configs, stack)
+        housekeeper, facts = await _keep_house(settings, stores, shard, configs, space, metrics, stack)
         metrics.orphan_objects.set_function(facts.orphan_objects)
-        services = await _open_rooms(settings, stores, shard, configs, stack, metrics)
+        services = await _open_rooms(settings, stores, shard, configs, space, stack, metrics)
         _expire_offsets(settings, services, housekeeper)
-        readiness = _readiness(settings, stores, shard)
+        readiness = _readiness(settings, stores, shard, space)
         # Before the clients' listeners, so that it says "shutting down" while those are drained.
         pages = AdminServer(
             metrics, product_version(), readiness.reasons, lambda: [dict(shard_page(shard, facts))]
@@ -184,12 +189,14 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metri
         raise ConfigError(str(error)) from error
     if not storage.allow_unsafe_acks:
         _check_durable(metadata, segments)
+    named = (directory_of(metadata_url), directory_of(data_url))
+    directories = [found for found in named if found is not None]
     timed = TimedMetadata(metadata, watch), TimedSegments(segments, watch), TimedBlobs(blobs, watch)
     if in_memory:
-        return Stores(*timed, None, watch)
+        return Stores(*timed, None, watch, directories)
     image = ImageFile(directory / IMAGE_FILE)
     stack.push_async_callback(image.close)
-    return Stores(*timed, image, watch)
+    return Stores(*timed, image, watch, [directory, *directories])
 
 
 def _check_durable(metadata: MetadataStore, segments: SegmentStore) -> None:
@@ -204,18 +211,51 @@ def _check_durable(metadata: MetadataStore, segments: SegmentStore) -> None:
             )
 
 
+def _watch_space(
+    settings: Settings, stores: Stores, shard: Shard, metrics: Metrics, stack: AsyncExitStack
+) -> FreeSpace:
+    space = FreeSpace(stores.directories, settings.storage.reserve_bytes)
+
+    def keep_for_deletions() -> None:
+        shard.growth_refusal = space.refusal if space.is_critical else ""
+
+    space.on_change = keep_for_deletions
+    space.start()
+    stack.callback(space.close)
+    metrics.watch_space(lambda: space.free_bytes, lambda: space.refused)
+    return space
+
+
 async def _keep_house(
-    settings: Settings, stores: Stores, shard: Shard, configs: ConfigsRoom, stack: AsyncExitStack
+    settings: Settings,
+    stores: Stores,
+    shard: Shard,
+    configs: ConfigsRoom,
+    space: FreeSpace,
+    metrics: Metrics,
+    stack: AsyncExitStack,
 ) -> tuple[Housekeeper, ShardFacts]:
     grace_ms = settings.ledger.orphan_grace_ms
     rule = SnapshotRule(settings.ledger.snapshot_bytes)
     checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, clock_ms)
     await checkpointer.start()
     wait_seconds = settings.ledger.commit_timeout_ms / 1000
-    garbage = GarbageCollector(shard, stores.segments, grace_ms, clock_ms, wait_seconds)
+    # Who copies the data of a running gateway says so by this file.
+    backup_open = Path(settings.storage.data_dir) / BACKUP_OPEN_FILE
+    garbage = GarbageCollector(
+        shard,
+        stores.segments,
+        grace_ms,
+        clock_ms,
+        wait_seconds,
+        is_disk_full=lambda: space.is_full and not backup_open.exists(),
+        alarm=metrics.alarms.inc,
+    )
     retention = Retention(shard, _topic_configs(configs), clock_ms, wait_seconds)
     check_ms = settings.broker.log_retention_check_interval_ms
-    housekeeper = Housekeeper(shard, checkpointer, garbage, retention, grace_ms, check_ms)
+    housekeeper = Housekeeper(
+        shard, checkpointer, garbage, retention, grace_ms, check_ms, lambda: space.is_full
+    )
     stack.push_async_callback(checkpointer.write_last_image)
     task = asyncio.create_task(housekeeper.run(), name="housekeeper")
     stack.push_async_callback(_end, task)
@@ -237,12 +277,12 @@ def _expire_offsets(settings: Settings, services: Services, housekeeper: Houseke
     housekeeper.add("dead offsets", DEAD_OFFSETS_S, expiry.drain)
 
 
-def _readiness(settings: Settings, stores: Stores, shard: Shard) -> Readiness:
+def _readiness(settings: Settings, stores: Stores, shard: Shard, space: FreeSpace) -> Readiness:
     storage = settings.storage
     directory = Path(storage.data_dir)
     writes_there = stores.image is not None or not storage.data
     return Readiness(
-        shard, stores.watch.health.failing, directory if writes_there else None, storage.min_free_bytes
+        shard, stores.watch.health.failing, space, directory if writes_there else None, storage.min_free_bytes
     )
 
 
@@ -262,6 +302,7 @@ async def _open_rooms(
     stores: Stores,
     shard: Shard,
     configs: ConfigsRoom,
+    space: FreeSpace,
     stack: AsyncExitStack,
     metrics: Metrics,
 ) -> Services:
@@ -269,7 +310,7 @@ async def _open_rooms(
     metrics.watch_shard(_view_of(shard))
     cache = RunCache(settings.cache.run_bytes)
     options = ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight)
-    produce = ProduceRoom(shard, stores.segments, options, clock_ms, cache.put)
+    produce = ProduceRoom(shard, stores.segments, options, clock_ms, cache.put, space)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
     reader = RunReader(stores.segments, cache, shard.state.files.locator, metrics.alarms.inc)
     sessions = FetchSessions(settings.limits.fetch_sessions, _fetch_session_id)

@@ -101,6 +101,15 @@ class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(ge=0, le=1024 * GIB, description="With less free in the data directory, /readyz says not ready"),
     ] = 256 * MIB
+    reserve_bytes: Annotated[
+        int,
+        Meta(
+            ge=-1,
+            le=1024 * GIB,
+            description="With less free where records or the journal are written, Produce is refused, so "
+            "that deletions still work; -1 = the smaller of 64 MiB and 5 % of the file system, 0 = none",
+        ),
+    ] = -1
 
 
 class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

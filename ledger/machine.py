@@ -206,10 +206,13 @@ def _forget(state: LedgerState, overlay: Overlay, request: ForgetObjects, now_ms
 
 
 def _raise_floor(state: LedgerState, overlay: Overlay, request: RaiseFloor, now_ms: int) -> Decision:
-    if request.floor_ms <= overlay.floor_ms:
+    # Keys to come carry at least this entry's time. A floor above it (requested before the clock was set
+    # back) would refuse them all.
+    floor_ms = min(request.floor_ms, now_ms)
+    if floor_ms <= overlay.floor_ms:
         return Decision(Done(0))
-    overlay.floor_ms = request.floor_ms
-    return Decision(Done(1), (FloorRaised(request.floor_ms),))
+    overlay.floor_ms = floor_ms
+    return Decision(Done(1), (FloorRaised(floor_ms),))
 
 
 Decider = Callable[[LedgerState, Overlay, Any, int], tuple[Answer, Sequence[MetadataRecord]]]

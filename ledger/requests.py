@@ -410,6 +410,13 @@ Request: TypeAlias = (
 )
 
 
+GROWING: frozenset[type] = frozenset(
+    {CreateTopic, AddPartitions, ReserveProducerIds, StoreGroup, CommitOffsets}
+)
+"""Requests of clients that only make the ledger grow: refused first when a disk is nearly full. CommitFile is
+not among them: its bytes are stored already."""
+
+
 def work(request: Request) -> int:
     """What applying the records of a request costs at most, in batches: so that no entry of many requests
     keeps the event loop for long, whatever its bytes (`GROUP_COMMIT_BATCHES`)."""

@@ -1,7 +1,8 @@
 """Batches in local files: `wal/{shard}/{uuidv7}.wal`, appended a frame at a time and synced.
 
 One file per process incarnation and shard, never appended to by a later process, rolled before a write
-that would take it beyond its size or its age.
+that would take it beyond its size or its age. Files are small on a small file system: each goes as a whole,
+so it must be a small part of what a full disk can give back.
 """
 
 import os
@@ -14,7 +15,6 @@ from ledger.errors import StoreUnavailable
 from ledger.ports import Capabilities
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
-ROLL_BYTES = 64 * 1024 * 1024
 ROLL_AGE_MS = 15 * 60 * 1000
 OPEN_FILES = 128
 READ_THREADS = 4
@@ -30,13 +30,14 @@ class WalSegments:
         directory: str | os.PathLike[str],
         *,
         shard: int = 0,
-        roll_bytes: int = ROLL_BYTES,
+        roll_bytes: int | None = None,
         roll_age_ms: int = ROLL_AGE_MS,
         deadline_s: float = DEADLINE_S,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """Open `directory`, creating it if its parent is there. `roll_age_ms` is a quarter of the orphan
-        grace at most. StoreUnavailable and StoreTooNew with one sentence for the operator."""
+        """Open `directory`, creating it if its parent is there. `roll_bytes` None: what suits the disk.
+        `roll_age_ms` is a quarter of the orphan grace at most. StoreUnavailable and StoreTooNew with one
+        sentence for the operator."""
         root = Path(directory)
         name = f"the WAL in {root}"
         self._writer = WalWriter(root, shard, roll_bytes, roll_age_ms, random)

@@ -16,6 +16,10 @@ from ledger.formats.wal import encode_frame
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
 ENDING = ".wal"
+ROLL_BYTES = 64 * 1024 * 1024
+MIN_ROLL_BYTES = 1024 * 1024
+ROLL_SHARE = 32
+"""A file grows to this part of its file system at most (but for the two bounds above)."""
 
 
 @dataclass(slots=True)
@@ -32,7 +36,7 @@ class WalWriter:
     """Appends frames to a file of its own; used by one thread, so frames stand in the order of the calls."""
 
     def __init__(
-        self, root: Path, shard: int, roll_bytes: int, roll_age_ms: int, random: Callable[[int], bytes]
+        self, root: Path, shard: int, roll_bytes: int | None, roll_age_ms: int, random: Callable[[int], bytes]
     ) -> None:
         self._root = root
         self._shard = shard
@@ -51,6 +55,8 @@ class WalWriter:
             self._directories.ensure(self._directory)
             check_newest(self._root, self._shard, ENDING)
             check_writable(self._directory)
+            if self._roll_bytes is None:
+                self._roll_bytes = _roll_bytes(self._root)
         except OSError as error:
             raise explain(error, "write to the directory", self._directory) from error
 
@@ -114,7 +120,7 @@ class WalWriter:
         self._locators.see(now_ms)
         file = self._file
         if file is not None and file.size:
-            is_full = file.size + size > self._roll_bytes
+            is_full = file.size + size > (self._roll_bytes or ROLL_BYTES)
             if is_full or self._locators.newest_ms - file.created_ms >= self._roll_age_ms:
                 self.abandon()
         if self._file is None:
@@ -129,8 +135,16 @@ class WalWriter:
             sync_directory(self._directory)
         except BaseException:
             os.close(fd)
+            # A disk that cannot sync its names must not fill with empty files.
+            with suppress(OSError):
+                (self._root / locator).unlink()
             raise
         return GrowingFile(locator, fd, self._locators.newest_ms)
+
+
+def _roll_bytes(root: Path) -> int:
+    status = os.statvfs(root)
+    return min(ROLL_BYTES, max(MIN_ROLL_BYTES, status.f_blocks * status.f_frsize // ROLL_SHARE))
 
 
 @dataclass(slots=True)

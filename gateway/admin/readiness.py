@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.shard import Shard
 
 
@@ -14,6 +15,7 @@ class Readiness:
 
     shard: Shard
     failing: Callable[[], Mapping[str, str]]
+    space: FreeSpace
     directory: Path | None = None
     """Where `min_free_bytes` must be free; None: the gateway writes to no disk."""
     min_free_bytes: int = 0
@@ -35,6 +37,8 @@ class Readiness:
         return [{"reason": reason, "detail": detail} for reason, detail in reasons.items()]
 
     def _disk(self) -> str | None:
+        if self.space.refusal:
+            return self.space.refusal
         if self.directory is None or not self.min_free_bytes:
             return None
         try:

@@ -30,7 +30,7 @@ from ledger.machine import decide
 from ledger.overlay import Overlay
 from ledger.partitions import PartitionLog
 from ledger.records import encode_record
-from ledger.requests import Answer, BecomeOwner, CommitFile, Owner, Request, work
+from ledger.requests import GROWING, Answer, BecomeOwner, CommitFile, Owner, Request, work
 from ledger.state import LedgerState
 
 log = structlog.get_logger(__name__)
@@ -104,6 +104,8 @@ class Shard:
         self.last_nonce = b""
         self.broken: Exception | None = None
         """Why nothing more is accepted, once ownership is lost."""
+        self.growth_refusal = ""
+        """Why nothing that makes the ledger grow is accepted, while the space left is kept for deletions."""
         self._waiting: deque[_Asked] = deque()
         self._barriers: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
@@ -137,6 +139,10 @@ class Shard:
         self._gathering.close()
         self._fail_waiting(closed)
 
+    def now_ms(self) -> int:
+        """The time of the next entry: never before that of the last, whatever the clock says."""
+        return max(self.state.entry_time_ms, self.clock())
+
     def submit(self, request: Request) -> asyncio.Future[Answer]:
         """Queue a request; requests are decided in the order of this call. The future raises
         StoreUnavailable for certain failure; until it is done the outcome is unknown."""
@@ -150,6 +156,8 @@ class Shard:
             answered.set_exception(StoreUnavailable(f"this gateway does not own the shard: {self.broken}"))
         elif len(self._waiting) >= MAX_WAITING:
             answered.set_exception(StoreUnavailable("too many requests wait for the journal"))
+        elif self.growth_refusal and type(request) in GROWING:
+            answered.set_exception(StoreUnavailable(self.growth_refusal))
         else:
             self._waiting.append(_Asked(request, answered))
             self._wake.set()
@@ -204,7 +212,7 @@ class Shard:
     async def _turn(self) -> None:
         """One entry, or one proof for the barriers that wait."""
         barriers, self._barriers = self._barriers, []
-        filling = _Filling(max(self.state.entry_time_ms, self.clock()))
+        filling = _Filling(self.now_ms())
         try:
             self._fill(filling)
             if self._waiting:

@@ -1,11 +1,12 @@
 """Lets bytes go that nobody can read: drained runs, dead objects after the grace, orphans below the floor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 import structlog
 
 from gateway.coordination.shard import Shard
+from ledger.errors import StoreError
 from ledger.ports import SegmentStore
 from ledger.requests import Done, DrainRuns, ExpireProducers, ForgetObjects, RaiseFloor
 
@@ -16,6 +17,10 @@ SLICE_OBJECTS = 500
 SLICE_PRODUCERS = 1_000
 PRODUCER_EXPIRATION_MS = 24 * 60 * 60 * 1000
 """Kafka's default of producer.id.expiration.ms."""
+FULL_GRACE_MS = 10_000
+"""The grace while a disk is full and nobody copies the data. The floor may be raised at any time: an upload
+under way is then stored again under a new key. A reader that still looked at a dead run looks again."""
+MAX_FAILURES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +35,24 @@ class GarbageCollector:
     """Deletes bytes first and journals it afterwards: a crash in between only repeats the deletion."""
 
     def __init__(
-        self, shard: Shard, segments: SegmentStore, grace_ms: int, clock: Callable[[], int], wait_s: float
+        self,
+        shard: Shard,
+        segments: SegmentStore,
+        grace_ms: int,
+        clock: Callable[[], int],
+        wait_s: float,
+        *,
+        is_disk_full: Callable[[], bool] = lambda: False,
+        alarm: Callable[[], None] = lambda: None,
     ) -> None:
+        """`alarm` is called for every object that cannot be deleted, at each try."""
         self._shard = shard
         self._segments = segments
         self._grace_ms = grace_ms
         self._clock = clock
         self._wait_s = wait_s
+        self._is_disk_full = is_disk_full
+        self._alarm = alarm
         self.orphans_left = 0
         """Objects that no entry names and that stayed at the last sweep: most are young, and may yet be
         committed."""
@@ -48,48 +64,92 @@ class GarbageCollector:
                 return
 
     async def expire_producers(self, loop_time: Callable[[], float]) -> None:
-        before = self._clock() - PRODUCER_EXPIRATION_MS
+        before = self._now_ms() - PRODUCER_EXPIRATION_MS
         while await self._done(ExpireProducers(before, SLICE_PRODUCERS), loop_time) == SLICE_PRODUCERS:
             pass
 
     async def sweep(self, loop_time: Callable[[], float]) -> Sweep:
-        """Raise the floor, then delete what is dead or orphaned below it."""
-        now = max(self._clock(), self._shard.state.entry_time_ms)
-        await self._done(RaiseFloor(now - self._grace_ms), loop_time)
-        if not self._segments.capabilities.deletes:
-            return Sweep(0, 0)
-        return Sweep(await self._delete_garbage(now, loop_time), await self._delete_orphans())
+        """Delete what is dead, raise the floor, then delete what is dead or orphaned below it."""
+        grace_ms = min(self._grace_ms, FULL_GRACE_MS) if self._is_disk_full() else self._grace_ms
+        # Before anything is journaled: on a full disk this is what makes the space for it.
+        objects = await self._delete_garbage(grace_ms, loop_time)
+        await self._done(RaiseFloor(self._now_ms() - grace_ms), loop_time)
+        objects += await self._delete_garbage(grace_ms, loop_time)
+        return Sweep(objects, await self._delete_orphans())
 
-    async def _delete_garbage(self, now_ms: int, loop_time: Callable[[], float]) -> int:
-        due = list(self._shard.state.files.due_garbage(now_ms, self._grace_ms))
+    async def sweep_if_full(self, loop_time: Callable[[], float]) -> None:
+        """A disk that is full is swept more often, and garbage does not stay for the whole grace."""
+        if self._is_disk_full():
+            await self.sweep(loop_time)
+
+    async def _delete_garbage(self, grace_ms: int, loop_time: Callable[[], float]) -> int:
+        if not self._segments.capabilities.deletes:
+            return 0
+        due = list(self._shard.state.files.due_garbage(self._now_ms(), grace_ms))
+        deleted, failure = 0, None
         for at in range(0, len(due), SLICE_OBJECTS):
             part = due[at : at + SLICE_OBJECTS]
-            await self._segments.delete([stored.locator for stored in part])
-            await self._done(ForgetObjects([stored.number for stored in part]), loop_time)
-        if due:
-            log.info("garbage.deleted", objects=len(due))
-        return len(due)
+            gone = await self._delete({stored.locator for stored in part})
+            deleted += len(gone)
+            numbers = [stored.number for stored in part if stored.locator in gone]
+            try:
+                if numbers:
+                    await self._done(ForgetObjects(numbers), loop_time)
+            except (StoreError, TimeoutError) as error:
+                # What is due next may be what gives the journal its space again.
+                failure = error
+        if deleted:
+            log.info("garbage.deleted", objects=deleted)
+        if failure is not None:
+            raise failure
+        return deleted
+
+    async def _delete(self, locators: Set[str]) -> Set[str]:
+        """Returns those that are gone: one that cannot be deleted keeps none of the others."""
+        try:
+            await self._segments.delete(sorted(locators))
+            return locators
+        except StoreError:
+            gone: set[str] = set()
+        failures = 0
+        for locator in sorted(locators):
+            try:
+                await self._segments.delete([locator])
+            except StoreError as error:
+                failures += 1
+                self._alarm()
+                log.error("garbage.not_deleted", locator=locator, error=str(error))
+                if failures == MAX_FAILURES:
+                    break  # it is the store that fails, not an object: the next sweep looks again
+            else:
+                gone.add(locator)
+        return gone
 
     async def _delete_orphans(self) -> int:
         # Every commit that was decided before the floor rose is applied by now, and none after it may
         # name an object below it: what no entry knows, no entry ever will.
+        if not self._segments.capabilities.deletes:
+            return 0
         files = self._shard.state.files
         deleted, left, after = 0, 0, ""
         while page := await self._segments.objects(after, SLICE_OBJECTS):
             after = page[-1].locator
             unnamed = [stored for stored in page if stored.locator not in files.by_locator]
-            orphans = [
+            orphans = {
                 stored.locator
                 for stored in unnamed
                 if stored.created_ms < files.floor_ms and not files.keeps(stored.created_ms)
-            ]
+            }
             left += len(unnamed) - len(orphans)
             if orphans:
-                await self._segments.delete(orphans)
-                deleted += len(orphans)
-                log.info("orphans.deleted", objects=len(orphans))
+                gone = await self._delete(orphans)
+                deleted += len(gone)
+                log.info("orphans.deleted", objects=len(gone))
         self.orphans_left = left
         return deleted
+
+    def _now_ms(self) -> int:
+        return max(self._clock(), self._shard.now_ms())
 
     async def _done(
         self,

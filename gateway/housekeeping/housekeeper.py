@@ -15,6 +15,7 @@ from ledger.errors import StoreError
 log = structlog.get_logger(__name__)
 
 TICK_S = 0.5
+FULL_S = 2.0
 
 
 @dataclass(slots=True)
@@ -34,17 +35,25 @@ class Housekeeper:
         retention: Retention,
         grace_ms: int,
         retention_check_ms: int,
+        is_disk_full: Callable[[], bool] = lambda: False,
     ) -> None:
+        """A disk that is full gets no new image: it may be deleted at any time, and a restart needs none."""
         self._shard = shard
         self._loop_time = asyncio.get_running_loop().time
         now = self._loop_time()
+
+        async def write_image() -> None:
+            if not is_disk_full():
+                await checkpointer.write_image()
+
         sweep_s = min(60.0, grace_ms / 4_000)
         self._steps = [
             _Step("drain", TICK_S, lambda: garbage.drain(self._loop_time)),
             _Step("retention", retention_check_ms / 1000, retention.apply, now + retention_check_ms / 1000),
-            _Step("image", 5.0, checkpointer.write_image, now + 5.0),
+            _Step("image", 5.0, write_image, now + 5.0),
             _Step("snapshot", 5.0, checkpointer.snapshot_if_due, now + 5.0),
             _Step("sweep", sweep_s, lambda: garbage.sweep(self._loop_time), now + sweep_s),
+            _Step("full disk", FULL_S, lambda: garbage.sweep_if_full(self._loop_time), now + FULL_S),
             _Step("producers", 600.0, lambda: garbage.expire_producers(self._loop_time), now + 600.0),
         ]
 

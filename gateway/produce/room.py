@@ -14,6 +14,7 @@ from functools import partial
 import structlog
 
 from gateway.coordination.deadlines import Deadlines
+from gateway.coordination.free_space import DiskFull, FreeSpace
 from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import Accumulator, PendingBatch, Waiter
 from gateway.produce.admission import TopicRules
@@ -65,12 +66,14 @@ class ProduceRoom:
         options: ProduceOptions,
         clock: Callable[[], int],
         stored: Stored | None = None,
+        space: FreeSpace | None = None,
     ) -> None:
         self._shard = shard
         self._segments = segments
         self._options = options
         self._clock = clock
         self._stored = stored
+        self._space = space or FreeSpace(())
         self._gaps = SequenceGaps()
         self.deadlines = Deadlines()
         """Of the requests whose batches are here."""
@@ -97,6 +100,11 @@ class ProduceRoom:
         if self._closing:
             waiter.remaining += 1
             pending.refused("KAFKA_STORAGE_ERROR", "the gateway is shutting down")
+        elif self._space.refusal:
+            waiter.remaining += 1
+            self._space.refused += 1
+            self._gaps.note(pending)
+            pending.refused("KAFKA_STORAGE_ERROR", self._space.refusal)
         else:
             now_ms = self._clock()
             must_open = rules.must_open(batch.header, now_ms)
@@ -223,6 +231,9 @@ class ProduceRoom:
         except OutcomeUnknown as error:
             log.warning("produce.outcome_unknown", batches=len(draft), error=str(error))
             _refuse_all(draft, "REQUEST_TIMED_OUT", "whether the batch was stored is not known")
+        except DiskFull as error:
+            self._space.refused += len(draft)
+            self._fail(draft, "KAFKA_STORAGE_ERROR", str(error))
         except StoreError as error:
             log.error("produce.storage_failed", batches=len(draft), error=str(error))
             self._fail(draft, "KAFKA_STORAGE_ERROR", "the batch could not be stored")
@@ -270,8 +281,9 @@ class ProduceRoom:
 
     async def _write(self, draft: list[PendingBatch]) -> Placement:
         # A key must never lie below the orphan floor, however slow this host's clock is.
-        created_ms = max(self._clock(), self._shard.state.entry_time_ms)
-        return await self._segments.write([_draft_batch(pending) for pending in draft], created_ms)
+        created_ms = self._shard.now_ms()
+        with self._space.writing(sum(len(pending.data) for pending in draft)):
+            return await self._segments.write([_draft_batch(pending) for pending in draft], created_ms)
 
     async def _commit(self, draft: list[PendingBatch], placement: Placement) -> None:
         if not draft:

@@ -52,6 +52,24 @@ class _ShardCollector(Collector):
         return entries, owner, runs, lag
 
 
+class _SpaceCollector(Collector):
+    def __init__(self, free_bytes: Callable[[], int | None], refused: Callable[[], int]) -> None:
+        self._free_bytes = free_bytes
+        self._refused = refused
+
+    def collect(self) -> Iterable[Metric]:
+        free = GaugeMetricFamily(
+            "dragoman_disk_free_bytes", "Free bytes of the disk with the least to spare, as last looked at"
+        )
+        if (free_bytes := self._free_bytes()) is not None:
+            free.add_metric([], free_bytes)
+        refused = CounterMetricFamily(
+            "dragoman_disk_refused_batches", "Batches refused since a disk has only its reserve left"
+        )
+        refused.add_metric([], self._refused())
+        return free, refused
+
+
 class Metrics:
     """All metrics of one gateway, in a registry of their own."""
 
@@ -118,6 +136,10 @@ class Metrics:
     def watch_shard(self, shard: ShardView) -> None:
         """Read a shard's figures whenever the metrics are asked for."""
         self.registry.register(_ShardCollector(shard))
+
+    def watch_space(self, free_bytes: Callable[[], int | None], refused: Callable[[], int]) -> None:
+        """Read what is free on the disk with the least to spare, and how many batches it had no room for."""
+        self.registry.register(_SpaceCollector(free_bytes, refused))
 
     def render(self) -> bytes:
         """The text exposition format."""

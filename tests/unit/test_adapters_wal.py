@@ -5,6 +5,7 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -151,6 +152,34 @@ async def test_a_full_disk_is_one_sentence_and_leaves_no_empty_files(
     assert await store.objects() == []
     position = await write(store, b"again")
     assert await read(store, position) == [b"again"]
+
+
+async def test_a_directory_that_cannot_be_synced_is_left_without_empty_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = WalSegments(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", failing(errno.ENOSPC))
+        for _ in range(10):
+            with pytest.raises(StoreUnavailable, match="no space is left"):
+                await write(store, b"lost")
+    assert await store.objects() == []
+    position = await write(store, b"again")
+    assert await read(store, position) == [b"again"]
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("total", "roll"), [(1 << 40, 64 << 20), (64 << 20, 2 << 20), (24 << 20, 1 << 20), (1 << 20, 1 << 20)]
+)
+async def test_files_are_small_on_a_small_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, total: int, roll: int
+) -> None:
+    status = SimpleNamespace(f_frsize=4096, f_blocks=total // 4096)
+    monkeypatch.setattr(os, "statvfs", lambda path: status)
+    store = WalSegments(tmp_path)
+    assert store._writer._roll_bytes == roll
+    await store.close()
 
 
 async def test_short_writes_are_carried_on(store: WalSegments, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,24 +1,39 @@
 """Housekeeping: when a snapshot is due, what a sweep lets go, and that no failing step stops the others."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import errno
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from gateway.housekeeping import housekeeper as housekeeper_module
 from gateway.housekeeping.checkpoint import SnapshotRule
-from gateway.housekeeping.garbage import PRODUCER_EXPIRATION_MS
+from gateway.housekeeping.garbage import FULL_GRACE_MS, PRODUCER_EXPIRATION_MS
 from gateway.housekeeping.housekeeper import Housekeeper
 from gateway.housekeeping.retention import Retention
+from ledger.errors import StoreUnavailable
 from ledger.journal import entry_prefix
-from ledger.ports import Capabilities
-from ledger.requests import CreateTopic, DeleteRecords, DeleteTopic
+from ledger.ports import Capabilities, PutOutcome, SegmentStore
+from ledger.requests import CreateTopic, DeleteRecords, DeleteTopic, RaiseFloor
+from ledger.types import DraftBatch, Placement
 from tests.contract.faulty import Fault, Faults
 from tests.model.embedded import BEGUN_MS, GRACE_MS, WAIT_S, Client, Clock, Embedded
 from tests.model.harness import topic_id
 
 SLICE = 7
+
+
+class SlowWrites:
+    """A segment store with another way to write."""
+
+    def __init__(self, store: SegmentStore, write: Callable[..., Awaitable[Placement]]) -> None:
+        self._store = store
+        self.write = write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 @pytest.fixture
@@ -124,6 +139,116 @@ async def test_where_the_store_cannot_delete_only_the_floor_rises(
     assert (swept.objects, swept.orphans) == (0, 0)
     assert len(await host.objects()) == 1
     assert host.shard.state.files.floor_ms == BEGUN_MS + 1
+
+
+async def dead_objects(host: Embedded, count: int) -> list[str]:
+    """Of a topic that was deleted so long ago that they are due, with a floor above them."""
+    for _ in range(count):
+        host.clock.now_ms += 5
+        await host.send("t", 0, Client().batch("t", 0))
+    await host.ask(DeleteTopic(topic_id(1)))
+    await host.garbage.drain(host.loop_time)
+    host.clock.now_ms += GRACE_MS + 1
+    await host.ask(RaiseFloor(host.clock.now_ms - GRACE_MS))
+    return sorted(await host.objects())
+
+
+async def test_what_is_due_is_deleted_also_while_the_journal_takes_nothing(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.housekeeping.garbage.SLICE_OBJECTS", 2)
+    assert len(await dead_objects(host, 5)) == 5
+
+    async def full(*_: object) -> PutOutcome:
+        raise StoreUnavailable("no space is left on the device")
+
+    with monkeypatch.context() as journal_is_full:
+        journal_is_full.setattr(host.metadata, "put", full)
+        with pytest.raises(StoreUnavailable):
+            await host.garbage.sweep(host.loop_time)
+    assert not await host.objects()
+    assert len(host.shard.state.files.garbage) == 5
+    swept = await host.garbage.sweep(host.loop_time)
+    assert (swept.objects, host.shard.state.files.by_number) == (5, {})
+
+
+async def test_an_object_that_cannot_be_deleted_keeps_none_of_the_others_and_raises_an_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alarms: list[None] = []
+    async with Embedded(tmp_path, Clock(), roll_age_ms=1) as host:
+        await host.ask(CreateTopic("t", topic_id(1), 2, {}))
+        host.garbage._alarm = lambda: alarms.append(None)
+        _, stuck, _ = await dead_objects(host, 3)
+        unlink = Path.unlink
+
+        def refuse(path: Path, missing_ok: bool = False) -> None:
+            if str(path).endswith(stuck):
+                raise PermissionError(errno.EPERM, "not permitted")
+            unlink(path, missing_ok)
+
+        with monkeypatch.context() as damaged:
+            damaged.setattr(Path, "unlink", refuse)
+            swept = await host.garbage.sweep(host.loop_time)
+        assert swept.objects == 2 and await host.objects() == {stuck}
+        assert [state.locator for state in host.shard.state.files.garbage.values()] == [stuck]
+        assert alarms
+        assert (await host.garbage.sweep(host.loop_time)).objects == 1
+        assert not await host.objects()
+
+
+async def test_a_clock_that_is_set_back_never_puts_the_floor_above_keys_to_come(host: Embedded) -> None:
+    """Set back between the request for a floor and its decision, on a gateway that was idle until then."""
+    host.clock.now_ms += 10 * GRACE_MS
+    requested = RaiseFloor(host.clock.now_ms - GRACE_MS)
+    host.clock.now_ms -= 5 * GRACE_MS
+    await host.ask(requested)
+    assert host.shard.state.files.floor_ms == host.clock.now_ms
+    assert await host.send("t", 0, Client().batch("t", 0)) == [0]
+
+
+async def test_garbage_stays_for_the_whole_grace_unless_the_disk_is_full(host: Embedded) -> None:
+    host.clock.now_ms += 5
+    await host.send("t", 0, Client().batch("t", 0))
+    await host.ask(DeleteTopic(topic_id(1)))
+    await host.garbage.drain(host.loop_time)
+    host.clock.now_ms += FULL_GRACE_MS + 1
+    await host.garbage.sweep(host.loop_time)
+    await host.garbage.sweep_if_full(host.loop_time)
+    assert len(await host.objects()) == 1
+    host.garbage._is_disk_full = lambda: True
+    await host.garbage.sweep_if_full(host.loop_time)
+    assert not await host.objects()
+
+
+async def test_a_draft_under_way_while_a_full_disk_is_swept_is_stored_under_a_new_key(
+    host: Embedded,
+) -> None:
+    """The floor of a full disk is young: what was written before it and is not committed is refused, kept out
+    of the journal, and stored again."""
+    room = host.room
+    write, begun, held = host.segments.write, asyncio.Event(), asyncio.Event()
+    written: list[str] = []
+
+    async def slow(batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+        placement = await write(batches, created_ms)
+        written.append(placement.locator)
+        if not begun.is_set():
+            begun.set()
+            await held.wait()
+        return placement
+
+    room._segments = cast(SegmentStore, SlowWrites(host.segments, slow))
+    client = Client()
+    sending = asyncio.create_task(host.send("t", 0, client.batch("t", 0)))
+    await begun.wait()
+    host.clock.now_ms += FULL_GRACE_MS + 1
+    host.garbage._is_disk_full = lambda: True
+    await host.garbage.sweep_if_full(host.loop_time)
+    held.set()
+    assert await sending == [0]
+    assert len(written) == 2 and written[1] in await host.objects()
+    assert len(await host.read("t")) == 1
 
 
 def always_due(host: Embedded, monkeypatch: pytest.MonkeyPatch) -> Housekeeper:

@@ -77,6 +77,7 @@ def test_nothing_new_is_taken_from_an_object_below_the_floor_of_the_same_entry(
     ledger: JournalledLedger,
 ) -> None:
     old, new = locator(1, 1_000_000), locator(2, 1_000_002)
+    ledger.now_ms = 1_000_002
     answers = ledger.ask(
         file_of([1], where=old),
         RaiseFloor(1_000_001),

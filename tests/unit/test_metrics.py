@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from adapters.metadata.memory import MemoryMetadata
 from gateway.admin.readiness import Readiness
+from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.telemetry.metrics import Metrics
@@ -41,6 +42,8 @@ NAMES = {
     "dragoman_follower_lag_entries": set(),
     "dragoman_live_runs": set(),
     "dragoman_orphan_objects": set(),
+    "dragoman_disk_free_bytes": set(),
+    "dragoman_disk_refused_batches_total": set(),
 }
 
 
@@ -198,7 +201,7 @@ async def opened(store: MetadataStore) -> Shard:
 
 
 def ready(shard: Shard, **facts: Any) -> list[str]:
-    readiness = Readiness(shard, **{"failing": dict, **facts})
+    readiness = Readiness(shard, **{"failing": dict, "space": FreeSpace(()), **facts})
     reasons = readiness.reasons()
     assert all(set(reason) == {"reason", "detail"} and reason["detail"] for reason in reasons)
     return [reason["reason"] for reason in reasons]

@@ -73,13 +73,13 @@ class World:
 
 @asynccontextmanager
 async def world(drafts_in_flight: int = 4) -> AsyncIterator[World]:
-    shard = Shard(Journal(MemoryMetadata(), 0), LedgerState(), lambda: NOW_MS)
+    clock = Clock()
+    shard = Shard(Journal(MemoryMetadata(), 0), LedgerState(), lambda: clock.now_ms)
     deadline = asyncio.get_running_loop().time() + WAIT_S
     await shard.start(1, "cluster", deadline)
     await shard.ask(CreateTopic("t", topic_id(1), 1, {}), deadline)
     segments = HeldSegments()
     options = ProduceOptions(DRAFT_BYTES, 3000, drafts_in_flight)
-    clock = Clock()
     room = ProduceRoom(shard, segments, options, lambda: clock.now_ms)
     try:
         yield World(shard, segments, room, clock)

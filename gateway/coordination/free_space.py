@@ -1,0 +1,194 @@
+"""Free space on the disks that this gateway writes to, and the reserve that Produce may not use.
+
+A journal that cannot grow can free nothing: deletions are journaled too. So records stop while there is still
+room for what frees some. The disks are looked at by a thread, a few times a second at most; in between the
+bytes of drafts are counted.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from ledger.errors import StoreUnavailable
+
+log = structlog.get_logger(__name__)
+
+MIB: Final = 1024 * 1024
+BY_DEFAULT: Final = -1
+"""Of `reserve_bytes`: the smaller of MAX_RESERVE_BYTES and a share of the file system."""
+MAX_RESERVE_BYTES: Final = 64 * MIB
+RESERVE_SHARE: Final = 20
+PERIOD_S: Final = 0.5
+MIN_PERIOD_S: Final = 0.1
+LOG_PERIOD_S: Final = 60.0
+DRAFT_OVERHEAD_BYTES: Final = 16 * 1024
+"""What one draft writes besides its batches: pages of the journal, most of all."""
+
+
+class DiskFull(StoreUnavailable):
+    """A draft would use the reserve; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """One file system as it was seen."""
+
+    directory: Path
+    free_bytes: int
+    reserve_bytes: int
+
+    @property
+    def spare_bytes(self) -> int:
+        """What records may use."""
+        return self.free_bytes - self.reserve_bytes
+
+
+class FreeSpace:
+    """Used on the event loop, but for the thread that looks."""
+
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        reserve_bytes: int = BY_DEFAULT,
+        statvfs: Callable[[Path], os.statvfs_result] = os.statvfs,
+    ) -> None:
+        """Without `directories`, or with a reserve of 0, nothing is ever refused."""
+        self._directories = directories if reserve_bytes else ()
+        self._reserve_bytes = reserve_bytes
+        self._statvfs = statvfs
+        self.least: Disk | None = None
+        """The disk with the least to spare when it was last looked."""
+        self.refusal = ""
+        """Why no records are taken, while that is so."""
+        self.refused = 0
+        """Batches refused."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when `refusal` or `is_critical` may have changed."""
+        self._taken = 0
+        self._seen_taken = 0
+        self._in_flight = 0
+        self._seen_in_flight = 0
+        self._wanted = 0
+        """The size of a draft that did not fit: smaller ones must not use up what is being freed for it."""
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
+        self._logged_at = -LOG_PERIOD_S
+        self._logged_refused = 0
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self.refusal)
+
+    @property
+    def free_bytes(self) -> int | None:
+        """On the disk with the least to spare, as last looked at."""
+        return self.least.free_bytes if self.least is not None else None
+
+    @property
+    def is_critical(self) -> bool:
+        """Half of the reserve is used: what is left is for deletions."""
+        return self.least is not None and self.least.free_bytes < self.least.reserve_bytes // 2
+
+    def start(self) -> None:
+        """Look once, and from now on in a thread: a file system that hangs must not stop the event loop."""
+        self.look()
+        if self._directories:
+            loop = asyncio.get_running_loop()
+            threading.Thread(target=self._watch, args=(loop,), name="free-space", daemon=True).start()
+
+    def close(self) -> None:
+        self._stopped.set()
+        self._wake.set()
+
+    def look(self) -> None:
+        """Blocking."""
+        self._seen(*self._look())
+
+    @contextmanager
+    def writing(self, batch_bytes: int) -> Iterator[None]:
+        """Around the writing of a draft. DiskFull, before anything is written, if it does not fit."""
+        size = batch_bytes + DRAFT_OVERHEAD_BYTES
+        if self.least is not None and size > self._spare_bytes():
+            self._wanted = min(size, self.least.reserve_bytes)
+            self._refuse(self.least)
+            self._wake.set()
+            raise DiskFull(self.refusal)
+        self._taken += size
+        self._in_flight += size
+        try:
+            yield
+        finally:
+            self._in_flight -= size
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._stopped.is_set():
+            self._wake.wait(PERIOD_S)
+            self._wake.clear()
+            seen = self._look()
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._seen, *seen)
+            self._stopped.wait(MIN_PERIOD_S)
+
+    def _look(self) -> tuple[list[Disk], int, int]:
+        # In this order: what begins in between is counted twice for a moment, never forgotten.
+        taken = self._taken
+        in_flight = self._in_flight
+        disks = []
+        for directory in self._directories:
+            try:
+                status = self._statvfs(directory)
+            except OSError:
+                continue  # writing to it will say why
+            free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+            disks.append(Disk(directory, free, self._reserve_of(total)))
+        return disks, taken, in_flight
+
+    def _seen(self, disks: Sequence[Disk], taken: int, in_flight: int) -> None:
+        self._seen_taken, self._seen_in_flight = taken, in_flight
+        self.least = min(disks, key=lambda disk: disk.spare_bytes, default=None)
+        if self.least is None:
+            return
+        # Somewhat more than the reserve must be free before records are taken again: no flapping.
+        needed = max(self.least.reserve_bytes // 4, self._wanted) if self.is_full else 0
+        if self._spare_bytes() <= needed:
+            self._refuse(self.least)
+        elif self.is_full:
+            log.info("disk.space_again", directory=str(self.least.directory), free=self.least.free_bytes)
+            self.refusal = ""
+            self._wanted = 0
+        self.on_change()
+
+    def _spare_bytes(self) -> int:
+        assert self.least is not None
+        return self.least.spare_bytes - (self._taken - self._seen_taken) - self._seen_in_flight
+
+    def _refuse(self, disk: Disk) -> None:
+        self.refusal = (
+            f"{disk.free_bytes} bytes are free in {disk.directory}, and {disk.reserve_bytes} are kept for "
+            "deletions (storage.reserve_bytes): delete topics or records, or give it more space"
+        )
+        now = time.monotonic()
+        if now - self._logged_at >= LOG_PERIOD_S:
+            log.error(
+                "disk.full",
+                directory=str(disk.directory),
+                free=disk.free_bytes,
+                reserve=disk.reserve_bytes,
+                refused_batches=self.refused - self._logged_refused,
+                effect="no records are taken",
+                setting="storage.reserve_bytes",
+            )
+            self._logged_at, self._logged_refused = now, self.refused
+
+    def _reserve_of(self, total_bytes: int) -> int:
+        if self._reserve_bytes == BY_DEFAULT:
+            return min(MAX_RESERVE_BYTES, total_bytes // RESERVE_SHARE)
+        return self._reserve_bytes

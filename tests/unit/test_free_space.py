@@ -1,0 +1,107 @@
+"""The reserve: records stop while there is room for what frees some, and drafts are counted between looks."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gateway.coordination.free_space import DRAFT_OVERHEAD_BYTES, MAX_RESERVE_BYTES, MIB, DiskFull, FreeSpace
+
+TOTAL = 1000 * MIB
+RESERVE = 50 * MIB
+
+
+class FakeDisk:
+    def __init__(self, free: int, total: int = TOTAL) -> None:
+        self.free = free
+        self.total = total
+
+    def __call__(self, path: Path) -> os.statvfs_result:
+        status = SimpleNamespace(f_frsize=1, f_bavail=self.free, f_blocks=self.total)
+        return status  # type: ignore[return-value]
+
+
+def looked(disk: FakeDisk, reserve_bytes: int = -1) -> FreeSpace:
+    space = FreeSpace([Path("/data")], reserve_bytes, disk)
+    space.look()
+    return space
+
+
+def take(space: FreeSpace, size: int) -> bool:
+    """Whether a draft of this size found room."""
+    try:
+        with space.writing(size - DRAFT_OVERHEAD_BYTES):
+            return True
+    except DiskFull:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("total", "reserve"), [(24 * MIB, 24 * MIB // 20), (TOTAL, RESERVE), (1 << 40, MAX_RESERVE_BYTES)]
+)
+def test_the_reserve_is_64_mib_or_a_twentieth_of_the_file_system(total: int, reserve: int) -> None:
+    space = looked(FakeDisk(total, total))
+    assert space.least is not None and space.least.reserve_bytes == reserve
+
+
+def test_no_records_are_taken_below_the_reserve_and_again_when_some_more_is_free() -> None:
+    disk = FakeDisk(RESERVE + MIB)
+    space = looked(disk)
+    assert not space.is_full
+    seen = []
+    for free in (RESERVE, RESERVE + MIB, RESERVE + RESERVE // 4, RESERVE + RESERVE // 4 + 1):
+        disk.free = free
+        space.look()
+        seen.append(space.is_full)
+    assert seen == [True, True, True, False]
+
+
+def test_the_refusal_names_the_directory_the_bytes_and_the_setting() -> None:
+    refusal = looked(FakeDisk(RESERVE)).refusal
+    assert "/data" in refusal and str(RESERVE) in refusal and "storage.reserve_bytes" in refusal
+
+
+def test_drafts_are_counted_until_the_disk_is_looked_at_again() -> None:
+    disk = FakeDisk(RESERVE + 10 * MIB)
+    space = looked(disk)
+    assert [take(space, 4 * MIB) for _ in range(3)] == [True, True, False]
+    assert space.is_full
+    # What was written was not that much after all, as the disk says.
+    disk.free = RESERVE + 9 * MIB
+    space.look()
+    assert not take(space, 10 * MIB)
+    disk.free = RESERVE + 40 * MIB
+    space.look()
+    assert not space.is_full and take(space, 10 * MIB)
+
+
+def test_a_draft_under_way_while_the_disk_is_looked_at_still_counts() -> None:
+    space = looked(FakeDisk(RESERVE + 10 * MIB))
+    with space.writing(6 * MIB):
+        space.look()
+        assert not take(space, 6 * MIB)
+
+
+def test_what_is_left_is_for_deletions_once_half_of_the_reserve_is_used() -> None:
+    disk = FakeDisk(RESERVE // 2)
+    space = looked(disk)
+    assert space.is_full and not space.is_critical
+    disk.free -= 1
+    space.look()
+    assert space.is_critical
+
+
+@pytest.mark.parametrize("space", [FreeSpace(()), FreeSpace([Path("/data")], 0, FakeDisk(0))])
+def test_without_a_reserve_nothing_is_refused(space: FreeSpace) -> None:
+    space.look()
+    assert not space.is_full and not space.is_critical and take(space, 1 << 40)
+
+
+def test_a_disk_that_cannot_be_looked_at_refuses_nothing() -> None:
+    def fails(path: Path) -> os.statvfs_result:
+        raise OSError("gone")
+
+    space = FreeSpace([Path("/data")], -1, fails)
+    space.look()
+    assert not space.is_full and take(space, 1 << 40)
