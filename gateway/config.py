@@ -320,7 +320,11 @@ class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_ka
         int, Meta(ge=0, le=2**31 - 1, description="Id that clients are told for this gateway")
     ] = 1
     auto_create_topics_enable: Annotated[
-        bool, Meta(description="A metadata request for an unknown topic creates it, if the client allows")
+        bool,
+        Meta(
+            description="A metadata request for an unknown topic creates it, if the client allows: any "
+            "client may then create topics, and the quota controller_mutation_rate bounds how fast"
+        ),
     ] = True
     delete_topic_enable: Annotated[bool, Meta(description="Topics may be deleted")] = True
     num_partitions: Annotated[

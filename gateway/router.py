@@ -341,7 +341,7 @@ def _encoded(key: ApiKey, context: RequestContext, response: Any) -> bytes:
     if context.handler_time is not None:
         throttle_ms = throttle_request(context)
         if throttle_ms and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = throttle_ms
+            response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
     return codec.encode_response(key, context.header.api_version, response)
 
 

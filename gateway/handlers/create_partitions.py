@@ -5,6 +5,8 @@ from collections import Counter
 
 from gateway.context import RequestContext
 from gateway.handlers.auditing import audited
+from gateway.handlers.throttling import mutation_quota, throttle_mutations
+from gateway.quotas.mutations import MutationQuota
 from gateway.topics.growing import check_growth
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.create_partitions import (
@@ -15,14 +17,17 @@ from gateway.wire.messages.generated.create_partitions import (
 )
 from ledger.requests import Refused
 
+STRICT_FROM = 3
+
 
 async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     deadline = context.deadline(request.timeout_ms)
     may_deny = await context.services.topics.prove_unknown(times, deadline)
     once = [topic for topic in request.topics if times[topic.name] == 1]
+    quota = mutation_quota(context, STRICT_FROM)
     answers = await asyncio.gather(
-        *(_grow(context, topic, request.validate_only, may_deny, deadline) for topic in once)
+        *(_grow(context, topic, request.validate_only, quota, may_deny, deadline) for topic in once)
     )
     doubled = [
         _result(name, Refused("INVALID_REQUEST", "Duplicate topic name."))
@@ -30,13 +35,14 @@ async def handle(context: RequestContext, request: CreatePartitionsRequest) -> C
         if n > 1
     ]
     results = [_result(topic.name, answer) for topic, answer in zip(once, answers, strict=True)]
-    return CreatePartitionsResponse(results=[*doubled, *results])
+    return CreatePartitionsResponse(throttle_mutations(context, quota), [*doubled, *results])
 
 
 async def _grow(
     context: RequestContext,
     asked: CreatePartitionsTopic,
     validate_only: bool,
+    quota: MutationQuota,
     may_deny: bool,
     deadline: float,
 ) -> Refused | None:
@@ -46,6 +52,7 @@ async def _grow(
         return unknown_topic(may_deny)
     before = len(topic.partitions)
     refused = check_growth(asked, before, room.rules())
+    refused = refused or quota.take(asked.count - before)
     if refused is not None or validate_only:
         return refused
     growth = room.grow(topic, asked.count, deadline)

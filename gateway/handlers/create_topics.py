@@ -6,6 +6,8 @@ from collections import Counter
 
 from gateway.context import RequestContext
 from gateway.handlers.auditing import audited, new_topic_fields
+from gateway.handlers.throttling import mutation_quota, throttle_mutations
+from gateway.quotas.mutations import MutationQuota
 from gateway.topics.creation import NewTopic, plan_topic
 from gateway.topics.describing import describe_topic
 from gateway.wire.errors import ErrorCode
@@ -19,14 +21,16 @@ from gateway.wire.messages.generated.create_topics import (
 from ledger.requests import Refused
 
 REPLICATION_FACTOR = 1
+STRICT_FROM = 6
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     deadline = context.deadline(request.timeout_ms)
+    quota = mutation_quota(context, STRICT_FROM)
     results = await asyncio.gather(
         *(
-            _create(context, topic, request.validate_only, deadline)
+            _create(context, topic, request.validate_only, quota, deadline)
             for topic in request.topics
             if times[topic.name] == 1
         )
@@ -36,11 +40,15 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         for name, n in times.items()
         if n > 1
     ]
-    return CreateTopicsResponse(topics=[*results, *doubled])
+    return CreateTopicsResponse(throttle_mutations(context, quota), [*results, *doubled])
 
 
 async def _create(
-    context: RequestContext, topic: CreatableTopic, validate_only: bool, deadline: float
+    context: RequestContext,
+    topic: CreatableTopic,
+    validate_only: bool,
+    quota: MutationQuota,
+    deadline: float,
 ) -> CreatableTopicResult:
     room = context.services.topics
     refused = room.check_name(topic.name)
@@ -51,6 +59,9 @@ async def _create(
     planned = plan_topic(topic, room.rules())
     if isinstance(planned, Refused):
         return _refused(topic.name, planned)
+    refused = quota.take(planned.partitions)
+    if refused is not None:
+        return _refused(topic.name, refused)
     if validate_only:
         # Kafka names an id here too, which no topic will have.
         return _accepted(context, topic, planned, uuid.uuid4().bytes)

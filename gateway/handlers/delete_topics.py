@@ -7,6 +7,8 @@ from typing import Final
 
 from gateway.context import RequestContext
 from gateway.handlers.auditing import audited
+from gateway.handlers.throttling import mutation_quota, throttle_mutations
+from gateway.quotas.mutations import MutationQuota
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.delete_topics import (
     DeletableTopicResult,
@@ -19,6 +21,7 @@ from ledger.requests import Refused
 from ledger.types import TopicId
 
 STATES_FROM_VERSION: Final = 6
+STRICT_FROM: Final = 5
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -43,8 +46,11 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
             results[identity] = result
         else:
             deletions[identity] = state
-    answers = await asyncio.gather(*(_delete(context, state, deadline) for state in deletions.values()))
-    return DeleteTopicsResponse(responses=[*results.values(), *answers])
+    quota = mutation_quota(context, STRICT_FROM)
+    answers = await asyncio.gather(
+        *(_delete(context, state, quota, deadline) for state in deletions.values())
+    )
+    return DeleteTopicsResponse(throttle_mutations(context, quota), [*results.values(), *answers])
 
 
 def _key(state: DeleteTopicState) -> str | TopicId:
@@ -75,10 +81,15 @@ def _check(
     return None
 
 
-async def _delete(context: RequestContext, state: DeleteTopicState, deadline: float) -> DeletableTopicResult:
+async def _delete(
+    context: RequestContext, state: DeleteTopicState, quota: MutationQuota, deadline: float
+) -> DeletableTopicResult:
     topic = context.services.topics.get(_key(state))
     if topic is None:
         return _result(state, _unknown(state))
+    exceeded = quota.take(len(topic.partitions))
+    if exceeded is not None:
+        return _result(DeleteTopicState(topic.name, topic.topic_id), exceeded)
     deletion = context.services.topics.delete(topic.topic_id, deadline)
     topic_id = str(uuid.UUID(bytes=topic.topic_id))
     refused = await audited(context, deletion, "topic.deleted", topic=topic.name, topic_id=topic_id)

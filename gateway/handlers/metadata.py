@@ -8,6 +8,8 @@ from typing import Final
 from gateway.context import RequestContext
 from gateway.handlers.auditing import audited, new_topic_fields
 from gateway.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gateway.handlers.throttling import mutation_quota
+from gateway.quotas.mutations import QUOTA_EXCEEDED
 from gateway.topics.creation import NewTopic
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.metadata import (
@@ -25,6 +27,7 @@ from ledger.types import TopicId
 
 LEADER_EPOCH: Final = 0
 NULLABLE_NAME_FROM: Final = 12
+ALWAYS_STRICT: Final = 0
 
 Key = str | TopicId
 
@@ -93,6 +96,9 @@ async def _topics(context: RequestContext, request: MetadataRequest) -> list[Met
 
 
 async def _create(context: RequestContext, topic: NewTopic, deadline: float) -> Topic | Refused:
+    exceeded = mutation_quota(context, ALWAYS_STRICT).take(topic.partitions)
+    if exceeded is not None:
+        return exceeded
     creation = context.services.topics.create(topic, deadline)
     return await audited(context, creation, "topic.created", **new_topic_fields(topic))
 
@@ -137,7 +143,8 @@ def _denied(key: Key, may_deny: bool, refused: dict[str, Refused]) -> MetadataRe
 
 def _error_of(refused: Refused | None) -> ErrorCode:
     """A topic that could not be created is unknown; where time may help, clients are told to try again."""
-    if refused is None:
+    if refused is None or refused is QUOTA_EXCEEDED:
+        # As in Kafka, whose broker asks its controller for the topic and answers without waiting for it.
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if refused.error in ("REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR"):
         return ErrorCode.LEADER_NOT_AVAILABLE

@@ -1,12 +1,13 @@
-"""Throttling (KIP-13, KIP-124, KIP-219): who is over a quota is answered at once, told for how long, and not
-listened to for that time.
+"""Throttling (KIP-13, KIP-124, KIP-219, KIP-599): a client over its quota is answered at once with how long
+to wait, and its connection is not read from for that time.
 
 Sizes are those of whole requests and of the records in responses. Handler time is the time for which the
 event loop worked on a request, as a percentage of one processor.
 """
 
 from gateway.context import RequestContext
-from gateway.quotas.altering import FETCH, PRODUCE, REQUEST
+from gateway.quotas.altering import FETCH, MUTATION, PRODUCE, REQUEST
+from gateway.quotas.mutations import MutationQuota
 from gateway.wire.apis import ApiKey, flexible
 
 PERCENT = 100.0
@@ -34,6 +35,21 @@ def throttle_fetch(context: RequestContext, record_bytes: int) -> int:
     if fetch_ms or request_ms:
         quotas.take_back(FETCH, user, client_id, record_bytes)
     return _throttle(context, fetch_ms, FETCH, request_ms)
+
+
+def mutation_quota(context: RequestContext, first_strict_version: int) -> MutationQuota:
+    """What this request may create and delete. Versions below know no THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+    is_strict = context.header.api_version >= first_strict_version
+    return context.services.quotas.mutations(context.user, context.client_id, is_strict)
+
+
+def throttle_mutations(context: RequestContext, quota: MutationQuota) -> int:
+    """When all is counted. Returns the throttle time to tell, in ms."""
+    throttle_ms = quota.throttle_ms()
+    if throttle_ms:
+        context.services.metrics.throttled(MUTATION, throttle_ms / 1000)
+        context.mute(throttle_ms / 1000)
+    return throttle_ms
 
 
 def throttle_request(context: RequestContext) -> int:

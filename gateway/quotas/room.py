@@ -9,9 +9,10 @@ from ipaddress import IPv4Address, IPv6Address
 
 from gateway.config import Quotas
 from gateway.coordination.shard import Shard
-from gateway.quotas.altering import CONNECTION, CheckedEdit
+from gateway.quotas.altering import CONNECTION, MUTATION, CheckedEdit
 from gateway.quotas.finding import IP, Limit, find_limit, parse_address
 from gateway.quotas.meter import RateMeter
+from gateway.quotas.mutations import MutationQuota, TokenBucket
 from ledger.quotas import QuotaEntity
 from ledger.requests import QuotaChange, Refused, SetClientQuotas
 from ledger.setting_decisions import MAX_CHANGES
@@ -28,6 +29,7 @@ class QuotasRoom:
         self._settings = settings
         self._now_ms = now_ms
         self._meters: OrderedDict[tuple[str, str, str], RateMeter] = OrderedDict()
+        self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
         self._addresses: Mapping[IPv4Address | IPv6Address | None, float] = {}
         self._addresses_version = -1
 
@@ -74,6 +76,23 @@ class QuotasRoom:
         if wait_ms:
             meter.record(-1.0, now_ms)
         return wait_ms
+
+    def mutations(self, user: str, client_id: str, is_strict: bool) -> MutationQuota:
+        """What a request to create or delete partitions is held to."""
+        limit = self._limit(MUTATION, user, client_id)
+        if limit is None:
+            return MutationQuota(None, 0.0, is_strict, self._now_ms)
+        buckets, settings = self._buckets, self._settings
+        whose = limit.user, limit.client_id
+        bucket = buckets.get(whose)
+        if bucket is None:
+            seconds = settings.quota_window_num * settings.quota_window_size_seconds
+            bucket = buckets[whose] = TokenBucket(seconds)
+            if len(buckets) > settings.meters:
+                buckets.popitem(last=False)
+        else:
+            buckets.move_to_end(whose)
+        return MutationQuota(bucket, limit.value, is_strict, self._now_ms)
 
     async def alter(self, edits: Sequence[CheckedEdit], deadline: float) -> list[Refused | None]:
         """Make changes durable. Returns what is answered for each; StoreError if they could not be, and
