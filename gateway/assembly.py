@@ -46,6 +46,7 @@ from gateway.produce.admission import RuleBook
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceOptions, ProduceRoom
 from gateway.quotas.room import QuotasRoom
+from gateway.requests.slicing import SliceScheduler
 from gateway.router import HANDLERS, RequestRouter, served_versions
 from gateway.security.tls import Certificates
 from gateway.server import Server
@@ -346,6 +347,7 @@ async def _open_rooms(
         metrics=metrics,
         clock=clock_ms,
         served=served_versions(HANDLERS),
+        scheduler=SliceScheduler(settings.limits.request_memory_bytes),
     )
 
 

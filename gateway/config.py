@@ -224,6 +224,33 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=SECOND, le=HOUR, description="Longest timeout that a request may ask for; longer is shortened"
         ),
     ] = 2 * MINUTE
+    request_elements: Annotated[
+        int,
+        Meta(
+            ge=1_000,
+            le=10_000_000,
+            description="Elements of all arrays of a request together; one of more closes its connection. "
+            "Requests that name all partitions (ListOffsets, Metadata, DescribeTopicPartitions, OffsetFetch, "
+            "OffsetCommit, Fetch) may besides have twice as many as limits.partitions",
+        ),
+    ] = 50_000
+    response_bytes: Annotated[
+        int,
+        Meta(
+            ge=MIB,
+            le=GIB,
+            description="Memory for a response that is longer than its request; what does not fit is refused",
+        ),
+    ] = 16 * MIB
+    request_memory_bytes: Annotated[
+        int,
+        Meta(
+            ge=MIB,
+            le=64 * GIB,
+            description="Memory of all large requests together, for what they are decoded to and for their "
+            "responses in the making; further ones wait, in turn by address",
+        ),
+    ] = 256 * MIB
     drain_ms: Annotated[
         int, Meta(ge=0, le=10 * MINUTE, description="How long a stop waits for requests that are under way")
     ] = 20 * SECOND

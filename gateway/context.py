@@ -1,8 +1,8 @@
 """What a handler gets with a request: who asks, over which listener, and the rooms it may use."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol, TypeVar
 
 from gateway.config import Settings
 from gateway.coordination.shard import Shard
@@ -16,14 +16,33 @@ from gateway.produce.admission import RuleBook
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceRoom
 from gateway.quotas.room import QuotasRoom
-from gateway.requests.slicing import Owner, Slices, SliceScheduler
+from gateway.requests.slicing import CHECK_EVERY, Owner, Slices, SliceScheduler
 from gateway.security.door import network_of
 from gateway.telemetry.handler_time import HandlerTime
 from gateway.telemetry.metrics import Metrics
 from gateway.topics.configs_room import ConfigsRoom
 from gateway.topics.room import TopicsRoom
+from gateway.wire.apis import ApiKey
 from gateway.wire.header import RequestHeader
 from ledger.types import Buffer
+
+Decoded = TypeVar("Decoded")
+
+NAMES_ALL_PARTITIONS: Final = frozenset(
+    {
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.FETCH,
+    }
+)
+"""What clients and Kafka's tools send for all partitions at once, each partition with a topic of its own."""
+BYTES_A_BYTE: Final = 64
+"""The most memory that a byte of a request is decoded to."""
+BYTES_AN_ELEMENT: Final = 300
+"""The same of an element, which may be shorter than it costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +131,34 @@ class RequestContext:
         slices = self._slices
         if slices is None:
             owner = Owner(self.connection_id, network_of(self.peer_host))
-            slices = self._slices = Slices(self.services.scheduler, owner)
+            longest_s = self.services.settings.limits.request_timeout_ms / 1000
+            slices = Slices(self.services.scheduler, owner, self.received_at + longest_s)
+            self._slices = slices
         return slices
+
+    @property
+    def most_elements(self) -> int:
+        """How many elements the request may have."""
+        limits = self.services.settings.limits
+        named = 2 * limits.partitions if self.header.api_key in NAMES_ALL_PARTITIONS else 0
+        return limits.request_elements + named
+
+    async def decoded(self, decoding: Callable[[int], Generator[int, None, Decoded]], size: int) -> Decoded:
+        """A request of so many bytes that is not decoded at once. `decoding` is given the most elements that
+        it may have."""
+        slices, limits, most = self.slices, self.services.settings.limits, self.most_elements
+        slices.bytes = min(size * BYTES_A_BYTE, most * BYTES_AN_ELEMENT) + limits.response_bytes
+        return await slices.drive(decoding(most))
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether it has counted more than is worked off at once."""
+        return self._slices is not None and self._slices.weight >= CHECK_EVERY
+
+    def leave(self) -> None:
+        """Gives back the memory of a heavy request: it is done, or waits for other clients."""
+        if self._slices is not None:
+            self._slices.leave()
 
     @property
     def user(self) -> str:

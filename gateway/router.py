@@ -1,8 +1,9 @@
 """Which handler answers which API. What the gateway advertises is read from this table."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from gateway.connection import Peer
@@ -49,11 +50,12 @@ from gateway.handlers import (
     sync_group,
 )
 from gateway.handlers.throttling import throttle_request
+from gateway.handlers.waiting import Waiting
 from gateway.quotas.altering import REQUEST
 from gateway.telemetry.handler_time import HandlerTime
 from gateway.wire.apis import RANGES, ApiKey
 from gateway.wire.connection import CloseConnection, Request
-from gateway.wire.errors import Malformed
+from gateway.wire.errors import Malformed, NeedsSlices
 from gateway.wire.header import encode_response_header
 from gateway.wire.messages import codec
 from ledger.types import Buffer
@@ -93,6 +95,8 @@ class Prompt:
     its own; the rest is awaited in one (`gateway.handlers.waiting`)."""
 
     start: Callable[[RequestContext, Any, MessageReply], Cancellable | None]
+    wait: Callable[[RequestContext, Any], Coroutine[Any, Any, Any]]
+    """The same in a task, for a request that is not decoded at once."""
     versions: tuple[int, int]
 
 
@@ -135,11 +139,11 @@ HANDLERS: Final[Mapping[ApiKey, AnyHandler]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler(
         describe_topic_partitions.handle, RANGES[ApiKey.DESCRIBE_TOPIC_PARTITIONS]
     ),
-    ApiKey.OFFSET_COMMIT: Prompt(offset_commit.start, RANGES[ApiKey.OFFSET_COMMIT]),
+    ApiKey.OFFSET_COMMIT: Prompt(offset_commit.start, offset_commit.wait, RANGES[ApiKey.OFFSET_COMMIT]),
     ApiKey.OFFSET_FETCH: Handler(offset_fetch.handle, RANGES[ApiKey.OFFSET_FETCH]),
     ApiKey.FIND_COORDINATOR: Handler(find_coordinator.handle, RANGES[ApiKey.FIND_COORDINATOR]),
     ApiKey.JOIN_GROUP: Handler(join_group.handle, RANGES[ApiKey.JOIN_GROUP], patient=True),
-    ApiKey.HEARTBEAT: Prompt(heartbeat.start, RANGES[ApiKey.HEARTBEAT]),
+    ApiKey.HEARTBEAT: Prompt(heartbeat.start, heartbeat.wait, RANGES[ApiKey.HEARTBEAT]),
     ApiKey.LEAVE_GROUP: Handler(leave_group.handle, RANGES[ApiKey.LEAVE_GROUP]),
     ApiKey.SYNC_GROUP: Handler(sync_group.handle, RANGES[ApiKey.SYNC_GROUP], patient=True),
     ApiKey.DESCRIBE_GROUPS: Handler(describe_groups.handle, RANGES[ApiKey.DESCRIBE_GROUPS]),
@@ -202,6 +206,8 @@ class RequestRouter:
         except BaseException as error:
             counted.failed(error)
             raise
+        finally:
+            counted.context.leave()
         version = 0 if request.unsupported_api_versions else request.header.api_version
         return counted.answered(version, body)
 
@@ -227,8 +233,10 @@ class RequestRouter:
         if context.handler_time is not None:
             context.handler_time.start()
         try:
-            message = codec.decode_request(key, context.header.api_version, request.body)
+            message = codec.decode_small_request(key, context.header.api_version, request.body)
             return prompt.start(context, message, counted)
+        except NeedsSlices:
+            return Waiting(context, partial(_heavy_body, key, prompt, context, request.body), counted)
         except Exception as error:
             counted.failed(error)
             raise
@@ -267,8 +275,14 @@ class RequestRouter:
         if handler.raw:
             buffers: Sequence[Buffer] | None = await handler.handle(context, request.body)
             return buffers
-        response = await handler.handle(context, codec.decode_request(key, version, request.body))
-        return None if response is None else [_encoded(key, context, response)]
+        try:
+            message = codec.decode_small_request(key, version, request.body)
+        except NeedsSlices:
+            message = await _decoded(key, context, request.body)
+            if handler.patient:
+                context.leave()
+        response = await handler.handle(context, message)
+        return None if response is None else [await _encoded_in_slices(key, context, response)]
 
 
 class _Counted:
@@ -329,20 +343,47 @@ class _CountedMessage(_CountedReply):
             context.handler_time.start()
         # Who settles a request goes on with others, whatever becomes of this answer.
         try:
-            body = [_encoded(self._key, context, response)]
+            body = [response if isinstance(response, bytes) else _encoded(self._key, context, response)]
         except Exception as error:
             self.fail(error)
             return
         self._reply.answer(self.answered(context.header.api_version, body))
 
 
+async def _decoded(key: ApiKey, context: RequestContext, body: memoryview) -> Any:
+    decoding = partial(codec.decoding_request, key, context.header.api_version, body)
+    return await context.decoded(decoding, len(body))
+
+
+async def _heavy_body(key: ApiKey, prompt: Prompt, context: RequestContext, body: memoryview) -> Buffer:
+    try:
+        response = await prompt.wait(context, await _decoded(key, context, body))
+        return await _encoded_in_slices(key, context, response)
+    finally:
+        context.leave()
+
+
+async def _encoded_in_slices(key: ApiKey, context: RequestContext, response: Any) -> Buffer:
+    if isinstance(response, bytes):  # is encoded, and kept for who asks next
+        return response
+    if not context.is_heavy:
+        return _encoded(key, context, response)
+    _prepare(context, response)
+    return await context.slices.drive(codec.encoding_response(key, context.header.api_version, response))
+
+
 def _encoded(key: ApiKey, context: RequestContext, response: Any) -> bytes:
+    _prepare(context, response)
+    return codec.encode_response(key, context.header.api_version, response)
+
+
+def _prepare(context: RequestContext, response: Any) -> None:
+    """Count its error, and tell it how long its client is throttled."""
     _note_error(context, response)
     if context.handler_time is not None:
         throttle_ms = throttle_request(context)
         if throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
-    return codec.encode_response(key, context.header.api_version, response)
 
 
 def _note_error(context: RequestContext, response: Any) -> None:

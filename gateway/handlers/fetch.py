@@ -8,15 +8,17 @@ from gateway.context import RequestContext
 from gateway.handlers.throttling import throttle_fetch
 from gateway.quotas.altering import FETCH
 from gateway.requests.slicing import Owner
-from gateway.wire.errors import ErrorCode
+from gateway.wire.errors import ErrorCode, NeedsSlices
 from gateway.wire.messages.fetch import (
     FIRST_WITH_TOPIC_IDS,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopicResponse,
-    decode_fetch,
+    decode_small_fetch,
+    decoding_fetch,
     encode_fetch_response,
+    encoding_fetch_response,
 )
 from gateway.wire.messages.produce import LeaderIdAndEpoch
 from ledger.batch.header import LEADER_EPOCH
@@ -29,7 +31,11 @@ FIRST_WITH_LEADER: Final = 16
 async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
     """Raises Malformed, for which the connection is closed."""
     version = context.header.api_version
-    request = decode_fetch(version, body)
+    try:
+        request = decode_small_fetch(version, body)
+    except NeedsSlices:
+        request = await context.decoded(partial(decoding_fetch, version, body), len(body))
+        context.leave()
     if request.isolation_level not in ISOLATION_LEVELS and _names_a_topic(context, request):
         context.error = ErrorCode.UNKNOWN_SERVER_ERROR.name
         return encode_fetch_response(version, _refused(version, request))
@@ -45,6 +51,8 @@ async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
         _name_leader(response, services.node_id)
     context.error = _first_error(response)
     services.metrics.fetch_bytes.value += _record_bytes(response)
+    if context.is_heavy:
+        return await context.slices.drive(encoding_fetch_response(version, response))
     return encode_fetch_response(version, response)
 
 

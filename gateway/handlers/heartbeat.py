@@ -14,12 +14,12 @@ def start(context: RequestContext, request: HeartbeatRequest, reply: MessageRepl
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
     if error is None:
-        return Waiting(context, partial(_wait, context, request), reply)
+        return Waiting(context, partial(wait, context, request), reply)
     reply.answer(HeartbeatResponse(error_code=ErrorCode[error]))
     return None
 
 
-async def _wait(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+async def wait(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     error = await context.services.groups.heartbeat(
         request.group_id,
         request.member_id,

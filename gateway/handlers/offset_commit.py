@@ -57,7 +57,7 @@ def start(context: RequestContext, request: OffsetCommitRequest, reply: MessageR
 def _start(context: RequestContext, request: OffsetCommitRequest, reply: MessageReply) -> Cancellable | None:
     rows = _rows(context, request)
     if rows is None:
-        return Waiting(context, partial(_wait, context, request), reply)
+        return Waiting(context, partial(wait, context, request), reply)
     if not rows:
         reply.answer(OffsetCommitResponse())
         return None
@@ -115,7 +115,7 @@ def _partitions(request: OffsetCommitRequest) -> list[_Place]:
     return [(topic, partition) for topic in request.topics for partition in topic.partitions]
 
 
-async def _wait(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+async def wait(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     by_id = context.header.api_version >= IDS_FROM
     deadline = context.journal_deadline()
     may_deny = await _prove(context, request, by_id, deadline)

@@ -4,6 +4,10 @@ A request that counts a few hundred elements is worked off at once and pays noth
 goes on in slices of `SLICE_SECONDS`; between two of them the event loop serves everybody else. A hundred
 heavy requests of one address so get together what one request of another address gets alone.
 
+Heavy requests also share memory. Before its first slice a request *enters* with all the bytes that it may
+take, for what it is decoded to and for its response in the making, and it leaves when the response is
+encoded. It enters once, so that none waits for more while it holds some.
+
     async for topic in context.slices.paced(request.topics):    # a loop that awaits between elements
         ...
     for partition in topic.partitions:                           # the same, counted by hand
@@ -13,16 +17,24 @@ heavy requests of one address so get together what one request of another addres
 """
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from gateway.wire.connection import CloseConnection
 
 SLICE_SECONDS: Final = 0.004
 """A slice ends at the first check after so long."""
 CHECK_EVERY: Final = 256
 """Units of weight between two looks at the clock. A unit is about as much work as reading one name and
 looking it up: 1 to 5 us."""
+
+MAX_BYTES: Final = 256 * 1024 * 1024
+"""Memory of heavy requests together, where nothing else is said."""
+RESPONSE_BYTES: Final = 16 * 1024 * 1024
+"""What a request enters with whose own size is small: its response is what makes it heavy."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,26 +47,101 @@ class Owner(NamedTuple):
     host: str
 
 
-class SliceScheduler:
-    """Grants at most one slice in each iteration of the event loop. Of one event loop alone."""
+class _Line(Generic[Item]):
+    """Those who wait, taken in turn by address and then by connection."""
 
     def __init__(self) -> None:
         # Both in the order in which they are next; none of them is empty.
-        self._hosts: dict[str, dict[int, deque[asyncio.Future[None]]]] = {}
+        self._hosts: dict[str, dict[int, deque[Item]]] = {}
+        self.length = 0
+
+    def add(self, owner: Owner, item: Item) -> None:
+        connections = self._hosts.setdefault(owner.host, {})
+        connections.setdefault(owner.connection_id, deque()).append(item)
+        self.length += 1
+
+    def put_back(self, owner: Owner, item: Item) -> None:
+        """What was just taken is next again."""
+        connections = self._hosts.pop(owner.host, {})
+        queue = connections.pop(owner.connection_id, deque())
+        queue.appendleft(item)
+        self._hosts = {owner.host: {owner.connection_id: queue} | connections} | self._hosts
+        self.length += 1
+
+    def take(self) -> tuple[Owner, Item] | None:
+        """The next; its address and connection go to the end of their lines."""
+        if not self._hosts:
+            return None
+        host = next(iter(self._hosts))
+        connections = self._hosts.pop(host)
+        connection_id = next(iter(connections))
+        queue = connections.pop(connection_id)
+        item = queue.popleft()
+        if queue:
+            connections[connection_id] = queue
+        if connections:
+            self._hosts[host] = connections
+        self.length -= 1
+        return Owner(connection_id, host), item
+
+    def drop(self, connection_id: int) -> list[Item]:
+        """All that this connection has in the line, which leaves it."""
+        dropped = list[Item]()
+        for host, connections in list(self._hosts.items()):
+            dropped += connections.pop(connection_id, ())
+            if not connections:
+                del self._hosts[host]
+        self.length -= len(dropped)
+        return dropped
+
+
+class SliceScheduler:
+    """Grants at most one slice in each iteration of the event loop, and memory to at most `max_bytes`. Of one
+    event loop alone."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self.held_bytes = 0
+        self._turns = _Line[asyncio.Future[None]]()
+        self._entering = _Line[tuple[int, asyncio.Future[None]]]()
         self._is_granting = False
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for a slice, as a gauge."""
-        return sum(len(queue) for connections in self._hosts.values() for queue in connections.values())
+        """Requests that wait for memory or for a slice."""
+        return self._turns.length + self._entering.length
+
+    async def enter(self, owner: Owner, size: int, deadline: float) -> int:
+        """Bytes to give back by `leave`, waiting for them: at most all that there are. TimeoutError at the
+        deadline (loop time)."""
+        size = min(size, self.max_bytes)
+        if not self._entering.length and self.held_bytes + size <= self.max_bytes:
+            self.held_bytes += size
+            return size
+        granted = asyncio.get_running_loop().create_future()
+        self._entering.add(owner, (size, granted))
+        try:
+            async with asyncio.timeout_at(deadline):
+                await granted
+        except BaseException:
+            if granted.done() and not granted.cancelled():
+                self.leave(size)
+            else:
+                granted.cancel()
+                self._admit()
+            raise
+        return size
+
+    def leave(self, size: int) -> None:
+        self.held_bytes -= size
+        self._admit()
 
     async def turn(self, owner: Owner) -> None:
         """Returns when the next slice is this owner's. What the caller then does until it awaits again is
         the slice."""
         loop = asyncio.get_running_loop()
         granted = loop.create_future()
-        connections = self._hosts.setdefault(owner.host, {})
-        connections.setdefault(owner.connection_id, deque()).append(granted)
+        self._turns.add(owner, granted)
         if not self._is_granting:
             self._is_granting = True
             loop.call_soon(self._grant, loop)
@@ -62,49 +149,50 @@ class SliceScheduler:
 
     def drop(self, connection_id: int) -> None:
         """The connection is gone: what waits for it is cancelled."""
-        for host, connections in list(self._hosts.items()):
-            for granted in connections.pop(connection_id, ()):
-                granted.cancel()
-            if not connections:
-                del self._hosts[host]
+        for granted in self._turns.drop(connection_id):
+            granted.cancel()
+        for _, admitted in self._entering.drop(connection_id):
+            admitted.cancel()
+        self._admit()
 
     def _grant(self, loop: asyncio.AbstractEventLoop) -> None:
-        granted = self._next()
-        if granted is None:
-            self._is_granting = False
-            return
-        granted.set_result(None)
-        # The slice runs in the next iteration, and before this does: no two of them run in one.
-        loop.call_soon(self._grant, loop)
-
-    def _next(self) -> asyncio.Future[None] | None:
-        """The next that still waits; its address and connection go to the end of their lines."""
-        while self._hosts:
-            host = next(iter(self._hosts))
-            connections = self._hosts.pop(host)
-            connection_id = next(iter(connections))
-            queue = connections.pop(connection_id)
-            granted = queue.popleft()
-            if queue:
-                connections[connection_id] = queue
-            if connections:
-                self._hosts[host] = connections
+        while (taken := self._turns.take()) is not None:
+            _, granted = taken
             if not granted.done():  # else its request was cancelled meanwhile
-                return granted
-        return None
+                granted.set_result(None)
+                # The slice runs in the next iteration, and before this does: no two of them run in one.
+                loop.call_soon(self._grant, loop)
+                return
+        self._is_granting = False
+
+    def _admit(self) -> None:
+        while (taken := self._entering.take()) is not None:
+            owner, (size, granted) = taken
+            if granted.done():
+                continue
+            if self.held_bytes + size > self.max_bytes:
+                self._entering.put_back(owner, (size, granted))
+                return
+            self.held_bytes += size
+            granted.set_result(None)
 
 
 class Slices:
     """The slices of one request. It begins outside of any: the first few hundred units go at once."""
 
-    __slots__ = ("_ends_at", "_left", "_owner", "_scheduler", "_weight")
+    __slots__ = ("_deadline", "_ends_at", "_held", "_left", "_owner", "_scheduler", "_weight", "bytes")
 
-    def __init__(self, scheduler: SliceScheduler, owner: Owner) -> None:
+    def __init__(self, scheduler: SliceScheduler, owner: Owner, deadline: float = math.inf) -> None:
+        """At the deadline (loop time) it waits for memory no longer."""
         self._scheduler = scheduler
         self._owner = owner
+        self._deadline = deadline
         self._left = CHECK_EVERY
         self._weight = 0
         self._ends_at = 0.0
+        self._held = 0
+        self.bytes = RESPONSE_BYTES
+        """What it enters with, if it has to."""
 
     @property
     def weight(self) -> int:
@@ -117,9 +205,22 @@ class Slices:
         return self._left <= 0 and self._is_over()
 
     async def turn(self) -> None:
-        """Returns when the next slice is this request's."""
+        """Returns when the next slice is this request's. CloseConnection if there was no memory for it until
+        its deadline."""
+        if not self._held:
+            try:
+                self._held = await self._scheduler.enter(self._owner, self.bytes, self._deadline)
+            except TimeoutError:
+                raise CloseConnection("no memory for a large request within its time") from None
         await self._scheduler.turn(self._owner)
         self._ends_at = time.perf_counter() + SLICE_SECONDS
+
+    def leave(self) -> None:
+        """Gives its memory back. To be called when the request is done, and before a wait for other clients;
+        the next slice enters again."""
+        held, self._held = self._held, 0
+        if held:
+            self._scheduler.leave(held)
 
     async def paced(self, items: Iterable[Item], weight: int = 1) -> AsyncIterator[Item]:
         """The items, with a wait for the next slice between two of them where one is due."""
@@ -129,7 +230,9 @@ class Slices:
             yield item
 
     async def drive(self, work: Generator[int, None, Result]) -> Result:
-        """Runs a generator to its end. It yields the units that it has worked off since it last did."""
+        """Runs a generator to its end, from the next slice on. It yields the units that it has worked off
+        since it last did."""
+        await self.turn()
         while True:
             try:
                 weight = next(work)

@@ -3,41 +3,83 @@
 In the written code `b` is the frame, `p` the position, `e` the end, and `n` the elements of arrays. Fields
 of fixed width, length prefixes and first varint bytes that follow each other are read by one `unpack_from`,
 which checks the bounds itself; every other read is checked against `e` before anything is made from it.
+
+There are three forms of the same code. That of responses counts nothing. Requests have two: the *small* form
+gives up, by NeedsSlices, before it makes more elements than are decoded at once; the *sliced* form is a
+generator, which yields its weight every few hundred units (counted in `c`), so that others go on in between.
+Both count tagged fields in `g`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from enum import Enum, auto
 from struct import calcsize, unpack_from
 from struct import error as struct_error
 from typing import Any
 
-from gateway.wire.errors import Malformed
-from gateway.wire.primitives import MAX_STRING_BYTES, count_items, read_uvarint, skip_tagged_fields
+from gateway.wire.errors import Malformed, NeedsSlices
+from gateway.wire.primitives import (
+    CHUNK_ITEMS,
+    MAX_STRING_BYTES,
+    SMALL_BYTES,
+    count_items,
+    count_small,
+    count_tags,
+    read_uvarint,
+    skip_tags,
+)
 from gateway.wire.schema import FIXED, WIDTH, Field, Schema
 from gateway.wire.source import Source
 
 Decoder = Callable[[memoryview], tuple[Any, int]]
+Decoding = Generator[int, None, tuple[Any, int]]
+"""Yields the units of weight worked off since it last did."""
+SlicedDecoder = Callable[[memoryview, int], Decoding]
+TEXT_BYTES_A_UNIT_SHIFT = 8
+FIXED_ITEMS_A_UNIT_SHIFT = 5
 _MADE = {"string": "str({}, 'utf-8', 'replace')", "bytes": "bytes({})", "records": "{}"}
 
 
-def compile_decoder(schema: Schema, version: int, is_request: bool = False) -> Decoder:
-    """The decoder of this version: frame -> (message, position after it). It raises Malformed alone, for a
-    request also if it has more elements than MAX_REQUEST_ITEMS."""
+class _Form(Enum):
+    RESPONSE = auto()
+    SMALL = auto()
+    SLICED = auto()
+
+
+def compile_decoder(schema: Schema, version: int) -> Decoder:
+    """The decoder of this version of a response: frame -> (message, position after it). It raises Malformed
+    alone."""
     schema.check(version)
-    return _DecoderSource(schema, version, is_request).compiled()
+    return _DecoderSource(schema, version, _Form.RESPONSE).compiled()
+
+
+def compile_small_decoder(schema: Schema, version: int) -> Decoder:
+    """The same of a request; it raises NeedsSlices if that has more elements or bytes than are decoded at
+    once."""
+    schema.check(version)
+    return _DecoderSource(schema, version, _Form.SMALL).compiled()
+
+
+def compile_sliced_decoder(schema: Schema, version: int) -> SlicedDecoder:
+    """The same in slices: (frame, the most elements that the request may have) -> generator."""
+    schema.check(version)
+    return _DecoderSource(schema, version, _Form.SLICED).compiled()
 
 
 class _DecoderSource:
-    def __init__(self, schema: Schema, version: int, is_request: bool) -> None:
+    def __init__(self, schema: Schema, version: int, form: _Form) -> None:
         self._schema = schema
         self._version = version
-        self._is_request = is_request
+        self._form = form
         self._compact = schema.is_flexible(version)
         self._src = Source(
             {
                 "Malformed": Malformed,
+                "NeedsSlices": NeedsSlices,
                 "count_items": count_items,
+                "count_small": count_small,
+                "count_tags": count_tags,
                 "read_uvarint": read_uvarint,
-                "skip_tagged_fields": skip_tagged_fields,
+                "skip_tags": skip_tags,
                 "struct_error": struct_error,
                 "unpack_from": unpack_from,
             }
@@ -45,15 +87,20 @@ class _DecoderSource:
         self._run: list[tuple[str, str]] = []
         self._label = schema.root.__name__
 
-    def compiled(self) -> Decoder:
+    def compiled(self) -> Callable[..., Any]:
         src = self._src
-        with src.block("def decode(b):"):
+        with src.block("def decode(b, most):" if self._form is _Form.SLICED else "def decode(b):"):
             src.line("e = len(b)")
-            src.line("p = n = 0")
+            if self._form is _Form.SMALL:
+                with src.block(f"if e > {SMALL_BYTES}:"):
+                    src.line("raise NeedsSlices")
+            src.line("p = n = g = c = 0" if self._form is _Form.SLICED else "p = n = g = 0")
             with src.block("try:"):
                 src.line(f"return {self._struct(self._schema.root)}, p")
             with src.block("except struct_error as wrong:"):
                 src.line(f"raise Malformed(f'{self._label} v{self._version}: {{wrong}}') from None")
+            if self._form is _Form.SLICED:
+                src.line("yield 0")  # is never reached, and makes of every sliced form a generator
         return src.compiled("decode")
 
     def _struct(self, struct: type) -> str:
@@ -127,6 +174,8 @@ class _DecoderSource:
             limit = f" or {length} > {MAX_STRING_BYTES}" if field.kind == "string" else ""
             with src.block(f"if {end} > e{limit}:"):
                 self._refuse(field, "is cut off or too long")
+            if self._form is _Form.SLICED and field.kind != "records":
+                src.line(f"c += {length} >> {TEXT_BYTES_A_UNIT_SHIFT}")
             src.line(f"{variable} = {_MADE[str(field.kind)].format(f'b[p:{end}]')}")
             src.line(f"p = {end}")
         return variable
@@ -151,8 +200,10 @@ class _DecoderSource:
             least = self._schema.least_item_bytes(field, self._version)
             with src.block(f"if {count} * {least} > e - p:"):
                 self._refuse(field, "counts more than there is")
-            if self._is_request:
-                src.line(f"n = count_items(n, {count})")
+            if self._form is _Form.SMALL:
+                src.line(f"n = count_small(n, {count})")
+            elif self._form is _Form.SLICED:
+                src.line(f"n = count_items(n, {count}, most)")
             code = FIXED.get(field.kind) if isinstance(field.kind, str) else None
             if code is None:
                 self._items(field, variable, count)
@@ -162,12 +213,19 @@ class _DecoderSource:
                 src.line(f"{variable} = list(unpack_from(f'>{{{count}}}{code}', b, p))")
             if code is not None:
                 src.line(f"p += {count} * {WIDTH[code]}")
+                if self._form is _Form.SLICED:
+                    src.line(f"c += {count} >> {FIXED_ITEMS_A_UNIT_SHIFT}")
         return variable
 
     def _items(self, field: Field, variable: str, count: str) -> None:
         src = self._src
         src.line(f"{variable} = []")
         with src.block(f"for _ in range({count}):"):
+            if self._form is _Form.SLICED:
+                src.line("c += 1")
+                with src.block(f"if c >= {CHUNK_ITEMS}:"):
+                    src.line("yield c")
+                    src.line("c = 0")
             if isinstance(field.kind, type):
                 item = self._struct(field.kind)
             else:
@@ -183,15 +241,17 @@ class _DecoderSource:
         for field in known:
             src.line(f"{variables[field.name]} = {self._default(field)}")
         with src.block(f"if {count}:"):
+            src.line(f"{count}, p = read_uvarint(b, p - 1)")
+            if self._form is not _Form.RESPONSE:
+                src.line(f"g = count_tags(g, {count})")
             if known:
                 self._known_tags(known, variables, count)
             else:
-                src.line("p = skip_tagged_fields(b, p - 1)")
+                src.line(f"p = skip_tags(b, p, {count})")
         return variables
 
     def _known_tags(self, known: list[Field], variables: dict[str, str], count: str) -> None:
         src, tag, end = self._src, self._src.variable("t"), self._src.variable("q")
-        src.line(f"{count}, p = read_uvarint(b, p - 1)")
         with src.block(f"for _ in range({count}):"):
             src.line(f"{tag}, p = read_uvarint(b, p)")
             src.line(f"{end}, p = read_uvarint(b, p)")

@@ -2,20 +2,23 @@
 
 In the written code the message is `o`, nested ones `o<n>`, and `w` appends bytes to what is joined at
 the end. Fields of fixed width, length prefixes and short varints that follow each other are packed by one
-`pack`.
+`pack`. The *sliced* form is the same as a generator: it yields its weight every few hundred elements.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from struct import Struct, pack
 from struct import error as struct_error
 from typing import Any
 
 from gateway.wire.errors import Unencodable
-from gateway.wire.primitives import encode_uvarint, string_bytes
+from gateway.wire.primitives import CHUNK_ITEMS, encode_uvarint, string_bytes
 from gateway.wire.schema import FIXED, Field, Schema
 from gateway.wire.source import Source
 
 Encoder = Callable[[Any], bytes]
+Encoding = Generator[int, None, bytes]
+"""Yields the units of weight worked off since it last did."""
+SlicedEncoder = Callable[[Any], Encoding]
 _SMALL = 32
 
 
@@ -25,9 +28,16 @@ def compile_encoder(schema: Schema, version: int) -> Encoder:
     return _EncoderSource(schema, version).compiled()
 
 
+def compile_sliced_encoder(schema: Schema, version: int) -> SlicedEncoder:
+    """The same in slices: message -> generator."""
+    schema.check(version)
+    return _EncoderSource(schema, version, is_sliced=True).compiled()
+
+
 class _EncoderSource:
-    def __init__(self, schema: Schema, version: int) -> None:
+    def __init__(self, schema: Schema, version: int, is_sliced: bool = False) -> None:
         self._schema = schema
+        self._is_sliced = is_sliced
         self._version = version
         self._compact = schema.is_flexible(version)
         self._src = Source(
@@ -42,11 +52,13 @@ class _EncoderSource:
         self._write = "w"
         self._packers: dict[tuple[str, bool], str] = {}
 
-    def compiled(self) -> Encoder:
+    def compiled(self) -> Callable[..., Any]:
         src = self._src
         with src.block("def encode(o):"):
             src.line("out = []")
             src.line("w = out.append")
+            if self._is_sliced:
+                src.line("c = 0")
             with src.block("try:"):
                 self._struct(self._schema.root, "o")
                 self._flush()
@@ -54,6 +66,8 @@ class _EncoderSource:
             with src.block("except (struct_error, AttributeError, TypeError, UnicodeEncodeError) as wrong:"):
                 label = f"{self._schema.root.__name__} v{self._version}"
                 src.line(f"raise Unencodable(f'{label}: {{wrong}}') from wrong")
+            if self._is_sliced:
+                src.line("yield 0")  # is never reached, and makes of every sliced form a generator
         return src.compiled("encode")
 
     def _struct(self, struct: type, owner: str) -> None:
@@ -152,6 +166,11 @@ class _EncoderSource:
         self._length(count, "i")
         item = src.variable("o")
         with src.block(f"for {item} in {items}:"):
+            if self._is_sliced:
+                src.line("c += 1")
+                with src.block(f"if c >= {CHUNK_ITEMS}:"):
+                    src.line("yield c")
+                    src.line("c = 0")
             # An element is never null, whatever the array is.
             self._field(field._replace(array=False, nullable=(1, 0)), item)
             self._flush()

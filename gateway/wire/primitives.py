@@ -6,15 +6,27 @@ length is null, whatever its value, as Kafka reads it. Where Kafka is lenient ab
 writes, this is strict: text must be UTF-8, and a varint must fit its width.
 """
 
+from collections.abc import Generator, Iterator
 from struct import Struct
+from typing import TypeVar
 
-from gateway.wire.errors import Malformed, Unencodable
+from gateway.wire.errors import Malformed, NeedsSlices, Unencodable
+
+Result = TypeVar("Result")
 
 ZERO_UUID = bytes(16)
 MAX_STRING_BYTES = 0x7FFF
 MAX_REQUEST_ITEMS = 500_000
-"""Elements of all arrays of a request together. One of two bytes may take a hundred in memory, so the size of
-a frame does not bound what it is decoded to."""
+"""Elements of all arrays of a request together, where its reader sets no other bound. One of two bytes may
+take a hundred in memory, so the size of a frame does not bound what it is decoded to."""
+SMALL_ITEMS = 500
+"""Elements of a request that is decoded at once."""
+SMALL_BYTES = 32 * 1024
+"""Bytes of such a request, but for records."""
+CHUNK_ITEMS = 256
+"""Elements that the sliced forms work off between two yields."""
+MAX_TAGS = 1_000
+"""Tagged fields of a request together. Clients send a handful."""
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -92,17 +104,40 @@ def read_uuid(view: memoryview, pos: int) -> tuple[bytes, int]:
     return bytes(raw), pos
 
 
-def count_items(items: int, more: int) -> int:
+def count_items(items: int, more: int, most: int = MAX_REQUEST_ITEMS) -> int:
     """The elements read and announced so far. Malformed for more than a request may have."""
     items += more
-    if items > MAX_REQUEST_ITEMS:
-        raise Malformed(f"more than {MAX_REQUEST_ITEMS} elements in one request")
+    if items > most:
+        raise Malformed(f"more than {most} elements in one request")
     return items
 
 
+def count_small(items: int, more: int) -> int:
+    """The same where a request is decoded at once. NeedsSlices for more than that allows."""
+    items += more
+    if items > SMALL_ITEMS:
+        raise NeedsSlices
+    return items
+
+
+def count_tags(tags: int, more: int) -> int:
+    """The tagged fields announced so far. Malformed for more than a request may have."""
+    tags += more
+    if tags > MAX_TAGS:
+        raise Malformed(f"more than {MAX_TAGS} tagged fields in one request")
+    return tags
+
+
 def skip_tagged_fields(view: memoryview, pos: int) -> int:
-    """The position after a tagged field section (KIP-482) of which no tag is known."""
+    """The position after a tagged field section (KIP-482) of which no tag is known. Malformed for more than a
+    whole request may have."""
     count, pos = read_uvarint(view, pos)
+    count_tags(0, count)
+    return skip_tags(view, pos, count)
+
+
+def skip_tags(view: memoryview, pos: int, count: int) -> int:
+    """The position after so many tagged fields."""
     for _ in range(count):  # each takes two bytes at least, so a lying count ends at the end of the frame
         _, pos = read_uvarint(view, pos)
         size, pos = read_uvarint(view, pos)
@@ -110,6 +145,44 @@ def skip_tagged_fields(view: memoryview, pos: int) -> int:
         if pos > len(view):
             raise Malformed("tagged field beyond the end")
     return pos
+
+
+class TagCounter:
+    """Counts the tagged fields of one request that is decoded by hand."""
+
+    __slots__ = ("tags",)
+
+    def __init__(self) -> None:
+        self.tags = 0
+
+    def read_count(self, view: memoryview, pos: int) -> tuple[int, int]:
+        """How many fields a section has, and the position of the first. Malformed for too many in all."""
+        count, pos = read_uvarint(view, pos)
+        self.tags = count_tags(self.tags, count)
+        return count, pos
+
+    def skip(self, view: memoryview, pos: int) -> int:
+        """The position after a section of which no tag is known."""
+        count, pos = self.read_count(view, pos)
+        return skip_tags(view, pos, count)
+
+
+def chunks(count: int) -> Iterator[int]:
+    """Parts of at most CHUNK_ITEMS that make so many together."""
+    while count > CHUNK_ITEMS:
+        yield CHUNK_ITEMS
+        count -= CHUNK_ITEMS
+    yield count
+
+
+def run_out(work: Generator[int, None, Result]) -> Result:
+    """The value of a sliced form, all slices one after the other."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
 
 
 def encode_uvarint(value: int) -> bytes:

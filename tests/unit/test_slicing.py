@@ -8,6 +8,7 @@ from collections.abc import Generator
 import pytest
 
 from gateway.requests.slicing import CHECK_EVERY, SLICE_SECONDS, Owner, Slices, SliceScheduler
+from gateway.wire.connection import CloseConnection
 
 
 async def _run(scheduler: SliceScheduler, owner: Owner, slices: int, log: list[int]) -> None:
@@ -99,3 +100,31 @@ async def test_a_generator_is_driven_to_its_value() -> None:
     slices = Slices(SliceScheduler(), Owner(1, "host"))
     assert await slices.drive(work()) == "done"
     assert slices.weight == 10_000
+
+
+async def test_heavy_requests_wait_for_memory_in_turn_by_address() -> None:
+    scheduler, log = SliceScheduler(max_bytes=100), list[str]()
+
+    async def heavy(owner: Owner, size: int) -> None:
+        slices = Slices(scheduler, owner)
+        slices.bytes = size
+        await slices.turn()
+        assert scheduler.held_bytes <= 100
+        log.append(owner.host)
+        await slices.turn()
+        slices.leave()
+
+    many = [heavy(Owner(i, "many"), 60) for i in range(5)]
+    await asyncio.gather(*many, heavy(Owner(9, "one"), 1000))
+    assert log.index("one") <= 2
+    assert scheduler.held_bytes == 0
+
+
+async def test_a_request_that_gets_no_memory_in_time_closes_its_connection() -> None:
+    scheduler, now = SliceScheduler(max_bytes=100), asyncio.get_running_loop().time()
+    first, second = Slices(scheduler, Owner(1, "a")), Slices(scheduler, Owner(2, "b"), now + 0.05)
+    await first.turn()
+    with pytest.raises(CloseConnection):
+        await second.turn()
+    first.leave()
+    assert scheduler.held_bytes == scheduler.waiting == 0

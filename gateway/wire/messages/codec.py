@@ -4,13 +4,27 @@ Bytes behind a message are ignored, as Apache Kafka does: its `RequestContext.pa
 and never asks what remains in the buffer (tried with 4.3.1).
 """
 
+from collections.abc import Generator
 from importlib import import_module
 from typing import Any
 
 from gateway.wire.apis import ApiKey, codec_range
-from gateway.wire.decoder_source import Decoder, compile_decoder
-from gateway.wire.encoder_source import Encoder, compile_encoder
-from gateway.wire.errors import UnsupportedVersion
+from gateway.wire.decoder_source import (
+    Decoder,
+    SlicedDecoder,
+    compile_decoder,
+    compile_sliced_decoder,
+    compile_small_decoder,
+)
+from gateway.wire.encoder_source import (
+    Encoder,
+    Encoding,
+    SlicedEncoder,
+    compile_encoder,
+    compile_sliced_encoder,
+)
+from gateway.wire.errors import NeedsSlices, UnsupportedVersion
+from gateway.wire.primitives import MAX_REQUEST_ITEMS, run_out
 from gateway.wire.schema import Schema
 
 
@@ -28,9 +42,28 @@ def response_schema(key: ApiKey) -> Schema:
 
 
 def decode_request(key: ApiKey, version: int, body: memoryview) -> Any:
-    """The request behind its header. Raises Malformed, or UnsupportedVersion outside `codec_range`."""
+    """The request behind its header, however long it is. Raises Malformed, or UnsupportedVersion outside
+    `codec_range`."""
+    try:
+        return decode_small_request(key, version, body)
+    except NeedsSlices:
+        return run_out(decoding_request(key, version, body))
+
+
+def decode_small_request(key: ApiKey, version: int, body: memoryview) -> Any:
+    """The same. Raises NeedsSlices for a request of more elements than are decoded at once."""
     decode = _request_decoders.get((key, version)) or _request_decoder(key, version)
     return decode(body)[0]
+
+
+def decoding_request(
+    key: ApiKey, version: int, body: memoryview, most: int = MAX_REQUEST_ITEMS
+) -> Generator[int, None, Any]:
+    """The same in slices: yields the units of weight worked off. Malformed also for more than `most`
+    elements."""
+    decode = _sliced_decoders.get((key, version)) or _sliced_decoder(key, version)
+    message, _ = yield from decode(body, most)
+    return message
 
 
 def decode_response(key: ApiKey, version: int, body: memoryview) -> Any:
@@ -51,15 +84,30 @@ def encode_response(key: ApiKey, version: int, message: Any) -> bytes:
     return encode(message)
 
 
+def encoding_response(key: ApiKey, version: int, message: Any) -> Encoding:
+    """The same in slices: yields the units of weight worked off. The message must not change meanwhile."""
+    encode = _sliced_encoders.get((key, version)) or _sliced_encoder(key, version)
+    return encode(message)
+
+
 _request_decoders: dict[tuple[int, int], Decoder] = {}
 _response_decoders: dict[tuple[int, int], Decoder] = {}
 _request_encoders: dict[tuple[int, int], Encoder] = {}
 _response_encoders: dict[tuple[int, int], Encoder] = {}
+_sliced_decoders: dict[tuple[int, int], SlicedDecoder] = {}
+_sliced_encoders: dict[tuple[int, int], SlicedEncoder] = {}
 
 
 def _request_decoder(key: ApiKey, version: int) -> Decoder:
-    decoder = compile_decoder(request_schema(key), version, is_request=True)
-    return _request_decoders.setdefault((key, version), decoder)
+    return _request_decoders.setdefault((key, version), compile_small_decoder(request_schema(key), version))
+
+
+def _sliced_decoder(key: ApiKey, version: int) -> SlicedDecoder:
+    return _sliced_decoders.setdefault((key, version), compile_sliced_decoder(request_schema(key), version))
+
+
+def _sliced_encoder(key: ApiKey, version: int) -> SlicedEncoder:
+    return _sliced_encoders.setdefault((key, version), compile_sliced_encoder(response_schema(key), version))
 
 
 def _response_decoder(key: ApiKey, version: int) -> Decoder:

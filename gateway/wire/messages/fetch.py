@@ -5,13 +5,13 @@ field, 16 tells node endpoints, 17 the replica's directory, 18 its high watermar
 of buffers: records go out as the buffers they came in, what lies between them is one `bytes`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from gateway.wire.errors import Malformed, UnsupportedVersion
+from gateway.wire.errors import Malformed, NeedsSlices, UnsupportedVersion
 from gateway.wire.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -22,15 +22,20 @@ from gateway.wire.messages.produce import (
     encode_topic,
 )
 from gateway.wire.primitives import (
+    CHUNK_ITEMS,
+    MAX_REQUEST_ITEMS,
     ZERO_UUID,
+    TagCounter,
+    chunks,
     count_items,
+    count_small,
     encode_uvarint,
     read_compact_nullable_string,
     read_compact_string,
     read_string,
     read_uuid,
     read_uvarint,
-    skip_tagged_fields,
+    run_out,
 )
 from ledger.types import Buffer
 
@@ -47,7 +52,7 @@ HIGH_WATERMARK_NOT_TOLD: Final = 2**63 - 1
 
 _ONE = Struct(">i")
 _HEAD = Struct(">iiib")
-_SESSION = Struct(">ii")
+_HEAD_WITH_SESSION = Struct(">iiibii")
 _REPLICA_STATE = Struct(">iq")
 _HIGH_WATERMARK = Struct(">q")
 _PARTITION_V4 = Struct(">iqi")
@@ -65,6 +70,7 @@ _EPOCH_END = Struct(">iqB")
 _SNAPSHOT = Struct(">qiB")
 
 _Item = TypeVar("_Item")
+_Partition = TypeVar("_Partition")
 
 
 @dataclass(slots=True)
@@ -162,10 +168,18 @@ class FetchResponse:
 
 
 def decode_fetch(version: int, body: memoryview) -> FetchRequest:
-    """The request behind its header. Raises Malformed, UnsupportedVersion.
+    """The request behind its header, however many partitions it has. Raises Malformed, UnsupportedVersion.
 
     Bytes behind the message are ignored, as Kafka ignores them.
     """
+    try:
+        return decode_small_fetch(version, body)
+    except NeedsSlices:
+        return run_out(decoding_fetch(version, body))
+
+
+def decode_small_fetch(version: int, body: memoryview) -> FetchRequest:
+    """The same. Raises NeedsSlices for a request of more elements than are decoded at once."""
     _check_version(version)
     try:
         return _decode(version, body)
@@ -173,36 +187,89 @@ def decode_fetch(version: int, body: memoryview) -> FetchRequest:
         raise Malformed(f"Fetch v{version} ends within a field") from None
 
 
+def decoding_fetch(
+    version: int, body: memoryview, most: int = MAX_REQUEST_ITEMS
+) -> Generator[int, None, FetchRequest]:
+    """The same in slices: yields the units of weight worked off. Malformed also for more than `most`
+    elements."""
+    _check_version(version)
+    try:
+        return (yield from _decoding(version, body, most))
+    except (struct_error, IndexError):
+        raise Malformed(f"Fetch v{version} ends within a field") from None
+
+
 def encode_fetch_response(version: int, response: FetchResponse) -> list[Buffer]:
     """The body behind the response header. What a version does not carry is left out."""
     _check_version(version)
-    flexible = version >= FIRST_FLEXIBLE
     buffers: list[Buffer] = []
+    between = _response_head(version, response)
+    for topic in response.topics:
+        _encode_topic_head(between, version, topic)
+        _encode_partitions(buffers, between, version, topic.partitions)
+        if version >= FIRST_FLEXIBLE:
+            between.append(b"\0")
+    _encode_end(buffers, between, version, response)
+    return buffers
+
+
+def encoding_fetch_response(version: int, response: FetchResponse) -> Generator[int, None, list[Buffer]]:
+    """The same in slices: yields the units of weight worked off."""
+    _check_version(version)
+    buffers: list[Buffer] = []
+    between, weight = _response_head(version, response), 0
+    for topic in response.topics:
+        _encode_topic_head(between, version, topic)
+        start = 0
+        for chunk in chunks(len(topic.partitions)):
+            _encode_partitions(buffers, between, version, topic.partitions[start : start + chunk])
+            start += chunk
+            weight += chunk
+            if weight >= CHUNK_ITEMS:
+                yield weight
+                weight = 0
+        if version >= FIRST_FLEXIBLE:
+            between.append(b"\0")
+        weight += 1
+    _encode_end(buffers, between, version, response)
+    return buffers
+
+
+def _response_head(version: int, response: FetchResponse) -> list[bytes]:
     if version >= FIRST_WITH_SESSIONS:
         head = _RESPONSE_HEAD.pack(response.throttle_time_ms, response.error_code, response.session_id)
     else:
         head = _ONE.pack(response.throttle_time_ms)
-    between = [head, encode_count(len(response.topics), flexible)]
-    for topic in response.topics:
-        between.append(encode_topic(version >= FIRST_WITH_TOPIC_IDS, flexible, topic.name, topic.topic_id))
-        between.append(encode_count(len(topic.partitions), flexible))
-        for partition in topic.partitions:
-            if flexible and _encode_empty(between, partition):
-                continue
-            _encode_partition_head(between, version, partition)
-            if partition.records:
-                buffers.append(b"".join(between))
-                buffers += partition.records
-                between.clear()
-            if flexible:
-                between.append(_partition_tags(partition))
+    return [head, encode_count(len(response.topics), version >= FIRST_FLEXIBLE)]
+
+
+def _encode_topic_head(between: list[bytes], version: int, topic: FetchTopicResponse) -> None:
+    flexible = version >= FIRST_FLEXIBLE
+    between.append(encode_topic(version >= FIRST_WITH_TOPIC_IDS, flexible, topic.name, topic.topic_id))
+    between.append(encode_count(len(topic.partitions), flexible))
+
+
+def _encode_partitions(
+    buffers: list[Buffer], between: list[bytes], version: int, partitions: Sequence[FetchPartitionResponse]
+) -> None:
+    flexible = version >= FIRST_FLEXIBLE
+    for partition in partitions:
+        if flexible and _encode_empty(between, partition):
+            continue
+        _encode_partition_head(between, version, partition)
+        if partition.records:
+            buffers.append(b"".join(between))
+            buffers += partition.records
+            between.clear()
         if flexible:
-            between.append(b"\0")
-    if flexible:
+            between.append(_partition_tags(partition))
+
+
+def _encode_end(buffers: list[Buffer], between: list[bytes], version: int, response: FetchResponse) -> None:
+    if version >= FIRST_FLEXIBLE:
         between.append(encode_endpoints(response.node_endpoints if version >= 16 else ()))
     if between:
         buffers.append(b"".join(between))
-    return buffers
 
 
 def _check_version(version: int) -> None:
@@ -211,42 +278,50 @@ def _check_version(version: int) -> None:
 
 
 def _decode(version: int, body: memoryview) -> FetchRequest:
-    pos, replica_id = 0, CONSUMER
-    if version < 15:
-        (replica_id,) = _ONE.unpack_from(body)
-        pos = 4
-    max_wait_ms, min_bytes, max_bytes, isolation_level = _HEAD.unpack_from(body, pos)
-    pos += _HEAD.size
-    session_id, session_epoch = NO_SESSION_ID, SESSIONLESS_EPOCH
+    head, pos = _head(version, body)
+    tags, forgotten = TagCounter(), list[ForgottenTopic]()
+    topics, pos, items = _topics(version, body, pos, 0, tags, _partitions, FetchTopic)
     if version >= FIRST_WITH_SESSIONS:
-        session_id, session_epoch = _SESSION.unpack_from(body, pos)
-        pos += _SESSION.size
-    topics, pos, items = _topics(version, body, pos, 0, _partitions, FetchTopic)
-    forgotten: list[ForgottenTopic] = []
-    if version >= FIRST_WITH_SESSIONS:
-        forgotten, pos, _ = _topics(version, body, pos, items, _forgotten_partitions, ForgottenTopic)
-    rack_id, cluster_id, replica_epoch = "", None, -1
-    if version >= 11:
-        rack_id, pos = (read_compact_string if version >= FIRST_FLEXIBLE else read_string)(body, pos)
-    if version >= FIRST_FLEXIBLE and body[pos]:
-        cluster_id, replica_id, replica_epoch = _read_request_tags(version, body, pos, replica_id)
-    return FetchRequest(
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation_level,
-        session_id,
-        session_epoch,
-        topics,
-        forgotten,
-        rack_id,
-        cluster_id,
-        replica_id,
-        replica_epoch,
+        forgotten, pos, _ = _topics(version, body, pos, items, tags, _forgotten_partitions, ForgottenTopic)
+    return _request(version, body, pos, tags, FetchRequest(*head, topics, forgotten))
+
+
+def _decoding(version: int, body: memoryview, most: int) -> Generator[int, None, FetchRequest]:
+    """What `_decode` does at once."""
+    head, pos = _head(version, body)
+    tags, forgotten = TagCounter(), list[ForgottenTopic]()
+    topics, pos, items = yield from _reading_topics(
+        version, body, pos, 0, most, tags, _partitions, FetchTopic
     )
+    if version >= FIRST_WITH_SESSIONS:
+        forgotten, pos, _ = yield from _reading_topics(
+            version, body, pos, items, most, tags, _forgotten_partitions, ForgottenTopic
+        )
+    return _request(version, body, pos, tags, FetchRequest(*head, topics, forgotten))
 
 
-_Partitions = TypeVar("_Partitions")
+def _head(version: int, body: memoryview) -> tuple[tuple[int, int, int, int, int, int], int]:
+    """The fields before the topics, but for the replica's id, and the position of the topics."""
+    pos = 0 if version >= 15 else 4
+    if version >= FIRST_WITH_SESSIONS:
+        return _HEAD_WITH_SESSION.unpack_from(body, pos), pos + _HEAD_WITH_SESSION.size
+    return (*_HEAD.unpack_from(body, pos), NO_SESSION_ID, SESSIONLESS_EPOCH), pos + _HEAD.size
+
+
+def _request(
+    version: int, body: memoryview, pos: int, tags: TagCounter, request: FetchRequest
+) -> FetchRequest:
+    """The request with what is not between its head and its topics."""
+    if version < 15:
+        (request.replica_id,) = _ONE.unpack_from(body)
+    if version >= 11:
+        request.rack_id, pos = (read_compact_string if version >= FIRST_FLEXIBLE else read_string)(body, pos)
+    if version >= FIRST_FLEXIBLE and body[pos]:
+        _read_request_tags(version, body, pos, tags, request)
+    return request
+
+
+_Read: TypeAlias = Callable[[int, memoryview, int, int, TagCounter], tuple[list[_Partition], int]]
 
 
 def _topics(
@@ -254,30 +329,71 @@ def _topics(
     body: memoryview,
     pos: int,
     items: int,
-    read_partitions: Callable[[int, memoryview, int, int], tuple[_Partitions, int]],
-    make: Callable[[str, bytes, _Partitions], _Item],
+    tags: TagCounter,
+    read_partitions: _Read[_Partition],
+    make: Callable[[str, bytes, list[_Partition]], _Item],
 ) -> tuple[list[_Item], int, int]:
     """Behind `items` elements. Returns the topics, the position behind them, and the elements by now."""
     flexible, by_id = version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS
     count, pos = _count(body, pos, flexible)
-    topics, items, name, topic_id = [], items + count, "", ZERO_UUID
+    topics, items, name, topic_id = [], count_small(items, count), "", ZERO_UUID
+    for _ in range(count):
+        if by_id:  # what is cut off has no count behind it
+            topic_id, pos = bytes(body[pos : pos + 16]), pos + 16
+        else:
+            name, pos = (read_compact_string if flexible else read_string)(body, pos)
+        partition_count, pos = _count(body, pos, flexible)
+        items = count_small(items, partition_count)
+        partitions, pos = read_partitions(version, body, pos, partition_count, tags)
+        if flexible:
+            pos = pos + 1 if body[pos] == 0 else tags.skip(body, pos)
+        topics.append(make(name, topic_id, partitions))
+    return topics, pos, items
+
+
+def _reading_topics(
+    version: int,
+    body: memoryview,
+    pos: int,
+    items: int,
+    most: int,
+    tags: TagCounter,
+    read_partitions: _Read[_Partition],
+    make: Callable[[str, bytes, list[_Partition]], _Item],
+) -> Generator[int, None, tuple[list[_Item], int, int]]:
+    """The same in slices."""
+    flexible, by_id = version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS
+    count, pos = _count(body, pos, flexible)
+    topics, items, weight, name, topic_id = [], count_items(items, count, most), 0, "", ZERO_UUID
     for _ in range(count):
         if by_id:
             topic_id, pos = read_uuid(body, pos)
         else:
             name, pos = (read_compact_string if flexible else read_string)(body, pos)
         partition_count, pos = _count(body, pos, flexible)
-        items = count_items(items, partition_count)
-        partitions, pos = read_partitions(version, body, pos, partition_count)
+        items = count_items(items, partition_count, most)
+        partitions = list[_Partition]()
+        for chunk in chunks(partition_count):
+            some, pos = read_partitions(version, body, pos, chunk, tags)
+            partitions += some
+            weight += chunk
+            if weight >= CHUNK_ITEMS:
+                yield weight
+                weight = 0
         if flexible:
-            pos = pos + 1 if body[pos] == 0 else skip_tagged_fields(body, pos)
+            pos = tags.skip(body, pos)
         topics.append(make(name, topic_id, partitions))
+        weight += 1
     return topics, pos, items
 
 
 def _count(body: memoryview, pos: int, flexible: bool) -> tuple[int, int]:
     if flexible:
-        count, pos = read_uvarint(body, pos)
+        count = body[pos]
+        if count > 0x7F:
+            count, pos = read_uvarint(body, pos)
+        else:
+            pos += 1
         count -= 1
     else:
         (count,) = _ONE.unpack_from(body, pos)
@@ -287,7 +403,9 @@ def _count(body: memoryview, pos: int, flexible: bool) -> tuple[int, int]:
     return count, pos
 
 
-def _partitions(version: int, body: memoryview, pos: int, count: int) -> tuple[list[FetchPartition], int]:
+def _partitions(
+    version: int, body: memoryview, pos: int, count: int, tags: TagCounter
+) -> tuple[list[FetchPartition], int]:
     if version < FIRST_FLEXIBLE:
         return _classic_partitions(version, body, pos, count)
     if (untagged := _untagged_partitions(body, pos, count)) is not None:
@@ -297,7 +415,7 @@ def _partitions(version: int, body: memoryview, pos: int, count: int) -> tuple[l
         partition = FetchPartition(*unpack(body, pos))
         pos += size
         if body[pos]:
-            pos = _read_partition_tags(version, body, pos, partition)
+            pos = _read_partition_tags(version, body, pos, partition, tags)
         else:
             pos += 1
         partitions.append(partition)
@@ -334,15 +452,19 @@ def _classic_partitions(
     return partitions, pos
 
 
-def _forgotten_partitions(version: int, body: memoryview, pos: int, count: int) -> tuple[list[int], int]:
+def _forgotten_partitions(
+    version: int, body: memoryview, pos: int, count: int, tags: TagCounter
+) -> tuple[list[int], int]:
     end = pos + 4 * count
     if end > len(body):
         raise Malformed(f"Fetch: {count} forgotten partitions in {len(body) - pos} bytes")
     return [index for (index,) in _ONE.iter_unpack(body[pos:end])], end
 
 
-def _read_partition_tags(version: int, body: memoryview, pos: int, partition: FetchPartition) -> int:
-    tag_count, pos = read_uvarint(body, pos)
+def _read_partition_tags(
+    version: int, body: memoryview, pos: int, partition: FetchPartition, tags: TagCounter
+) -> int:
+    tag_count, pos = tags.read_count(body, pos)
     for _ in range(tag_count):
         tag, pos, end = _tag(body, pos)
         if tag == 0 and version >= 17:
@@ -356,20 +478,18 @@ def _read_partition_tags(version: int, body: memoryview, pos: int, partition: Fe
 
 
 def _read_request_tags(
-    version: int, body: memoryview, pos: int, replica_id: int
-) -> tuple[str | None, int, int]:
-    cluster_id, replica_epoch = None, -1
-    tag_count, pos = read_uvarint(body, pos)
+    version: int, body: memoryview, pos: int, tags: TagCounter, request: FetchRequest
+) -> None:
+    tag_count, pos = tags.read_count(body, pos)
     for _ in range(tag_count):
         tag, pos, end = _tag(body, pos)
         if tag == 0:
-            cluster_id, pos = read_compact_nullable_string(body, pos)
+            request.cluster_id, pos = read_compact_nullable_string(body, pos)
             _must_end(pos, end)
         elif tag == 1 and version >= 15:
-            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(body, pos)
-            _must_end(skip_tagged_fields(body, pos + _REPLICA_STATE.size), end)
+            request.replica_id, request.replica_epoch = _REPLICA_STATE.unpack_from(body, pos)
+            _must_end(tags.skip(body, pos + _REPLICA_STATE.size), end)
         pos = end
-    return cluster_id, replica_id, replica_epoch
 
 
 def _tag(body: memoryview, pos: int) -> tuple[int, int, int]:

@@ -4,17 +4,22 @@ Version 9 is flexible, 13 names topics by id. Requests are decoded on the frame 
 views of it. The generated module of the same name serves the other direction, and tests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
 from typing import Final, NamedTuple
 
-from gateway.wire.errors import Malformed, UnsupportedVersion
+from gateway.wire.errors import Malformed, NeedsSlices, UnsupportedVersion
 from gateway.wire.primitives import (
+    CHUNK_ITEMS,
+    MAX_REQUEST_ITEMS,
     ZERO_UUID,
+    TagCounter,
+    chunks,
     count_items,
+    count_small,
     encode_compact_string,
     encode_string,
     encode_uvarint,
@@ -22,8 +27,9 @@ from gateway.wire.primitives import (
     read_compact_string,
     read_nullable_string,
     read_string,
+    read_uuid,
     read_uvarint,
-    skip_tagged_fields,
+    run_out,
 )
 
 FIRST_VERSION: Final = 3
@@ -117,13 +123,33 @@ class ProduceResponse:
 
 
 def decode_produce(version: int, body: memoryview) -> ProduceRequest:
-    """The request behind its header. Raises Malformed, UnsupportedVersion.
+    """The request behind its header, however many partitions it has. Raises Malformed, UnsupportedVersion.
 
     Bytes behind the message are ignored, as Kafka ignores them.
     """
+    try:
+        return decode_small_produce(version, body)
+    except NeedsSlices:
+        return run_out(decoding_produce(version, body))
+
+
+def decode_small_produce(version: int, body: memoryview) -> ProduceRequest:
+    """The same. Raises NeedsSlices for a request of more elements than are decoded at once."""
     _check_version(version)
     try:
         return _decode_flexible(version, body) if version >= FIRST_FLEXIBLE else _decode_classic(body)
+    except (struct_error, IndexError):
+        raise Malformed(f"Produce v{version} ends within a field") from None
+
+
+def decoding_produce(
+    version: int, body: memoryview, most: int = MAX_REQUEST_ITEMS
+) -> Generator[int, None, ProduceRequest]:
+    """The same in slices: yields the units of weight worked off. Malformed also for more than `most`
+    elements."""
+    _check_version(version)
+    try:
+        return (yield from _decoding(version, body, most))
     except (struct_error, IndexError):
         raise Malformed(f"Produce v{version} ends within a field") from None
 
@@ -140,10 +166,28 @@ def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
             _encode_partition(out, version, partition)
         if flexible:
             out.append(_NO_TAGS)
-    out.append(_COUNT.pack(response.throttle_time_ms))
-    if flexible:
-        endpoints = response.node_endpoints if version >= 10 else ()
-        out.append(encode_endpoints(endpoints))
+    _encode_end(out, version, response)
+    return b"".join(out)
+
+
+def encoding_produce_response(version: int, response: ProduceResponse) -> Generator[int, None, bytes]:
+    """The same in slices: yields the units of weight worked off."""
+    _check_version(version)
+    flexible, weight = version >= FIRST_FLEXIBLE, 0
+    out = [encode_count(len(response.topics), flexible)]
+    for topic in response.topics:
+        out.append(encode_topic(version >= FIRST_WITH_TOPIC_IDS, flexible, topic.name, topic.topic_id))
+        out.append(encode_count(len(topic.partitions), flexible))
+        for partition in topic.partitions:
+            _encode_partition(out, version, partition)
+            weight += 1
+            if weight >= CHUNK_ITEMS:
+                yield weight
+                weight = 0
+        if flexible:
+            out.append(_NO_TAGS)
+        weight += 1
+    _encode_end(out, version, response)
     return b"".join(out)
 
 
@@ -202,13 +246,51 @@ def _decode_classic(body: memoryview) -> ProduceRequest:
     transactional_id, pos = read_nullable_string(body, 0)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(body, pos)
     topic_count, pos = _classic_count(body, pos + _ACKS_AND_TIMEOUT.size)
-    topics, items = [], topic_count
+    topics, items = [], count_small(0, topic_count)
     for _ in range(topic_count):
         name, pos = read_string(body, pos)
         partition_count, pos = _classic_count(body, pos)
-        items = count_items(items, partition_count)
+        items = count_small(items, partition_count)
         partitions, pos = _classic_partitions(body, pos, partition_count)
         topics.append(ProduceTopic(name, ZERO_UUID, partitions))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _decoding(version: int, body: memoryview, most: int) -> Generator[int, None, ProduceRequest]:
+    """All versions, of any length: what `_decode_classic` and `_decode_flexible` do at once."""
+    flexible, by_id, tags = version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS, TagCounter()
+    count = _compact_count if flexible else _classic_count
+    transactional_id, pos = (read_compact_nullable_string if flexible else read_nullable_string)(body, 0)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(body, pos)
+    topic_count, pos = count(body, pos + _ACKS_AND_TIMEOUT.size)
+    topics, items, weight, name, topic_id = [], count_items(0, topic_count, most), 0, "", ZERO_UUID
+    for _ in range(topic_count):
+        if by_id:
+            topic_id, pos = read_uuid(body, pos)
+        else:
+            name, pos = (read_compact_string if flexible else read_string)(body, pos)
+        partition_count, pos = count(body, pos)
+        items = count_items(items, partition_count, most)
+        partitions = list[ProducePartition]()
+        for chunk in chunks(partition_count):
+            if flexible:
+                some, pos = _compact_partitions(body, pos, chunk, tags)
+            else:
+                some, pos = _classic_partitions(body, pos, chunk)
+            partitions += some
+            weight += chunk
+            if weight >= CHUNK_ITEMS:
+                yield weight
+                weight = 0
+        if flexible:
+            pos = tags.skip(body, pos)
+        topics.append(ProduceTopic(name, topic_id, partitions))
+        weight += 1
+        if weight >= CHUNK_ITEMS:
+            yield weight
+            weight = 0
+    if flexible:
+        tags.skip(body, pos)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -239,7 +321,8 @@ def _decode_flexible(version: int, body: memoryview) -> ProduceRequest:
     transactional_id, pos = (None, 1) if body[0] == 0 else read_compact_nullable_string(body, 0)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(body, pos)
     topic_count, pos = _compact_count(body, pos + _ACKS_AND_TIMEOUT.size)
-    topics, items, name, topic_id = [], topic_count, "", ZERO_UUID
+    topics, items, name, topic_id = [], count_small(0, topic_count), "", ZERO_UUID
+    tags = TagCounter()
     for _ in range(topic_count):
         if version >= FIRST_WITH_TOPIC_IDS:
             topic_id = bytes(body[pos : pos + 16])
@@ -249,12 +332,12 @@ def _decode_flexible(version: int, body: memoryview) -> ProduceRequest:
         else:
             name, pos = read_compact_string(body, pos)
         partition_count, pos = _compact_count(body, pos)
-        items = count_items(items, partition_count)
-        partitions, pos = _compact_partitions(body, pos, partition_count)
-        pos = pos + 1 if body[pos] == 0 else skip_tagged_fields(body, pos)
+        items = count_small(items, partition_count)
+        partitions, pos = _compact_partitions(body, pos, partition_count, tags)
+        pos = pos + 1 if body[pos] == 0 else tags.skip(body, pos)
         topics.append(ProduceTopic(name, topic_id, partitions))
     if body[pos]:
-        skip_tagged_fields(body, pos)
+        tags.skip(body, pos)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -269,7 +352,9 @@ def _compact_count(body: memoryview, pos: int) -> tuple[int, int]:
     return count - 1, pos
 
 
-def _compact_partitions(body: memoryview, pos: int, count: int) -> tuple[list[ProducePartition], int]:
+def _compact_partitions(
+    body: memoryview, pos: int, count: int, tags: TagCounter
+) -> tuple[list[ProducePartition], int]:
     partitions, unpack, frame_end = list[ProducePartition](), _INDEX_AND_COMPACT_SIZE.unpack_from, len(body)
     for _ in range(count):
         index, size = unpack(body, pos)
@@ -288,9 +373,15 @@ def _compact_partitions(body: memoryview, pos: int, count: int) -> tuple[list[Pr
                 raise Malformed(f"Produce: {size - 1} bytes of records claimed, {frame_end - pos} left")
             records = body[pos:end]
             pos = end
-        pos = pos + 1 if body[pos] == 0 else skip_tagged_fields(body, pos)
+        pos = pos + 1 if body[pos] == 0 else tags.skip(body, pos)
         partitions.append(ProducePartition(index, records))
     return partitions, pos
+
+
+def _encode_end(out: list[bytes], version: int, response: ProduceResponse) -> None:
+    out.append(_COUNT.pack(response.throttle_time_ms))
+    if version >= FIRST_FLEXIBLE:
+        out.append(encode_endpoints(response.node_endpoints if version >= 10 else ()))
 
 
 def _encode_partition(out: list[bytes], version: int, partition: ProducePartitionResponse) -> None:
