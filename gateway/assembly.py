@@ -129,7 +129,11 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         readiness = _readiness(settings, stores, shard, space)
         # Before the clients' listeners, so that it says "shutting down" while those are drained.
         pages = AdminServer(
-            metrics, product_version(), readiness.reasons, lambda: [dict(shard_page(shard, facts))]
+            metrics,
+            product_version(),
+            readiness.reasons,
+            lambda: [dict(shard_page(shard, facts))],
+            settings.admin,
         )
         admin = await _open_admin(admin_bind, pages, stack)
         router = RequestRouter(services)

@@ -325,6 +325,21 @@ class Admin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: Annotated[
         str, Meta(description="HOST:PORT of health, metrics and version pages; port 0 = any, empty = none")
     ] = "127.0.0.1:9644"
+    connections: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description="Connections of that address; one more takes the place of the one that has been "
+            "waiting for a request the longest",
+        ),
+    ] = 64
+    request_head_ms: Annotated[
+        int,
+        Meta(
+            ge=100, le=5 * MINUTE, description="A connection that takes longer to begin a request is closed"
+        ),
+    ] = 10 * SECOND
 
 
 class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

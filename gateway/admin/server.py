@@ -7,6 +7,8 @@ from typing import Final
 
 from aiohttp import web
 
+from gateway.admin.connections import AdminConnections
+from gateway.config import Admin
 from gateway.listeners import Address
 from gateway.telemetry.metrics import Metrics
 
@@ -25,16 +27,18 @@ class AdminServer:
         version: str,
         not_ready: Callable[[], Sequence[Mapping[str, str]]],
         shards: Callable[[], Sequence[Mapping[str, object]]],
+        settings: Admin,
     ) -> None:
         self._metrics = metrics
         self._version = version
         self._not_ready = not_ready
         self._shards = shards
+        self._connections = AdminConnections(settings.connections, settings.request_head_ms / 1000)
         self._runner: web.AppRunner | None = None
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
         """Serve on bound sockets."""
-        app = web.Application(client_max_size=BODY_BYTES)
+        app = web.Application(client_max_size=BODY_BYTES, middlewares=[self._connections.watched])
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics_page)
@@ -47,14 +51,14 @@ class AdminServer:
             shutdown_timeout=1.0,
             max_line_size=HEADER_BYTES,
             max_field_size=HEADER_BYTES,
-            keepalive_timeout=15.0,
         )
         self._runner = runner
         await runner.setup()
-        for sock in sockets:
-            await web.SockSite(runner, sock).start()
+        assert runner.server is not None
+        self._connections.listen(sockets, runner.server)
 
     async def close(self) -> None:
+        self._connections.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

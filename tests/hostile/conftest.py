@@ -24,7 +24,6 @@ NOT_YET_BOUNDED = (
     "test_w7_",
     "test_w10_",
     "test_w11_",
-    "test_w12_",
     "test_w13_",
     "test_w16_",
     "test_w19_",

@@ -1,0 +1,135 @@
+"""Connections of the admin address: few at a time, and none for longer than it does something.
+
+Whoever reaches the address may open as many as the machine lets him, and say nothing on them: they must not
+take the file descriptors of Kafka's clients, nor keep out who looks after the gateway. So there are at most
+`most` of them; one more takes the place of the one that has been waiting for its client the longest. And one
+whose client does not send a whole request head in time is closed.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, cast
+
+from aiohttp import web
+
+from gateway.telemetry.logs import QuietLog
+
+ACCEPTS_A_TURN: Final = 16
+"""After which other work gets its turn."""
+EXHAUSTED_WAIT_S: Final = 1.0
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class AdminConnections:
+    """Takes connections off listening sockets. `head_s`: how long the head of a request may take, from the
+    connection's beginning or from the answer before."""
+
+    def __init__(self, most: int, head_s: float) -> None:
+        self._most = most
+        self._head_s = head_s
+        self._waiting_since: dict[asyncio.BaseTransport, float] = {}
+        """Loop time since when each waits for its client; the longest first."""
+        self._busy: set[asyncio.BaseTransport] = set()
+        """Those with a request under way."""
+        self._openings: set[asyncio.Task[None]] = set()
+        self._listening: Sequence[socket.socket] = ()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._quiet = QuietLog()
+
+    def __len__(self) -> int:
+        return len(self._waiting_since) + len(self._busy)
+
+    def listen(self, sockets: Sequence[socket.socket], protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Serve each connection with a protocol of its own; the sockets are this object's from here on."""
+        self._listening = sockets
+        self._loop = asyncio.get_running_loop()
+        for sock in sockets:
+            self._loop.add_reader(sock, self._accept, sock, protocol)
+        self._sweep_later()
+
+    def close(self) -> None:
+        """Stop listening; connections stay until their protocols end them."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for sock in self._listening:
+            self._loop.remove_reader(sock)
+            sock.close()
+        self._listening = ()
+        for opening in self._openings:
+            opening.cancel()
+
+    @web.middleware
+    async def watched(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """A connection whose request is under way waits for nobody."""
+        transport = request.transport
+        if transport is None or self._waiting_since.pop(transport, None) is None:
+            return await handler(request)
+        self._busy.add(transport)
+        try:
+            return await handler(request)
+        finally:
+            self._busy.discard(transport)
+            self._waiting_since[transport] = self._loop.time()
+
+    def _accept(self, listening: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                sock, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._quiet.warning("admin.accept_failed", reason=error.strerror)
+                if error.errno in _EXHAUSTED:
+                    self._loop.remove_reader(listening)
+                    self._loop.call_later(EXHAUSTED_WAIT_S, self._resume, listening, protocol)
+                return
+            sock.setblocking(False)
+            if len(self._busy) >= self._most:
+                sock.close()
+                self._quiet.info("admin.connection_refused", reason="too_many")
+                continue
+            opening = self._loop.create_task(self._open(sock, protocol))
+            self._openings.add(opening)
+            opening.add_done_callback(self._openings.discard)
+
+    def _resume(self, listening: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        if listening.fileno() >= 0:
+            self._loop.add_reader(listening, self._accept, listening, protocol)
+
+    async def _open(self, sock: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(protocol, sock)
+        except OSError:
+            sock.close()  # the peer is gone already
+            return
+        self._waiting_since[transport] = self._loop.time()
+        if len(self) > self._most:
+            self._forget_closed()
+        while len(self) > self._most:
+            self._end(next(iter(self._waiting_since)), "too_many")
+
+    def _sweep_later(self) -> None:
+        self._sweep = self._loop.call_later(min(1.0, self._head_s / 4), self._sweep_now)
+
+    def _sweep_now(self) -> None:
+        self._forget_closed()
+        too_long = self._loop.time() - self._head_s
+        for transport, since in list(self._waiting_since.items()):
+            if since > too_long:
+                break
+            self._end(transport, "no_request")
+        self._sweep_later()
+
+    def _end(self, transport: asyncio.BaseTransport, reason: str) -> None:
+        del self._waiting_since[transport]
+        self._quiet.info("admin.connection_closed", reason=reason)
+        # uvloop's transports are not asyncio's class, only of its shape.
+        cast(asyncio.Transport, transport).abort()
+
+    def _forget_closed(self) -> None:
+        for transport in [one for one in self._waiting_since if one.is_closing()]:
+            del self._waiting_since[transport]
