@@ -2,14 +2,21 @@
 
 Rows are canonical: two gateways that applied the same entries have the same rows, and so the same digest.
 All numbers are big-endian, columns of runs are little-endian int64 / uint32 arrays.
+
+The row of META begins with the format version of all rows. From version 3 on every value ends with a u32
+CRC-32C, begun with the number of the section, over the key and the value before it: rows are believed at
+every start, and snapshots are made of them.
 """
 
 import hashlib
 import struct
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from crc32c import crc32c
 
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.files import ObjectState
@@ -33,11 +40,13 @@ from ledger.records import LedgerRestored, TopicCreated, decode_records, encode_
 from ledger.runs import RunChunk, RunsCopy
 from ledger.state import Dirty, LedgerState
 from ledger.topics import Topic
-from ledger.types import TopicId
+from ledger.types import Buffer, TopicId
 
-FORMAT_VERSION = 2
-"""The newest that is read. What has neither groups nor settings is written as version 1, as builds did that
-knew none of them: those still read it, and it keeps its digest."""
+FORMAT_VERSION = 3
+"""The newest that is read, and the one that is written. Version 1 had neither groups nor settings, version 2
+has both, and neither has checksums. What is read of them is dirty, so that the next write makes them all of
+this version."""
+FIRST_VERSION_WITH_CRC = 3
 
 META, TOPIC, PARTITION, CHUNK, PRODUCER, OBJECT, RESTORED = range(7)
 GROUP, OFFSET, QUOTA, RESOURCE_CONFIG = range(7, 11)
@@ -51,6 +60,8 @@ _OBJECT = struct.Struct(">qqqIH")
 _NUMBER = struct.Struct(">I")
 _NUMBER_SERIAL = struct.Struct(">II")
 _NUMBER_PRODUCER = struct.Struct(">Iq")
+_VERSION = struct.Struct(">H")
+_CRC = struct.Struct(">I")
 
 
 class Row(NamedTuple):
@@ -59,6 +70,15 @@ class Row(NamedTuple):
     section: int
     key: bytes
     value: bytes | None
+
+
+def sealed(section: int, key: bytes, body: bytes | None) -> Row:
+    """The row with its CRC-32C behind the body; None stays None."""
+    return Row(section, key, body + _CRC.pack(_crc(section, key, body)) if body is not None else None)
+
+
+def _crc(section: int, key: bytes, body: Buffer) -> int:
+    return int(crc32c(body, crc32c(key, section)))
 
 
 class PartitionCopy(NamedTuple):
@@ -77,12 +97,12 @@ class PartitionCopy(NamedTuple):
 
     def rows(self) -> Iterator[Row]:
         number = self.log.number
-        yield Row(PARTITION, _NUMBER.pack(number), self._partition())
+        yield sealed(PARTITION, _NUMBER.pack(number), self._partition())
         for runs in self.chunks:
-            yield Row(CHUNK, _NUMBER_SERIAL.pack(number, runs.chunk.serial), _encode_chunk(runs))
+            yield sealed(CHUNK, _NUMBER_SERIAL.pack(number, runs.chunk.serial), _encode_chunk(runs))
         for producer_id, epoch, packed, last_ms in self.producers:
             value = _encode_producer(ProducerState(epoch, packed, last_ms))
-            yield Row(PRODUCER, _NUMBER_PRODUCER.pack(number, producer_id), value)
+            yield sealed(PRODUCER, _NUMBER_PRODUCER.pack(number, producer_id), value)
 
     def _partition(self) -> bytes:
         return _PARTITION.pack(
@@ -198,7 +218,7 @@ def digest(rows: Iterable[Row]) -> bytes:
 def meta_row(state: LedgerState) -> Row:
     cluster = state.cluster_id.encode()
     head = _META.pack(
-        _format_version(state),
+        FORMAT_VERSION,
         state.applied,
         state.epoch,
         state.entry_time_ms,
@@ -208,57 +228,51 @@ def meta_row(state: LedgerState) -> Row:
         state.files.floor_ms,
         len(cluster),
     )
-    return Row(META, b"", head + cluster)
-
-
-def _format_version(state: LedgerState) -> int:
-    groups = state.groups
-    newer = groups.by_id or groups.offsets or state.quotas.by_entity or state.resource_configs.by_resource
-    return FORMAT_VERSION if newer else 1
+    return sealed(META, b"", head + cluster)
 
 
 def _restored_rows(state: LedgerState) -> Iterator[Row]:
     # Always all of them: there are as many as operators have restored backups.
     for at, record in enumerate(state.restores):
-        yield Row(RESTORED, _NUMBER.pack(at), encode_record(record))
+        yield sealed(RESTORED, _NUMBER.pack(at), encode_record(record))
 
 
 def _rows(state: LedgerState, dirty: Dirty) -> Iterator[Row]:
     for topic_id in dirty.topics:
         topic = state.topics.by_id.get(topic_id)
-        yield Row(TOPIC, bytes(topic_id), _encode_topic(topic) if topic is not None else None)
+        yield sealed(TOPIC, bytes(topic_id), _encode_topic(topic) if topic is not None else None)
     for number in dirty.partitions:
         log = state.logs.get(number)
-        yield Row(PARTITION, _NUMBER.pack(number), _encode_partition(log) if log is not None else None)
+        yield sealed(PARTITION, _NUMBER.pack(number), _encode_partition(log) if log is not None else None)
     for number, serial in dirty.chunks:
         chunk = _chunk(state.logs.get(number), serial)
         value = _encode_chunk(chunk.copy()) if chunk is not None else None
-        yield Row(CHUNK, _NUMBER_SERIAL.pack(number, serial), value)
+        yield sealed(CHUNK, _NUMBER_SERIAL.pack(number, serial), value)
     for number, producer_id in dirty.producers:
         log = state.logs.get(number)
         producer = log.producers.get(producer_id) if log is not None else None
         value = _encode_producer(producer) if producer is not None else None
-        yield Row(PRODUCER, _NUMBER_PRODUCER.pack(number, producer_id), value)
+        yield sealed(PRODUCER, _NUMBER_PRODUCER.pack(number, producer_id), value)
     for number in dirty.objects:
         stored = state.files.by_number.get(number)
-        yield Row(OBJECT, _NUMBER.pack(number), _encode_object(stored) if stored is not None else None)
+        yield sealed(OBJECT, _NUMBER.pack(number), _encode_object(stored) if stored is not None else None)
 
     yield from _group_rows(state, dirty)
     for entity in dirty.quotas:
-        yield Row(QUOTA, *encode_quota_row(state, entity))
+        yield sealed(QUOTA, *encode_quota_row(state, entity))
     for resource in dirty.resource_configs:
-        yield Row(RESOURCE_CONFIG, *encode_resource_row(state, resource))
+        yield sealed(RESOURCE_CONFIG, *encode_resource_row(state, resource))
 
 
 def _group_rows(state: LedgerState, dirty: Dirty) -> Iterator[Row]:
     for group_id in dirty.groups:
         group = state.groups.by_id.get(group_id)
-        yield Row(GROUP, group_id.encode(), encode_group_row(group) if group is not None else None)
+        yield sealed(GROUP, group_id.encode(), encode_group_row(group) if group is not None else None)
     for group_id, key in dirty.offsets:
         held = state.groups.offsets.get(group_id)
         committed = held.get(key) if held is not None else None
         value = encode_offset_row(committed) if committed is not None else None
-        yield Row(OFFSET, encode_offset_key(group_id, key), value)
+        yield sealed(OFFSET, encode_offset_key(group_id, key), value)
 
 
 def _chunk(log: PartitionLog | None, serial: int) -> RunChunk | None:
@@ -319,12 +333,11 @@ def _encode_object(stored: ObjectState) -> bytes:
 
 
 def restore(rows: Iterable[Row]) -> LedgerState:
-    """The state that the rows say. StoreDamaged if they do not fit together, StoreTooNew if unknown."""
+    """The state that the rows say. StoreDamaged if they do not match their checksums or do not fit together,
+    StoreTooNew if their format is not known here. What an older format had is all dirty."""
     state = LedgerState()
-    sections: dict[int, list[tuple[bytes, bytes]]] = {}
-    for section, key, value in rows:
-        sections.setdefault(section, []).append((key, value or b""))
     try:
+        version, sections = _opened(list(rows))
         _restore_meta(state, sections.get(META, []))
         partitions = _restore_partitions(state, sections.get(PARTITION, []))
         _restore_topics(state, sections.get(TOPIC, []), partitions)
@@ -337,29 +350,107 @@ def restore(rows: Iterable[Row]) -> LedgerState:
                 restore_row(state, key, value)
     except (struct.error, KeyError, IndexError, TypeError, ValueError) as error:
         raise StoreDamaged(f"the rows of an image do not fit together: {error!r}") from error
+    check_together(state)
     for log in state.logs.values():
         log.is_imaged()
         if log.droppable(1):
             state.draining[log.number] = log
     state.groups.find_dead(state.topics.by_id)
+    if version < FORMAT_VERSION:
+        state.dirty = everything(state)
     return state
 
 
+_Sections = dict[int, list[tuple[bytes, bytes]]]
+"""Keys and values by section."""
+
+
+def _opened(rows: Sequence[Row]) -> tuple[int, _Sections]:
+    """The format version, and the values without their checksums, which are checked."""
+    version = _version_of(rows)
+    sections: _Sections = {}
+    for section, key, value in rows:
+        if section not in _SECTIONS:
+            raise StoreDamaged(f"an image has no section {section!r}")
+        body = value or b""
+        if version >= FIRST_VERSION_WITH_CRC:
+            body = _body(section, key, body)
+        sections.setdefault(section, []).append((key, body))
+    return version, sections
+
+
+def _body(section: int, key: bytes, value: bytes) -> bytes:
+    body = value[: -_CRC.size]
+    if value[-_CRC.size :] != _CRC.pack(_crc(section, key, body)):
+        raise StoreDamaged(f"row {key.hex()} of section {section} of an image does not match its CRC-32C")
+    return body
+
+
+def _version_of(rows: Iterable[Row]) -> int:
+    (value,) = [row.value or b"" for row in rows if row.section == META]
+    (version,) = _VERSION.unpack_from(value)
+    if version > FORMAT_VERSION:
+        # Of whatever version, this row ends with its checksum: else the number may be damaged.
+        _body(META, b"", value)
+        raise StoreTooNew(f"the image has format version {version}; this build reads {FORMAT_VERSION}")
+    return int(version)
+
+
 def cluster_id_of(rows: Iterable[Row]) -> str:
-    """The cluster that the rows are of; empty if they do not say."""
-    for section, _, value in rows:
-        if section == META and value is not None:
-            state = LedgerState()
-            _restore_meta(state, [(b"", value)])
-            return state.cluster_id
-    return ""
+    """The cluster that the rows are of. StoreDamaged or StoreTooNew if they do not say."""
+    state = LedgerState()
+    try:
+        _, sections = _opened([row for row in rows if row.section == META])
+        _restore_meta(state, sections[META])
+    except (struct.error, TypeError, ValueError) as error:
+        raise StoreDamaged(f"the first row of an image cannot be read: {error!r}") from error
+    return state.cluster_id
+
+
+def check_together(state: LedgerState) -> None:
+    """What different rows say of the same thing must agree, or one of them is missing. StoreDamaged."""
+    live: Counter[int] = Counter()
+    listed = 0
+    for log in state.logs.values():
+        _check_partition(log)
+        listed += not log.deleted
+        for chunk in log.chunks:
+            live.update(chunk.object_numbers(chunk.head, len(chunk)))
+    if listed != sum(len(topic.partitions) for topic in state.topics.by_id.values()):
+        raise StoreDamaged("the topics of an image do not have the partitions that are there")
+    for stored in state.files.by_number.values():
+        runs = live.pop(stored.number, 0)
+        if stored.live_runs != runs or stored.closed != (runs == 0):
+            raise StoreDamaged(
+                f"object {stored.number} of an image should have {stored.live_runs} runs, and {runs} name it"
+            )
+    if live:
+        raise StoreDamaged(f"runs of an image name object {min(live)}, which it has not")
+    if state.next_number <= max(state.logs, default=-1):
+        raise StoreDamaged("the next partition number of an image is taken")
+    if state.files.next_number <= max(state.files.by_number, default=-1):
+        raise StoreDamaged("the next object number of an image is taken")
+
+
+def _check_partition(log: PartitionLog) -> None:
+    where = f"partition number {log.number} of an image"
+    end = log.chunks[-1].last + 1 if log.chunks else log.log_start
+    if log.high_watermark != end or not 0 <= log.log_start <= end:
+        raise StoreDamaged(
+            f"{where} has log start {log.log_start}, high watermark {log.high_watermark} and runs up to {end}"
+        )
+    serials = [chunk.serial for chunk in log.chunks]
+    if serials and serials != list(range(log.next_serial - len(serials), log.next_serial)):
+        raise StoreDamaged(
+            f"chunks of {where} are missing: there are {serials}, the next is {log.next_serial}"
+        )
+    for producer_id, producer in log.producers.items():
+        if any(base >= log.high_watermark for _, _, base in producer.batches):
+            raise StoreDamaged(f"producer {producer_id} of {where} has a batch behind the high watermark")
 
 
 def _restore_meta(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:
     ((_, value),) = rows
-    (version,) = struct.unpack_from(">H", value)
-    if version > FORMAT_VERSION:
-        raise StoreTooNew(f"the image has format version {version}; this build reads {FORMAT_VERSION}")
     head = _META.unpack_from(value)
     _, state.applied, state.epoch, state.entry_time_ms, state.next_number = head[:5]
     state.next_producer_id, state.files.next_number, state.files.floor_ms, cluster_bytes = head[5:]
@@ -443,6 +534,8 @@ _RESTORE: Mapping[int, Callable[[LedgerState, bytes, bytes], None]] = {
     QUOTA: restore_quota,
     RESOURCE_CONFIG: restore_resource,
 }
+
+_SECTIONS = frozenset((META, TOPIC, PARTITION, CHUNK, PRODUCER, OBJECT, RESTORED, *_RESTORE))
 
 ROW_HEAD = struct.Struct(">BHI")
 

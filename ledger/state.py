@@ -6,7 +6,7 @@ in `dirty`; which partitions an entry touched, in `touched`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from ledger.files import Files
 from ledger.group_records import (
@@ -57,6 +57,11 @@ class Dirty:
     offsets: set[tuple[str, OffsetKey]] = field(default_factory=set)
     quotas: set[QuotaEntity] = field(default_factory=set)
     resource_configs: set[ResourceKey] = field(default_factory=set)
+
+    def update(self, other: "Dirty") -> None:
+        """What is dirty in either."""
+        for each in fields(self):
+            getattr(self, each.name).update(getattr(other, each.name))
 
 
 class LedgerState:

@@ -51,11 +51,11 @@ def _begun(recovered: Recovered) -> str:
 
 async def check_image(journal: Journal, image: ImageFile, blobs: Blobs, diagnosis: Diagnosis) -> None:
     """Compare the image's digest with that of the journal, read up to the image's last entry."""
-    loaded = await image.load()
-    if loaded is None:
-        diagnosis.notes.append("image: there is none; the next start reads the journal instead")
-        return
     try:
+        loaded = await image.load()
+        if loaded is None:
+            diagnosis.notes.append("image: there is none; the next start reads the journal instead")
+            return
         claimed = restore(loaded[0])
         state = await _state_at(journal, blobs, claimed.applied)
     except (StoreDamaged, StoreTooNew) as error:
@@ -63,7 +63,7 @@ async def check_image(journal: Journal, image: ImageFile, blobs: Blobs, diagnosi
         return
     if state is None:
         diagnosis.notes.append(f"image: at entry {claimed.applied}, which the journal alone cannot rebuild")
-    elif digest(all_rows(state)) != digest(loaded[0]):
+    elif digest(all_rows(state)) != digest(all_rows(claimed)):
         diagnosis.findings.append(
             f"image: at entry {claimed.applied} it says something else than the journal; stop the gateway "
             f"and delete {image.path}"

@@ -15,7 +15,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from ledger.image import META, Row
+from ledger.errors import StoreDamaged
+from ledger.image import Row
 
 log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
@@ -86,7 +87,8 @@ class ImageFile:
         self._db: sqlite3.Connection | None = None
 
     async def load(self) -> tuple[list[Row], bytes] | None:
-        """(rows, nonce of the last applied entry), or None if there is no usable image."""
+        """(rows, nonce of the last applied entry), or None if there is no image. StoreDamaged if it cannot be
+        read."""
         return await self._call(self._load)
 
     async def write(self, rows: Sequence[Row], nonce: bytes) -> None:
@@ -148,9 +150,8 @@ class ImageFile:
         try:
             rows, nonce = self._rows()
         except (sqlite3.Error, TypeError) as error:
-            log.warning("image.unreadable", path=str(self.path), error=str(error))
-            return None
-        return (rows, nonce) if any(row.section == META for row in rows) else None
+            raise StoreDamaged(f"the image {self.path} cannot be read: {error}") from error
+        return (rows, nonce) if rows else None
 
     def _rows(self) -> tuple[list[Row], bytes]:
         db = self._open()

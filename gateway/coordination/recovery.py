@@ -157,8 +157,7 @@ async def _check_snapshots(journal: Journal, blobs: Blobs, state: LedgerState, s
         is_ahead = applied > state.applied
         if not is_ahead and await continues(journal, applied, await _nonce_in(blobs, key), start):
             continue
-        snapshot = await _read_snapshot(blobs, key)
-        if snapshot is None or cluster_id_of(snapshot.rows) != state.cluster_id:
+        if await _cluster_of(blobs, key) != state.cluster_id:
             continue
         if is_ahead:
             raise StoreDamaged(_older_copy(journal, state, "snapshot", applied))
@@ -168,6 +167,15 @@ async def _check_snapshots(journal: Journal, blobs: Blobs, state: LedgerState, s
             "right one, or move it away and run `dragoman ledger restore`; to go on with this one all the "
             "same, move that snapshot away"
         )
+
+
+async def _cluster_of(blobs: Blobs, key: str) -> str:
+    snapshot = await _read_snapshot(blobs, key)
+    try:
+        return cluster_id_of(snapshot.rows) if snapshot is not None else ""
+    except StoreDamaged as error:
+        log.warning("snapshot.unreadable", key=key, error=str(error))
+        return ""
 
 
 def _older_copy(journal: Journal, state: LedgerState, source: str, applied: int) -> str:

@@ -17,8 +17,9 @@ from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal, StoredEntry, encode_start
 from gateway.coordination.recovery import KEPT_SNAPSHOTS, applied_of, own_snapshots
 from gateway.coordination.shard import Shard
+from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats.snapshot import Snapshot, archive_prefix, encode_archive, encode_snapshot, snapshot_prefix
-from ledger.image import PartitionCopy, Row, all_rows, put_back_dirty, take_dirty
+from ledger.image import PartitionCopy, Row, all_rows, everything, put_back_dirty, restore, take_dirty
 from ledger.journal import NONCE_BYTES, decode_entry, entry_key, start_key
 from ledger.keys import RANDOM_BYTES, uuid7
 from ledger.ports import Blobs, Won
@@ -149,11 +150,30 @@ class Checkpointer:
         applied = self._shard.state.applied
         await self.write_image()
         if self._image is None or self._imaged < applied:
-            self._check_whole()
-            state = self._shard.state
-            return Snapshot(state.applied, self._shard.last_nonce, list(all_rows(state)))
-        rows, nonce = await self._image.rows()
+            return self._frozen_now()
+        try:
+            rows, nonce = await self._image.rows()
+            # The disk may have changed them, and a snapshot is what the journal is pruned by.
+            await asyncio.to_thread(restore, rows)
+        except (StoreDamaged, StoreTooNew, sqlite3.DatabaseError) as error:
+            log.error("image.damaged", path=str(self._image.path), error=str(error))
+            await self._begin_image_again(self._image)
+            return self._frozen_now()
         return Snapshot(self._imaged, nonce, rows)
+
+    def _frozen_now(self) -> Snapshot:
+        self._check_whole()
+        state = self._shard.state
+        return Snapshot(state.applied, self._shard.last_nonce, list(all_rows(state)))
+
+    async def _begin_image_again(self, image: ImageFile) -> None:
+        async with self._writing:
+            self._imaged = -1
+            self._shard.state.dirty.update(everything(self._shard.state))
+            try:
+                await image.clear()
+            except (sqlite3.Error, OSError) as error:
+                log.warning("image.not_cleared", path=str(image.path), error=str(error))
 
     def _check_whole(self) -> None:
         state = self._shard.state

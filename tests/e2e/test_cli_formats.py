@@ -13,10 +13,13 @@ import pytest
 from crc32c import crc32c
 
 from ledger.image import FORMAT_VERSION as IMAGE_VERSION
+from ledger.image import META, sealed
 from tests.support.gateway import Gateway
+from tests.support.image_rows import rewrite_image
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
-FIXTURE = Path(__file__).parent.parent / "fixtures" / "data_directory_v1"
+FIXTURES = sorted((Path(__file__).parent.parent / "fixtures").glob("data_directory_*"))
+V1 = FIXTURES[0]
 ENTRY = "journal/0/00000000000000000018"
 
 
@@ -37,8 +40,12 @@ def in_order(lines: str) -> list[dict[str, object]]:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """The fixture's data directory, to be written to."""
-    return Path(shutil.copytree(FIXTURE / "directory", tmp_path / "directory"))
+    """The data directory of version 1, to be written to."""
+    return copied(V1 / "directory", tmp_path / "directory")
+
+
+def copied(source: Path, target: Path) -> Path:
+    return Path(shutil.copytree(source, target))
 
 
 def opened_and_read(tmp_path: Path, directory: Path) -> list[dict[str, object]]:
@@ -50,23 +57,30 @@ def opened_and_read(tmp_path: Path, directory: Path) -> list[dict[str, object]]:
         gateway.terminate()
 
 
-@pytest.mark.parametrize("with_image", [True, False], ids=["image", "journal"])
-def test_a_data_directory_of_version_1_opens_with_its_records_at_their_offsets(
-    tmp_path: Path, directory: Path, with_image: bool
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.name)
+@pytest.mark.parametrize("without", ["", "image.db"], ids=["image", "journal"])
+def test_a_data_directory_of_every_version_opens_with_its_records_at_their_offsets(
+    tmp_path: Path, fixture: Path, without: str
 ) -> None:
-    if not with_image:
-        (directory / "image.db").unlink()
-    expected = in_order((FIXTURE / "records.jsonl").read_text())
+    directory = copied(fixture / "directory", tmp_path / "directory")
+    if without:
+        (directory / without).unlink()
+    expected = in_order((fixture / "records.jsonl").read_text())
     assert len(expected) == 100
-    assert opened_and_read(tmp_path, directory) == expected
+    for _ in range(2):  # the second time from the image that this version has written
+        assert opened_and_read(tmp_path, directory) == expected
+    checked = dragoman("doctor", "--all", "--data-dir", str(directory))
+    assert checked.returncode == 0, checked.stdout
 
 
-def test_a_backup_of_version_1_is_restored(tmp_path: Path, directory: Path) -> None:
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.name)
+def test_a_backup_of_every_version_is_restored(tmp_path: Path, fixture: Path) -> None:
+    directory = copied(fixture / "directory", tmp_path / "directory")
     (directory / "metadata.db").unlink()
-    backup = shutil.copytree(FIXTURE / "backup", tmp_path / "backup")
+    backup = copied(fixture / "backup", tmp_path / "backup")
     restored = dragoman("ledger", "restore", "--from", str(backup), "--data-dir", str(directory))
     assert restored.returncode == 0, restored.stderr
-    assert opened_and_read(tmp_path, directory) == in_order((FIXTURE / "records.jsonl").read_text())
+    assert opened_and_read(tmp_path, directory) == in_order((fixture / "records.jsonl").read_text())
 
 
 def newer_directory(directory: Path) -> None:
@@ -80,12 +94,14 @@ def newer_metadata(directory: Path) -> None:
 
 
 def newer_image(directory: Path) -> None:
-    with sqlite3.connect(directory / "image.db") as db:
-        (value,) = db.execute("SELECT value FROM rows WHERE section = 0").fetchone()
-        db.execute(
-            "UPDATE rows SET value = ? WHERE section = 0", (struct.pack(">H", IMAGE_VERSION + 1) + value[2:],)
-        )
-    db.close()
+    later = struct.pack(">H", IMAGE_VERSION + 1)
+    rewrite_image(
+        directory / "image.db",
+        lambda rows: [
+            sealed(row.section, row.key, later + (row.value or b"")[2:]) if row.section == META else row
+            for row in rows
+        ],
+    )
 
 
 def newer_entry(directory: Path) -> None:
@@ -113,7 +129,7 @@ def newer_wal(directory: Path) -> None:
 
 def newer_snapshot(directory: Path) -> None:
     (directory / "image.db").unlink()
-    snapshot = shutil.copytree(FIXTURE / "backup" / "blobs" / "snapshot", directory / "blobs" / "snapshot")
+    snapshot = shutil.copytree(V1 / "backup" / "blobs" / "snapshot", directory / "blobs" / "snapshot")
     set_version(newest(snapshot / "0"))
 
 
@@ -130,8 +146,8 @@ def set_version(file: Path, version: int = 2) -> None:
 
 @pytest.mark.parametrize(
     "make_newer",
-    [newer_directory, newer_metadata, newer_image, newer_entry, newer_record, newer_wal, newer_snapshot],
-    ids=["directory", "metadata", "image", "entry", "record", "wal", "snapshot"],
+    [newer_directory, newer_metadata, newer_entry, newer_record, newer_wal, newer_snapshot],
+    ids=["directory", "metadata", "entry", "record", "wal", "snapshot"],
 )
 def test_a_store_of_a_newer_version_is_refused_with_one_sentence(
     directory: Path, make_newer: Callable[[Path], None]
@@ -146,12 +162,19 @@ def test_a_store_of_a_newer_version_is_refused_with_one_sentence(
     assert contents(directory) == before
 
 
+def test_an_image_of_a_newer_version_is_put_aside_where_the_journal_says_all(
+    tmp_path: Path, directory: Path
+) -> None:
+    newer_image(directory)
+    assert opened_and_read(tmp_path, directory) == in_order((V1 / "records.jsonl").read_text())
+
+
 @pytest.mark.parametrize("part", ["snapshot", "archive"])
 def test_a_backup_of_a_newer_version_is_refused_with_one_sentence_and_restores_nothing(
     tmp_path: Path, directory: Path, part: str
 ) -> None:
     (directory / "metadata.db").unlink()
-    backup = Path(shutil.copytree(FIXTURE / "backup", tmp_path / "backup"))
+    backup = Path(shutil.copytree(V1 / "backup", tmp_path / "backup"))
     set_version(newest(backup / "blobs" / part / "0"))
     before = contents(directory)
     refused = dragoman("ledger", "restore", "--from", str(backup), "--data-dir", str(directory))

@@ -20,7 +20,7 @@ from gateway.housekeeping import checkpoint
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats.snapshot import archive_prefix, decode_archive
-from ledger.image import META, Row, all_rows, digest, take_dirty_rows
+from ledger.image import FORMAT_VERSION, META, Row, all_rows, digest, take_dirty_rows
 from ledger.journal import decode_entry, entry_key, entry_prefix
 from ledger.ports import Blobs, MetadataStore, Won
 from ledger.records import OwnerChanged
@@ -28,6 +28,7 @@ from ledger.requests import CommitFile, Committed, CreateTopic, DeleteRecords, D
 from tests.contract.faulty import Fault, FaultyBlobs, FaultyMetadata
 from tests.model.harness import commit_batch, locator, topic_id
 from tests.model.stores import Death, Deaths
+from tests.support.image_rows import resealed, rewrite_image
 
 WAIT_S = 20.0
 NOW_MS = 1_000_000
@@ -201,10 +202,13 @@ async def test_an_image_with_a_row_of_another_type_is_put_aside(pruned: Host, se
 
 
 def of_a_later_format(path: Path) -> None:
-    with sqlite3.connect(path) as db:
-        (value,) = db.execute("SELECT value FROM rows WHERE section = ?", (META,)).fetchone()
-        db.execute("UPDATE rows SET value = ? WHERE section = ?", (b"\0\x63" + value[2:], META))
-    db.close()
+    later = (FORMAT_VERSION + 1).to_bytes(2, "big")
+    rewrite_image(
+        path,
+        lambda rows: [
+            resealed(row, lambda body: later + body[2:]) if row.section == META else row for row in rows
+        ],
+    )
 
 
 async def test_an_image_of_a_later_format_is_put_aside_where_snapshots_and_journal_say_all(
