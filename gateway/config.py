@@ -6,6 +6,7 @@ A setting is named `section.key`. A value comes from a flag, else the environmen
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,18 @@ ENVIRONMENT_PREFIX: Final = "DRAGOMAN_"
 SECRET: Final = "secret"
 # Switches of the test suite, which a gateway started by a test inherits.
 FOREIGN_PREFIX: Final = "DRAGOMAN_TEST_"
+CLIENT_VARIABLES: Final = frozenset(
+    ENVIRONMENT_PREFIX + name for name in ("BOOTSTRAP", "CLIENT_TLS_CA", "CLIENT_TLS_CERT", "CLIENT_TLS_KEY")
+)
+"""Read by the commands that speak Kafka (`gateway/cli/client_commands.py`), nothing to a gateway."""
+# What Kubernetes puts into every pod of a namespace for each of its Services: for one that is called
+# dragoman, or dragoman-admin, that is DRAGOMAN_SERVICE_HOST, DRAGOMAN_ADMIN_PORT_9644_TCP_ADDR, ...
+_SERVICE_LINK: Final = re.compile(
+    r"DRAGOMAN_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_LINKED_PORT: Final = re.compile(r"DRAGOMAN_(\w+_)?PORT=(tcp|udp|sctp)://.*", re.DOTALL)
+NEAR: Final = 0.75
+"""How alike a name must be to be proposed in the place of a wrong one (`difflib` ratio)."""
 
 
 class ConfigError(Exception):
@@ -497,6 +510,9 @@ def _table() -> dict[str, Setting]:
 
 SETTINGS: Final[Mapping[str, Setting]] = _table()
 _BY_ENVIRONMENT: Final = {setting.environment_name: setting for setting in SETTINGS.values()}
+_SECTION_PREFIXES: Final = tuple(
+    sorted({f"{ENVIRONMENT_PREFIX}{setting.section.upper()}_" for setting in SETTINGS.values()})
+)
 
 
 def load_settings(
@@ -512,9 +528,11 @@ def load_settings(
     if file is not None:
         values.update({name: _checked(name, value, str(file), text=False) for name, value in read_toml(file)})
     for variable, value in environment.items():
-        if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(FOREIGN_PREFIX):
-            name = _environment_setting(variable)
+        if variable in _BY_ENVIRONMENT:
+            name = _BY_ENVIRONMENT[variable].name
             values[name] = _checked(name, value, f"environment variable {variable}", text=True)
+        elif _is_ours(variable, value) and _is_mistaken(variable):
+            raise ConfigError(f"unknown environment variable {variable}{_nearest_variable(variable)}")
     for name, value in flags.items():
         if name in SETTINGS and SETTINGS[name].is_secret:
             raise ConfigError(
@@ -523,6 +541,16 @@ def load_settings(
             )
         values[name] = _checked(name, value, "command line", text=isinstance(value, str))
     return _build(values)
+
+
+def unknown_variables(environment: Mapping[str, str]) -> Sequence[str]:
+    """Variables that begin like ours and are like none of them, so that somebody else may have set them: a
+    reason for a warning, not for an end."""
+    return [
+        variable
+        for variable, value in environment.items()
+        if variable not in _BY_ENVIRONMENT and _is_ours(variable, value) and not _is_mistaken(variable)
+    ]
 
 
 def read_toml(file: Path) -> Sequence[tuple[str, Any]]:
@@ -554,13 +582,29 @@ def _flatten(prefix: str, table: Mapping[str, Any]) -> Sequence[tuple[str, Any]]
     return pairs
 
 
-def _environment_setting(variable: str) -> str:
-    setting = _BY_ENVIRONMENT.get(variable)
-    if setting is None:
-        raise ConfigError(
-            f"unknown environment variable {variable}{_nearest(variable, list(_BY_ENVIRONMENT))}"
-        )
-    return setting.name
+def _is_ours(variable: str, value: str) -> bool:
+    """Whether a variable can be meant for a gateway."""
+    return (
+        variable.startswith(ENVIRONMENT_PREFIX)
+        and not variable.startswith(FOREIGN_PREFIX)
+        and variable not in CLIENT_VARIABLES
+        and _SERVICE_LINK.fullmatch(variable) is None
+        and _LINKED_PORT.fullmatch(f"{variable}={value}") is None
+    )
+
+
+def _is_mistaken(variable: str) -> bool:
+    """Whether a variable that is no setting was certainly meant to be one."""
+    return variable.startswith(_SECTION_PREFIXES) or bool(_nearest_variable(variable))
+
+
+def _nearest_variable(variable: str) -> str:
+    """Compared without the prefix, which would make all of them alike."""
+    near = _nearest(
+        variable.removeprefix(ENVIRONMENT_PREFIX),
+        [name.removeprefix(ENVIRONMENT_PREFIX) for name in _BY_ENVIRONMENT],
+    )
+    return near.replace("did you mean ", f"did you mean {ENVIRONMENT_PREFIX}")
 
 
 def _checked(name: str, value: Any, source: str, *, text: bool) -> Any:
@@ -578,8 +622,10 @@ def _checked(name: str, value: Any, source: str, *, text: bool) -> Any:
 
 
 def _nearest(wrong: str, right: Sequence[str]) -> str:
-    close = difflib.get_close_matches(wrong, right, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = difflib.get_close_matches(wrong, right, n=1, cutoff=NEAR)
+    # A name without its section: data_dir, DATA_DIR.
+    close = close or [name for name in right if name.endswith((f".{wrong}", f"_{wrong}"))]
+    return f"; did you mean {close[0]}?" if len(close) == 1 else ""
 
 
 def _lower_first(text: str) -> str:

@@ -5,12 +5,12 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import structlog
 
-from gateway.config import Log
+from gateway.config import Log, unknown_variables
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -47,6 +47,12 @@ def set_up_logs(log: Log) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(handlers=[_FromLibraries()], level=max(_LEVELS[log.level], logging.WARNING))
+
+
+def warn_of_variables(environment: Mapping[str, str]) -> None:
+    """Say which variables look like settings and are none. Their values may be secrets of others."""
+    for variable in unknown_variables(environment):
+        structlog.get_logger().warning("settings.unknown_variable", variable=variable)
 
 
 def harmless(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import SETTINGS, ConfigError, Settings, load_settings, parse_assignment
+from gateway.config import (
+    SETTINGS,
+    ConfigError,
+    Settings,
+    load_settings,
+    parse_assignment,
+    unknown_variables,
+)
 
 
 def toml(directory: Path, text: str) -> Path:
@@ -45,6 +52,9 @@ def test_a_list_is_separated_by_commas_in_the_environment() -> None:
         ({"limits.frame_byte": "1"}, {}, "did you mean limits.frame_bytes?"),
         ({"broker.num.partition": "1"}, {}, "did you mean broker.num.partitions?"),
         ({}, {"DRAGOMAN_LIMIT_IDLE_MS": "1"}, "did you mean DRAGOMAN_LIMITS_IDLE_MS?"),
+        ({}, {"DRAGOMAN_LIMITS_IDLE": "1"}, "did you mean DRAGOMAN_LIMITS_IDLE_MS?"),
+        ({}, {"DRAGOMAN_DATA_DIR": "x"}, "did you mean DRAGOMAN_STORAGE_DATA_DIR?"),
+        ({}, {"DRAGOMAN_ADMIN_PORT": "9644"}, "unknown environment variable DRAGOMAN_ADMIN_PORT"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_right_one(
@@ -53,6 +63,41 @@ def test_an_unknown_name_is_refused_with_the_nearest_right_one(
     with pytest.raises(ConfigError, match="unknown") as refusal:
         load_settings(flags, environment)
     assert expected in str(refusal.value)
+
+
+def test_nothing_is_proposed_in_the_place_of_a_name_that_is_far_from_all() -> None:
+    with pytest.raises(ConfigError, match=r"DRAGOMAN_TLS_ZZZZZZZZZZZZ$"):
+        load_settings({}, {"DRAGOMAN_TLS_ZZZZZZZZZZZZ": "1"})
+
+
+@pytest.mark.parametrize("service", ["", "ADMIN_", "LISTENERS_2_"])
+def test_what_kubernetes_sets_for_a_service_is_passed_over_in_silence(service: str) -> None:
+    links = {
+        f"DRAGOMAN_{service}{name}": value
+        for name, value in {
+            "SERVICE_HOST": "10.0.0.1",
+            "SERVICE_PORT": "9092",
+            "SERVICE_PORT_KAFKA": "9092",
+            "PORT": "tcp://10.0.0.1:9092",
+            "PORT_9092_TCP": "tcp://10.0.0.1:9092",
+            "PORT_9092_TCP_PROTO": "tcp",
+            "PORT_9092_TCP_PORT": "9092",
+            "PORT_9092_TCP_ADDR": "10.0.0.1",
+        }.items()
+    }
+    assert load_settings({}, links) == Settings()
+    assert unknown_variables(links) == []
+
+
+def test_a_variable_of_no_section_is_told_but_does_not_stop_anything() -> None:
+    environment = {"DRAGOMAN_PORT": "9092", "DRAGOMAN_HOME": "/opt", "DRAGOMAN_LOG_LEVEL": "debug"}
+    assert load_settings({}, environment).log.level == "debug"
+    assert unknown_variables(environment) == ["DRAGOMAN_PORT", "DRAGOMAN_HOME"]
+
+
+def test_what_the_commands_read_means_nothing_to_a_gateway() -> None:
+    environment = {"DRAGOMAN_BOOTSTRAP": "127.0.0.1:1", "DRAGOMAN_CLIENT_TLS_CA": "ca.pem"}
+    assert load_settings({}, environment) == Settings() and unknown_variables(environment) == []
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "", str(2**63)])
