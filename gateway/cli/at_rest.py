@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pwd
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,8 @@ from gateway.coordination.backup import UnchangedImage
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import Recovered, recover
-from gateway.telemetry.logs import set_up_logs
+from gateway.telemetry.logs import set_up_logs, warn_of_variables
+from ledger.errors import StoreUnavailable
 
 T = TypeVar("T")
 SHARD = 0
@@ -26,6 +28,7 @@ def settings_for(config: str | None, data_dir: str | None) -> Settings:
     given = {name: value for name, value in flags.items() if value is not None}
     settings = load_settings(given, os.environ, Path(config) if config else None)
     set_up_logs(settings.log)
+    warn_of_variables(os.environ)
     return settings
 
 
@@ -34,12 +37,31 @@ def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def check_there(settings: Settings) -> None:
-    """UsageError unless a gateway has ever used the data directory: looking must not create one."""
+    """UsageError unless a gateway has ever used the data directory: looking must not create one.
+    StoreUnavailable if this user may not look."""
     directory = Path(settings.storage.data_dir)
-    if not settings.storage.metadata and not (directory / METADATA_FILE).exists():
+    try:
+        is_there = bool(settings.storage.metadata) or (directory / METADATA_FILE).exists()
+    except OSError as error:
+        raise StoreUnavailable(
+            f"cannot look into the data directory {directory}: {error.strerror}; run as {owner_of(directory)}"
+        ) from error
+    if not is_there:
         raise UsageError(
             f"there is no ledger in {directory}: name the data directory of a gateway with --data-dir"
         )
+
+
+def owner_of(directory: Path) -> str:
+    """The user whom a data directory belongs to, in words."""
+    try:
+        number = directory.stat().st_uid
+    except OSError:
+        return "the user of its gateway, or as root"
+    try:
+        return f"{pwd.getpwuid(number).pw_name}, whom it belongs to"
+    except KeyError:
+        return f"the user with number {number}, whom it belongs to"
 
 
 @asynccontextmanager

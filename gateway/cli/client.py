@@ -6,7 +6,7 @@ import struct
 from types import TracebackType
 from typing import Any, Final
 
-from gateway.cli.tls import reason_of
+from gateway.cli.tls import hint_for, reason_of
 from gateway.listeners import Address
 from gateway.wire.apis import ApiKey
 from gateway.wire.header import RequestHeader, decode_response_header, encode_request_header
@@ -18,20 +18,39 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class ClientError(Exception):
-    """The other end is not there, hung up, or did not answer in time."""
+    """The other end is not there, hung up, or did not answer in time. `hint` says what may help."""
+
+    hint: str = ""
+
+
+class NotConnected(ClientError):
+    """The other end was not there, or TLS with it did not come about."""
+
+    def __init__(self, address: Address, error: OSError) -> None:
+        self.reason = reason_of(error)
+        super().__init__(f"cannot connect to {address}: {self.reason}")
+        self.hint = hint_for(error)
 
 
 class Client:
     """One connection, over TLS if there is a context; one request at a time. Every wait ends after
-    `timeout` seconds."""
+    `timeout` seconds, that for the connection after `connect_timeout` if there is one."""
 
-    def __init__(self, address: Address, timeout: float = 10.0, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        timeout: float = 10.0,
+        tls: ssl.SSLContext | None = None,
+        connect_timeout: float | None = None,
+    ) -> None:
+        """Errors: NotConnected."""
         self._address = address
         self._correlation_id = 0
         try:
-            self._socket = _connected(address, timeout, tls)
+            self._socket = _connected(address, connect_timeout or timeout, tls)
         except OSError as error:
-            raise ClientError(f"cannot connect to {address}: {reason_of(error)}") from error
+            raise NotConnected(address, error) from error
+        self._socket.settimeout(timeout)
 
     def __enter__(self) -> "Client":
         return self

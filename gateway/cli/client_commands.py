@@ -1,31 +1,49 @@
-"""Flags and help of the commands that speak Kafka: topics, produce, consume."""
+"""Flags and help of the commands that speak Kafka: topics, produce, consume, demo."""
 
 from typing import Annotated
 
 import typer
 
+from gateway.cli.completion import complete_codecs, complete_configs, complete_topics, completer_of
 from gateway.cli.contact import Contact
+from gateway.cli.help_text import help_text
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-TOPICS_HELP = """List, create, describe, alter and delete topics of a gateway, or of any Kafka endpoint.
+TOPICS_HELP = help_text("""
+List, create, describe, alter and delete topics of a gateway, or of any Kafka endpoint.
 
     dragoman topics create orders --partitions 3 --set retention.ms=86400000
     dragoman topics describe orders
-"""
-PRODUCE_HELP = """Send the lines of stdin as records, each acknowledged (acks=all, idempotent).
+""")
+PRODUCE_HELP = help_text("""
+Send the lines of stdin as records, each acknowledged (acks=all, idempotent).
 
     echo hello | dragoman produce greetings
-    dragoman produce orders --key-separator : < orders.txt     # lines such as 17:{"total": 3}
+    echo '17:{"total": 3}' | dragoman produce orders --key-separator :
+    dragoman produce copy --format json < records.jsonl
 
 The topic is created if the endpoint does so. Records with one key go to one partition, the same that a Java
 producer takes.
-"""
-CONSUME_HELP = """Print records, from the earliest on and then as they come, until Ctrl-C (exit code 130).
 
-    dragoman consume greetings --to-end                        # what is there, then stop
-    dragoman consume orders --from -10 --partition 0           # the last ten of partition 0, and what comes
-    dragoman consume orders --from 2026-01-31T12:00:00 --count 5 --format json
-"""
+--format json takes what [bold]consume --json[/bold] prints: keys, nulls, headers, timestamps and partitions
+stay as they are. Only "value" must be there; without "partition" the key decides, without "timestamp_ms" the
+record has the time of now; "topic" and "offset" are passed over.
+""")
+CONSUME_HELP = help_text("""
+Print records, from the earliest on and then as they come, until Ctrl-C (exit code 130).
+
+    dragoman consume greetings --to-end       # what is there, then stop
+    dragoman consume orders --from -10        # the last ten of each partition
+    dragoman consume orders --from 2026-01-31T12:00:00 --count 5 --json
+
+A gateway that restarts is waited for, 30 s long. An offset that only some partitions have (--from 1000)
+begins at the nearest record in the others.
+""")
+DEMO_HELP = help_text("""
+Produce ten records to topic demo of a gateway on this machine, and consume them again.
+
+    dragoman demo --bootstrap 127.0.0.1:9092
+""")
 
 Bootstrap = Annotated[
     str,
@@ -34,30 +52,58 @@ Bootstrap = Annotated[
         "-b",
         help="Where to connect; several by commas; SSL:// before it speaks TLS.",
         metavar="HOST:PORT",
+        envvar="DRAGOMAN_BOOTSTRAP",
     ),
 ]
 TlsCa = Annotated[
     str,
     typer.Option(
-        "--tls-ca", help="Trust these CAs, not the machine's.", metavar="PEM", rich_help_panel="TLS"
+        "--tls-ca",
+        help="Trust these CAs, not the machine's.",
+        metavar="PEM",
+        rich_help_panel="TLS",
+        envvar="DRAGOMAN_CLIENT_TLS_CA",
     ),
 ]
 TlsCert = Annotated[
     str,
-    typer.Option("--tls-cert", help="Show this client certificate.", metavar="PEM", rich_help_panel="TLS"),
+    typer.Option(
+        "--tls-cert",
+        help="Show this client certificate.",
+        metavar="PEM",
+        rich_help_panel="TLS",
+        envvar="DRAGOMAN_CLIENT_TLS_CERT",
+    ),
 ]
 TlsKey = Annotated[
     str,
     typer.Option(
-        "--tls-key", help="Its key, if it is in another file.", metavar="PEM", rich_help_panel="TLS"
+        "--tls-key",
+        help="Its key, if it is in another file.",
+        metavar="PEM",
+        rich_help_panel="TLS",
+        envvar="DRAGOMAN_CLIENT_TLS_KEY",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
-Names = Annotated[list[str], typer.Argument(help="Topic names.", metavar="TOPIC...")]
-Name = Annotated[str, typer.Argument(help="Topic name.", metavar="TOPIC")]
-Configs = Annotated[
-    list[str] | None, typer.Option("--set", help="A topic config; repeat for more.", metavar="NAME=VALUE")
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.", metavar="")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", metavar="")]
+Names = Annotated[
+    list[str], typer.Argument(help="Topic names.", metavar="TOPIC", autocompletion=complete_topics)
 ]
+NewNames = Annotated[list[str], typer.Argument(help="Topic names.", metavar="TOPIC")]
+Name = Annotated[str, typer.Argument(help="Topic name.", metavar="TOPIC", autocompletion=complete_topics)]
+Configs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="A topic config; repeat for more.",
+        metavar="NAME=VALUE",
+        autocompletion=complete_configs,
+    ),
+]
+KeySeparator = typer.Option(
+    "--key-separator", "-K", help=r"Between key and value; \t is a tab.", metavar="TEXT"
+)
 
 topics_app = typer.Typer(name="topics", help=TOPICS_HELP, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -68,7 +114,7 @@ def list_(
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
-    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.", metavar="")] = False,
     as_json: AsJson = False,
 ) -> None:
     from gateway.cli.output import end_with
@@ -79,15 +125,17 @@ def list_(
 
 @topics_app.command(help="Create topics.")
 def create(
-    names: Names,
+    names: NewNames,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="How many; -1 = the endpoint's default.")
+        int, typer.Option("--partitions", "-p", help="How many; -1 = the endpoint's default.", metavar="N")
     ] = -1,
-    replicas: Annotated[int, typer.Option("--replicas", help="How many; -1 = the endpoint's default.")] = -1,
+    replicas: Annotated[
+        int, typer.Option("--replicas", help="How many; -1 = the endpoint's default.", metavar="N")
+    ] = -1,
     configs: Configs = None,
     as_json: AsJson = False,
 ) -> None:
@@ -108,7 +156,9 @@ def describe(
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
-    all_configs: Annotated[bool, typer.Option("--all-configs", help="Also those by default.")] = False,
+    all_configs: Annotated[
+        bool, typer.Option("--all-configs", help="Also those by default.", metavar="")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     from gateway.cli.output import end_with
@@ -125,21 +175,20 @@ def alter(
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="How many there are to be.")
+        int | None, typer.Option("--partitions", "-p", help="How many there are to be.", metavar="N")
     ] = None,
     sets: Configs = None,
     unsets: Annotated[
-        list[str] | None, typer.Option("--unset", help="Back to the default.", metavar="NAME")
+        list[str] | None,
+        typer.Option("--unset", help="Back to the default.", metavar="NAME", autocompletion=complete_configs),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     from gateway.cli.output import end_with
     from gateway.cli.topics import alter as work
 
-    end_with(
-        lambda: work(
-            Contact(bootstrap, tls_ca, tls_cert, tls_key), name, partitions, sets or [], unsets or []
-        )
-    )
+    contact = Contact(bootstrap, tls_ca, tls_cert, tls_key)
+    end_with(lambda: work(contact, name, partitions, sets or [], unsets or [], as_json))
 
 
 @topics_app.command(help="Delete topics with all their records. Asks first when typed on a terminal.")
@@ -149,16 +198,15 @@ def delete(
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
-    import sys
-
-    from gateway.cli.output import end_with
+    from gateway.cli.output import confirm, end_with
     from gateway.cli.topics import delete as work
 
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
-    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), names))
+    if not yes:
+        confirm(f"Delete {', '.join(names)} with all records?")
+    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), names, as_json))
 
 
 def produce(
@@ -167,24 +215,47 @@ def produce(
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
-    key_separator: Annotated[
-        str, typer.Option("--key-separator", "-K", help="Between key and value of a line.", metavar="TEXT")
-    ] = "",
-    codec: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    key_separator: Annotated[str, KeySeparator] = "",
+    null: Annotated[
+        str | None,
+        typer.Option("--null", help="A key or value of exactly this text is null.", metavar="TEXT"),
+    ] = None,
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            help="lines, or json as consume --json prints it.",
+            metavar="FORMAT",
+            autocompletion=completer_of("lines", "json"),
+        ),
+    ] = "lines",
+    codec: Annotated[
+        str,
+        typer.Option(
+            help="none, gzip, snappy, lz4 or zstd.", metavar="CODEC", autocompletion=complete_codecs
+        ),
+    ] = "none",
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", "-p", help="Send here; repeat for more.", metavar="N")
     ] = None,
     headers: Annotated[
         list[str] | None, typer.Option("--header", "-H", help="For every record.", metavar="NAME=VALUE")
     ] = None,
-    idempotent: Annotated[bool, typer.Option(help="A batch that is sent again is stored once.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each batch, on stdout.")] = False,
+    idempotent: Annotated[
+        bool, typer.Option(help="A batch that is sent again is stored once.", metavar="")
+    ] = True,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON line for each batch, on stdout.", metavar="")
+    ] = False,
 ) -> None:
     from gateway.cli.output import end_with
     from gateway.cli.produce import ProduceOptions
     from gateway.cli.produce import produce as work
 
-    options = ProduceOptions(name, key_separator, codec, partitions or (), headers or (), idempotent, as_json)
+    options = ProduceOptions(
+        name, key_separator, codec, partitions or (), headers or (), idempotent, as_json, format_, null
+    )
     end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), options))
 
 
@@ -197,7 +268,11 @@ def consume(
     start: Annotated[
         str,
         typer.Option(
-            "--from", "-o", help="earliest, latest, offset, -N from the end, time.", metavar="WHERE"
+            "--from",
+            "-o",
+            help="earliest, latest, offset, -N from the end, time.",
+            metavar="WHERE",
+            autocompletion=completer_of("earliest", "latest"),
         ),
     ] = "earliest",
     partitions: Annotated[
@@ -206,14 +281,22 @@ def consume(
     count: Annotated[
         int | None, typer.Option("--count", "-c", min=0, help="Stop after so many records.", metavar="N")
     ] = None,
-    to_end: Annotated[bool, typer.Option("--to-end", "-e", help="Stop at the present end.")] = False,
+    to_end: Annotated[
+        bool, typer.Option("--to-end", "-e", help="Stop at the present end.", metavar="")
+    ] = False,
     format_: Annotated[
-        str, typer.Option("--format", "-f", help="value, key-value or json.", metavar="FORMAT")
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            help="value, key-value or json.",
+            metavar="FORMAT",
+            autocompletion=completer_of("value", "key-value", "json"),
+        ),
     ] = "value",
-    key_separator: Annotated[
-        str, typer.Option("--key-separator", "-K", help="Between key and value.", metavar="TEXT")
-    ] = "\t",
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    key_separator: Annotated[str, KeySeparator] = "\t",
+    null: Annotated[str, typer.Option("--null", help="Printed for a null.", metavar="TEXT")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.", metavar="")] = False,
 ) -> None:
     from gateway.cli.consume import ConsumeOptions, parse_format
     from gateway.cli.consume import consume as work
@@ -230,6 +313,13 @@ def consume(
                 to_end,
                 parse_format("json" if as_json else format_),
                 key_separator,
+                null,
             ),
         )
     )
+
+
+def demo(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    from gateway.cli.demo import end_with_demo
+
+    raise typer.Exit(end_with_demo(bootstrap))

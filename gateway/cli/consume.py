@@ -2,7 +2,7 @@
 
 import base64
 import json
-import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from gateway.cli.client import ClientError
 from gateway.cli.contact import Contact
-from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
+from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo, Unreachable
 from gateway.cli.exits import Exit
 from gateway.cli.offsets import EARLIEST, LATEST, list_offsets, starting_offsets
-from gateway.cli.output import UsageError, talk
+from gateway.cli.output import UsageError, counted, stdout_bytes, talk, writing
+from gateway.cli.record_input import unescaped
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -33,6 +34,9 @@ MAX_WAIT_MS: Final = 500
 FETCH_BYTES: Final = 8 * 1024 * 1024
 PARTITION_BYTES: Final = 1024 * 1024
 DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
+PATIENCE_S: Final = 30.0
+"""How long a gateway that has answered before is waited for, as one that restarts."""
+RETRY_S: Final = 0.2
 
 
 class Format(StrEnum):
@@ -52,6 +56,8 @@ class ConsumeOptions:
     to_end: bool = False
     format: Format = Format.VALUE
     key_separator: str = "\t"
+    null: str = ""
+    """What is printed for a key or value that is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,8 @@ def consume(contact: Contact, options: ConsumeOptions) -> Exit:
     with Endpoint(contact) as endpoint:
         topic = endpoint.topics([options.topic])[options.topic]
         starts = _chosen(topic, options, starting_offsets(endpoint, topic, options.start))
+        if options.start.isdecimal():
+            starts = _brought_in(endpoint, topic, starts)
         ends = list_offsets(endpoint, topic, LATEST) if options.to_end else None
         printed = 0
         try:
@@ -85,7 +93,7 @@ def consume(contact: Contact, options: ConsumeOptions) -> Exit:
                 if printed == options.count:
                     break
         finally:
-            talk(f"Consumed {printed} records of {topic.name}.")
+            talk(f"Consumed {counted(printed, 'record')} of {topic.name}.")
     return Exit.OK
 
 
@@ -98,11 +106,20 @@ def _chosen(topic: TopicInfo, options: ConsumeOptions, starts: Mapping[int, int]
     return {partition: starts[partition] for partition in options.partitions or starts}
 
 
+def _brought_in(endpoint: Endpoint, topic: TopicInfo, starts: Mapping[int, int]) -> dict[int, int]:
+    """An offset that is there in some of several partitions, brought to where the others have records."""
+    firsts, ends = list_offsets(endpoint, topic, EARLIEST), list_offsets(endpoint, topic, LATEST)
+    if not any(firsts[part] <= at <= ends[part] for part, at in starts.items()):
+        return dict(starts)
+    return {part: min(max(at, firsts[part]), ends[part]) for part, at in starts.items()}
+
+
 def fetched(
     endpoint: Endpoint, topic: TopicInfo, starts: Mapping[int, int], ends: Mapping[int, int] | None
 ) -> Iterator[Consumed]:
     """Records from the offsets given on; for ever, or up to `ends`. Refusal, ClientError."""
     positions = dict(starts)
+    patience = _Patience()
     while True:
         if ends is not None:
             positions = {part: at for part, at in positions.items() if at < ends[part]}
@@ -110,15 +127,62 @@ def fetched(
             return
         for leader in sorted({topic.leaders[partition] for partition in positions}):
             mine = {part: at for part, at in positions.items() if topic.leaders[part] == leader}
-            for data in _fetch(endpoint, topic, leader, mine):
+            failure = None
+            try:
+                answered = _fetch(endpoint, topic, leader, mine)
+            except ClientError as error:
+                answered, failure = [], error
+            for data in answered:
                 partition = data.partition_index
                 if data.error_code:
-                    raise _refusal(endpoint, topic, partition, positions[partition], data.error_code)
+                    failure = _refusal(endpoint, topic, partition, positions[partition], data.error_code)
+                    continue
                 end = None if ends is None else ends[partition]
                 yield from _records(topic, data, positions, end)
+            if failure is None:
+                patience.renew()
+                continue
+            patience.wait_after(failure)
+            topic = _with_leaders(endpoint, topic)
+            break
+
+
+class _Patience:
+    """How long what may pass is waited for: counted from the first failure after a success."""
+
+    def __init__(self) -> None:
+        self._until: float | None = None
+
+    def renew(self) -> None:
+        self._until = None
+
+    def wait_after(self, error: ClientError) -> None:
+        """Raises the error if waiting is of no use, or was for too long."""
+        if isinstance(error, Unreachable) or (isinstance(error, Refusal) and not _may_pass(error.error)):
+            raise error
+        if self._until is None:
+            self._until = time.monotonic() + PATIENCE_S
+            talk(f"{error}; trying again for {PATIENCE_S:.0f} s.")
+        elif time.monotonic() > self._until:
+            raise ClientError(f"{error}; gave up after {PATIENCE_S:.0f} s") from error
+        time.sleep(RETRY_S)
+
+
+def _may_pass(error: ErrorCode) -> bool:
+    """Kafka calls an unknown topic retriable too; here it was there before, so that it was deleted."""
+    return error.retriable and error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _with_leaders(endpoint: Endpoint, topic: TopicInfo) -> TopicInfo:
+    """The topic as it is told now; as it was, while nobody answers."""
+    try:
+        return endpoint.topics([topic.name])[topic.name]
+    except ClientError:
+        return topic
 
 
 def _fetch(endpoint: Endpoint, topic: TopicInfo, leader: int, positions: Mapping[int, int]) -> Sequence[Any]:
+    """An answer for each partition that has something to say. ClientError."""
     partitions = [
         FetchPartition(partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
         for partition, offset in positions.items()
@@ -184,14 +248,18 @@ def whole_batches(view: memoryview) -> Iterator[memoryview]:
 
 def _print(topic: str, consumed: Consumed, options: ConsumeOptions) -> None:
     record = consumed.record
-    out = sys.stdout.buffer
     if options.format is Format.JSON:
-        out.write(json.dumps(_as_json(topic, consumed), ensure_ascii=False).encode() + b"\n")
+        line = json.dumps(_as_json(topic, consumed), ensure_ascii=False).encode()
     else:
+        null = options.null.encode()
+        line = null if record.value is None else bytes(record.value)
         if options.format is Format.KEY_VALUE:
-            out.write(bytes(record.key or b"") + options.key_separator.encode())
-        out.write(bytes(record.value or b"") + b"\n")
-    out.flush()
+            key = null if record.key is None else bytes(record.key)
+            line = key + unescaped(options.key_separator).encode() + line
+    out = stdout_bytes()
+    with writing():
+        out.write(line + b"\n")
+        out.flush()
 
 
 def _as_json(topic: str, consumed: Consumed) -> dict[str, Any]:
@@ -203,7 +271,10 @@ def _as_json(topic: str, consumed: Consumed) -> dict[str, Any]:
         "timestamp_ms": consumed.timestamp_ms,
         **_text("key", record.key),
         **_text("value", record.value),
-        "headers": [{"name": header.key, **_text("value", header.value)} for header in record.headers],
+        "headers": [
+            {**_text("name", header.key.encode("utf-8", "surrogateescape")), **_text("value", header.value)}
+            for header in record.headers
+        ],
     }
 
 

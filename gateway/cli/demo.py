@@ -1,4 +1,4 @@
-"""Produce ten records to topic `demo` and consume them again: `python -m gateway.cli.demo`.
+"""Produce ten records to topic `demo` and consume them again: `dragoman demo`, `make demo`.
 
 Written on the gateway's own codec, so that it needs no client library; it works with any Kafka 4 broker.
 """
@@ -6,6 +6,7 @@ Written on the gateway's own codec, so that it needs no client library; it works
 import argparse
 import sys
 import time
+import uuid
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,7 +49,7 @@ def run_demo(bootstrap: Address, console: Console) -> None:
     """Raises ClientError when something does not answer as it should."""
     with Client(bootstrap) as client:
         topic_id = create_topic(client)
-        console.print(f"Topic [bold]{TOPIC}[/bold] is there, its id is {topic_id.hex()}.")
+        console.print(f"Topic [bold]{TOPIC}[/bold] is there, its id is {uuid.UUID(bytes=topic_id)}.")
         base_offset = produce(client, topic_id)
         console.print(f"Produced {RECORDS} records, acknowledged from offset {base_offset} on. Consuming:")
         table = Table("offset", "timestamp", "key", "value")
@@ -135,13 +136,17 @@ def main() -> int:
     parser.add_argument(
         "--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT", help="where a gateway listens"
     )
-    arguments = parser.parse_args()
+    return end_with_demo(parser.parse_args().bootstrap)
+
+
+def end_with_demo(bootstrap: str) -> Exit:
+    """Run it, and say in one sentence what went wrong."""
     try:
-        run_demo(parse_address(arguments.bootstrap, "--bootstrap"), Console())
+        run_demo(parse_address(bootstrap, "--bootstrap"), Console())
     except ConfigError as error:
         return _complain(str(error), Exit.USAGE)
     except ClientError as error:
-        return _complain(f"{error}; is a gateway running? Start one with: make run", Exit.FAILED)
+        return _complain(f"{error}; is a gateway running? Start one with: dragoman serve", Exit.FAILED)
     return Exit.OK
 
 

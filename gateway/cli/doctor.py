@@ -5,12 +5,10 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-import typer
-
 from gateway.assembly import opened_stores
-from gateway.cli.at_rest import SHARD, check_there, run, settings_for
+from gateway.cli.at_rest import SHARD, check_there, owner_of, run, settings_for
 from gateway.cli.exits import Exit
-from gateway.cli.output import print_json, talk
+from gateway.cli.output import counted, print_json, print_text, talk
 from gateway.config import Settings
 from gateway.coordination.checking import (
     Diagnosis,
@@ -25,14 +23,16 @@ from ledger.errors import StoreDamaged, StoreTooNew
 
 FEW_FREE_BYTES: Final = 1024**3
 FEW_FREE_PERCENT: Final = 5
+SHOWN_PATHS: Final = 10
 
 
 def diagnose(config: str | None, data_dir: str | None, whole: bool, as_json: bool) -> Exit:
     """Print findings and notes. FINDINGS if there is any finding."""
     settings = settings_for(config, data_dir)
-    check_there(settings)
     diagnosis = Diagnosis()
     _check_directory(Path(settings.storage.data_dir), diagnosis)
+    if not diagnosis.findings:
+        check_there(settings)
     if not diagnosis.findings:
         run(lambda: _check_stores(settings, diagnosis, whole))
     if as_json:
@@ -43,25 +43,29 @@ def diagnose(config: str | None, data_dir: str | None, whole: bool, as_json: boo
         for note in diagnosis.notes:
             _say("ok", note)
     count = len(diagnosis.findings)
-    talk(f"{count} finding{'' if count == 1 else 's'}." if count else "Nothing found.")
+    talk(f"{counted(count, 'finding')}." if count else "Nothing found.")
     return Exit.FINDINGS if diagnosis.findings else Exit.OK
 
 
 def _say(head: str, text: str) -> None:
-    typer.echo(f"{head:<6} {text}")
+    print_text(f"{head:<6} {text}")
 
 
 def _check_directory(directory: Path, diagnosis: Diagnosis) -> None:
     """Permissions and free space."""
-    closed = [str(path) for path in _some_of_all(directory) if not os.access(path, os.R_OK | os.W_OK)]
+    closed = _closed_in(directory)
     if closed:
+        more = f" and {len(closed) - SHOWN_PATHS} more" if len(closed) > SHOWN_PATHS else ""
         diagnosis.findings.append(
-            f"permissions: this user cannot read and write {', '.join(closed)}; run as the gateway's user, "
-            "or chown them to it"
+            f"permissions: this user cannot read and write {', '.join(closed[:SHOWN_PATHS])}{more}; run as "
+            f"{owner_of(directory)}, or chown what belongs to somebody else"
         )
     else:
         diagnosis.notes.append(f"permissions: this user can read and write {directory}")
-    usage = shutil.disk_usage(directory)
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError:
+        return  # permissions, and told; or it is not there, which is told next
     percent = usage.free * 100 // usage.total
     free = f"{usage.free // 1024**2} MiB ({percent} %) are free"
     if usage.free < FEW_FREE_BYTES and percent < FEW_FREE_PERCENT:
@@ -70,10 +74,26 @@ def _check_directory(directory: Path, diagnosis: Diagnosis) -> None:
         diagnosis.notes.append(f"disk: {free}")
 
 
-def _some_of_all(directory: Path) -> list[Path]:
-    """The directory, what lies in it, and the directories below."""
-    below = [path for path in directory.rglob("*") if path.is_dir()]
-    return [directory, *sorted({*directory.iterdir(), *below})]
+def _closed_in(directory: Path) -> list[str]:
+    """Of the directory, what lies in it and the directories below: what this user cannot use."""
+    closed = [] if _is_open(directory, os.X_OK) else [str(directory)]
+
+    def note(error: OSError) -> None:
+        if isinstance(error, PermissionError):
+            closed.append(str(error.filename))
+
+    for at, directories, files in os.walk(directory, onerror=note):
+        below = [*directories, *files] if Path(at) == directory else directories
+        closed += [str(Path(at, name)) for name in below if not _is_open(Path(at, name))]
+    return sorted(set(closed))
+
+
+def _is_open(path: Path, more: int = 0) -> bool:
+    """Also what is not there: that is told elsewhere."""
+    try:
+        return not path.exists() or os.access(path, os.R_OK | os.W_OK | more)
+    except OSError:
+        return False
 
 
 async def _check_stores(settings: Settings, diagnosis: Diagnosis, whole: bool) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
-from gateway.cli.client import Client, ClientError
+from gateway.cli.client import Client, ClientError, NotConnected
 from gateway.cli.contact import Contact
 from gateway.cli.tls import client_context
 from gateway.listeners import Address, parse_address
@@ -31,6 +31,12 @@ LEADER_WAIT_S: Final = 15.0
 GROUP_KEY: Final = 0
 """As FindCoordinator numbers what it looks for."""
 RETRY_S: Final = 0.1
+FIRST_CONTACT_S: Final = 2.0
+"""How long an address that was told is tried that never answered before: a restart may go on elsewhere."""
+
+
+class Unreachable(ClientError):
+    """The endpoint answers, but the address that it tells its clients does not: no use to try again."""
 
 
 class Refusal(ClientError):
@@ -81,6 +87,7 @@ class Endpoint:
         self._nodes: dict[int, Address] = {}
         self._clients: dict[Address, Client] = {}
         self._versions: dict[Address, dict[int, tuple[int, int]]] = {}
+        """Of every address that was ever connected to."""
         self._controller = -1
         self._first = self._find(contact, addresses)
 
@@ -94,8 +101,11 @@ class Endpoint:
             client.__exit__(None, None, None)
 
     def ask(self, key: ApiKey, request: Any, node: int | None = None, lowest: int = 0) -> Any:
-        """Ask a node (any, if None) in the newest version that both sides know. ClientError."""
+        """Ask a node (any, if None) in the newest version that both sides know. ClientError; Unreachable if
+        the address told for the node is of no use."""
         address = self._first if node is None else self._nodes.get(node, self._first)
+        if address not in self._versions:
+            self._reach(address)
         return self._ask(address, key, request, lowest)
 
     def ask_controller(self, key: ApiKey, request: Any, lowest: int = 0) -> Any:
@@ -155,18 +165,42 @@ class Endpoint:
                 self._connect(address)
                 return address
             except ClientError as error:
-                failures.append(str(error))
-        hint = "is a gateway there? Name it with --bootstrap HOST:PORT, or SSL://HOST:PORT"
-        if self._tls is not None and not contact.tls_cert:
-            # TLS 1.3 tells a client only by closing that its certificate is missed.
-            hint += ", and with --tls-cert show a client certificate where one is asked for"
-        raise ClientError(f"{'; '.join(failures)}: {hint}")
+                failures.append(error)
+        hint = failures[0].hint or self._hint(contact)
+        raise ClientError(f"{'; '.join(map(str, failures))}: {hint}")
 
-    def _connect(self, address: Address) -> Client:
+    def _hint(self, contact: Contact) -> str:
+        """For what was connected to and then did not answer."""
+        if self._tls is None:
+            return "if it speaks TLS, name it --bootstrap SSL://HOST:PORT"
+        if not contact.tls_cert:
+            # TLS 1.3 tells a client only by closing that its certificate is missed.
+            return "is that an SSL:// listener, and does it ask for a client certificate (--tls-cert)?"
+        return "does it trust the CA of this client certificate?"
+
+    def _reach(self, told: Address) -> None:
+        """Connect for the first time to an address that the endpoint told its clients."""
+        deadline = time.monotonic() + FIRST_CONTACT_S
+        while True:
+            try:
+                self._connect(told, FIRST_CONTACT_S)
+                return
+            except ClientError as error:
+                if time.monotonic() > deadline:
+                    self._forget(self._first)
+                    self._connect(self._first)
+                    reason = error.reason if isinstance(error, NotConnected) else str(error)
+                    raise Unreachable(
+                        f"{self._first} answered, but tells clients to connect to {told} "
+                        f"(listeners.advertise), which cannot be reached: {reason}"
+                    ) from error
+            time.sleep(RETRY_S)
+
+    def _connect(self, address: Address, connect_timeout: float | None = None) -> Client:
         client = self._clients.get(address)
         if client is not None:
             return client
-        client = Client(address, self._timeout, self._tls)
+        client = Client(address, self._timeout, self._tls, connect_timeout)
         try:
             answer = client.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
         except BaseException:

@@ -4,29 +4,35 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.client_commands import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, TlsCa, TlsCert, TlsKey
+from gateway.cli.client_commands import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, TlsCa, TlsCert, TlsKey, Yes
+from gateway.cli.completion import complete_groups, complete_topics, completer_of
 from gateway.cli.contact import Contact
+from gateway.cli.help_text import help_text
 
-GROUPS_HELP = """List, describe and delete consumer groups, and set where they go on reading.
+GROUPS_HELP = help_text("""
+List, describe and delete consumer groups, and set where they go on reading.
 
     dragoman groups list --state Stable
-    dragoman groups describe billing                  # offsets, lag, and who reads what
+    dragoman groups describe billing      # offsets, lag, and who reads what
     dragoman groups reset-offsets billing --to 2026-01-31T12:00:00
-"""
-RESET_HELP = """Set where a group goes on reading. Its consumers must have stopped.
+""")
+RESET_HELP = help_text("""
+Set where a group goes on reading. Its consumers must have stopped.
 
 Prints what would change; --execute does it.
 
-    dragoman groups reset-offsets billing --to earliest                        # all topics that it has read
-    dragoman groups reset-offsets billing --topic orders:0,2 --to 1500 --execute
-    dragoman groups reset-offsets billing --topic orders --shift -100          # the last hundred again
-    dragoman groups reset-offsets billing --topic orders --to 2026-01-31T12:00:00
+    dragoman groups reset-offsets billing --to earliest
+    dragoman groups reset-offsets billing --topic orders:0,2 --to 1500
+    dragoman groups reset-offsets billing --topic orders --shift -100
 
-Offsets before the first or after the last record become those.
-"""
+Without --topic it is about all topics that the group has read. Offsets before the first or after the last
+record become those.
+""")
 
-Group = Annotated[str, typer.Argument(help="Group id.", metavar="GROUP")]
-Groups = Annotated[list[str], typer.Argument(help="Group ids.", metavar="GROUP...")]
+Group = Annotated[str, typer.Argument(help="Group id.", metavar="GROUP", autocompletion=complete_groups)]
+Groups = Annotated[
+    list[str], typer.Argument(help="Group ids.", metavar="GROUP", autocompletion=complete_groups)
+]
 
 groups_app = typer.Typer(name="groups", help=GROUPS_HELP, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -39,7 +45,12 @@ def list_(
     tls_key: TlsKey = "",
     states: Annotated[
         list[str] | None,
-        typer.Option("--state", help="Only Stable, Empty, ...; repeat for more.", metavar="STATE"),
+        typer.Option(
+            "--state",
+            help="Only Stable, Empty, ...; repeat for more.",
+            metavar="STATE",
+            autocompletion=completer_of("Stable", "Empty", "PreparingRebalance", "CompletingRebalance"),
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -56,7 +67,9 @@ def describe(
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
-    members: Annotated[bool, typer.Option("--members", "-m", help="A table of the members too.")] = False,
+    members: Annotated[
+        bool, typer.Option("--members", "-m", help="A table of the members too.", metavar="")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     from gateway.cli.groups import describe as work
@@ -79,6 +92,7 @@ def reset_offsets(
             "-t",
             help="Only this topic, or these partitions; repeat for more.",
             metavar="NAME[:N,N]",
+            autocompletion=complete_topics,
         ),
     ] = None,
     to: Annotated[
@@ -90,7 +104,9 @@ def reset_offsets(
     shift: Annotated[
         int | None, typer.Option("--shift", help="So many further than now, or back if below 0.", metavar="N")
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it, instead of only printing it.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it, instead of only printing it.", metavar="")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     from gateway.cli.groups_reset import ResetOptions
@@ -110,13 +126,12 @@ def delete(
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
-    import sys
-
     from gateway.cli.groups import delete as work
-    from gateway.cli.output import end_with
+    from gateway.cli.output import confirm, end_with
 
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete {', '.join(names)} with all their offsets?", abort=True, err=True)
-    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), names))
+    if not yes:
+        confirm(f"Delete {', '.join(names)} with all their offsets?")
+    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), names, as_json))

@@ -9,7 +9,7 @@ from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal
 from gateway.cli.exits import Exit
 from gateway.cli.offsets import LATEST, list_offsets
-from gateway.cli.output import print_json, print_table, print_text, talk
+from gateway.cli.output import counted, print_json, print_table, print_text, raise_failures, talk
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.delete_groups import DeleteGroupsRequest
@@ -18,9 +18,27 @@ from gateway.wire.messages.generated.list_groups import ListGroupsRequest
 from gateway.wire.messages.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 DEAD: Final = "Dead"
+STATES: Final = (
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Empty",
+    DEAD,
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+    "Unknown",
+)
+"""Of the groups of all protocols, as Kafka spells them; it takes any capitals."""
 NOTHING: Final = "-"
 
 Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartition:
+    topic: str
+    partition: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +56,8 @@ class MemberLine:
     client_id: str
     host: str
     partitions: Sequence[Partition]
+    assignment: Sequence[TopicPartition]
+    """The same as `partitions`, in the shape of all other lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +84,11 @@ class GroupDescription:
 
 
 def list_groups(contact: Contact, states: Sequence[str], as_json: bool) -> Exit:
-    request = ListGroupsRequest(list(states))
-    lowest = 4 if states else 0
+    for state in states:
+        if state.lower() not in map(str.lower, STATES):
+            talk(f"No group can be {state}; states are {', '.join(STATES)}.")
     with Endpoint(contact) as endpoint:
-        answers = [endpoint.ask(ApiKey.LIST_GROUPS, request, node, lowest) for node in endpoint.nodes()]
-    for answer in answers:
-        if answer.error_code:
-            raise Refusal("groups cannot be listed", answer.error_code)
-    found = sorted((one for answer in answers for one in answer.groups), key=lambda one: one.group_id)
-    lines = [GroupLine(one.group_id, one.group_state, one.protocol_type, one.group_type) for one in found]
+        lines = found_groups(endpoint, states)
     if as_json:
         print_json(lines)
         return Exit.OK
@@ -81,6 +97,18 @@ def list_groups(contact: Contact, states: Sequence[str], as_json: bool) -> Exit:
     if not lines:
         talk("There is no such group; one begins when a consumer with a group.id joins or commits.")
     return Exit.OK
+
+
+def found_groups(endpoint: Endpoint, states: Sequence[str] = ()) -> list[GroupLine]:
+    """Of all nodes, in the order of their names; in any state if none is said. Refusal."""
+    request = ListGroupsRequest(list(states))
+    lowest = 4 if states else 0
+    answers = [endpoint.ask(ApiKey.LIST_GROUPS, request, node, lowest) for node in endpoint.nodes()]
+    for answer in answers:
+        if answer.error_code:
+            raise Refusal("groups cannot be listed", answer.error_code)
+    found = sorted((one for answer in answers for one in answer.groups), key=lambda one: one.group_id)
+    return [GroupLine(one.group_id, one.group_state, one.protocol_type, one.group_type) for one in found]
 
 
 def describe(contact: Contact, names: Sequence[str], with_members: bool, as_json: bool) -> Exit:
@@ -100,20 +128,23 @@ def describe_group(endpoint: Endpoint, name: str) -> GroupDescription:
     (group,) = answer.groups
     if group.error_code or group.group_state == DEAD:
         raise Refusal(f"group {name}", group.error_code or ErrorCode.GROUP_ID_NOT_FOUND)
-    members = [
-        MemberLine(
-            member.member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host.removeprefix("/"),
-            held_partitions(member.member_assignment),
-        )
-        for member in group.members
-    ]
+    members = [_member_line(member) for member in group.members]
     members.sort(key=lambda member: (member.client_id, member.member_id))
     offsets = _offset_lines(endpoint, name, members)
     return GroupDescription(
         name, group.group_state, group.protocol_type, group.protocol_data, members, offsets
+    )
+
+
+def _member_line(member: Any) -> MemberLine:
+    held = held_partitions(member.member_assignment)
+    return MemberLine(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host.removeprefix("/"),
+        held,
+        [TopicPartition(*partition) for partition in held],
     )
 
 
@@ -143,18 +174,21 @@ def log_ends(endpoint: Endpoint, topics: Sequence[str]) -> dict[Partition, int]:
     }
 
 
-def delete(contact: Contact, names: Sequence[str]) -> Exit:
-    failed = None
+def delete(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:
+    failures = []
+    deleted = []
     with Endpoint(contact) as endpoint:
         for name in names:
             answer = endpoint.ask_coordinator(ApiKey.DELETE_GROUPS, name, DeleteGroupsRequest([name]))
             (result,) = answer.results
             if result.error_code:
-                failed = failed or Refusal(f"group {name} was not deleted", result.error_code)
+                failures.append(Refusal(f"group {name} was not deleted", result.error_code))
             else:
+                deleted.append(name)
                 talk(f"Deleted group {name} and its offsets.")
-    if failed is not None:
-        raise failed
+    if as_json:
+        print_json({"deleted": deleted})
+    raise_failures(failures)
     return Exit.OK
 
 
@@ -181,8 +215,10 @@ def _offset_line(
 
 def _print(group: GroupDescription, with_members: bool, is_first: bool) -> None:
     protocol = f", {group.protocol}" if group.protocol else ""
-    heading = f"{group.group}: {group.state}{protocol}, {len(group.members)} members"
-    print_text(("" if is_first else "\n") + heading)
+    heading = f"{group.group}: {group.state}{protocol}, {counted(len(group.members), 'member')}"
+    if not is_first:
+        print_text()
+    print_text(heading)
     if with_members and group.members:
         rows = [
             (member.member_id, member.instance_id or NOTHING, member.host, _shown(member.partitions))

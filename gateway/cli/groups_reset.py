@@ -8,9 +8,9 @@ from gateway.cli.client import ClientError
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
 from gateway.cli.exits import Exit
-from gateway.cli.groups import Partition, committed_offsets
+from gateway.cli.groups import DEAD, Partition, committed_offsets
 from gateway.cli.offsets import EARLIEST, LATEST, list_offsets, starting_offsets
-from gateway.cli.output import UsageError, print_json, print_table, talk
+from gateway.cli.output import UsageError, counted, print_json, print_table, talk
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.describe_groups import DescribeGroupsRequest
 from gateway.wire.messages.generated.offset_commit import (
@@ -20,7 +20,7 @@ from gateway.wire.messages.generated.offset_commit import (
 )
 
 CURRENT: Final = "current"
-STOPPED: Final = ("Empty", "Dead")
+STOPPED: Final = ("Empty", DEAD)
 """States in which a group takes offsets from somebody who is none of its members."""
 
 
@@ -49,7 +49,7 @@ def reset_offsets(contact: Contact, options: ResetOptions) -> Exit:
     if (options.to is None) == (options.shift is None):
         raise UsageError("say where to: either --to WHERE or --shift N")
     with Endpoint(contact) as endpoint:
-        _check_stopped(endpoint, options.group)
+        is_new = _check_stopped(endpoint, options.group)
         before = {
             partition: found.committed_offset
             for partition, found in committed_offsets(endpoint, options.group).items()
@@ -57,18 +57,20 @@ def reset_offsets(contact: Contact, options: ResetOptions) -> Exit:
         lines = _plan(endpoint, options, before)
         if options.execute and lines:
             _commit(endpoint, options.group, lines)
-    _tell(lines, options)
+    _tell(lines, options, is_new)
     return Exit.OK
 
 
-def _check_stopped(endpoint: Endpoint, group: str) -> None:
+def _check_stopped(endpoint: Endpoint, group: str) -> bool:
+    """ClientError if it has members; else whether there is no such group yet."""
     answer = endpoint.ask_coordinator(ApiKey.DESCRIBE_GROUPS, group, DescribeGroupsRequest([group]))
     (found,) = answer.groups
     if found.group_state not in STOPPED:
         raise ClientError(
-            f"group {group} is {found.group_state} with {len(found.members)} members: "
+            f"group {group} is {found.group_state} with {counted(len(found.members), 'member')}: "
             "stop its consumers first, or they commit over it"
         )
+    return bool(found.group_state == DEAD)
 
 
 def _plan(endpoint: Endpoint, options: ResetOptions, before: Mapping[Partition, int]) -> list[ResetLine]:
@@ -144,7 +146,7 @@ def _commit(endpoint: Endpoint, group: str, lines: Sequence[ResetLine]) -> None:
                 raise Refusal(f"offset of group {group} for {where} was not reset", partition.error_code)
 
 
-def _tell(lines: Sequence[ResetLine], options: ResetOptions) -> None:
+def _tell(lines: Sequence[ResetLine], options: ResetOptions, is_new: bool) -> None:
     if options.as_json:
         print_json({"group": options.group, "executed": options.execute and bool(lines), "offsets": lines})
     else:
@@ -156,6 +158,9 @@ def _tell(lines: Sequence[ResetLine], options: ResetOptions) -> None:
     if not lines:
         talk(f"Group {options.group} has committed no offset; name topics with --topic.")
     elif options.execute:
-        talk(f"Reset {len(lines)} offsets of group {options.group}.")
+        talk(f"Reset {counted(len(lines), 'offset')} of group {options.group}.")
     else:
         talk("Nothing was changed; do it with --execute.")
+    if is_new and lines:
+        made = "it was made" if options.execute else "--execute makes it"
+        talk(f"There was no group {options.group}: {made}. Is it the right name? See dragoman groups list.")

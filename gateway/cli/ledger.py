@@ -6,7 +6,7 @@ from pathlib import Path
 from gateway.assembly import METADATA_FILE, opened_blobs, opened_stores
 from gateway.cli.at_rest import ledger_at_rest, recovered_at_rest, run, settings_for
 from gateway.cli.exits import Exit
-from gateway.cli.output import UsageError, print_json, print_table, shown_time, talk
+from gateway.cli.output import UsageError, print_json, print_table, print_text, shown_time, talk
 from gateway.config import Settings
 from gateway.coordination.backup import Backup, Restored, restore_backup, write_backup
 from gateway.coordination.recovery import applied_of, snapshot_keys
@@ -60,7 +60,8 @@ def _print_survey(found: Survey) -> None:
         for topic in found.topics
         for part in topic.partitions
     ]
-    print_table(("\ntopic", "\npartition", "\nlog start", "\nhigh watermark", "\nruns", "\nbytes"), rows)
+    print_text()
+    print_table(("topic", "partition", "log start", "high watermark", "runs", "bytes"), rows)
 
 
 def _when(unix_ms: int) -> str:

@@ -4,43 +4,50 @@ from typing import Annotated
 
 import typer
 
-LEDGER_HELP = """Look at the offset ledger of a data directory, back it up, put it back.
+from gateway.cli.help_text import help_text
+
+LEDGER_HELP = help_text("""
+Look at the offset ledger of a data directory, back it up, put it back.
 
 These work while no gateway uses the directory; otherwise they say who does, and end with 5.
-"""
-SHOW_HELP = """Print topics, partitions, runs, objects, journal numbers, garbage and orphans.
+""")
+SHOW_HELP = help_text("""
+Print topics, partitions, runs, objects, journal numbers, garbage and orphans.
 
     dragoman ledger show --data-dir /var/lib/dragoman
-    dragoman ledger show --data-dir /var/lib/dragoman --json | jq '.topics[].name'
-"""
-BACKUP_HELP = """Write the metadata to another directory, exact to the last entry. Stop the gateway first.
+    dragoman ledger show --data-dir data --json | jq '.topics[].name'
+""")
+BACKUP_HELP = help_text("""
+Write the metadata to another directory, exact to the last entry. Stop the gateway first.
 
     dragoman ledger backup --data-dir /var/lib/dragoman --to /mnt/backup/dragoman
 
 Record batches are not in it: copy the directory wal/ as well (its files only grow and are never rewritten). A
 backup directory takes any number of backups; a restore uses the newest. While a gateway runs it keeps
 snapshots of its own in the data directory, which a restore can use as well: see restore.
-"""
-RESTORE_HELP = """Begin a new metadata store from a backup. The data directory must not hold one.
+""")
+RESTORE_HELP = help_text("""
+Begin a new metadata store from a backup. The data directory must not hold one.
 
     dragoman ledger restore --from /mnt/backup/dragoman --data-dir /var/lib/dragoman
 
 With --from naming the data directory itself, the newest snapshot is used that its gateway took. What was
 acknowledged after the backup has no offsets any more; its objects are listed, and never deleted.
-"""
-DOCTOR_HELP = """Check a data directory: permissions, disk, format versions, journal, image, objects, CRCs.
+""")
+DOCTOR_HELP = help_text("""
+Check a data directory: permissions, disk, format versions, journal, image, objects, CRCs.
 
     dragoman doctor --data-dir /var/lib/dragoman        # a sample of each partition
     dragoman doctor --data-dir /var/lib/dragoman --all  # every batch
 
 Ends with 0 when nothing was found, 3 with findings, each a sentence with its remedy.
-"""
+""")
 
 Config = Annotated[str | None, typer.Option(help="TOML file with settings.", metavar="FILE")]
 DataDir = Annotated[
     str | None, typer.Option(help="Directory of the embedded stores; default data.", metavar="DIR")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.", metavar="")]
 
 ledger_app = typer.Typer(name="ledger", help=LEDGER_HELP, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -84,7 +91,7 @@ def restore(
 def doctor(
     config: Config = None,
     data_dir: DataDir = None,
-    whole: Annotated[bool, typer.Option("--all", help="Read every batch, not a sample.")] = False,
+    whole: Annotated[bool, typer.Option("--all", help="Read every batch, not a sample.", metavar="")] = False,
     as_json: AsJson = False,
 ) -> None:
     from gateway.cli.doctor import diagnose

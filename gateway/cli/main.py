@@ -4,28 +4,45 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.client_commands import CONSUME_HELP, PRODUCE_HELP, consume, produce, topics_app
+from gateway.cli.client_commands import (
+    CONSUME_HELP,
+    DEMO_HELP,
+    PRODUCE_HELP,
+    AsJson,
+    consume,
+    demo,
+    produce,
+    topics_app,
+)
+from gateway.cli.completion import complete_settings
 from gateway.cli.group_commands import groups_app
+from gateway.cli.help_text import help_text
 from gateway.cli.ledger_commands import DOCTOR_HELP, doctor, ledger_app
 
-HELP = """A Kafka endpoint that stores nothing itself.
+HELP = help_text("""
+A Kafka endpoint that stores nothing itself.
 
 Clients speak Kafka to Dragoman; record batches go to your own storage, and an offset ledger gives each its
 Kafka offsets.
 
 Start one with [bold]dragoman serve[/bold], then produce and consume with any Kafka client on 127.0.0.1:9092:
 
-    echo hello | kcat -P -b 127.0.0.1:9092 -t greetings        or  echo hello | dragoman produce greetings
-    kcat -C -b 127.0.0.1:9092 -t greetings -o beginning -e     or  dragoman consume greetings --to-end
-"""
-SERVE_HELP = """Run a gateway in the foreground until SIGTERM or Ctrl-C.
+    echo hello | dragoman produce greetings
+    echo hello | kcat -P -b 127.0.0.1:9092 -t greetings
+    dragoman consume greetings --to-end
+    kcat -C -b 127.0.0.1:9092 -t greetings -o beginning -e
+
+Or both in one: [bold]dragoman demo[/bold].
+""")
+SERVE_HELP = help_text("""
+Run a gateway in the foreground until SIGTERM or Ctrl-C.
 
 Every setting has a name, section.key. A value comes from a flag, else the environment
 (DRAGOMAN_SECTION_KEY), else the --config file (TOML), else the default: see [bold]dragoman settings[/bold].
 
 Exit codes: 0 stopped and drained, 1 failed while running, 2 wrong flag or setting, 4 a store is out of
 reach or damaged, 5 data directory locked or port in use, 130 interrupted.
-"""
+""")
 
 app = typer.Typer(
     name="dragoman",
@@ -48,7 +65,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def dragoman(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version.", metavar=""
+        ),
     ] = False,
 ) -> None:
     pass
@@ -85,7 +105,12 @@ def serve(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any setting; repeat for more.", metavar="SECTION.KEY=VALUE"),
+        typer.Option(
+            "--set",
+            help="Any setting; repeat for more.",
+            metavar="SECTION.KEY=VALUE",
+            autocompletion=complete_settings,
+        ),
     ] = None,
 ) -> None:
     from gateway.cli.serve import run_gateway
@@ -104,16 +129,18 @@ def serve(
 
 
 @app.command(help="List every setting with its default and its name in the environment.")
-def settings() -> None:
+def settings(as_json: AsJson = False) -> None:
+    from gateway.cli.output import end_with
     from gateway.cli.settings import print_settings
 
-    print_settings()
+    end_with(lambda: print_settings(as_json))
 
 
 app.add_typer(topics_app)
 app.add_typer(groups_app)
 app.command(help=PRODUCE_HELP)(produce)
 app.command(help=CONSUME_HELP)(consume)
+app.command(help=DEMO_HELP)(demo)
 app.add_typer(ledger_app)
 app.command(help=DOCTOR_HELP)(doctor)
 

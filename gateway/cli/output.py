@@ -5,10 +5,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Final, NoReturn
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
@@ -17,12 +19,29 @@ from gateway.cli.exits import Exit
 from gateway.config import ConfigError
 from ledger.errors import StoreError, StoreLocked
 
-WIDE = 200
-"""Columns of a table that does not go to a terminal."""
+MAX_PADDING: Final = 300
+"""Columns that a cell is filled up to where no terminal bounds a table; a longer one sticks out."""
+
+
+MAX_UNFOLDED: Final = 40
+"""Columns of a cell that a terminal shows in one piece, if they all fit: a topic id has 36."""
+GAP: Final = "  "
 
 
 class UsageError(Exception):
     """The arguments do not fit together; the message says what to write instead."""
+
+
+class OutputError(Exception):
+    """stdout cannot be written to."""
+
+
+class Failures(ClientError):
+    """Several things failed, each with a sentence of its own."""
+
+    def __init__(self, failures: Sequence[ClientError]) -> None:
+        super().__init__("; ".join(str(failure) for failure in failures))
+        self.failures = failures
 
 
 def end_with(work: Callable[[], Exit]) -> NoReturn:
@@ -33,11 +52,20 @@ def end_with(work: Callable[[], Exit]) -> NoReturn:
 def _run(work: Callable[[], Exit]) -> Exit:
     try:
         code = work()
-        sys.stdout.flush()
+        with writing():
+            if sys.stdout is not None:
+                sys.stdout.flush()
         return code
     except (ConfigError, UsageError) as error:
         return _complain(error, Exit.USAGE)
+    except Failures as error:
+        for failure in error.failures:
+            _complain(failure, Exit.FAILED)
+        return Exit.FAILED
     except ClientError as error:
+        return _complain(error, Exit.FAILED)
+    except OutputError as error:
+        let_go_of_stdout()
         return _complain(error, Exit.FAILED)
     except StoreLocked as error:
         return _complain(error, Exit.IN_USE)
@@ -46,48 +74,141 @@ def _run(work: Callable[[], Exit]) -> Exit:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Who reads our output has enough; what is still buffered must not fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Who reads our output has enough.
+        let_go_of_stdout()
         return Exit.OK
 
 
+def raise_failures(failures: Sequence[ClientError]) -> None:
+    """All of them, if there are any."""
+    if failures:
+        raise failures[0] if len(failures) == 1 else Failures(failures)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Around what writes to stdout. OutputError for what fails; BrokenPipeError stays what it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write to stdout: {error.strerror or error}") from error
+
+
+def let_go_of_stdout() -> None:
+    """What is still buffered must not fail once more at exit; what is written from now on is dropped."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def stdout_bytes() -> BinaryIO:
+    """For data that is no text. OutputError if stdout is closed."""
+    if sys.stdout is None:
+        raise OutputError("cannot write to stdout: it is closed")
+    return sys.stdout.buffer
+
+
 def _complain(error: Exception, code: Exit) -> Exit:
-    typer.echo(f"dragoman: {error}", err=True)
+    talk(f"dragoman: {error}")
     return code
 
 
 def talk(text: str) -> None:
     """A line for people, on stderr."""
-    typer.echo(text, err=True)
+    typer.echo(escaped(text), err=True)
 
 
 def print_json(value: Any) -> None:
     """A value as one JSON document on stdout. Dataclasses become objects."""
-    typer.echo(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
+    _print(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
 
 
 def print_line(value: Any) -> None:
     """A value as one line of JSON on stdout."""
-    typer.echo(json.dumps(value, default=_plain, ensure_ascii=False))
+    _print(json.dumps(value, default=_plain, ensure_ascii=False))
 
 
-def print_text(text: str) -> None:
+def print_text(text: str = "") -> None:
     """A line of data for people, on stdout."""
-    typer.echo(text)
+    _print(escaped(text))
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns on stdout, as wide as they need to be when nobody looks."""
-    table = Table(*head, box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*[str(cell) for cell in row])
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE, markup=False)
+    """Columns on stdout, as wide as they need to be when nobody looks; folded at a terminal's width."""
+    cells = [[escaped(str(cell)) for cell in row] for row in rows]
+    if sys.stdout is not None and sys.stdout.isatty():
+        with writing():
+            _print_folded(head, cells)
+        return
+    lines = [list(head), *cells]
+    widths = [min(MAX_PADDING, width) for width in _widths(lines)]
+    for line in lines:
+        _print(GAP.join(_padded(cell, width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _print_folded(head: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Long cells are folded, so that short ones beside them are not, where that is possible."""
+    console = Console(highlight=False, markup=False)
+    widths = _widths([head, *cells])
+    short = sum(width for width in widths if width <= MAX_UNFOLDED)
+    fits = short + len(head) * len(GAP) < console.width - MAX_UNFOLDED // 2
+    table = Table(box=None, pad_edge=False)
+    for name, width in zip(head, widths, strict=True):
+        table.add_column(name, overflow="fold", no_wrap=fits and width <= MAX_UNFOLDED)
+    for row in cells:
+        table.add_row(*row)
     console.print(table)
+
+
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+
+
+def _padded(cell: str, width: int) -> str:
+    return cell + " " * (width - cell_len(cell))
+
+
+def _print(text: str) -> None:
+    stdout_bytes()
+    with writing():
+        typer.echo(text)
+
+
+def escaped(text: str) -> str:
+    """Names that strangers chose, safe to look at: nothing in them moves the cursor of a terminal, changes
+    its colours or begins a line."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 record`, `2 records`."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def shown_time(unix_ms: int) -> str:
     """In UTC, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_ms / 1000))
+
+
+def confirm(question: str) -> None:
+    """Asks on a terminal and goes on after a yes; else leaves, with 1 after a no and 130 after Ctrl-C."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return
+    sys.stderr.write(escaped(question) + " [y/N]: ")
+    sys.stderr.flush()
+    try:
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        talk("")
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    if answer.strip().lower() not in ("y", "yes"):
+        if not answer:
+            talk("")
+        talk("Nothing was deleted.")
+        raise typer.Exit(Exit.FAILED)
 
 
 def _plain(value: Any) -> Any:

@@ -1,10 +1,8 @@
 """`dragoman produce`: lines of stdin become records."""
 
-import os
-import select
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,10 +11,11 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from gateway.cli.client import ClientError
 from gateway.cli.contact import Contact
-from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
+from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo, Unreachable
 from gateway.cli.exits import Exit
-from gateway.cli.output import UsageError, print_line, talk
+from gateway.cli.output import OutputError, UsageError, counted, let_go_of_stdout, print_line, talk
 from gateway.cli.partitioner import Partitioner
+from gateway.cli.record_input import BadLine, Given, Parser, lines_of, parser_for
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest
@@ -27,17 +26,17 @@ from ledger.batch.records import NO_PRODUCER, Producer, Record, RecordHeader, bu
 ACKS_ALL: Final = -1
 TIMEOUT_MS: Final = 10_000
 PATIENCE_S: Final = 30.0
+INTERRUPTED_PATIENCE_S: Final = 2.0
 RETRY_S: Final = 0.2
-LINGER_S: Final = 0.05
 MAX_BATCH_RECORDS: Final = 5_000
 MAX_BATCH_BYTES: Final = 512 * 1024
-MAX_LINE_BYTES: Final = 16 * 1024 * 1024
-READ_BYTES: Final = 64 * 1024
+MAX_SEQUENCE: Final = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceOptions:
-    """`key_separator`: what stands between key and value of a line; empty for lines without keys."""
+    """`key_separator`: what stands between key and value of a line; empty for lines without keys. `null`:
+    the text of a key or value that is none."""
 
     topic: str
     key_separator: str = ""
@@ -46,19 +45,28 @@ class ProduceOptions:
     headers: Sequence[str] = ()
     idempotent: bool = True
     as_json: bool = False
+    format: str = "lines"
+    null: str | None = None
 
 
 @dataclass(slots=True)
 class _Batch:
+    """`sequence` is given once: sent again, the batch is known and stored once."""
+
+    first_line: int
+    base_timestamp: int
     records: list[Record] = field(default_factory=list)
-    base_timestamp: int = 0
     size: int = 0
+    sequence: int | None = None
 
 
 def produce(contact: Contact, options: ProduceOptions) -> Exit:
     """Send what comes on stdin until it ends. Every line is acknowledged by acks=all."""
     codec = _codec(options.codec)
     headers = _headers(options.headers)
+    parse = parser_for(options.format, options.key_separator, options.null)
+    if sys.stdin is None:
+        raise UsageError("stdin is closed: records are read from there, one a line")
     with Endpoint(contact) as endpoint:
         topic = endpoint.topics([options.topic], create=True)[options.topic]
         for partition in options.partitions:
@@ -68,121 +76,204 @@ def produce(contact: Contact, options: ProduceOptions) -> Exit:
                 )
         if sys.stdin.isatty():
             talk(f"Each line you type becomes a record of {topic.name}; Ctrl-D ends.")
-        sender = Sender(endpoint, topic, codec, options.idempotent, options.as_json)
-        partitioner = Partitioner(len(topic.leaders), options.partitions)
         with _progress() as progress:
             task = progress.add_task("", total=None)
-            _send_lines(sender, partitioner, options.key_separator.encode(), headers)
-            progress.update(task, description=f"{sender.sent} records")
-        talk(f"Produced {sender.sent} records to {topic.name}{_spread(sender)}.")
+            sender = Sender(
+                endpoint,
+                topic,
+                codec,
+                options.idempotent,
+                options.as_json,
+                lambda sent: progress.update(task, description=counted(sent, "record")),
+            )
+            partitioner = Partitioner(len(topic.leaders), options.partitions)
+            _send_lines(_Gathering(sender, partitioner, headers, bool(options.partitions)), parse)
+        talk(f"Produced {counted(sender.sent, 'record')} to {topic.name}{_spread(sender)}.")
     return Exit.OK
 
 
-def _send_lines(
-    sender: "Sender", partitioner: Partitioner, separator: bytes, headers: tuple[RecordHeader, ...]
-) -> None:
-    """Gather lines into batches: full ones go at once, the others when no more lines are waiting."""
-    batches: dict[int, _Batch] = {}
-    for number, line in enumerate(lines_of(sys.stdin.fileno()), 1):
-        if line is not None:
-            key, value = split_line(line, separator, number)
-            partition = partitioner.choose(key)
-            batch = batches.setdefault(partition, _Batch())
-            _add(batch, key, value, headers)
-            if batch.size < MAX_BATCH_BYTES and len(batch.records) < MAX_BATCH_RECORDS:
-                continue
-        for partition, batch in batches.items():
-            sender.send(partition, batch)
-        batches.clear()
-        partitioner.next_batch()
-    for partition, batch in batches.items():
-        sender.send(partition, batch)
+class _Gathering:
+    """Gathers records into batches: full ones go at once, the others when no more lines are waiting."""
 
+    def __init__(
+        self,
+        sender: "Sender",
+        partitioner: Partitioner,
+        headers: tuple[RecordHeader, ...],
+        partitions_are_said: bool,
+    ) -> None:
+        self.sender = sender
+        self.lines = 0
+        """How many were taken."""
+        self._partitioner = partitioner
+        self._headers = headers
+        self._partitions_are_said = partitions_are_said
+        self._batches: dict[int, _Batch] = {}
 
-def _add(batch: _Batch, key: bytes | None, value: bytes, headers: tuple[RecordHeader, ...]) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    if not batch.records:
-        batch.base_timestamp = now_ms
-    delta = max(0, now_ms - batch.base_timestamp)
-    batch.records.append(Record(len(batch.records), delta, key, value, headers))
-    batch.size += len(value) + len(key or b"")
+    def add(self, given: Given | None) -> None:
+        """BadLine if its partition is not there."""
+        batch = None if given is None else self._add(given)
+        self.lines += 1
+        if batch is not None and (batch.size >= MAX_BATCH_BYTES or len(batch.records) >= MAX_BATCH_RECORDS):
+            self.flush()
 
-
-def split_line(line: bytes, separator: bytes, number: int) -> tuple[bytes | None, bytes]:
-    """(key, value). Raises ClientError for a line without the separator."""
-    if not separator:
-        return None, line
-    key, found, value = line.partition(separator)
-    if not found:
-        raise ClientError(
-            f"line {number} has no {separator.decode()!r} between key and value; lines before it were sent "
-            "or are lost: give every line a key, or leave --key-separator out"
+    def _add(self, given: Given) -> _Batch:
+        partition = self._partition(given)
+        now_ms = time.time_ns() // 1_000_000
+        timestamp = now_ms if given.timestamp_ms is None else given.timestamp_ms
+        batch = self._batches.setdefault(partition, _Batch(self.lines + 1, timestamp))
+        record = Record(
+            len(batch.records),
+            timestamp - batch.base_timestamp,
+            given.key,
+            given.value,
+            given.headers + self._headers,
         )
-    return key, value
+        batch.records.append(record)
+        batch.size += len(given.value or b"") + len(given.key or b"")
+        batch.size += sum(len(header.key) + len(header.value or b"") for header in given.headers)
+        return batch
+
+    def _partition(self, given: Given) -> int:
+        if given.partition is None or self._partitions_are_said:
+            return self._partitioner.choose(given.key)
+        if given.partition >= self.sender.partitions:
+            raise BadLine(
+                f"names partition {given.partition}, but there are 0 to {self.sender.partitions - 1}: "
+                "leave the field out, and the key decides, or say --partition"
+            )
+        return given.partition
+
+    def flush(self) -> None:
+        """Send all that was gathered. ClientError, OutputError."""
+        for partition, batch in list(self._batches.items()):
+            base_offset = self.sender.send(partition, batch)
+            del self._batches[partition]
+            self.sender.report(partition, base_offset, len(batch.records))
+        self._partitioner.next_batch()
+
+    def finish_interrupted(self) -> None:
+        """Send what was gathered, unless that could store a batch twice."""
+        self.sender.patience_s = INTERRUPTED_PATIENCE_S
+        try:
+            if self.sender.is_idempotent or all(batch.sequence is None for batch in self._batches.values()):
+                self.flush()
+        except (ClientError, OutputError) as error:
+            talk(f"dragoman: {error}")
+
+    def said(self) -> str:
+        """Up to which line all is acknowledged."""
+        waiting = [batch.first_line for batch in self._batches.values()]
+        last = min(waiting) - 1 if waiting else self.lines
+        if not last:
+            lines = "no line is acknowledged"
+        else:
+            lines = "line 1 is acknowledged" if last == 1 else f"lines 1 to {last} are acknowledged"
+        more = self.sender.sent - last
+        return lines if more <= 0 else f"{lines}, and {counted(more, 'record')} of the lines after it"
 
 
-def lines_of(descriptor: int) -> Iterator[bytes | None]:
-    """Lines without their end; None when no more has come for a while although some were given."""
-    rest = b""
-    unsent = False
-    while True:
-        if unsent and not select.select([descriptor], [], [], LINGER_S)[0]:
-            yield None
-            unsent = False
-        part = os.read(descriptor, READ_BYTES)
-        if not part:
-            break
-        *lines, rest = (rest + part).split(b"\n")
-        for line in lines:
-            yield line.removesuffix(b"\r")
-            unsent = True
-        if len(rest) > MAX_LINE_BYTES:
-            raise ClientError(f"a line is longer than {MAX_LINE_BYTES} bytes; split it")
-    if rest:
-        yield rest
+def _send_lines(gathering: _Gathering, parse: Parser) -> None:
+    """ClientError that says up to which line all is acknowledged; KeyboardInterrupt after having said it."""
+    try:
+        _gather(gathering, parse)
+    except ClientError as error:
+        raise ClientError(f"{error}; {gathering.said()}") from error
+    except OutputError as error:
+        raise OutputError(f"{error}; {gathering.said()}") from error
+    except KeyboardInterrupt:
+        gathering.finish_interrupted()
+        talk(f"Interrupted: {gathering.said()}.")
+        raise
+
+
+def _gather(gathering: _Gathering, parse: Parser) -> None:
+    try:
+        for line in lines_of(sys.stdin.fileno()):
+            if line is None:
+                gathering.flush()
+            else:
+                gathering.add(parse(line))
+    except BadLine as error:
+        # The good lines before it count.
+        bad = gathering.lines + 1
+        gathering.flush()
+        raise ClientError(f"line {bad} {error}") from None
+    except OSError as error:
+        gathering.flush()
+        raise ClientError(f"cannot read stdin: {error.strerror or error}") from error
+    gathering.flush()
 
 
 class Sender:
     """Sends one batch at a time and repeats it until it is acknowledged, refused, or patience ends."""
 
     def __init__(
-        self, endpoint: Endpoint, topic: TopicInfo, codec: Codec, idempotent: bool, as_json: bool
+        self,
+        endpoint: Endpoint,
+        topic: TopicInfo,
+        codec: Codec,
+        idempotent: bool,
+        as_json: bool,
+        on_sent: Callable[[int], object] = lambda sent: None,
     ) -> None:
         self._endpoint = endpoint
         self._topic = topic
         self._codec = codec
         self._as_json = as_json
+        self._on_sent = on_sent
         self._producer = _new_producer(endpoint) if idempotent else NO_PRODUCER
         self._sequences: dict[int, int] = {}
+        self.patience_s = PATIENCE_S
         self.sent = 0
         self.ends: dict[int, int] = {}
         """Of each partition, the offset of the last record that was acknowledged."""
 
-    def send(self, partition: int, batch: _Batch) -> None:
-        """ClientError when the batch was refused, or its outcome stays unknown."""
+    @property
+    def is_idempotent(self) -> bool:
+        return self._producer is not NO_PRODUCER
+
+    @property
+    def partitions(self) -> int:
+        return len(self._topic.leaders)
+
+    def send(self, partition: int, batch: _Batch) -> int:
+        """The offset of its first record. ClientError when the batch was refused, or its outcome stays
+        unknown."""
+        count = len(batch.records)
+        if batch.sequence is None:
+            batch.sequence = self._sequences.get(partition, 0)
+            self._sequences[partition] = (batch.sequence + count) & MAX_SEQUENCE
         producer = self._producer
-        if producer is not NO_PRODUCER:
-            producer = producer._replace(base_sequence=self._sequences.get(partition, 0))
+        if self.is_idempotent:
+            producer = producer._replace(base_sequence=batch.sequence)
         data = build_batch(batch.records, self._codec, base_timestamp=batch.base_timestamp, producer=producer)
         base_offset = self._deliver(partition, data)
-        count = len(batch.records)
-        self._sequences[partition] = (self._sequences.get(partition, 0) + count) & 0x7FFFFFFF
         self.sent += count
         self.ends[partition] = base_offset + count - 1
-        if self._as_json:
-            print_line(
-                {
-                    "topic": self._topic.name,
-                    "partition": partition,
-                    "base_offset": base_offset,
-                    "records": count,
-                }
-            )
+        return base_offset
+
+    def report(self, partition: int, base_offset: int, count: int) -> None:
+        """Of what was sent, as far as somebody wants to know. OutputError."""
+        self._on_sent(self.sent)
+        if not self._as_json:
+            return
+        line = {
+            "topic": self._topic.name,
+            "partition": partition,
+            "base_offset": base_offset,
+            "records": count,
+        }
+        try:
+            print_line(line)
+        except BrokenPipeError:
+            # Whoever read them has enough of these lines; the records are sent all the same.
+            let_go_of_stdout()
 
     def _deliver(self, partition: int, data: bytes) -> int:
         topic = TopicProduceData(self._topic.name, partition_data=[PartitionProduceData(partition, data)])
         request = ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[topic])
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self.patience_s
         while True:
             try:
                 answer = self._endpoint.ask(
@@ -197,9 +288,11 @@ class Sender:
                     result.error_message,
                 )
                 may_repeat = isinstance(failure, Refusal) and failure.error.retriable
+            except Unreachable:
+                raise
             except ClientError as error:
                 # Without a producer id a repeat may be stored twice.
-                failure, may_repeat = error, self._producer is not NO_PRODUCER
+                failure, may_repeat = error, self.is_idempotent
             if not may_repeat or time.monotonic() > deadline:
                 raise failure
             time.sleep(RETRY_S)

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,23 +14,28 @@ from typing import Any, Final
 import structlog
 import uvloop
 from rich.console import Console
+from rich.markup import escape
 
 from gateway.accepting import ListenFailed
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli.exits import Exit
 from gateway.cli.process import give_back_when_calm, tune_allocator, tune_collector
+from gateway.cli.systemd import READY, STOPPING, notify, reloading
 from gateway.config import ConfigError, Settings, load_settings, parse_assignment
-from gateway.listeners import PLAINTEXT
-from gateway.telemetry.logs import log_loop_errors, set_up_logs
+from gateway.listeners import PLAINTEXT, Address
+from gateway.telemetry.logs import log_loop_errors, set_up_logs, warn_of_variables
+from gateway.version import product_version
 from ledger.errors import StoreError, StoreLocked
 
 log = structlog.get_logger()
 
 HINTS: Final = """\
-[bold]Dragoman[/bold] listens on [green]{bootstrap}[/green] (data: {data}). Any Kafka client will do:
+[bold]Dragoman[/bold] {version} listens on {listeners} (data: {data}).{told} Any Kafka client will do:
   produce   echo hello | kcat -P -b {bootstrap}{options} -t greetings
-  consume   kcat -C -b {bootstrap}{options} -t greetings -o beginning -e
-  or both   python -m gateway.cli.demo --bootstrap {bootstrap}"""
+  consume   kcat -C -b {bootstrap}{options} -t greetings -o beginning -e"""
+DEMO_HINT: Final = "  or both   {command} demo --bootstrap {bootstrap}"
+LIVELY: Final = ("debug", "info")
+"""Log levels at which a gateway is not told to be silent."""
 
 
 def run_gateway(
@@ -39,6 +46,7 @@ def run_gateway(
         given = dict(parse_assignment(text) for text in assignments)
         settings = load_settings({**given, **flags}, os.environ, Path(config) if config else None)
         set_up_logs(settings.log)
+        warn_of_variables(os.environ)
         tune_allocator(os.environ)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings, Path(ready_file) if ready_file else None))
@@ -63,19 +71,34 @@ async def _serve(settings: Settings, ready_file: Path | None) -> Exit:
     async with running_gateway(settings) as gateway:
         if ready_file is not None:
             write_ready_file(ready_file, gateway)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload)
-        _greet(settings, gateway)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, gateway)
+        if sys.stderr.isatty() and settings.log.format != "json" and settings.log.level in LIVELY:
+            _greet(settings, gateway)
         services = gateway.services
-        log.info("gateway.ready", cluster_id=services.cluster_id, node_id=services.node_id)
+        log.info(
+            "gateway.ready",
+            version=product_version(),
+            cluster_id=services.cluster_id,
+            node_id=services.node_id,
+            **_places(settings, gateway),
+        )
+        notify(READY, f"STATUS=serving {', '.join(_listening_on(gateway))}")
         tune_collector()
         calming = asyncio.create_task(give_back_when_calm(services.metrics.moved_bytes))
         code = await stop.wait(services.shard.lost)
         calming.cancel()
+        notify(STOPPING)
         log.info("gateway.stopping", reason=stop.reason)
     if ready_file is not None:
         ready_file.unlink(missing_ok=True)
     log.info("gateway.stopped")
     return code
+
+
+def _reload(gateway: RunningGateway) -> None:
+    notify(*reloading())
+    gateway.reload()
+    notify(READY)
 
 
 class _Stop:
@@ -127,15 +150,57 @@ def write_ready_file(path: Path, gateway: RunningGateway) -> None:
         raise ConfigError(f"cannot write the ready file {path}: {error.strerror}") from error
 
 
+def _listening_on(gateway: RunningGateway) -> list[str]:
+    """Each NAME://HOST:PORT, as it was bound."""
+    return [
+        f"{listener.name}://{bound}" for listener, bound in zip(gateway.listeners, gateway.bound, strict=True)
+    ]
+
+
+def _places(settings: Settings, gateway: RunningGateway) -> dict[str, object]:
+    """Where the gateway is and where its data lies, for its log."""
+    return {
+        "listeners": _listening_on(gateway),
+        "advertised": [str(Address(listener.host, listener.port)) for listener in gateway.listeners],
+        "admin": None if gateway.admin is None else str(gateway.admin),
+        "data_dir": settings.storage.data_dir,
+    }
+
+
 def _greet(settings: Settings, gateway: RunningGateway) -> None:
+    """For somebody who has just started it on a terminal."""
     listener = next((known for known in gateway.listeners if known.name == PLAINTEXT), gateway.listeners[0])
-    bootstrap = f"{listener.host}:{listener.port}"
-    options = "" if listener.name == PLAINTEXT else f" -X security.protocol={listener.name}"
-    data = settings.storage.data or settings.storage.data_dir
+    bootstrap = str(Address(listener.host, listener.port))
+    bound = [str(address) for address in gateway.bound]
+    advertised = [str(Address(one.host, one.port)) for one in gateway.listeners]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(HINTS.format(bootstrap=bootstrap, options=options, data=data))
+    console.print(
+        HINTS.format(
+            version=product_version(),
+            listeners=", ".join(f"[green]{escape(place)}[/green]" for place in _listening_on(gateway)),
+            told=f" Clients are told [green]{escape(', '.join(advertised))}[/green]."
+            if advertised != bound
+            else "",
+            data=escape(settings.storage.data or settings.storage.data_dir),
+            bootstrap=escape(bootstrap),
+            options="" if listener.name == PLAINTEXT else f" -X security.protocol={listener.name}",
+        )
+    )
+    if listener.name == PLAINTEXT:
+        console.print(DEMO_HINT.format(command=escape(_own_command()), bootstrap=escape(bootstrap)))
     if gateway.admin is not None:
-        console.print(f"  health    http://{gateway.admin}/readyz   metrics  http://{gateway.admin}/metrics")
+        admin = escape(str(gateway.admin))
+        console.print(f"  health    http://{admin}/readyz   metrics  http://{admin}/metrics")
+
+
+def _own_command() -> str:
+    """How to call this program again from any directory."""
+    if shutil.which("dragoman"):
+        return "dragoman"
+    program = Path(sys.argv[0])
+    if program.name == "dragoman":
+        return shlex.quote(str(program.absolute()))
+    return f"{shlex.quote(sys.executable)} -m gateway.cli.main"
 
 
 def _complain(error: Exception, code: Exit) -> Exit:

@@ -1,14 +1,34 @@
 """`dragoman settings`: the table of settings."""
 
-from rich.console import Console
-from rich.table import Table
+from gateway.cli.exits import Exit
+from gateway.cli.output import print_json, print_table
+from gateway.config import SETTINGS, Setting
 
-from gateway.config import SETTINGS
+
+def print_settings(as_json: bool) -> Exit:
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": setting.name,
+                    "default": setting.default,
+                    "environment": setting.environment_name,
+                    "is_secret": setting.is_secret,
+                    "doc": setting.doc,
+                }
+                for setting in SETTINGS.values()
+            ]
+        )
+        return Exit.OK
+    print_table(
+        ("setting", "default", "environment", "what it is"),
+        [
+            (setting.name, _shown_default(setting), setting.environment_name, setting.doc)
+            for setting in SETTINGS.values()
+        ],
+    )
+    return Exit.OK
 
 
-def print_settings() -> None:
-    table = Table("setting", "default", "environment", "what it is", box=None, pad_edge=False)
-    for setting in SETTINGS.values():
-        default = ",".join(setting.default) if setting.is_list else str(setting.default)
-        table.add_row(setting.name, default, setting.environment_name, setting.doc)
-    Console().print(table)
+def _shown_default(setting: Setting) -> str:
+    return ",".join(setting.default) if setting.is_list else str(setting.default)

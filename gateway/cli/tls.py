@@ -39,12 +39,25 @@ def client_context(contact: Contact) -> ssl.SSLContext | None:
 def reason_of(error: OSError) -> str:
     """Why a connection failed, in a few words."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({error.verify_message}); is --tls-ca the CA that signed it?"
+        return f"its certificate is not trusted ({error.verify_message.rstrip('.')})"
     if isinstance(error, ssl.SSLError):
-        reason = str(error.reason or "the handshake was cut off").replace("_", " ").lower()
-        hint = "; a client certificate is given with --tls-cert" if "certificate" in reason else ""
-        return f"TLS: {reason}{hint}"
+        return f"TLS: {str(error.reason or 'the handshake was cut off').replace('_', ' ').lower()}"
     return error.strerror or str(error) or "timed out"
+
+
+def hint_for(error: OSError) -> str:
+    """The one remedy that fits."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if "mismatch" in error.verify_message:
+            return "name it by a name or address that its certificate has"
+        if "expired" in error.verify_message or "not yet valid" in error.verify_message:
+            return "renew it, or look at the clock of this machine"
+        return "is --tls-ca the CA that signed it?"
+    if isinstance(error, ssl.SSLError) and "CERTIFICATE" in str(error.reason):
+        return "a client certificate is given with --tls-cert"
+    if isinstance(error, ssl.SSLError | ConnectionResetError):
+        return "is that an SSL:// listener? Without TLS leave SSL:// and --tls-... out"
+    return "is a gateway there? Name it with --bootstrap HOST:PORT"
 
 
 def _load_certificate(context: ssl.SSLContext, contact: Contact) -> None:

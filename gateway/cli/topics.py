@@ -1,5 +1,6 @@
 """`dragoman topics ...`: list, create, describe, alter and delete topics of any Kafka endpoint."""
 
+import base64
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,15 @@ from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
 from gateway.cli.exits import Exit
 from gateway.cli.offsets import EARLIEST, LATEST, list_offsets
-from gateway.cli.output import UsageError, print_json, print_table, print_text, talk
+from gateway.cli.output import (
+    UsageError,
+    counted,
+    print_json,
+    print_table,
+    print_text,
+    raise_failures,
+    talk,
+)
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from gateway.wire.messages.generated.create_topics import (
@@ -44,6 +53,8 @@ class PartitionLine:
 class TopicDescription:
     name: str
     topic_id: str
+    topic_id_base64: str
+    """As Kafka's own tools print it."""
     partitions: Sequence[PartitionLine]
     configs: Mapping[str, str | None]
 
@@ -55,7 +66,12 @@ def list_topics(contact: Contact, internal: bool, as_json: bool) -> Exit:
     if as_json:
         print_json(
             [
-                {"name": topic.name, "partitions": len(topic.leaders), "topic_id": _shown_id(topic)}
+                {
+                    "name": topic.name,
+                    "partitions": len(topic.leaders),
+                    "topic_id": _shown_id(topic),
+                    "topic_id_base64": _id_base64(topic),
+                }
                 for topic in shown
             ]
         )
@@ -92,20 +108,19 @@ def create(
     )
     with Endpoint(contact) as endpoint:
         answer = endpoint.ask_controller(ApiKey.CREATE_TOPICS, request, 4)
-    failed = None
+    failures = []
     created = []
     for topic in answer.topics:
         if topic.error_code:
-            failed = failed or Refusal(
-                f"topic {topic.name} was not created", topic.error_code, topic.error_message
+            failures.append(
+                Refusal(f"topic {topic.name} was not created", topic.error_code, topic.error_message)
             )
         else:
             created.append(topic.name)
             talk(f"Created {topic.name}.")
     if as_json:
         print_json({"created": created})
-    if failed is not None:
-        raise failed
+    raise_failures(failures)
     return Exit.OK
 
 
@@ -122,7 +137,9 @@ def describe(contact: Contact, names: Sequence[str], all_configs: bool, as_json:
             (line.partition, line.leader, line.log_start_offset, line.high_watermark)
             for line in topic.partitions
         ]
-        print_text(("" if at == 0 else "\n") + heading)
+        if at:
+            print_text()
+        print_text(heading)
         print_table(("partition", "leader", "log start", "high watermark"), rows)
         if topic.configs:
             print_table(("config", "value"), list(topic.configs.items()))
@@ -145,11 +162,16 @@ def _describe(endpoint: Endpoint, topic: TopicInfo, all_configs: bool) -> TopicD
         for config in sorted(result.configs, key=lambda config: str(config.name))
         if all_configs or config.config_source == SET_ON_TOPIC
     }
-    return TopicDescription(topic.name, _shown_id(topic), lines, configs)
+    return TopicDescription(topic.name, _shown_id(topic), _id_base64(topic), lines, configs)
 
 
 def alter(
-    contact: Contact, name: str, partitions: int | None, sets: Sequence[str], unsets: Sequence[str]
+    contact: Contact,
+    name: str,
+    partitions: int | None,
+    sets: Sequence[str],
+    unsets: Sequence[str],
+    as_json: bool,
 ) -> Exit:
     if partitions is None and not sets and not unsets:
         raise UsageError("nothing to alter: give --partitions, --set NAME=VALUE or --unset NAME")
@@ -157,6 +179,8 @@ def alter(
     changes += [AlterableConfig(key, OP_DELETE, None) for key in unsets]
     with Endpoint(contact) as endpoint:
         endpoint.topics([name])
+        if unsets:
+            _warn_of_unknown(endpoint, name, unsets)
         if changes:
             resource = AlterConfigsResource(TOPIC_RESOURCE, name, changes)
             request = IncrementalAlterConfigsRequest([resource])
@@ -171,24 +195,46 @@ def alter(
             (grown,) = endpoint.ask_controller(ApiKey.CREATE_PARTITIONS, growth).results
             if grown.error_code:
                 raise Refusal(f"partitions of {name} stay as they are", grown.error_code, grown.error_message)
-            talk(f"{name} has {partitions} partitions now.")
+            talk(f"{name} has {counted(partitions, 'partition')} now.")
+    if as_json:
+        print_json(
+            {
+                "topic": name,
+                "set": [change.name for change in changes if change.config_operation == OP_SET],
+                "unset": list(unsets),
+                "partitions": partitions,
+            }
+        )
     return Exit.OK
 
 
-def delete(contact: Contact, names: Sequence[str]) -> Exit:
+def _warn_of_unknown(endpoint: Endpoint, name: str, unsets: Sequence[str]) -> None:
+    """An endpoint takes it for done when what it does not know is to be unset."""
+    request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC_RESOURCE, name, None)])
+    (result,) = endpoint.ask(ApiKey.DESCRIBE_CONFIGS, request, lowest=1).results
+    known = {config.name for config in result.configs}
+    for unset in unsets:
+        if not result.error_code and unset not in known:
+            talk(f"There is no topic config {unset}: to unset it changes nothing.")
+
+
+def delete(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:
     request = DeleteTopicsRequest([DeleteTopicState(name) for name in names], list(names), TIMEOUT_MS)
-    failed = None
+    failures = []
+    deleted = []
     with Endpoint(contact) as endpoint:
         answer = endpoint.ask_controller(ApiKey.DELETE_TOPICS, request, 1)
     for topic in answer.responses:
         if topic.error_code:
-            failed = failed or Refusal(
-                f"topic {topic.name} was not deleted", topic.error_code, topic.error_message
+            failures.append(
+                Refusal(f"topic {topic.name} was not deleted", topic.error_code, topic.error_message)
             )
         else:
+            deleted.append(topic.name)
             talk(f"Deleted {topic.name}.")
-    if failed is not None:
-        raise failed
+    if as_json:
+        print_json({"deleted": deleted})
+    raise_failures(failures)
     return Exit.OK
 
 
@@ -204,3 +250,7 @@ def _assignments(texts: Sequence[str], flag: str) -> dict[str, str]:
 
 def _shown_id(topic: TopicInfo) -> str:
     return str(uuid.UUID(bytes=topic.topic_id))
+
+
+def _id_base64(topic: TopicInfo) -> str:
+    return base64.urlsafe_b64encode(topic.topic_id).decode().rstrip("=")

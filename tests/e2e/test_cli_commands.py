@@ -98,7 +98,7 @@ def test_an_interrupted_consumer_ends_with_130(gateway: Gateway) -> None:
         process.send_signal(signal.SIGINT)
         _, talk = process.communicate(timeout=WAIT_S)
         assert process.returncode == 130
-        assert "Consumed 1 records" in talk and "Traceback" not in talk
+        assert "Consumed 1 record of" in talk and "Traceback" not in talk
     finally:
         process.kill()
 

@@ -1,8 +1,10 @@
 """The command line: what it says, how it ends, and with which exit code."""
 
+import ctypes
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ports import free_ports
+from tests.support.terminal import Terminal
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
 ANY_PORT = ["--listen", "PLAINTEXT://127.0.0.1:0", "--admin", "127.0.0.1:0"]
@@ -116,16 +119,184 @@ def test_an_unknown_flag_ends_with_2() -> None:
     assert run("nonsense").returncode == 2
 
 
-def test_a_gateway_says_where_it_listens_and_ends_with_0_after_sigterm(tmp_path: Path) -> None:
-    with serving(tmp_path) as (process, ready):
+def test_a_gateway_logs_where_it_is_and_ends_with_0_after_sigterm(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "PLAINTEXT://[::1]:0") as (process, ready):
         listeners = ready["listeners"]
         assert isinstance(listeners, list)
         assert ready["pid"] == process.pid
         assert listeners[0]["name"] == "PLAINTEXT" and listeners[0]["port"] > 0
         code, talk = stop(process, signal.SIGTERM)
         assert code == 0
-        assert f"127.0.0.1:{listeners[0]['port']}" in talk and "kcat" in talk
+        # Where nobody looks there is no greeting between the events.
+        events = [json.loads(line) for line in talk.splitlines()]
+        (event,) = [event for event in events if event["event"] == "gateway.ready"]
+        ports = [listener["port"] for listener in listeners]
+        assert event["listeners"] == [f"PLAINTEXT://127.0.0.1:{ports[0]}", f"PLAINTEXT://[::1]:{ports[1]}"]
+        assert event["advertised"] == [f"127.0.0.1:{ports[0]}", f"[::1]:{ports[1]}"]
+        assert event["version"] and event["data_dir"] == str(tmp_path / "data")
         assert not (tmp_path / "ready.json").exists()
+
+
+def greeting(directory: Path, *arguments: str, until: str = "metrics") -> str:
+    """What a gateway says on a terminal, up to its last line or an event."""
+    command = [*COMMAND, "serve", "--admin", "127.0.0.1:0", "--data-dir", str(directory / "data")]
+    with Terminal([*command, *arguments], {"NO_COLOR": "1"}, columns=200) as terminal:
+        terminal.wait_for(until)
+        os.kill(terminal.pid, signal.SIGTERM)
+        assert terminal.exit_code() == 0
+        return terminal.seen
+
+
+def test_a_greeting_names_every_listener_and_a_command_for_each_is_as_it_must_be(tmp_path: Path) -> None:
+    said = greeting(
+        tmp_path, "--listen", "PLAINTEXT://[::1]:0", "--listen", "PLAINTEXT://127.0.0.1:0", until="metrics"
+    )
+    port = said.split("PLAINTEXT://[::1]:")[1].split(",")[0]
+    assert f"kcat -C -b [::1]:{port} " in said and f"demo --bootstrap [::1]:{port}" in said
+    assert "PLAINTEXT://127.0.0.1:" in said and "Clients are told" not in said
+
+
+def test_a_greeting_tells_what_clients_are_told_where_that_is_another_address(tmp_path: Path) -> None:
+    said = greeting(tmp_path, "--listen", "PLAINTEXT://127.0.0.1:0", "--advertise", "kafka.example:9092")
+    assert "listens on PLAINTEXT://127.0.0.1:" in said and "Clients are told kafka.example:9092." in said
+    assert "-b kafka.example:9092 " in said
+
+
+@pytest.mark.parametrize("setting", ["log.format=json", "log.level=warning"])
+def test_a_gateway_that_is_to_be_silent_or_read_by_programs_does_not_greet(
+    tmp_path: Path, setting: str
+) -> None:
+    command = [*COMMAND, "serve", *ANY_PORT, "--data-dir", str(tmp_path / "data"), "--set", setting]
+    ready = tmp_path / "ready.json"
+    with Terminal([*command, "--ready-file", str(ready)]) as terminal:
+        deadline = time.monotonic() + WAIT_S
+        while not ready.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(terminal.pid, signal.SIGTERM)
+        assert terminal.exit_code() == 0
+        assert "kcat" not in terminal.seen
+
+
+SERVICE_LINKS = {
+    "DRAGOMAN_SERVICE_HOST": "10.0.0.1",
+    "DRAGOMAN_SERVICE_PORT": "9092",
+    "DRAGOMAN_PORT": "tcp://10.0.0.1:9092",
+    "DRAGOMAN_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+    "DRAGOMAN_PORT_9092_TCP_PROTO": "tcp",
+    "DRAGOMAN_PORT_9092_TCP_PORT": "9092",
+    "DRAGOMAN_PORT_9092_TCP_ADDR": "10.0.0.1",
+}
+
+
+def test_nothing_is_stopped_by_what_kubernetes_sets_for_a_service_called_dragoman(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in SERVICE_LINKS.items():
+        monkeypatch.setenv(name, value)
+    with serving(tmp_path) as (process, _):
+        code, talk = stop(process, signal.SIGTERM)
+    assert code == 0 and "settings.unknown_variable" not in talk
+    for arguments in (["doctor"], ["ledger", "show"]):
+        finished = run(*arguments, "--data-dir", str(tmp_path / "data"))
+        assert finished.returncode == 0, finished.stderr
+        assert "settings.unknown_variable" not in finished.stderr
+
+
+def test_a_variable_of_somebody_else_is_told_and_a_mistaken_one_ends_with_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_HOME", "/opt/secret")
+    with serving(tmp_path) as (process, _):
+        code, talk = stop(process, signal.SIGTERM)
+    assert code == 0 and "DRAGOMAN_HOME" in talk and "/opt/secret" not in talk
+    monkeypatch.setenv("DRAGOMAN_LIMITS_IDLE", "1")
+    finished = serve(tmp_path / "data")
+    assert finished.returncode == 2
+    assert "did you mean DRAGOMAN_LIMITS_IDLE_MS?" in only_sentence(finished)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["produce", "--help"], ["groups", "reset-offsets", "-h"], ["topics", "-h"]]
+)
+def test_help_keeps_the_lines_of_its_examples(arguments: list[str]) -> None:
+    shown = subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        env={**os.environ, "COLUMNS": "80"},
+    ).stdout
+    before, _, _ = shown.partition("Options")
+    examples = [line for line in before.splitlines() if "dragoman " in line and "Usage" not in line]
+    assert examples
+    for example in examples:
+        if "dragoman serve," not in example and "Or both" not in example:
+            assert example.startswith("     ") and not example.startswith("      "), before
+    assert "...}" not in shown
+
+
+@pytest.fixture
+def unreadable(tmp_path: Path) -> Path:
+    """A data directory of somebody else, closed to the user that the commands run as (`without_power`)."""
+    with serving(tmp_path) as (process, _):
+        stop(process, signal.SIGTERM)
+    directory = tmp_path / "data"
+    if os.getuid() == 0:
+        os.chown(directory, 65534, 65534)
+        directory.chmod(0o700)
+    else:
+        directory.chmod(0)
+    return directory
+
+
+def without_power() -> None:
+    """Root that has to ask, as everyone else has: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH dropped."""
+    if os.getuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        for capability in (1, 2):
+            assert libc.prctl(24, capability, 0, 0, 0) == 0
+
+
+@pytest.mark.parametrize(("command", "code"), [(["doctor"], 3), (["ledger", "show"], 4)])
+def test_a_directory_that_this_user_may_not_read_is_one_sentence_with_whom_to_run_it_as(
+    unreadable: Path, command: list[str], code: int
+) -> None:
+    finished = subprocess.run(
+        [*COMMAND, *command, "--data-dir", str(unreadable)],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        preexec_fn=without_power,
+    )
+    unreadable.chmod(0o700)
+    assert finished.returncode == code, finished.stderr
+    assert "Traceback" not in finished.stderr
+    said = finished.stdout if code == 3 else only_sentence(finished)
+    found = [line for line in said.splitlines() if str(unreadable) in line]
+    assert len(found) == 1 and "run as " in found[0]
+    assert code == 4 or found[0].startswith("FOUND  permissions: ")
+
+
+def test_systemd_is_told_when_a_gateway_is_ready_has_reloaded_and_stops(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(WAIT_S)
+        command = [*COMMAND, "serve", *ANY_PORT, "--data-dir", str(tmp_path / "data")]
+        process = subprocess.Popen(
+            command, env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}, stderr=subprocess.DEVNULL
+        )
+        try:
+            word = systemd.recv(4096).decode().splitlines()
+            assert word[0] == "READY=1" and word[1].startswith("STATUS=serving PLAINTEXT://127.0.0.1:")
+            process.send_signal(signal.SIGHUP)
+            assert systemd.recv(4096).decode().splitlines()[0] == "RELOADING=1"
+            assert systemd.recv(4096) == b"READY=1"
+            process.send_signal(signal.SIGTERM)
+            assert systemd.recv(4096) == b"STOPPING=1"
+            assert process.wait(WAIT_S) == 0
+        finally:
+            process.kill()
+            process.wait()
 
 
 def test_an_interrupted_gateway_ends_with_130(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""What a shell proposes for the values of flags: words, and the names of topics and groups that are there.
+
+Nothing here may fail or take long: a shell that asks gets nothing where there is nobody to ask.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from gateway.cli.contact import Contact
+
+if TYPE_CHECKING:
+    from gateway.cli.endpoint import Endpoint
+
+ANSWER_S: Final = 2.0
+Completer = Callable[[str], list[str]]
+
+
+def completer_of(*words: str) -> Completer:
+    return lambda incomplete: _begun(words, incomplete)
+
+
+def complete_codecs(incomplete: str) -> list[str]:
+    from ledger.batch.header import Codec
+
+    return _begun([codec.name.lower() for codec in Codec], incomplete)
+
+
+def complete_settings(incomplete: str) -> list[str]:
+    """Of a gateway, as `--set` takes them."""
+    from gateway.config import SETTINGS
+
+    return _begun([f"{name}=" for name, setting in SETTINGS.items() if not setting.is_secret], incomplete)
+
+
+def complete_configs(incomplete: str) -> list[str]:
+    """Of topics."""
+    from gateway.topics.configs import TOPIC_CONFIGS
+
+    return _begun(list(TOPIC_CONFIGS), incomplete)
+
+
+def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _begun(_told(ctx, lambda endpoint: list(endpoint.topics())), incomplete)
+
+
+def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    from gateway.cli.groups import found_groups
+
+    return _begun(_told(ctx, lambda endpoint: [line.group for line in found_groups(endpoint)]), incomplete)
+
+
+def _told(ctx: typer.Context, names: Callable[["Endpoint"], Sequence[str]]) -> Sequence[str]:
+    from gateway.cli.client import ClientError
+    from gateway.cli.endpoint import Endpoint
+    from gateway.config import ConfigError
+
+    given: dict[str, Any] = ctx.params
+    contact = Contact(*(given.get(name) or "" for name in ("bootstrap", "tls_ca", "tls_cert", "tls_key")))
+    try:
+        with Endpoint(contact, ANSWER_S) as endpoint:
+            return names(endpoint)
+    except (ClientError, ConfigError, OSError):
+        return []
+
+
+def _begun(words: Sequence[str], incomplete: str) -> list[str]:
+    return sorted(word for word in words if word.startswith(incomplete) and word.isprintable())
