@@ -250,7 +250,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     response_bytes: Annotated[
         int,
         Meta(
-            ge=MIB,
+            ge=4 * KIB,
             le=GIB,
             description="Memory for a response that is longer than its request; what does not fit is refused",
         ),

@@ -16,6 +16,7 @@ from gateway.produce.admission import RuleBook
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceRoom
 from gateway.quotas.room import QuotasRoom
+from gateway.requests.response_size import ResponseSize
 from gateway.requests.slicing import CHECK_EVERY, Owner, Slices, SliceScheduler
 from gateway.security.door import network_of
 from gateway.telemetry.handler_time import HandlerTime
@@ -135,6 +136,10 @@ class RequestContext:
             slices = Slices(self.services.scheduler, owner, self.received_at + longest_s)
             self._slices = slices
         return slices
+
+    def response_size(self) -> ResponseSize:
+        """The bound on a response that may be longer than its request."""
+        return ResponseSize(self.services.settings.limits.response_bytes)
 
     @property
     def most_elements(self) -> int:

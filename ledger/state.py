@@ -127,6 +127,7 @@ class LedgerState:
     def _grow(self, topic: Topic, first_number: int, count: int) -> None:
         logs = partitions_of(topic.topic_id, first_number, count, len(topic.partitions))
         topic.partitions += logs
+        self.topics.version += 1
         self.next_number = first_number + count
         self.dirty.topics.add(topic.topic_id)
         for log in logs:

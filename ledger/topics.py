@@ -27,15 +27,36 @@ class Topic:
 class Topics:
     by_name: dict[str, Topic] = field(default_factory=dict)
     by_id: dict[TopicId, Topic] = field(default_factory=dict)
+    version: int = field(default=0, compare=False)
+    """Grows whenever a topic comes, goes, or grows."""
+    _by_metric_name: dict[str, list[str]] = field(default_factory=dict, compare=False)
+    """Names with '.' or '_', which alone may collide: by what metrics would call them."""
 
     def add(self, topic: Topic) -> None:
         self.by_name[topic.name] = topic
         self.by_id[topic.topic_id] = topic
+        self.version += 1
+        if may_collide(topic.name):
+            self._by_metric_name.setdefault(_metric_name(topic.name), []).append(topic.name)
 
     def remove(self, topic_id: TopicId) -> Topic:
         topic = self.by_id.pop(topic_id)
         del self.by_name[topic.name]
+        self.version += 1
+        if may_collide(topic.name):
+            key = _metric_name(topic.name)
+            self._by_metric_name[key].remove(topic.name)
+            if not self._by_metric_name[key]:
+                del self._by_metric_name[key]
         return topic
+
+    def collision(self, name: str) -> str | None:
+        """Another topic whose name differs from this one in '.' and '_' alone (Kafka's rule for the names of
+        metrics)."""
+        if not may_collide(name):
+            return None
+        others = self._by_metric_name.get(_metric_name(name), ())
+        return next((other for other in others if other != name), None)
 
 
 def check_topic_name(name: str) -> str | None:
@@ -51,6 +72,9 @@ def check_topic_name(name: str) -> str | None:
     return None
 
 
-def collides(name: str, other: str) -> bool:
-    """Kafka's rule for metric names: names that differ only in '.' and '_' collide."""
-    return name.replace(".", "_") == other.replace(".", "_")
+def may_collide(name: str) -> bool:
+    return "." in name or "_" in name
+
+
+def _metric_name(name: str) -> str:
+    return name.replace(".", "_")

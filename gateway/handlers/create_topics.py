@@ -3,11 +3,10 @@
 import asyncio
 import uuid
 from collections import Counter
+from typing import Final
 
 from gateway.context import RequestContext
-from gateway.handlers.auditing import audited, new_topic_fields
-from gateway.handlers.throttling import mutation_quota, throttle_mutations
-from gateway.quotas.mutations import MutationQuota
+from gateway.requests.response_size import ResponseTooLarge
 from gateway.topics.creation import NewTopic, plan_topic
 from gateway.topics.describing import describe_topic
 from gateway.wire.errors import ErrorCode
@@ -18,79 +17,115 @@ from gateway.wire.messages.generated.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from gateway.wire.primitives import ZERO_UUID
 from ledger.requests import Refused
 
-REPLICATION_FACTOR = 1
+REPLICATION_FACTOR: Final = 1
+FIRST_WITH_CONFIGS: Final = 5
+FIXED_BYTES: Final = 6
+"""Of a config, encoded, without its texts."""
+AT_ONCE: Final = 500
+UNITS_A_TOPIC: Final = 5
 STRICT_FROM = 6
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     deadline = context.deadline(request.timeout_ms)
-    quota = mutation_quota(context, STRICT_FROM)
-    results = await asyncio.gather(
-        *(
-            _create(context, topic, request.validate_only, quota, deadline)
-            for topic in request.topics
-            if times[topic.name] == 1
+    described = _Described(context)
+    once = [topic for topic in request.topics if times[topic.name] == 1]
+    results = list[CreatableTopicResult]()
+    # What is refused, or only checked, is no more than a look; the rest goes to the journal together.
+    for start in range(0, len(once), AT_ONCE):
+        part = once[start : start + AT_ONCE]
+        planned = [_plan(context, topic) async for topic in context.slices.paced(part, UNITS_A_TOPIC)]
+        created = await asyncio.gather(
+            *(_create(context, one, request.validate_only, deadline) for one in planned)
         )
-    )
+        results += [
+            described.result(topic, *one)
+            async for topic, one in context.slices.paced(zip(part, created, strict=True), UNITS_A_TOPIC)
+        ]
     doubled = [
         _refused(name, Refused("INVALID_REQUEST", "Duplicate topic name."))
         for name, n in times.items()
         if n > 1
     ]
-    return CreateTopicsResponse(throttle_mutations(context, quota), [*results, *doubled])
+    return CreateTopicsResponse(topics=[*results, *doubled])
 
 
-async def _create(
-    context: RequestContext,
-    topic: CreatableTopic,
-    validate_only: bool,
-    quota: MutationQuota,
-    deadline: float,
-) -> CreatableTopicResult:
+def _plan(context: RequestContext, topic: CreatableTopic) -> NewTopic | Refused:
+    """What to create for one topic."""
     room = context.services.topics
     refused = room.check_name(topic.name)
     if refused is not None:
-        return _refused(topic.name, refused)
+        return refused
     if room.get(topic.name) is not None:
-        return _refused(topic.name, Refused("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists."))
-    planned = plan_topic(topic, room.rules())
+        return Refused("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists.")
+    return plan_topic(topic, room.rules())
+
+
+async def _create(
+    context: RequestContext, planned: NewTopic | Refused, validate_only: bool, deadline: float
+) -> tuple[NewTopic, bytes] | tuple[Refused]:
+    """What was created, and its id."""
     if isinstance(planned, Refused):
-        return _refused(topic.name, planned)
-    refused = quota.take(planned.partitions)
-    if refused is not None:
-        return _refused(topic.name, refused)
+        return (planned,)
     if validate_only:
         # Kafka names an id here too, which no topic will have.
-        return _accepted(context, topic, planned, uuid.uuid4().bytes)
-    creation = room.create(planned, deadline)
-    created = await audited(context, creation, "topic.created", **new_topic_fields(planned))
-    if isinstance(created, Refused):
-        return _refused(topic.name, created)
-    return _accepted(context, topic, planned, created.topic_id)
+        return planned, uuid.uuid4().bytes
+    created = await context.services.topics.create(planned, deadline)
+    return (created,) if isinstance(created, Refused) else (planned, created.topic_id)
 
 
-def _accepted(
-    context: RequestContext, asked: CreatableTopic, planned: NewTopic, topic_id: bytes
-) -> CreatableTopicResult:
-    # What was set is told in the words of the client, as Kafka does.
-    given = {config.name: config.value for config in asked.configs}
-    configs = [
-        CreatableTopicConfigs(
-            value.config.name, given.get(value.config.name, value.value), config_source=value.source
+class _Described:
+    """The topics of one response. Those whose configs are the same share them."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._has_configs = context.header.api_version >= FIRST_WITH_CONFIGS
+        self._defaults = context.services.configs.defaults
+        self._size = context.response_size()
+        self._known: dict[object, tuple[list[CreatableTopicConfigs], int]] = {}
+
+    def result(
+        self, asked: CreatableTopic, planned: NewTopic | Refused, topic_id: bytes = ZERO_UUID
+    ) -> CreatableTopicResult:
+        if isinstance(planned, Refused):
+            return _refused(asked.name, planned)
+        result = CreatableTopicResult(
+            name=planned.name,
+            topic_id=topic_id,
+            error_message=None,
+            num_partitions=planned.partitions,
+            replication_factor=REPLICATION_FACTOR,
         )
-        for value in describe_topic(planned.configs, context.services.configs.defaults)
-    ]
-    return CreatableTopicResult(
-        name=planned.name,
-        topic_id=topic_id,
-        error_message=None,
-        num_partitions=planned.partitions,
-        replication_factor=REPLICATION_FACTOR,
-        configs=configs,
-    )
+        if self._has_configs:
+            try:
+                result.configs = self._configs(asked, planned)
+            except ResponseTooLarge:
+                # The topic is there; only what it has is left out, as where a client may not describe it.
+                result.configs, result.topic_config_error_code = None, ErrorCode.INVALID_REQUEST
+        return result
+
+    def _configs(self, asked: CreatableTopic, planned: NewTopic) -> list[CreatableTopicConfigs]:
+        # What was set is told in the words of the client, as Kafka does.
+        given = {config.name: config.value for config in asked.configs}
+        key = (frozenset(planned.configs.items()), frozenset(given.items()))
+        known = self._known.get(key)
+        if known is not None:
+            configs, encoded_bytes = known
+            self._size.take(encoded_bytes=encoded_bytes)
+            return configs
+        configs = [
+            CreatableTopicConfigs(
+                value.config.name, given.get(value.config.name, value.value), config_source=value.source
+            )
+            for value in describe_topic(planned.configs, self._defaults)
+        ]
+        encoded_bytes = sum(FIXED_BYTES + len(one.name) + len(one.value or "") for one in configs)
+        self._size.take(len(configs), encoded_bytes)
+        self._known[key] = configs, encoded_bytes
+        return configs
 
 
 def _refused(name: str, refused: Refused) -> CreatableTopicResult:

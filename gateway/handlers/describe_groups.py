@@ -5,8 +5,8 @@ from typing import Final
 from gateway.context import RequestContext
 from gateway.groups.states import State
 from gateway.groups.views import GroupView
-from gateway.handlers.answer_room import AnswerRoom, AnswerTooLarge
 from gateway.handlers.operations import GROUP_OPERATIONS, NOT_ASKED
+from gateway.requests.response_size import ResponseSize, ResponseTooLarge
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.describe_groups import (
     DescribedGroup,
@@ -25,10 +25,11 @@ async def handle(context: RequestContext, request: DescribeGroupsRequest) -> Des
     if refused is not None:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return DescribeGroupsResponse(groups=[_refused(context, name, error) for name in request.groups])
-    room = AnswerRoom()
-    return DescribeGroupsResponse(
-        groups=[_describe(context, name, operations, room) for name in request.groups]
-    )
+    size, slices, groups = context.response_size(), context.slices, list[DescribedGroup]()
+    async for name in slices.paced(request.groups):
+        groups.append(_describe(context, name, operations, size))
+        slices.is_due(len(groups[-1].members))
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _refused(context: RequestContext, group_id: str, error: ErrorCode) -> DescribedGroup:
@@ -36,13 +37,13 @@ def _refused(context: RequestContext, group_id: str, error: ErrorCode) -> Descri
     return DescribedGroup(error, group_id=group_id)
 
 
-def _describe(context: RequestContext, group_id: str, operations: int, room: AnswerRoom) -> DescribedGroup:
+def _describe(context: RequestContext, group_id: str, operations: int, size: ResponseSize) -> DescribedGroup:
     view = context.services.groups.view(group_id)
     if view is None:
         return _missing(context, group_id, operations)
     try:
-        members = _members(view, context.header.api_version >= INSTANCES_FROM, room)
-    except AnswerTooLarge:
+        members = _members(view, context.header.api_version >= INSTANCES_FROM, size)
+    except ResponseTooLarge:
         return _refused(context, group_id, ErrorCode.INVALID_REQUEST)
     return DescribedGroup(
         group_id=group_id,
@@ -63,9 +64,10 @@ def _missing(context: RequestContext, group_id: str, operations: int) -> Describ
     return DescribedGroup(error, f"Group {group_id} not found.", group_id, State.DEAD.value)
 
 
-def _members(view: GroupView, with_instances: bool, room: AnswerRoom) -> list[DescribedGroupMember]:
+def _members(view: GroupView, with_instances: bool, size: ResponseSize) -> list[DescribedGroupMember]:
     for member in view.members:
-        room.take(member.member_id, member.client_id, member.metadata, member.assignment)
+        texts = (member.member_id, member.client_id, member.metadata, member.assignment)
+        size.take(1, sum(map(len, texts)))
     return [
         DescribedGroupMember(
             member.member_id,

@@ -4,13 +4,13 @@ Kafka's rules (KIP-4, KIP-464 for -1), with one difference: any replication fact
 since durability is the backing store's and every gateway serves every partition.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.topics.configs import BadValue, check_configs
 from gateway.wire.messages.generated.create_topics import CreatableReplicaAssignment, CreatableTopic
 from ledger.requests import Refused
-from ledger.topics import check_topic_name, collides
+from ledger.topics import Topics, check_topic_name
 
 RESERVED_TOPICS = frozenset({"__cluster_metadata", "__diskless_metadata"})
 BROKER_DEFAULT = -1
@@ -35,17 +35,16 @@ class CreationRules:
     node_id: int
 
 
-def check_new_name(name: str, existing: Iterable[str]) -> Refused | None:
+def check_new_name(name: str, topics: Topics) -> Refused | None:
     """Why a topic of this name cannot be created. Whether it is there already, the ledger says."""
     reason = check_topic_name(name)
     if reason is not None:
         return Refused("INVALID_TOPIC_EXCEPTION", f"Topic name is invalid: {reason}")
     if name in RESERVED_TOPICS:
         return Refused("INVALID_REQUEST", f"Topic {name} is internal and cannot be created.")
-    if "." in name or "_" in name:
-        for other in existing:
-            if other != name and collides(name, other):
-                return Refused("INVALID_TOPIC_EXCEPTION", f"Topic '{name}' collides with topic '{other}'.")
+    other = topics.collision(name)
+    if other is not None:
+        return Refused("INVALID_TOPIC_EXCEPTION", f"Topic '{name}' collides with topic '{other}'.")
     return None
 
 

@@ -115,7 +115,7 @@ class TopicsRoom:
 
     def check_name(self, name: str) -> Refused | None:
         """Why a topic of this name cannot be created, its existence apart."""
-        return check_new_name(name, self._shard.state.topics.by_name)
+        return check_new_name(name, self._shard.state.topics)
 
     async def create(self, topic: NewTopic, deadline: float) -> Topic | Refused:
         """Create, durably. Refused with TOPIC_ALREADY_EXISTS if it is there."""

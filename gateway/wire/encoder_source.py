@@ -59,10 +59,13 @@ class _EncoderSource:
             src.line("w = out.append")
             if self._is_sliced:
                 src.line("c = 0")
+                src.line("done = []")
             with src.block("try:"):
                 self._struct(self._schema.root, "o")
                 self._flush()
-                src.line("return b''.join(out)")
+                if self._is_sliced:
+                    src.line("done.append(b''.join(out))")
+                src.line(f"return b''.join({'done' if self._is_sliced else 'out'})")
             with src.block("except (struct_error, AttributeError, TypeError, UnicodeEncodeError) as wrong:"):
                 label = f"{self._schema.root.__name__} v{self._version}"
                 src.line(f"raise Unencodable(f'{label}: {{wrong}}') from wrong")
@@ -169,6 +172,9 @@ class _EncoderSource:
             if self._is_sliced:
                 src.line("c += 1")
                 with src.block(f"if c >= {CHUNK_ITEMS}:"):
+                    # Joined, since pieces take several times what they hold.
+                    src.line("done.append(b''.join(out))")
+                    src.line("out.clear()")
                     src.line("yield c")
                     src.line("c = 0")
             # An element is never null, whatever the array is.

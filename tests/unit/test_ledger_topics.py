@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger.topics import Topic, Topics, check_topic_name, collides
+from ledger.topics import Topic, Topics, check_topic_name
 from ledger.types import TopicId
 
 
@@ -19,11 +19,26 @@ def test_an_illegal_name_is_refused_with_its_reason(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [("a.b", "a_b", True), ("a.b", "a.b", True), ("a.b_c", "a_b.c", True), ("a.b", "a-b", False)],
+    ("one", "other", "collides"),
+    [("a.b", "a_b", True), ("a.b", "a.b", False), ("a.b_c", "a_b.c", True), ("a.b", "a-b", False)],
 )
-def test_names_that_differ_only_in_dots_and_underscores_collide(one: str, other: str, same: bool) -> None:
-    assert collides(one, other) is same
+def test_names_that_differ_only_in_dots_and_underscores_collide(one: str, other: str, collides: bool) -> None:
+    topics = Topics()
+    topics.add(Topic(one, TopicId(bytes(16)), [], {}, 0))
+    assert topics.collision(other) == (one if collides else None)
+
+
+def test_a_name_that_left_collides_with_none() -> None:
+    topics = Topics()
+    for i, name in enumerate(("a.b.c", "a_b.c", "a_b_c")):
+        topics.add(Topic(name, TopicId(i.to_bytes(16, "big")), [], {}, 0))
+    assert topics.collision("a.b_c") == "a.b.c"
+    topics.remove(TopicId(bytes(16)))
+    assert topics.collision("a.b_c") == "a_b.c"
+    assert topics.collision("a_b.c") == "a_b_c"
+    topics.remove(TopicId((1).to_bytes(16, "big")))
+    topics.remove(TopicId((2).to_bytes(16, "big")))
+    assert topics.collision("a.b_c") is None
 
 
 def test_a_topic_is_found_by_name_and_by_id_until_it_is_removed() -> None:

@@ -9,8 +9,17 @@ from gateway.wire.messages.generated.create_topics import (
     CreatableTopicConfig,
 )
 from ledger.requests import Refused
+from ledger.topics import Topic, Topics
+from ledger.types import TopicId
 
 RULES = CreationRules(default_partitions=4, most_partitions=100, partitions_left=50, node_id=1)
+
+
+def with_topics(*names: str) -> Topics:
+    topics = Topics()
+    for number, name in enumerate(names):
+        topics.add(Topic(name, TopicId(number.to_bytes(16, "big")), [], {}, 0))
+    return topics
 
 
 def error_of(topic: CreatableTopic) -> str:
@@ -25,18 +34,18 @@ def assigned(*replicas: tuple[int, list[int]], partitions: int = -1, factor: int
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 250])
 def test_an_illegal_name_is_refused(name: str) -> None:
-    refused = check_new_name(name, [])
+    refused = check_new_name(name, Topics())
     assert refused is not None and refused.error == "INVALID_TOPIC_EXCEPTION"
 
 
 def test_a_name_that_differs_from_another_only_in_dots_and_underscores_is_refused() -> None:
-    refused = check_new_name("a_b", ["a.b"])
+    refused = check_new_name("a_b", with_topics("a.b"))
     assert refused is not None and "a.b" in refused.message
-    assert check_new_name("a_b", ["a_b", "ab"]) is None
+    assert check_new_name("a_b", with_topics("a_b", "ab")) is None
 
 
 def test_the_journals_name_is_refused() -> None:
-    refused = check_new_name("__cluster_metadata", [])
+    refused = check_new_name("__cluster_metadata", Topics())
     assert refused is not None and refused.error == "INVALID_REQUEST"
 
 
