@@ -179,6 +179,11 @@ class RequestContext:
         longest = self.services.settings.limits.request_timeout_ms
         return self.received_at + min(max(timeout_ms, 0), longest) / 1000
 
+    def change_deadline(self, timeout_ms: int) -> float:
+        """Of a change of topics: the journal gets its own time at least, as Kafka's controller once it has
+        begun."""
+        return max(self.deadline(timeout_ms), self.journal_deadline())
+
     def journal_deadline(self) -> float:
         """Loop time for waits on the journal, where the request says nothing."""
         return self.deadline(self.services.settings.ledger.commit_timeout_ms)

@@ -9,6 +9,8 @@ from gateway.handlers.auditing import audit_configs
 from gateway.topics.altering import ResourceEdit, ResourceType, check_edits, check_resource
 from ledger.requests import Refused
 
+NO_TIME: Final = Refused("REQUEST_TIMED_OUT", "The request gives no time for the change.")
+"""For a timeout of 0 or less: Kafka's controller then does nothing."""
 TIMED_OUT: Final = Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")
 
 

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 
 from gateway.context import RequestContext
+from gateway.handlers.altering import NO_TIME
 from gateway.handlers.auditing import audited
 from gateway.handlers.throttling import mutation_quota, throttle_mutations
 from gateway.quotas.mutations import MutationQuota
@@ -22,13 +24,15 @@ STRICT_FROM = 3
 
 async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
-    deadline = context.deadline(request.timeout_ms)
+    deadline = context.change_deadline(request.timeout_ms)
     may_deny = await context.services.topics.prove_unknown(times, deadline)
     once = [topic for topic in request.topics if times[topic.name] == 1]
     quota = mutation_quota(context, STRICT_FROM)
-    answers = await asyncio.gather(
-        *(_grow(context, topic, request.validate_only, quota, may_deny, deadline) for topic in once)
-    )
+    answers: Sequence[Refused | None] = [NO_TIME] * len(once)
+    if request.timeout_ms > 0:
+        answers = await asyncio.gather(
+            *(_grow(context, topic, request.validate_only, quota, may_deny, deadline) for topic in once)
+        )
     doubled = [
         _result(name, Refused("INVALID_REQUEST", "Duplicate topic name."))
         for name, n in times.items()

@@ -6,6 +6,10 @@ from collections import Counter
 from typing import Final
 
 from gateway.context import RequestContext
+from gateway.handlers.altering import NO_TIME
+from gateway.handlers.auditing import audited, new_topic_fields
+from gateway.handlers.throttling import mutation_quota, throttle_mutations
+from gateway.quotas.mutations import MutationQuota
 from gateway.requests.response_size import ResponseTooLarge
 from gateway.topics.creation import NewTopic, plan_topic
 from gateway.topics.describing import describe_topic
@@ -31,14 +35,18 @@ STRICT_FROM = 6
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
-    deadline = context.deadline(request.timeout_ms)
+    deadline = context.change_deadline(request.timeout_ms)
+    quota = mutation_quota(context, STRICT_FROM)
     described = _Described(context)
     once = [topic for topic in request.topics if times[topic.name] == 1]
     results = list[CreatableTopicResult]()
     # What is refused, or only checked, is no more than a look; the rest goes to the journal together.
     for start in range(0, len(once), AT_ONCE):
         part = once[start : start + AT_ONCE]
-        planned = [_plan(context, topic) async for topic in context.slices.paced(part, UNITS_A_TOPIC)]
+        planned = [
+            _plan(context, topic, quota) if request.timeout_ms > 0 else NO_TIME
+            async for topic in context.slices.paced(part, UNITS_A_TOPIC)
+        ]
         created = await asyncio.gather(
             *(_create(context, one, request.validate_only, deadline) for one in planned)
         )
@@ -51,18 +59,21 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         for name, n in times.items()
         if n > 1
     ]
-    return CreateTopicsResponse(topics=[*results, *doubled])
+    return CreateTopicsResponse(throttle_mutations(context, quota), [*results, *doubled])
 
 
-def _plan(context: RequestContext, topic: CreatableTopic) -> NewTopic | Refused:
-    """What to create for one topic."""
+def _plan(context: RequestContext, topic: CreatableTopic, quota: MutationQuota) -> NewTopic | Refused:
+    """What to create for one topic; counted against the quota, also where it is only validated."""
     room = context.services.topics
     refused = room.check_name(topic.name)
     if refused is not None:
         return refused
     if room.get(topic.name) is not None:
         return Refused("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists.")
-    return plan_topic(topic, room.rules())
+    planned = plan_topic(topic, room.rules())
+    if isinstance(planned, Refused):
+        return planned
+    return quota.take(planned.partitions) or planned
 
 
 async def _create(
@@ -74,7 +85,8 @@ async def _create(
     if validate_only:
         # Kafka names an id here too, which no topic will have.
         return planned, uuid.uuid4().bytes
-    created = await context.services.topics.create(planned, deadline)
+    creation = context.services.topics.create(planned, deadline)
+    created = await audited(context, creation, "topic.created", **new_topic_fields(planned))
     return (created,) if isinstance(created, Refused) else (planned, created.topic_id)
 
 

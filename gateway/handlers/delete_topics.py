@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Final
 
 from gateway.context import RequestContext
+from gateway.handlers.altering import NO_TIME
 from gateway.handlers.auditing import audited
 from gateway.handlers.throttling import mutation_quota, throttle_mutations
 from gateway.quotas.mutations import MutationQuota
@@ -29,14 +30,16 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    deadline = context.deadline(request.timeout_ms)
+    deadline = context.change_deadline(request.timeout_ms)
     may_deny = await context.services.topics.prove_unknown([_key(state) for state in asked], deadline)
     times = Counter(_identity(context, state) for state in asked)
     results: dict[object, DeletableTopicResult] = {}
     deletions = {}
     for state in asked:
         identity = _identity(context, state)
-        refused = _check(context, state, times[identity] > 1, may_deny)
+        refused = _check(context, state, times[identity] > 1)
+        if refused is None:
+            refused = _check_known(context, state, may_deny) if request.timeout_ms > 0 else NO_TIME
         if refused is not None:
             result = _result(state, refused)
             earlier = results.get(identity, result)
@@ -63,9 +66,7 @@ def _identity(context: RequestContext, state: DeleteTopicState) -> object:
     return _key(state) if topic is None else topic.topic_id
 
 
-def _check(
-    context: RequestContext, state: DeleteTopicState, is_doubled: bool, may_deny: bool
-) -> Refused | None:
+def _check(context: RequestContext, state: DeleteTopicState, is_doubled: bool) -> Refused | None:
     if not context.services.settings.broker.delete_topic_enable:
         return Refused("TOPIC_DELETION_DISABLED", "Topic deletion is disabled (broker.delete.topic.enable).")
     if state.name is None and state.topic_id == ZERO_UUID:
@@ -74,6 +75,10 @@ def _check(
         return Refused("INVALID_REQUEST", "Give a topic name or an id, not both.")
     if is_doubled:
         return Refused("INVALID_REQUEST", "The topic is given more than once.")
+    return None
+
+
+def _check_known(context: RequestContext, state: DeleteTopicState, may_deny: bool) -> Refused | None:
     if context.services.topics.get(_key(state)) is None:
         if not may_deny:
             return Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")

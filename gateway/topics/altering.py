@@ -5,6 +5,7 @@ that the topic would have as a whole, and only then whether it exists. What brok
 `gateway.topics.resource_plans` decides.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ class ResourceType(IntEnum):
 
 
 OPERATIONS: Final[Mapping[int, ConfigOp]] = {operation.value: operation for operation in ConfigOp}
+JAVA_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 LIST_OPERATIONS: Final = (ConfigOp.APPEND, ConfigOp.SUBTRACT)
 NO_TOPIC: Final = TopicId(bytes(16))
 
@@ -139,7 +141,8 @@ def _check_topic_name(name: str) -> Refused | None:
 
 
 def check_broker_name(name: str, node_id: int) -> Refused | None:
-    """Why a name is none of a broker here: it is this gateway's id, or empty for all brokers."""
-    if name in ("", str(node_id)):
+    """Why a name is none of a broker here: it is this gateway's id, in any way that Java reads a number, or
+    empty for all brokers."""
+    if not name or (JAVA_INTEGER.fullmatch(name) and int(name) == node_id):
         return None
     return Refused("INVALID_REQUEST", f"Expected broker id {node_id} or none, not {name!r}.")

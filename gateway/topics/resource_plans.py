@@ -7,6 +7,9 @@ from the gateway's settings at its start. Kafka's order of checks (KIP-226, KIP-
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
+from gateway.config import Broker, Groups, Quotas
 from gateway.topics.altering import LIST_OPERATIONS, OPERATIONS, ConfigEdit, ResourceEdit
 from gateway.topics.configs import MAX_NAME_SHOWN, MAX_VALUE_LENGTH, BadValue, ConfigType
 from gateway.topics.defaults import DYNAMIC
@@ -16,6 +19,12 @@ from ledger.setting_decisions import altered_configs
 
 BROKER, GROUP = "broker", "group"
 ALL_BROKERS: Final = ""
+AT_START: Final[Mapping[str, str]] = {
+    entry.encode_name: f"{section}.{entry.encode_name}"
+    for section, settings in (("broker", Broker), ("groups", Groups), ("quotas", Quotas))
+    for entry in msgspec.structs.fields(settings)
+}
+"""Kafka's configs that the gateway takes from its settings, and what those are called."""
 FOR_ALL_ONLY: Final = "min.insync.replicas"
 """As with Kafka since KIP-966."""
 
@@ -60,11 +69,7 @@ def _broker_change(edit: ConfigEdit) -> ConfigChange | Refused:
     if operation in LIST_OPERATIONS and (config is None or config.type is not ConfigType.LIST):
         return Refused("INVALID_CONFIG", f"{operation.name} is for lists, which {edit.name} is not.")
     if config is None:
-        shown = edit.name[:MAX_NAME_SHOWN]
-        return Refused(
-            "INVALID_REQUEST",
-            f"{shown} cannot be changed while the gateway runs; set it at its start (broker.*).",
-        )
+        return Refused("INVALID_REQUEST", _why_not_dynamic(edit.name))
     value = edit.value or ""
     if len(value) > MAX_VALUE_LENGTH:
         return Refused("INVALID_REQUEST", f"The value of {edit.name} is too long.")
@@ -74,6 +79,14 @@ def _broker_change(edit: ConfigEdit) -> ConfigChange | Refused:
             return Refused("INVALID_REQUEST", f"An item of {edit.name} is empty.")
         return ConfigChange(operation, edit.name, ",".join(dict.fromkeys(items)))
     return ConfigChange(operation, edit.name, value)
+
+
+def _why_not_dynamic(name: str) -> str:
+    shown = name[:MAX_NAME_SHOWN]
+    setting = AT_START.get(name)
+    if setting is None:
+        return f"The gateway has no config {shown}."
+    return f"{shown} cannot be changed while the gateway runs; set it at its start ({setting})."
 
 
 def _checked(before: Mapping[str, str], asked: SetResourceConfigs) -> SetResourceConfigs | Refused:

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from gateway.topics.altering import ConfigEdit, ResourceEdit
+from gateway.topics.resource_plans import plan_broker
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated import alter_configs, incremental_alter_configs
 from gateway.wire.messages.generated.alter_configs import AlterConfigsRequest
 from gateway.wire.messages.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from gateway.wire.messages.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from gateway.wire.messages.generated.list_config_resources import ListConfigResourcesRequest
+from ledger.requests import Refused
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway, names_of, records
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -363,3 +366,20 @@ async def test_resources_of_an_unknown_type_cannot_be_listed(gateway: InMemoryGa
     response = await gateway.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([TOPIC, 3]))
     assert names_of([response.error_code]) == ["UNSUPPORTED_VERSION"]
     assert response.config_resources == []
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("background.threads", "The gateway has no config background.threads."),
+        ("num.partitions", "set it at its start (broker.num.partitions)"),
+        ("group.max.size", "set it at its start (groups.group.max.size)"),
+        ("quota.window.num", "set it at its start (quotas.quota.window.num)"),
+    ],
+)
+def test_a_config_that_cannot_be_changed_says_where_it_is_set_if_anywhere(name: str, reason: str) -> None:
+    edit = ResourceEdit(BROKER, "1", [ConfigEdit(name, SET, "1")])
+    refused = plan_broker({}, edit, {})
+    assert isinstance(refused, Refused)
+    assert refused.error == "INVALID_REQUEST"
+    assert reason in refused.message

@@ -175,6 +175,12 @@ _CONFIGS = [
         for v in (1, 3, 4)
     ),
     Exchange("describe configs: brokers' in general", CONFIGS, 4, _configs(BROKER, "", BROKER_KEYS)),
+    *(
+        Exchange(
+            f"describe configs: a broker called {name!r}", CONFIGS, 4, _configs(BROKER, name, BROKER_KEYS)
+        )
+        for name in ("01", "+1", "-1", "+01", "0x1", "1 ", " 1", "1.0", "+", "4294967297", "1" * 30)
+    ),
     Exchange("describe configs: an unknown broker", CONFIGS, 4, _configs(BROKER, "99", BROKER_KEYS)),
     Exchange(
         "describe configs: a broker that is no number", CONFIGS, 1, _configs(BROKER, "one", BROKER_KEYS)

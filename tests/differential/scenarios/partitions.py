@@ -92,6 +92,27 @@ _GROW = [
 ]
 
 
+_GROW_WITHOUT_TIME = [
+    Exchange(
+        f"create partitions: {name} within {ms} ms, v{v}",
+        GROW,
+        v,
+        CreatePartitionsRequest(topics, ms, dry),
+        [Create(partitions=2)],
+        [exists("t")],
+    )
+    for ms in (0, -1)
+    for v in (0, 3)
+    for name, dry, topics in (
+        ("more", False, [grown(4)]),
+        ("only checked", True, [grown(4)]),
+        ("no more, and of an unknown topic", False, [grown(1), grown(4, topic="{no}")]),
+        ("an empty assignment", False, [grown(4, [])]),
+        ("one twice", False, [grown(4), grown(5)]),
+    )
+]
+
+
 def trim(*parts: tuple[str, int, int], timeout_ms: int = LATER) -> DeleteRecordsRequest:
     """Each (topic, partition, offset); topics that stand together become one."""
     topics: list[DeleteRecordsTopic] = []
@@ -314,4 +335,4 @@ _EPOCH = [
     Exchange("offset for leader epoch: cut", EPOCH, 4, Cut(epochs(("{t}", 0, 0, 0)), 3)),
 ]
 
-EXCHANGES = [*_GROW, *_TRIM, *_EPOCH]
+EXCHANGES = [*_GROW, *_GROW_WITHOUT_TIME, *_TRIM, *_EPOCH]

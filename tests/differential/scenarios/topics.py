@@ -1,6 +1,6 @@
 """CreateTopics, 2-7, and DeleteTopics, 1-6."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.wire.apis import ApiKey
@@ -254,7 +254,11 @@ def deletion(*names: str, timeout_ms: int = LATER) -> DeleteTopicsRequest:
 
 def deletion_by_id(*topics: str) -> DeleteTopicsRequest:
     ids: list[Any] = [IdOf(name) for name in topics]
-    return DeleteTopicsRequest([DeleteTopicState(None, topic_id) for topic_id in ids], [], LATER)
+    return _by_ids(ids, LATER)
+
+
+def _by_ids(ids: Sequence[Any], timeout_ms: int) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest([DeleteTopicState(None, topic_id) for topic_id in ids], [], timeout_ms)
 
 
 def _both(name: str, topic_id: Any) -> DeleteTopicsRequest:
@@ -310,4 +314,56 @@ _DELETE = [
     Exchange("delete topics: a null name, v1", DELETE, 1, Body(i32(1) + i16(-1) + i32(1000))),
 ]
 
-EXCHANGES = [*_CREATE, *_DELETE]
+_NO_TIME = [
+    *(
+        Exchange(
+            f"create topics: {name} within {ms} ms, v{v}",
+            CREATE,
+            v,
+            creation(*topics, dry=dry, timeout_ms=ms),
+            [Create("old")],
+            [exists("t", "old")],
+        )
+        for ms in (0, -1)
+        for v in (2, 7)
+        for name, dry, topics in (
+            ("one", False, [CreatableTopic("{t}", 1, 1)]),
+            ("one that is only checked", True, [CreatableTopic("{t}", 1, 1)]),
+            ("bad ones", False, [CreatableTopic("{t}", 0, 1), CreatableTopic("a b", 1, 1)]),
+            ("one that is there", False, [CreatableTopic("{old}", 1, 1), CreatableTopic("{t}", 1, 1)]),
+            ("one twice", False, [CreatableTopic("{t}", 1, 1), CreatableTopic("{t}", 1, 1)]),
+        )
+    ),
+    *(
+        Exchange(
+            f"delete topics: {name} within {ms} ms, v{v}",
+            DELETE,
+            v,
+            deletion(*names, timeout_ms=ms),
+            [Create("t"), Create("old")],
+            [exists("t", "old")],
+        )
+        for ms in (0, -1)
+        for v in (1, 6)
+        for name, names in (
+            ("one", ["{t}"]),
+            ("two", ["{t}", "{old}"]),
+            ("one twice", ["{t}", "{t}"]),
+            ("unknown and known", ["{no}", "{t}"]),
+        )
+    ),
+    *(
+        Exchange(
+            f"delete topics: by {name} within {ms} ms",
+            DELETE,
+            6,
+            _by_ids(ids, ms),
+            [Create("t")],
+            [exists("t")],
+        )
+        for ms in (0, -1)
+        for name, ids in (("id", [IdOf("t")]), ("an unknown id", [IdOf("no")]), ("the zero id", [bytes(16)]))
+    ),
+]
+
+EXCHANGES = [*_CREATE, *_DELETE, *_NO_TIME]
