@@ -107,6 +107,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
     admin_bind = parse_address(settings.admin.listen, "admin.listen") if settings.admin.listen else None
     certificates = Certificates(settings.tls) if any(binding.is_tls for binding in bindings) else None
     metrics = Metrics()
+    metrics.built(product_version())
     async with AsyncExitStack() as stack:
         stores = await _open_stores(settings, stack, metrics)
         await check_unclaimed(Journal(stores.metadata, 0), stores.blobs)
@@ -254,7 +255,7 @@ async def _keep_house(
         clock_ms,
         wait_seconds,
         is_disk_full=lambda: space.is_full and not backup_open.exists(),
-        alarm=metrics.alarms.inc,
+        alarm=metrics.alarm,
     )
     retention = Retention(shard, _topic_configs(configs), clock_ms, wait_seconds)
     check_ms = settings.broker.log_retention_check_interval_ms
@@ -317,7 +318,7 @@ async def _open_rooms(
     options = ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight)
     produce = ProduceRoom(shard, stores.segments, options, clock_ms, cache.put, space)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
-    reader = RunReader(stores.segments, cache, shard.state.files.locator, metrics.alarms.inc)
+    reader = RunReader(stores.segments, cache, shard.state.files.locator, metrics.alarm)
     sessions = FetchSessions(settings.limits.fetch_sessions, _fetch_session_id)
     fetch_options = FetchOptions(
         in_flight_bytes=settings.limits.fetch_bytes,
@@ -328,6 +329,8 @@ async def _open_rooms(
     stack.callback(offsets.close)
     groups = GroupsRoom(shard, settings)
     groups.start()
+    metrics.groups.set_function(lambda: groups.group_count)
+    metrics.group_members.set_function(lambda: groups.member_count)
     group_offsets = CommittedOffsets(shard, groups, settings)
     # Behind the drain: what waits for the journal until then has its deadline.
     stack.callback(group_offsets.close)
@@ -365,6 +368,8 @@ def _view_of(shard: Shard) -> ShardView:
         shard=shard.journal.shard,
         is_owner=lambda: shard.broken is None,
         entries=lambda: state.applied,
+        topics=lambda: len(state.topics.by_id),
+        partitions=lambda: sum(len(topic.partitions) for topic in state.topics.by_id.values()),
         live_runs=lambda: sum(partition.run_count for partition in state.logs.values()),
         follower_lag=lambda: 0,
     )

@@ -1,5 +1,6 @@
 """Which handler answers which API. What the gateway advertises is read from this table."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ from gateway.handlers.throttling import throttle_request
 from gateway.handlers.waiting import Waiting
 from gateway.quotas.altering import REQUEST
 from gateway.telemetry.handler_time import HandlerTime
+from gateway.telemetry.parked import Parked, parked_in_this_task
 from gateway.wire.apis import RANGES, ApiKey
 from gateway.wire.connection import CloseConnection, Request
 from gateway.wire.errors import Malformed, NeedsSlices
@@ -161,6 +163,10 @@ def served_versions(handlers: Mapping[ApiKey, AnyHandler]) -> dict[int, tuple[in
     return {int(key): handler.versions for key, handler in handlers.items()}
 
 
+CANCELLED: Final = "CANCELLED"
+"""What a request is counted under whose client left, or whose connection was closed, before its answer."""
+
+
 class RequestRouter:
     """Decodes, calls the handler, encodes, and counts."""
 
@@ -199,7 +205,7 @@ class RequestRouter:
     ) -> Sequence[Buffer] | None:
         """Response header and body. Raises Malformed, and CloseConnection for a version never answered."""
         key, handler = self._handlers[request.header.api_key]
-        counted = _Counted(key, self._context(key, request, peer, received_at))
+        counted = _Counted(key, self._context(key, request, peer, received_at), parked_in_this_task())
         counted.context.hold = hold
         try:
             body = await self._timed_body(key, handler, counted.context, request)
@@ -288,10 +294,11 @@ class RequestRouter:
 class _Counted:
     """Counts one request when it is done, and puts the header before its answer."""
 
-    __slots__ = ("_began", "_key", "context")
+    __slots__ = ("_began", "_key", "_parked", "context")
 
-    def __init__(self, key: ApiKey, context: RequestContext) -> None:
+    def __init__(self, key: ApiKey, context: RequestContext, parked: Parked | None = None) -> None:
         self._key = key
+        self._parked = parked
         self.context = context
         # The loop clock counts in whole milliseconds.
         self._began = time.perf_counter()
@@ -305,12 +312,15 @@ class _Counted:
     def failed(self, error: BaseException) -> None:
         if isinstance(error, Malformed):
             self._count("MALFORMED")
+        elif isinstance(error, asyncio.CancelledError):
+            self._count(CANCELLED)
         else:
             self._count(self.context.error if isinstance(error, CloseConnection) else "UNKNOWN_SERVER_ERROR")
 
     def _count(self, outcome: str) -> None:
         took_s = time.perf_counter() - self._began
-        self.context.services.metrics.request_done(self._key.name, outcome, took_s)
+        parked_s = 0.0 if self._parked is None else self._parked.seconds
+        self.context.services.metrics.request_done(self._key.name, outcome, took_s, parked_s)
 
 
 class _CountedReply(_Counted):
@@ -319,9 +329,7 @@ class _CountedReply(_Counted):
     __slots__ = ("_reply",)
 
     def __init__(self, key: ApiKey, context: RequestContext, reply: Reply) -> None:
-        self._key = key
-        self.context = context
-        self._began = time.perf_counter()
+        super().__init__(key, context)
         self._reply = reply
 
     def answer(self, buffers: Sequence[Buffer] | None) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from gateway.telemetry.parked import parked
 from ledger.batch.header import HEADER_BYTES
 from ledger.partitions import PartitionLog
 
@@ -62,7 +63,8 @@ class Purgatory:
         self.parked += 1
         timer = asyncio.get_running_loop().call_at(deadline, fetch.wake, False)
         try:
-            return await fetch.woken
+            with parked():
+                return await fetch.woken
         finally:
             timer.cancel()
             self._leave(fetch)

@@ -38,7 +38,7 @@ class RunReader:
         segments: SegmentStore,
         cache: RunCache,
         locator: Callable[[int], str],
-        alarm: Callable[[], None],
+        alarm: Callable[[str], None],
     ) -> None:
         self._segments = segments
         # Who catches up reads everything once: buffers that go back at once are still in the processor's
@@ -113,7 +113,7 @@ class RunReader:
         """Stored data is not as the ledger says: for a human to look at, now. Every one is counted; of a
         partition one a minute is written, with how many were left out."""
         self._log.error(event, **fields)
-        self._alarm()
+        self._alarm(event)
 
     async def _pass_damaged(self, stream: BatchStream, damage: Damaged) -> bool:
         """Where a damaged batch lies before what is asked for, let the stream go on behind it. Raises

@@ -39,6 +39,7 @@ from gateway.groups.views import (
     view_of,
     view_of_empty,
 )
+from gateway.telemetry.parked import parked
 from ledger.errors import StoreError
 from ledger.requests import GroupGone, Refused, RemoveGroup
 
@@ -232,6 +233,17 @@ class GroupsRoom:
         views = (self._view(group_id, outline_of) for group_id in ids)
         return [view for view in views if view is not None]
 
+    @property
+    def group_count(self) -> int:
+        """Groups that have members, had some, or have committed offsets."""
+        stored = self._shard.state.groups
+        return len(self._drivers.keys() | stored.by_id.keys() | stored.offsets.keys())
+
+    @property
+    def member_count(self) -> int:
+        """Members of all groups that are known here."""
+        return sum(len(driver.group.roster) for driver in self._drivers.values())
+
     def subscribed_topics(self, group_id: str) -> frozenset[str] | None:
         """Topics that the members' consumers have subscribed to; None if that cannot be told, as for groups
         of another protocol type."""
@@ -330,7 +342,8 @@ class GroupsRoom:
         self, ticket: Ticket, answered: asyncio.Future[JoinAnswer | SyncAnswer], deadline: float
     ) -> JoinAnswer | SyncAnswer:
         try:
-            answer = await answered
+            with parked():
+                answer = await answered
         finally:
             # A client that has gone does not take its member with it: it may come back for the answer.
             self._waiting.pop(ticket, None)

@@ -43,9 +43,9 @@ class GarbageCollector:
         wait_s: float,
         *,
         is_disk_full: Callable[[], bool] = lambda: False,
-        alarm: Callable[[], None] = lambda: None,
+        alarm: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`alarm` is called for every object that cannot be deleted, at each try."""
+        """`alarm` is called, with a name for it, for every object that cannot be deleted, at each try."""
         self._shard = shard
         self._segments = segments
         self._grace_ms = grace_ms
@@ -117,7 +117,7 @@ class GarbageCollector:
                 await self._segments.delete([locator])
             except StoreError as error:
                 failures += 1
-                self._alarm()
+                self._alarm("garbage.not_deleted")
                 log.error("garbage.not_deleted", locator=locator, error=str(error))
                 if failures == MAX_FAILURES:
                     break  # it is the store that fails, not an object: the next sweep looks again

@@ -1,5 +1,6 @@
 """Counters and gauges for Prometheus. Labels are few and bounded: never a topic, client or address."""
 
+import platform
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
+    ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
@@ -18,6 +20,15 @@ from gateway.telemetry.tallies import Tallies, Timings
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and tell nothing here
 
+ALARMS = (
+    "fetch.batch_damaged",
+    "fetch.damaged_batch_passed",
+    "fetch.object_missing",
+    "garbage.not_deleted",
+    "list_offsets.batch_damaged",
+    "list_offsets.object_missing",
+)
+"""Those that are known, so that each is there with 0 before the first: a rate needs that."""
 _STORE_BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -31,6 +42,8 @@ class ShardView:
     entries: Callable[[], int]
     """Journal entries applied, since the beginning of the journal."""
     live_runs: Callable[[], int]
+    topics: Callable[[], int]
+    partitions: Callable[[], int]
     follower_lag: Callable[[], int]
     """Durable journal entries that this gateway has not applied; an owner applies what it writes, so 0."""
 
@@ -47,9 +60,13 @@ class _ShardCollector(Collector):
         owner.add_metric(label, int(view.is_owner()))
         runs = GaugeMetricFamily("dragoman_live_runs", "Runs in the ledger")
         runs.add_metric([], view.live_runs())
+        topics = GaugeMetricFamily("dragoman_topics", "Topics")
+        topics.add_metric([], view.topics())
+        partitions = GaugeMetricFamily("dragoman_partitions", "Partitions of all topics")
+        partitions.add_metric([], view.partitions())
         lag = GaugeMetricFamily("dragoman_follower_lag_entries", "Durable entries not yet applied here")
         lag.add_metric([], view.follower_lag())
-        return entries, owner, runs, lag
+        return entries, owner, runs, topics, partitions, lag
 
 
 class _SpaceCollector(Collector):
@@ -80,6 +97,12 @@ class Metrics:
         self._request_seconds = Timings(
             "dragoman_request_seconds", "From the start of a request to its answer", ["api"], _REQUEST_BUCKETS
         )
+        self._work_seconds = Timings(
+            "dragoman_request_work_seconds",
+            "The same without waiting for others: fetches for records, members for their group",
+            ["api"],
+            _REQUEST_BUCKETS,
+        )
         produced = Tallies("dragoman_produce_bytes", "Record batch bytes taken")
         fetched = Tallies("dragoman_fetch_bytes", "Record batch bytes served")
         self.produce_bytes, self.fetch_bytes = produced.labels(), fetched.labels()
@@ -90,9 +113,14 @@ class Metrics:
         self.connections_refused = Counter(
             "dragoman_connections_refused", "Connections closed by the gateway", ["reason"], registry=registry
         )
-        self.alarms = Counter(
-            "dragoman_alarms", "Stored data that is not as the ledger says", registry=registry
+        self._alarms = Counter(
+            "dragoman_alarms",
+            "What a human must look at: stored data that is not as the ledger says, or cannot be deleted",
+            ["reason"],
+            registry=registry,
         )
+        for reason in ALARMS:
+            self._alarms.labels(reason)
         self.store_seconds = Timings(
             "dragoman_store_seconds",
             "Calls of the backing stores: metadata, segments and blobs",
@@ -100,7 +128,10 @@ class Metrics:
             _STORE_BUCKETS,
         )
         self.store_errors = Counter(
-            "dragoman_store_errors", "Calls of a backing store that failed", registry=registry
+            "dragoman_store_errors",
+            "Calls of a backing store that failed",
+            ["store", "op"],
+            registry=registry,
         )
         self.orphan_objects = Gauge(
             "dragoman_orphan_objects",
@@ -116,13 +147,34 @@ class Metrics:
         self.throttles = Counter(
             "dragoman_throttles", "Requests and connections over a quota", ["quota"], registry=registry
         )
-        for collector in (self._requests, self._request_seconds, produced, fetched, self.store_seconds):
+        self.groups = Gauge(
+            "dragoman_groups", "Consumer groups, and those that only have offsets", registry=registry
+        )
+        self.group_members = Gauge("dragoman_group_members", "Members of all groups", registry=registry)
+        self._build_info = Gauge(
+            "dragoman_build_info",
+            "1, with the versions of what runs",
+            ["version", "python"],
+            registry=registry,
+        )
+        times = self._request_seconds, self._work_seconds, self.store_seconds
+        for collector in (self._requests, *times, produced, fetched):
             registry.register(collector)
+        ProcessCollector(registry=registry)
 
-    def request_done(self, api: str, error: str, seconds: float) -> None:
-        """Count one request."""
+    def alarm(self, reason: str) -> None:
+        """Count one. `reason` is the name of its log event."""
+        self._alarms.labels(reason).inc()
+
+    def built(self, version: str) -> None:
+        """Say what runs."""
+        self._build_info.labels(version, platform.python_version()).set(1)
+
+    def request_done(self, api: str, error: str, seconds: float, parked_s: float = 0.0) -> None:
+        """Count one request, which for `parked_s` of its time waited for others."""
         self._requests.labels(api, error).value += 1
         self._request_seconds.labels(api).observe(seconds)
+        self._work_seconds.labels(api).observe(seconds - parked_s)
 
     def moved_bytes(self) -> int:
         """Record batch bytes taken and served in all."""

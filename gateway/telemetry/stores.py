@@ -99,7 +99,8 @@ class StoreWatch:
 
     def timed(self, store: str, op: str) -> _Timed:
         seconds = self._metrics.store_seconds.labels(store, op)
-        return _Timed(f"{store}.{op}", seconds, self._metrics.store_errors, self.health)
+        errors = self._metrics.store_errors.labels(store, op)
+        return _Timed(f"{store}.{op}", seconds, errors, self.health)
 
 
 class TimedMetadata:

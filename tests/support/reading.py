@@ -88,7 +88,7 @@ class ReadingWorld:
     fetch_room: FetchRoom
     offsets_room: OffsetsRoom
     cache: RunCache
-    alarms: list[None]
+    alarms: list[str]
     ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     async def create(self, name: str = "t", partitions: int = 1) -> bytes:
@@ -204,11 +204,9 @@ async def reading_world(
     await shard.start(1, "cluster", asyncio.get_running_loop().time() + 10)
     counting = CountingSegments()
     segments = segments or counting
-    alarms: list[None] = []
+    alarms: list[str] = []
     cache = RunCache(cache_bytes)
-    reader = RunReader(
-        segments, cache, lambda number: shard.state.files.locator(number), lambda: alarms.append(None)
-    )
+    reader = RunReader(segments, cache, lambda number: shard.state.files.locator(number), alarms.append)
     ids = itertools.count(100)
     fetch = FetchRoom(
         shard, reader, FetchSessions(slots, lambda: next(ids)), options or FetchOptions(), lambda: NOW_MS

@@ -175,10 +175,10 @@ async def test_what_is_due_is_deleted_also_while_the_journal_takes_nothing(
 async def test_an_object_that_cannot_be_deleted_keeps_none_of_the_others_and_raises_an_alarm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alarms: list[None] = []
+    alarms: list[str] = []
     async with Embedded(tmp_path, Clock(), roll_age_ms=1) as host:
         await host.ask(CreateTopic("t", topic_id(1), 2, {}))
-        host.garbage._alarm = lambda: alarms.append(None)
+        host.garbage._alarm = alarms.append
         _, stuck, _ = await dead_objects(host, 3)
         unlink = Path.unlink
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import struct
 import time
 import urllib.error
 import urllib.request
@@ -26,6 +27,7 @@ from tests.contract.faulty import Fault, Faults, FaultyMetadata
 from tests.model.embedded import GRACE_MS, Clock, Embedded
 from tests.model.harness import topic_id
 from tests.support.gateway import Gateway, GatewayFactory
+from tests.support.raw import raw_connection, request
 
 WAIT_S = 20.0
 NAMES = {
@@ -36,7 +38,18 @@ NAMES = {
     "dragoman_buffer_bytes": set(),
     "dragoman_connections": set(),
     "dragoman_store_seconds": {"store", "op"},
-    "dragoman_store_errors_total": set(),
+    "dragoman_request_work_seconds": {"api"},
+    "dragoman_store_errors_total": {"store", "op"},
+    "dragoman_alarms_total": {"reason"},
+    "dragoman_topics": set(),
+    "dragoman_partitions": set(),
+    "dragoman_groups": set(),
+    "dragoman_group_members": set(),
+    "dragoman_build_info": {"version", "python"},
+    "process_cpu_seconds_total": set(),
+    "process_resident_memory_bytes": set(),
+    "process_open_fds": set(),
+    "process_max_fds": set(),
     "dragoman_journal_entries_total": {"shard"},
     "dragoman_shard_owner": {"shard"},
     "dragoman_follower_lag_entries": set(),
@@ -112,7 +125,8 @@ def test_the_metrics_of_a_gateway_move_with_its_work(gateway: Gateway) -> None:
     assert grown('dragoman_store_seconds_count{op="put",store="metadata"}') >= 2
     assert grown('dragoman_store_seconds_count{op="write",store="segments"}') >= 1
     assert grown('dragoman_store_seconds_sum{op="write",store="segments"}') > 0
-    assert grown("dragoman_store_errors_total") == 0
+    assert not [name for name in after if name.startswith("dragoman_store_errors") and after[name]]
+    assert grown("process_cpu_seconds_total") > 0
 
 
 def test_connections_are_counted_while_they_are_there(gateway: Gateway) -> None:
@@ -141,6 +155,75 @@ def test_a_refused_request_is_counted_under_its_error(gateway: Gateway) -> None:
         consumer.close()
 
 
+def fetch(wait_ms: int) -> bytes:
+    """Fetch version 4 of partition 0 of t from offset 1, where nothing is."""
+    head = struct.pack(">iiiibi", -1, wait_ms, 1, 1 << 20, 0, 1)
+    return request(1, 4, head + struct.pack(">h", 1) + b"t" + struct.pack(">iiqi", 1, 0, 1, 1 << 20))
+
+
+def test_clients_that_leave_during_a_long_poll_are_no_errors_of_the_gateway(gateway: Gateway) -> None:
+    produce_and_consume(gateway, [b"x"])
+    before = samples(gateway)
+    for _ in range(3):
+        with raw_connection(gateway.host, gateway.port) as connection:
+            connection.send(fetch(30_000))
+            time.sleep(0.2)
+    cancelled = 'dragoman_requests_total{api="FETCH",error="CANCELLED"}'
+    deadline = time.monotonic() + WAIT_S
+    while (after := samples(gateway)).get(cancelled, 0.0) - before.get(cancelled, 0.0) < 3:
+        assert time.monotonic() < deadline
+    assert not [name for name in after if "UNKNOWN_SERVER_ERROR" in name]
+
+
+def test_the_wait_of_a_long_poll_is_no_work(gateway: Gateway) -> None:
+    produce_and_consume(gateway, [b"x"])
+    before = samples(gateway)
+    polls = 5
+    with raw_connection(gateway.host, gateway.port) as connection:
+        for _ in range(polls):
+            connection.send(fetch(500))
+            assert isinstance(connection.read_frame(), bytes)
+    after = samples(gateway)
+
+    def grown(name: str) -> float:
+        return after[name] - before[name]
+
+    assert grown('dragoman_request_seconds_sum{api="FETCH"}') >= polls * 0.49
+    assert grown('dragoman_request_work_seconds_count{api="FETCH"}') == polls
+    # 10 ms each, on a machine that does other things besides.
+    assert grown('dragoman_request_work_seconds_sum{api="FETCH"}') < polls * 0.05
+
+
+def test_the_wait_for_a_group_is_no_work_and_groups_and_members_are_counted(
+    gateway_factory: GatewayFactory,
+) -> None:
+    gateway = gateway_factory(["--set", "groups.group.initial.rebalance.delay.ms=1000"])
+    gateway.start()
+    produce_and_consume(gateway, [b"x"])
+    consumer = Consumer({"bootstrap.servers": gateway.bootstrap, "group.id": "g"})
+    consumer.subscribe(["t"])
+    deadline = time.monotonic() + WAIT_S
+    while not consumer.assignment():
+        assert time.monotonic() < deadline
+        consumer.poll(0.1)
+    found = samples(gateway)
+    assert found['dragoman_request_seconds_sum{api="JOIN_GROUP"}'] > 0.9
+    assert found['dragoman_request_work_seconds_sum{api="JOIN_GROUP"}'] < 0.5
+    assert (found["dragoman_topics"], found["dragoman_partitions"]) == (1, 1)
+    assert (found["dragoman_groups"], found["dragoman_group_members"]) == (1, 1)
+    consumer.close()
+    found = samples(gateway)
+    assert (found["dragoman_groups"], found["dragoman_group_members"]) == (1, 0)
+
+
+async def test_an_alarm_says_of_what() -> None:
+    metrics = Metrics()
+    value = metrics.registry.get_sample_value
+    assert value("dragoman_alarms_total", {"reason": "fetch.batch_damaged"}) == 0
+    metrics.alarm("fetch.batch_damaged")
+    assert value("dragoman_alarms_total", {"reason": "fetch.batch_damaged"}) == 1
+
+
 async def test_store_calls_are_timed_and_their_failures_counted() -> None:
     metrics = Metrics()
     watch = StoreWatch(metrics)
@@ -153,10 +236,11 @@ async def test_store_calls_are_timed_and_their_failures_counted() -> None:
             await store.get("k")
     value = metrics.registry.get_sample_value
     assert value("dragoman_store_seconds_count", {"store": "metadata", "op": "get"}) == 2
-    assert value("dragoman_store_errors_total") == 2
+    assert value("dragoman_store_errors_total", {"store": "metadata", "op": "get"}) == 2
+    assert value("dragoman_store_errors_total", {"store": "metadata", "op": "put"}) == 0
     assert list(watch.health.failing()) == ["metadata.get"]
     assert await store.get("k") is not None
-    assert value("dragoman_store_errors_total") == 2
+    assert value("dragoman_store_errors_total", {"store": "metadata", "op": "get"}) == 2
     assert watch.health.failing() == {}
 
 
@@ -165,7 +249,8 @@ async def test_a_put_of_unknown_outcome_is_a_failure() -> None:
     watch = StoreWatch(metrics)
     faulty = FaultyMetadata(MemoryMetadata(), Faults(fail_at=1, fault=Fault.ANSWER_LOST))
     await TimedMetadata(faulty, watch).put("k", b"v", None)
-    assert metrics.registry.get_sample_value("dragoman_store_errors_total") == 1
+    failed = {"store": "metadata", "op": "put"}
+    assert metrics.registry.get_sample_value("dragoman_store_errors_total", failed) == 1
     assert list(watch.health.failing()) == ["metadata.put"]
 
 
