@@ -69,6 +69,8 @@ class Conversation:
     producer_ids: dict[str, int] = field(default_factory=dict)
     member_ids: dict[str, str] = field(default_factory=dict)
     session: int | None = None
+    unpacks: bool = False
+    """Whether records are shown decompressed."""
     waiting: ExitStack = field(default_factory=ExitStack)
     """Connections on which requests wait; closed with the exchange."""
     _correlation: Iterator[int] = field(default_factory=lambda: itertools.count(1000))

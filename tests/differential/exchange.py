@@ -127,6 +127,8 @@ class Exchange:
     after: Sequence[Call] = ()
     is_timed: bool = False
     """Whether it is compared if the answer took WAITED_S or more."""
+    is_unpacked: bool = False
+    """Whether records are compared decompressed: where endpoints pack them, each has codecs of its own."""
 
     @property
     def call(self) -> Call:

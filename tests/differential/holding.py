@@ -17,7 +17,7 @@ def hold(endpoint: Endpoint, exchange: Exchange, prefix: str, started_ms: int) -
     Topic names begin with `prefix`. Errors: AssertionError for a step that failed, an answer that is no
     message, or silence.
     """
-    conversation = Conversation(endpoint, prefix, started_ms)
+    conversation = Conversation(endpoint, prefix, started_ms, unpacks=exchange.is_unpacked)
     with conversation.waiting:
         with conversation.connected():
             for step in exchange.before:

@@ -16,6 +16,7 @@ from gateway.handlers.api_versions import FEATURES
 from gateway.router import HANDLERS
 from gateway.wire.apis import ApiKey
 from gateway.wire.primitives import ZERO_UUID
+from ledger.batch.compression import decompress
 from ledger.batch.header import CRC_FROM, HEADER_BYTES, LOG_APPEND_TIME_BIT, read_header
 from tests.differential.conversation import Answer, Conversation, NotAnswered
 
@@ -59,6 +60,7 @@ DYNAMIC_CONFIG: Final = "min.insync.replicas"
 MEMBER_IDS: Final = ("member_id", "leader")
 _RANDOM: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 BATCH_PREFIX_BYTES: Final = 12
+MAX_UNPACKED_BYTES: Final = 1 << 24
 TOPIC, GROUP = 2, 32
 """As DescribeConfigs numbers resources."""
 VOLUME_BYTES: Final = ("total_bytes", "usable_bytes")
@@ -210,4 +212,9 @@ def _batch(batch: bytes, conversation: Conversation) -> dict[str, Any]:
     shown["producer_id"] = _named(header.producer_id, "producer_id", conversation)
     if header.attributes & LOG_APPEND_TIME_BIT:
         shown["max_timestamp"] = "<now>" if header.max_timestamp >= conversation.started_ms else "past"
+    if conversation.unpacks:
+        # The codec stays to be seen in the attributes.
+        del shown["batch_length"]
+        records = decompress(header.codec, memoryview(batch)[HEADER_BYTES:], MAX_UNPACKED_BYTES)
+        return {**shown, "bytes": records.hex()}
     return {**shown, "bytes": batch[HEADER_BYTES:].hex()}

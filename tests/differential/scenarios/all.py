@@ -5,6 +5,7 @@ from tests.differential.scenarios import (
     acls,
     api_versions,
     cluster,
+    compressing,
     configs,
     describing,
     fetching,
@@ -41,4 +42,5 @@ EXCHANGES: list[Exchange] = [
     *groups_protocol.EXCHANGES,
     *quotas.EXCHANGES,
     *acls.EXCHANGES,
+    *compressing.EXCHANGES,
 ]
