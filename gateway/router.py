@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from struct import Struct
 from typing import Any, Final, TypeAlias
 
 from gateway.connection import Peer
@@ -53,6 +54,7 @@ from gateway.handlers import (
 from gateway.handlers.throttling import throttle_request
 from gateway.handlers.waiting import Waiting
 from gateway.quotas.altering import REQUEST
+from gateway.requests.encoded import Encoded
 from gateway.telemetry.handler_time import HandlerTime
 from gateway.telemetry.parked import Parked, parked_in_this_task
 from gateway.wire.apis import RANGES, ApiKey
@@ -62,6 +64,7 @@ from gateway.wire.header import encode_response_header
 from gateway.wire.messages import codec
 from ledger.types import Buffer
 
+_THROTTLE_TIME: Final = Struct(">i")
 NOT_SERVED_BELOW: Final[Mapping[ApiKey, int]] = {ApiKey.PRODUCE: 3}
 """Versions that are advertised, because clients look for them, but never answered."""
 
@@ -372,12 +375,19 @@ async def _heavy_body(key: ApiKey, prompt: Prompt, context: RequestContext, body
 
 
 async def _encoded_in_slices(key: ApiKey, context: RequestContext, response: Any) -> Buffer:
-    if isinstance(response, bytes):  # is encoded, and kept for who asks next
-        return response
+    if isinstance(response, Encoded):
+        return _with_throttle_time(context, response)
     if not context.is_heavy:
         return _encoded(key, context, response)
     _prepare(context, response)
     return await context.slices.drive(codec.encoding_response(key, context.header.api_version, response))
+
+
+def _with_throttle_time(context: RequestContext, response: Encoded) -> Buffer:
+    throttle_ms = throttle_request(context) if context.handler_time is not None else 0
+    if not throttle_ms or not response.begins_with_throttle_time:
+        return response.body
+    return _THROTTLE_TIME.pack(throttle_ms) + response.body[_THROTTLE_TIME.size :]
 
 
 def _encoded(key: ApiKey, context: RequestContext, response: Any) -> bytes:

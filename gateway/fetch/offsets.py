@@ -30,6 +30,7 @@ from gateway.fetch.planning import READ_COMMITTED, check_epoch
 from gateway.fetch.reader import Missing, RunReader, Wish
 from gateway.fetch.stream import BatchStream, Damaged, StoredBatch
 from gateway.fetch.timestamps import TimedOffset, first_since
+from gateway.requests.slicing import Slices, paced
 from gateway.wire.errors import ErrorCode
 from ledger.batch.header import LEADER_EPOCH
 from ledger.errors import StoreError
@@ -94,10 +95,15 @@ class OffsetsRoom:
         self._searching = asyncio.Semaphore(SEARCHES_AT_ONCE)
 
     async def list_offsets(
-        self, version: int, questions: Sequence[OffsetQuestion], isolation: int, deadline: float
+        self,
+        version: int,
+        questions: Sequence[OffsetQuestion],
+        isolation: int,
+        deadline: float,
+        slices: Slices | None = None,
     ) -> list[OffsetAnswer]:
         """One answer a question, in order. `deadline` is loop time: what is not known by then is
-        REQUEST_TIMED_OUT."""
+        REQUEST_TIMED_OUT. `slices` are those of a request that may have very many."""
         try:
             await self._shard.barrier(deadline)
         except TimeoutError:
@@ -105,7 +111,7 @@ class OffsetsRoom:
         except StoreError as error:
             log.warning("list_offsets.barrier_failed", error=str(error))
             return [OffsetAnswer(ErrorCode.KAFKA_STORAGE_ERROR)] * len(questions)
-        answers = [self._at_once(version, question, isolation) for question in questions]
+        answers = [self._at_once(version, question, isolation) async for question in paced(slices, questions)]
         searches = {i: questions[i] for i, answer in enumerate(answers) if answer is None}
         found = await self._search_all(list(searches.values()), isolation, deadline) if searches else []
         results = dict(zip(searches, found, strict=True))

@@ -14,7 +14,7 @@ from ledger.requests import ConfigOp, Refused
 
 
 async def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    edits = [_edit(resource) for resource in request.resources]
+    edits = [_edit(resource) async for resource in context.slices.paced(request.resources)]
     answers = await alter_resources(context, edits, request.validate_only)
     return AlterConfigsResponse(
         responses=[_result(edit, answer) for edit, answer in zip(edits, answers, strict=True)]

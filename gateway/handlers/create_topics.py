@@ -38,7 +38,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     deadline = context.change_deadline(request.timeout_ms)
     quota = mutation_quota(context, STRICT_FROM)
     described = _Described(context)
-    once = [topic for topic in request.topics if times[topic.name] == 1]
+    once = [topic async for topic in context.slices.paced(request.topics) if times[topic.name] == 1]
     results = list[CreatableTopicResult]()
     # What is refused, or only checked, is no more than a look; the rest goes to the journal together.
     for start in range(0, len(once), AT_ONCE):

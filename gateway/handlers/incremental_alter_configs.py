@@ -16,7 +16,7 @@ from ledger.requests import Refused
 async def handle(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    edits = [_edit(resource) for resource in request.resources]
+    edits = [_edit(resource) async for resource in context.slices.paced(request.resources)]
     answers = await alter_resources(context, edits, request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[_result(edit, answer) for edit, answer in zip(edits, answers, strict=True)]

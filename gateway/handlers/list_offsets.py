@@ -1,7 +1,5 @@
 """ListOffsets (API 2), versions 1 to 11. There are no followers: any replica id is a consumer's."""
 
-from collections import Counter
-
 from gateway.context import RequestContext
 from gateway.fetch.offsets import OffsetAnswer, OffsetQuestion
 from gateway.wire.errors import ErrorCode
@@ -21,22 +19,27 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
     """A partition that is asked for twice is answered once, with INVALID_REQUEST, as Kafka does."""
     if request.isolation_level not in ISOLATION_LEVELS:
         return _failed(context, request)
-    named = Counter(
-        (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
-    )
-    questions = [
-        OffsetQuestion(topic.name, part.partition_index, part.timestamp, part.current_leader_epoch)
-        for topic in request.topics
-        for part in topic.partitions
-        if named[topic.name, part.partition_index] == 1
-    ]
+    slices = context.slices
+    named: dict[tuple[str, int], OffsetQuestion] = {}
+    twice: set[tuple[str, int]] = set()
+    async for topic in slices.paced(request.topics):
+        async for part in slices.paced(topic.partitions):
+            key = (topic.name, part.partition_index)
+            if key in named:
+                twice.add(key)
+            else:
+                named[key] = OffsetQuestion(*key, part.timestamp, part.current_leader_epoch)
+    questions = [question for key, question in named.items() if key not in twice]
     answers = await context.services.offsets.list_offsets(
-        context.header.api_version, questions, request.isolation_level, _deadline(context, request)
+        context.header.api_version, questions, request.isolation_level, _deadline(context, request), slices
     )
-    by_partition = {(q.topic, q.partition): answer for q, answer in zip(questions, answers, strict=True)}
+    by_partition = {
+        (q.topic, q.partition): answer
+        async for q, answer in slices.paced(zip(questions, answers, strict=True))
+    }
     refused = OffsetAnswer(ErrorCode.INVALID_REQUEST)
     topics: dict[str, list[ListOffsetsPartitionResponse]] = {topic.name: [] for topic in request.topics}
-    for name, index in named:
+    async for name, index in slices.paced(named):
         topics[name].append(_part(index, by_partition.get((name, index), refused)))
     response = ListOffsetsResponse(
         topics=[ListOffsetsTopicResponse(name, parts) for name, parts in topics.items()]

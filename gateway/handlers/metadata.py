@@ -10,8 +10,11 @@ from gateway.handlers.auditing import audited, new_topic_fields
 from gateway.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from gateway.handlers.throttling import mutation_quota
 from gateway.quotas.mutations import QUOTA_EXCEEDED
+from gateway.requests.encoded import Encoded
 from gateway.topics.creation import NewTopic
+from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
+from gateway.wire.messages import codec
 from gateway.wire.messages.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -27,24 +30,59 @@ from ledger.types import TopicId
 
 LEADER_EPOCH: Final = 0
 NULLABLE_NAME_FROM: Final = 12
+FIRST_WITH_THROTTLE_TIME: Final = 3
 ALWAYS_STRICT: Final = 0
 
 Key = str | TopicId
 
 
-async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Encoded:
     error = _check(context.header.api_version, request)
     if error is not ErrorCode.NONE:
         return _refused(context, request, error)
+    if request.topics is None or (context.header.api_version == 0 and not request.topics):
+        return await _all_topics(context, request)
+    return _response(context, request, await _topics(context, request, request.topics))
+
+
+async def _all_topics(context: RequestContext, request: MetadataRequest) -> Encoded:
+    """The same for every client of a listener until a topic comes, goes or grows."""
+    version, room = context.header.api_version, context.services.topics
+
+    async def make() -> bytes:
+        # As the topics are now, or later: never as they were before the request came.
+        operations = _topic_operations(request)
+        described = _Described(context, operations)
+        topics = [await described.topic(topic) async for topic in context.slices.paced(room.all())]
+        response = _response(context, request, topics)
+        return await context.slices.drive(codec.encoding_response(ApiKey.METADATA, version, response))
+
+    key = (
+        context.services.shard.state.topics.version,
+        version,
+        (context.listener.host, context.listener.port),
+        request.include_topic_authorized_operations,
+        request.include_cluster_authorized_operations,
+    )
+    return Encoded(await context.services.encoded.get(key, make), version >= FIRST_WITH_THROTTLE_TIME)
+
+
+def _response(
+    context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
     services, listener = context.services, context.listener
-    cluster_operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+    asks_operations = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[MetadataResponseBroker(services.node_id, listener.host, listener.port)],
         cluster_id=services.cluster_id,
         controller_id=services.node_id,
-        topics=await _topics(context, request),
-        cluster_authorized_operations=cluster_operations,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asks_operations else NOT_ASKED,
     )
+
+
+def _topic_operations(request: MetadataRequest) -> int:
+    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
 
 
 def _check(version: int, request: MetadataRequest) -> ErrorCode:
@@ -66,13 +104,14 @@ def _refused(context: RequestContext, request: MetadataRequest, error: ErrorCode
     )
 
 
-async def _topics(context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
-    room = context.services.topics
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    if request.topics is None or (context.header.api_version == 0 and not request.topics):
-        return [_described(topic, context.services.node_id, operations) for topic in room.all()]
-    keys = _keys(request.topics)
-    legal = [key for key in keys if not isinstance(key, str) or check_topic_name(key) is None]
+async def _topics(
+    context: RequestContext, request: MetadataRequest, asked: Sequence[MetadataRequestTopic]
+) -> list[MetadataResponseTopic]:
+    room, slices, operations = context.services.topics, context.slices, _topic_operations(request)
+    keys = _keys(asked)
+    legal = [
+        key async for key in slices.paced(keys) if not isinstance(key, str) or check_topic_name(key) is None
+    ]
     deadline = context.journal_deadline()
     may_deny = await room.prove_unknown(legal, deadline)
     refused: dict[str, Refused] = {}
@@ -81,13 +120,13 @@ async def _topics(context: RequestContext, request: MetadataRequest) -> list[Met
         and request.allow_auto_topic_creation
         and context.services.settings.broker.auto_create_topics_enable
     ):
-        missing = [key for key in legal if isinstance(key, str) and room.get(key) is None]
+        missing = [key async for key in slices.paced(legal) if isinstance(key, str) and room.get(key) is None]
         refused = await room.create_missing(missing, deadline, partial(_create, context))
-    answers = []
-    for key in keys:
+    answers, described = [], _Described(context, operations)
+    async for key in slices.paced(keys):
         topic = room.get(key)
         if topic is not None:
-            answers.append(_described(topic, context.services.node_id, operations))
+            answers.append(await described.topic(topic))
         else:
             answers.append(_denied(key, may_deny, refused))
             if isinstance(key, str):
@@ -110,24 +149,37 @@ def _keys(topics: Sequence[MetadataRequestTopic]) -> list[Key]:
     return list(dict.fromkeys(ids)) if ids else list(dict.fromkeys(names))
 
 
-def _described(topic: Topic, node_id: int, operations: int) -> MetadataResponseTopic:
-    nodes = [node_id]
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=index,
-                leader_id=node_id,
-                leader_epoch=LEADER_EPOCH,
-                replica_nodes=nodes,
-                isr_nodes=nodes,
+class _Described:
+    """The topics of one response. Partitions of the same number look the same in all of them, and are the
+    same object."""
+
+    def __init__(self, context: RequestContext, operations: int) -> None:
+        self._slices = context.slices
+        self._node_id = context.services.node_id
+        self._operations = operations
+        self._partitions: list[MetadataResponsePartition] = []
+
+    async def topic(self, topic: Topic) -> MetadataResponseTopic:
+        count, known, nodes = len(topic.partitions), self._partitions, [self._node_id]
+        async for index in self._slices.paced(range(len(known), count)):
+            known.append(
+                MetadataResponsePartition(
+                    partition_index=index,
+                    leader_id=self._node_id,
+                    leader_epoch=LEADER_EPOCH,
+                    replica_nodes=nodes,
+                    isr_nodes=nodes,
+                )
             )
-            for index in range(len(topic.partitions))
-        ],
-        topic_authorized_operations=operations,
-    )
+        # Slicing the list costs little, encoding it later costs as much as it is long.
+        self._slices.is_due(count >> 3)
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=known[:count],
+            topic_authorized_operations=self._operations,
+        )
 
 
 def _denied(key: Key, may_deny: bool, refused: dict[str, Refused]) -> MetadataResponseTopic:

@@ -246,3 +246,13 @@ class Slices:
         self._weight += CHECK_EVERY - self._left
         self._left = CHECK_EVERY
         return time.perf_counter() >= self._ends_at
+
+
+def paced(slices: Slices | None, items: Iterable[Item]) -> AsyncIterator[Item]:
+    """As `Slices.paced`; without slices, for what is always few, all at once."""
+    return _at_once(items) if slices is None else slices.paced(items)
+
+
+async def _at_once(items: Iterable[Item]) -> AsyncIterator[Item]:
+    for item in items:
+        yield item

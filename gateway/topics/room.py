@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.config import Settings
 from gateway.coordination.shard import Shard
+from gateway.requests.slicing import Slices, paced
 from gateway.topics.altering import ResourceEdit, plan_changes
 from gateway.topics.configs_room import ConfigsRoom
 from gateway.topics.creation import (
@@ -66,11 +67,18 @@ class TopicsRoom:
         topics = self._shard.state.topics
         return topics.by_name.get(key) if isinstance(key, str) else topics.by_id.get(key)
 
-    async def prove_unknown(self, keys: Collection[Key], deadline: float) -> bool:
+    async def prove_unknown(
+        self, keys: Collection[Key], deadline: float, slices: Slices | None = None
+    ) -> bool:
         """Make sure that `get` knows all that exists under these keys, for negative answers. False if
-        the journal could not be asked: then nothing may be denied."""
+        the journal could not be asked: then nothing may be denied. Of a request that may name very many keys,
+        `slices` are given."""
         now = asyncio.get_running_loop().time()
-        missing = [key for key in keys if self.get(key) is None and self._unknown.get(key, 0.0) <= now]
+        missing = [
+            key
+            async for key in paced(slices, keys)
+            if self.get(key) is None and self._unknown.get(key, 0.0) <= now
+        ]
         if not missing:
             return True
         if await self.barrier(deadline) is not None:
@@ -86,13 +94,14 @@ class TopicsRoom:
         return topic.partitions[index]
 
     async def prove_partitions_unknown(
-        self, partitions: Collection[tuple[str, int]], deadline: float
+        self, partitions: Collection[tuple[str, int]], deadline: float, slices: Slices | None = None
     ) -> bool:
         """As `prove_unknown`, for partitions by topic name and index."""
-        missing = [key for key in partitions if self.partition(*key) is None]
-        if any(self.get(name) is not None for name, _ in missing):
+        missing = [name async for name, i in paced(slices, partitions) if self.partition(name, i) is None]
+        names = dict.fromkeys(missing)
+        if any([self.get(name) is not None async for name in paced(slices, names)]):
             return await self.barrier(deadline) is None
-        return await self.prove_unknown({name for name, _ in missing}, deadline)
+        return await self.prove_unknown(names, deadline, slices)
 
     async def barrier(self, deadline: float) -> Refused | None:
         """Know all that was durable when this was called, or why that cannot be."""

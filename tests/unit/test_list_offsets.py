@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from gateway.fetch.offsets import OffsetAnswer, OffsetQuestion
+from gateway.requests.slicing import Owner, Slices, SliceScheduler
 from gateway.wire.errors import ErrorCode
 from ledger.batch.header import Codec
 from ledger.batch.records import Record, build_batch
@@ -204,6 +205,7 @@ async def test_a_partition_asked_for_twice_is_answered_once_as_an_invalid_reques
             header=SimpleNamespace(api_version=11),
             deadline=lambda timeout_ms: world.soon(),
             error="NONE",
+            slices=Slices(SliceScheduler(), Owner(1, "127.0.0.1")),
         )
         asked = [ListOffsetsPartition(index, -1, LATEST) for index in (0, 1, 0)]
         response = await handle(context, ListOffsetsRequest(topics=[ListOffsetsTopic("t", asked)]))  # type: ignore[arg-type]
