@@ -319,10 +319,12 @@ async def _open_rooms(
     produce = ProduceRoom(shard, stores.segments, options, clock_ms, cache.put, space)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
     reader = RunReader(stores.segments, cache, shard.state.files.locator, metrics.alarm)
-    sessions = FetchSessions(settings.limits.fetch_sessions, _fetch_session_id)
+    limits = settings.limits
+    sessions = FetchSessions(limits.fetch_sessions, _fetch_session_id, limits.fetch_partitions)
     fetch_options = FetchOptions(
-        in_flight_bytes=settings.limits.fetch_bytes,
-        longest_wait_s=settings.limits.request_timeout_ms / 1000,
+        in_flight_bytes=limits.fetch_bytes,
+        kept_partitions=limits.fetch_partitions,
+        longest_wait_s=limits.request_timeout_ms / 1000,
         ledger_wait_s=ledger.commit_timeout_ms / 1000,
     )
     offsets = OffsetsRoom(shard, reader)

@@ -281,6 +281,15 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fetch_sessions: Annotated[
         int, Meta(ge=0, le=1_000_000, description="Incremental fetch sessions that are kept")
     ] = 1000
+    fetch_partitions: Annotated[
+        int,
+        Meta(
+            ge=10_000,
+            le=100_000_000,
+            description="Partitions that fetch sessions keep together, about 700 bytes each, and again as "
+            "many for fetches under way of more than 256. Further sessions are not made, fetches wait",
+        ),
+    ] = 500_000
     topic_partitions: Annotated[
         int, Meta(ge=1, le=100_000, description="Partitions that a topic may have")
     ] = 10_000

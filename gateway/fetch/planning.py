@@ -48,6 +48,10 @@ class Want:
     is_diverging: bool = False
     was_found: bool = False
     """At an earlier look it was there."""
+    was_absent: bool = False
+    """It was not there when the fetch began."""
+    is_proved: bool = False
+    """What is negative about it was so in the newest state."""
     max_bytes: int = 0
     stream: BatchStream | None = None
     is_at_end: bool = False

@@ -36,8 +36,12 @@ class Purgatory:
     def __init__(self) -> None:
         self._waiting: dict[int, set[ParkedFetch]] = {}
         self._touched: dict[int, PartitionLog] = {}
+        self._parked: set[ParkedFetch] = set()
         self.is_closed = False
-        self.parked = 0
+
+    @property
+    def parked(self) -> int:
+        return len(self._parked)
 
     def touched(self, logs: Iterable[PartitionLog]) -> None:
         """These partitions moved or were deleted. Who waits is looked at in the next turn of the loop:
@@ -51,30 +55,40 @@ class Purgatory:
 
     async def park(self, fetch: ParkedFetch, deadline: float) -> bool:
         """Wait until the fetch may be ready (True), or the deadline (False)."""
-        if self.is_closed:
-            return False
+        self.enter(fetch, fetch.logs)
+        try:
+            return await self.wait(fetch, deadline)
+        finally:
+            self.leave(fetch, fetch.logs)
+
+    def enter(self, fetch: ParkedFetch, logs: Sequence[PartitionLog]) -> None:
+        """From now on the fetch is woken when one of these moves; for `leave`, whatever happens."""
         waiting = self._waiting
-        for log in fetch.logs:
+        for log in logs:
             beside = waiting.get(log.number)
             if beside is None:
                 waiting[log.number] = {fetch}
             else:
                 beside.add(fetch)
-        self.parked += 1
+
+    async def wait(self, fetch: ParkedFetch, deadline: float) -> bool:
+        """As `park`, for a fetch that has entered with all of its partitions."""
+        if self.is_closed:
+            return False
         timer = asyncio.get_running_loop().call_at(deadline, fetch.wake, False)
+        self._parked.add(fetch)
         try:
             with parked():
                 return await fetch.woken
         finally:
             timer.cancel()
-            self._leave(fetch)
+            self._parked.discard(fetch)
 
     def close(self) -> None:
         """Let everybody go who waits, and whoever comes from now on."""
         self.is_closed = True
-        for fetches in tuple(self._waiting.values()):
-            for fetch in tuple(fetches):
-                fetch.wake(False)
+        for fetch in self._parked:
+            fetch.wake(False)
 
     def _wake_ready(self) -> None:
         touched, self._touched = self._touched, {}
@@ -89,9 +103,8 @@ class Purgatory:
             if fetch.is_ready is not None and not fetch.woken.done() and fetch.is_ready(logs):
                 fetch.wake()
 
-    def _leave(self, fetch: ParkedFetch) -> None:
-        self.parked -= 1
-        for log in fetch.logs:
+    def leave(self, fetch: ParkedFetch, logs: Sequence[PartitionLog]) -> None:
+        for log in logs:
             fetches = self._waiting.get(log.number)
             if fetches is not None:
                 fetches.discard(fetch)

@@ -2,13 +2,19 @@
 
 A fetch looks up all its partitions, counts what is there, and either waits in purgatory or reads. Only
 what has been read is answered; what could not be read is an error, never an empty success.
+
+A fetch of many partitions is worked off in slices, between which the ledger goes on; it leaves the memory
+of heavy requests (`Slices.leave`) before it waits for anything else. Each partition is
+answered as it was at one moment, at its last look; the moments of two partitions may differ. Where it then
+waits, it enters the purgatory first and looks afterwards whether anything has moved meanwhile. What it keeps
+for its partitions while it waits is charged to a budget of its own (`kept`).
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -27,11 +33,21 @@ from gateway.fetch.planning import (
 )
 from gateway.fetch.purgatory import NEWS_BYTES, ParkedFetch, Purgatory
 from gateway.fetch.reader import Missing, RunReader, Wish
-from gateway.fetch.sessions import FetchKind, FetchSessions
+from gateway.fetch.sessions import (
+    MAX_SESSION_PARTITIONS,
+    AskedPartition,
+    FetchContext,
+    FetchKind,
+    FetchSession,
+    FetchSessions,
+    PartitionKey,
+    partition_key,
+)
 from gateway.fetch.stream import BatchStream
-from gateway.requests.slicing import Owner
+from gateway.requests.slicing import Owner, Slices, SliceScheduler
 from gateway.wire.errors import ErrorCode
-from gateway.wire.messages.fetch import FetchRequest, FetchResponse
+from gateway.wire.messages.absent import AbsentPartitions
+from gateway.wire.messages.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
 from ledger.errors import StoreError
 from ledger.partitions import PartitionLog
 from ledger.types import Buffer
@@ -41,6 +57,12 @@ log = structlog.get_logger(__name__)
 MIB: Final = 1024 * 1024
 STALE_PLANS: Final = 3
 """How often a plan is made anew because the store did not have what it named."""
+CHUNK_PARTITIONS: Final = 256
+"""A fetch of more is worked off in slices, so many partitions at once."""
+KEPT_BYTES: Final = 700
+"""What a partition of a fetch under way takes, with what its session keeps of it."""
+CROWDED_MS: Final = 1_000
+"""How long a client is throttled whose fetch found no memory for its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +73,8 @@ class FetchOptions:
     """What all fetches together may hold, from before they read until it is sent."""
     round_bytes: int = 64 * MIB
     """What one fetch reads at once."""
+    kept_partitions: int = 500_000
+    """How many partitions large fetches under way may have together."""
     longest_wait_s: float = 120.0
     ledger_wait_s: float = 10.0
     """How long a negative answer waits for its proof, and a read for its share of the budget."""
@@ -58,6 +82,24 @@ class FetchOptions:
 
 def _never(record_bytes: int) -> int:
     return 0
+
+
+class Sliced(Protocol):
+    """How a request shares the event loop; made when it is first looked at (`RequestContext`)."""
+
+    @property
+    def slices(self) -> Slices: ...
+
+
+class _Alone:
+    """Of a request that shares the event loop with no other."""
+
+    @property
+    def slices(self) -> Slices:
+        return Slices(SliceScheduler(), NO_OWNER)
+
+
+ALONE: Final = _Alone()
 
 
 class FetchRoom:
@@ -77,9 +119,10 @@ class FetchRoom:
         self.options = options
         self.clock = clock
         self.budget = FetchBudget(options.in_flight_bytes)
+        self.kept = FetchBudget(options.kept_partitions * KEPT_BYTES)
         self.purgatory = Purgatory()
         self.hints = PositionHints()
-        self._unsubscribe = shard.subscribe(self.purgatory.touched)
+        self._unsubscribe = shard.subscribe(self._touched)
 
     async def fetch(
         self,
@@ -90,26 +133,73 @@ class FetchRoom:
         throttle_ms: Callable[[int], int] = _never,
         hold: Hold = give_back_at_once,
         owner: Owner = NO_OWNER,
+        sliced: Sliced = ALONE,
+        absent: AbsentPartitions | None = None,
     ) -> FetchResponse:
         """Answer one Fetch. `received_at` is loop time; max_wait_ms counts from there. `throttle_ms` is told
         how many bytes of records there are, and says whether to answer nothing instead. `hold` is given
-        what frees the share of the budget that the answer takes; `owner` is the connection whose it is."""
-        context = self.sessions.begin(version, request, principal, self.clock())
+        what frees the share of the budget that the answer takes; `owner` is the connection whose it is.
+        `absent` is what a `Sieve` took out of the request; it is told only where the answer is encoded in
+        slices."""
+        named = sum([len(topic.partitions) for topic in request.topics])
+        is_large = named > MAX_SESSION_PARTITIONS or absent is not None
+        if is_large:
+            context = self.sessions.begin_large(version, request, principal)
+        else:
+            context = self.sessions.begin(version, request, principal, self.clock())
         if context.kind is FetchKind.REFUSED:
             return self.sessions.finish(context, (), self.clock())
-        is_from_broker = request.replica_id >= 0
-        wants = [Want(asked, asked.request, is_from_broker) for asked in context.partitions]
-        under_way = _Fetch(self, request, wants, received_at, owner)
+        count = max(named, len(context.partitions))
+        if count <= CHUNK_PARTITIONS and not is_large:
+            return await self._fetch(context, request, received_at, throttle_ms, hold, owner, sliced)
+        deadline = asyncio.get_running_loop().time() + self.options.ledger_wait_s
+        try:
+            kept = await self.kept.acquire(count * KEPT_BYTES, deadline, owner)
+        except TimeoutError:
+            return self.sessions.throttle(context, CROWDED_MS)
+        try:
+            if is_large:
+                asked = await _asked_in_slices(request, context.uses_topic_ids, sliced.slices)
+                context = replace(context, partitions=asked)
+            response = await self._fetch(context, request, received_at, throttle_ms, hold, owner, sliced)
+            if absent is not None and not response.throttle_time_ms:
+                response.absent = absent
+            return response
+        finally:
+            kept.give_back()
+
+    async def is_newest(self) -> bool:
+        """Whether the state is proved to be the newest, so that it may be said of something that it is not
+        there."""
+        deadline = asyncio.get_running_loop().time() + self.options.ledger_wait_s
+        try:
+            await self.shard.barrier(deadline)
+        except (StoreError, TimeoutError) as error:
+            log.warning("fetch.barrier_failed", error=str(error))
+            return False
+        return True
+
+    async def _fetch(
+        self,
+        context: FetchContext,
+        request: FetchRequest,
+        received_at: float,
+        throttle_ms: Callable[[int], int],
+        hold: Hold,
+        owner: Owner,
+        sliced: Sliced,
+    ) -> FetchResponse:
+        under_way = _Fetch(self, request, context, received_at, owner, sliced)
         try:
             told = await under_way.run()
-            isolation = request.isolation_level
-            answers = [(want.asked, answer(want, isolation, _outgoing)) for want in told]
-            records = sum([sum(map(len, part.records)) for _, part in answers if part.records])
+            answers, records = await under_way.answers(told)
             throttled = throttle_ms(records)
             if throttled:
                 under_way.give_back()
                 return self.sessions.throttle(context, throttled)
             response = self.sessions.finish(context, answers, self.clock())
+            if response.session_id:
+                self._rest(context, response.session_id, told)
         except BaseException:
             under_way.give_back()
             raise
@@ -129,6 +219,36 @@ class FetchRoom:
         if not self.purgatory.is_closed:
             self._unsubscribe()
             self.purgatory.close()
+
+    def _touched(self, logs: Sequence[PartitionLog]) -> None:
+        self.sessions.touched(logs)
+        self.purgatory.touched(logs)
+
+    def _rest(self, context: FetchContext, session_id: int, told: Sequence[Want]) -> None:
+        """Those that have nothing to report until they move are not looked at until then."""
+        at_end = [
+            (want.asked, want.log.number)
+            for want in told
+            if want.is_at_end and want.log is not None and not want.has_moved
+        ]
+        self.sessions.rest(context, session_id, at_end)
+
+
+async def _asked_in_slices(request: FetchRequest, by_id: bool, slices: Slices) -> list[AskedPartition]:
+    """The partitions of a large request, as `FetchSessions.begin` gives those of a small one."""
+    asked: dict[PartitionKey, AskedPartition] = {}
+    for topic in request.topics:
+        partitions = topic.partitions
+        for start in range(0, len(partitions), CHUNK_PARTITIONS):
+            for partition in partitions[start : start + CHUNK_PARTITIONS]:
+                part = AskedPartition(topic.name, topic.topic_id, partition)
+                asked[partition_key(part, by_id)] = part
+            if slices.is_due(min(len(partitions) - start, CHUNK_PARTITIONS)):
+                await slices.turn()
+        if slices.is_due():
+            await slices.turn()
+    slices.leave()
+    return list(asked.values())
 
 
 def _pinned(buffers: Iterable[Buffer]) -> int:
@@ -152,16 +272,21 @@ class _Fetch:
     __slots__ = (
         "absent",
         "deadline",
+        "has_proved",
         "has_waited",
+        "is_from_broker",
         "is_over",
         "is_overdrawn",
         "isolation",
+        "live",
         "max_bytes",
         "min_bytes",
         "owner",
-        "proved",
         "room",
+        "session",
+        "session_epoch",
         "share",
+        "sliced",
         "stale_plans",
         "wants",
     )
@@ -170,13 +295,21 @@ class _Fetch:
         self,
         room: FetchRoom,
         request: FetchRequest,
-        wants: Sequence[Want],
+        context: FetchContext,
         received_at: float,
         owner: Owner,
+        sliced: Sliced,
     ) -> None:
         self.room = room
-        self.wants = wants
+        self.is_from_broker = is_from_broker = request.replica_id >= 0
+        self.wants = [Want(asked, asked.request, is_from_broker) for asked in context.partitions]
+        self.live: list[Want] = []
+        """Those of which the last look found something to serve or to tell."""
+        self.session: FetchSession | None = context.session
+        self.session_epoch = context.answer_epoch
         self.owner = owner
+        self.sliced = sliced if len(self.wants) > CHUNK_PARTITIONS else None
+        """Of a fetch that is worked off in slices."""
         self.isolation = request.isolation_level
         self.max_bytes = min(max(request.max_bytes, 0), room.options.max_response_bytes)
         self.is_overdrawn = request.max_bytes < 0
@@ -185,9 +318,10 @@ class _Fetch:
         self.deadline = received_at + wait_s
         self.is_over = wait_s <= 0
         """Nothing more is waited for."""
-        self.absent: set[int] | None = None
-        """Which of the wants were not there at the first look (by their place)."""
-        self.proved: set[int] = set()
+        self.absent: int | None = None
+        """How many of the wants were not there at the first look."""
+        self.has_proved = False
+        """Something negative was."""
         self.has_waited = False
         """Since the last look, so that it may be out of date."""
         self.stale_plans = 0
@@ -203,84 +337,182 @@ class _Fetch:
     async def run(self) -> Sequence[Want]:
         """What each partition gets, in the order of the response."""
         while True:
-            if self._look_once() or self.absent is None:
+            if self.session is not None and self.session.stirred:
+                self._take_stirred(self.session)
+            if await self._look_once() or self.absent is None:
                 await self._look_closely()
             if not self._must_wait():
                 if not await self._read():
                     continue
                 if not self._must_wait():
                     # As in Kafka.
-                    has_odd = self.absent or self.proved
+                    has_odd = self.absent or self.has_proved
                     return sorted(self.wants, key=_place_in_answer) if has_odd else self.wants
                 self.give_back()
             self.is_over = not await self._park()
 
+    async def answers(
+        self, told: Sequence[Want]
+    ) -> tuple[list[tuple[AskedPartition, FetchPartitionResponse]], int]:
+        """Each partition's part of the response, and how many bytes of records they have."""
+        isolation = self.isolation
+        if self.sliced is None:
+            answers = [(want.asked, answer(want, isolation, _outgoing)) for want in told]
+        else:
+            answers, slices = [], self.sliced.slices
+            for start in range(0, len(told), CHUNK_PARTITIONS):
+                chunk = told[start : start + CHUNK_PARTITIONS]
+                answers += [(want.asked, answer(want, isolation, _outgoing)) for want in chunk]
+                if slices.is_due(len(chunk)):
+                    await slices.turn()
+            slices.leave()
+        return answers, sum([sum(map(len, part.records)) for _, part in answers if part.records])
+
+    def _take_stirred(self, session: FetchSession) -> None:
+        """What was quiet in the session has moved meanwhile."""
+        if session.epoch == self.session_epoch:
+            self.wants += [Want(asked, asked.request) for asked in session.stirred]
+            session.stirred.clear()
+
     async def _look_closely(self) -> None:
         """Behind a look: prove what is negative, and keep in mind what was not there from the first."""
-        unproved = [i for i, want in enumerate(self.wants) if want.is_negative and i not in self.proved]
+        unproved = [want for want in self.live if want.is_negative and not want.is_proved]
         if unproved:
             # A negative answer may only come from a state that is not the newest.
             is_newest = await self._barrier()
-            self._look_once()
-            for i in unproved:
-                if self.wants[i].is_negative:
-                    self.proved.add(i)
+            await self._look_once()
+            for want in unproved:
+                if want.is_negative:
+                    want.is_proved = self.has_proved = True
                     if not is_newest:
-                        self.wants[i].fail(ErrorCode.KAFKA_STORAGE_ERROR)
+                        want.fail(ErrorCode.KAFKA_STORAGE_ERROR)
         if self.absent is None:
-            self.absent = {i for i, want in enumerate(self.wants) if want.is_absent}
+            absent = [want for want in self.live if want.is_absent]
+            for want in absent:
+                want.was_absent = True
+            self.absent = len(absent)
             if self.is_overdrawn:
-                self._overdraw()
+                await self._overdraw()
 
-    def _overdraw(self) -> None:
+    async def _overdraw(self) -> None:
         """As in Kafka a negative budget is used up by the first partition that is there."""
         first = next((want for want in self.wants if not want.is_absent), None)
         if first is not None:
             first.request = replace(first.request, max_bytes=-1)
-            self._look_once()
+            await self._look_once()
 
-    def _look_once(self) -> bool:
+    async def _look_once(self) -> bool:
         """True if there is anything but records to tell."""
+        self.has_waited = False
+        if self.sliced is None:
+            live = self._look(self.wants)
+        else:
+            live, wants, slices = [], self.wants, self.sliced.slices
+            for start in range(0, len(wants), CHUNK_PARTITIONS):
+                live += self._look(wants[start : start + CHUNK_PARTITIONS])
+                if slices.is_due(CHUNK_PARTITIONS):
+                    await slices.turn()
+            slices.leave()
+            self.has_waited = True
+        self.live = live
+        return any(want.is_odd for want in live)
+
+    def _look(self, wants: Sequence[Want]) -> list[Want]:
+        """Those of which there is something to serve or to tell."""
         topics, hints = self.room.shard.state.topics, self.room.hints
-        is_odd = self.has_waited = False
-        for want in self.wants:
+        live = []
+        for want in wants:
             look_again(want, topics, self.isolation, self.max_bytes, hints)
-            is_odd = is_odd or want.is_odd
-        return is_odd
+            if not want.is_at_end:
+                live.append(want)
+        return live
 
     async def _barrier(self) -> bool:
-        deadline = asyncio.get_running_loop().time() + self.room.options.ledger_wait_s
         self.has_waited = True
-        try:
-            await self.room.shard.barrier(deadline)
-        except (StoreError, TimeoutError) as error:
-            log.warning("fetch.barrier_failed", error=str(error))
-            return False
-        return True
+        return await self.room.is_newest()
 
     def _must_wait(self) -> bool:
         """KIP-74, and as Kafka: an error is told at once, but not that there never was such a partition,
         unless there is nothing else to tell."""
-        absent = self.absent or ()
-        if self.is_over or len(absent) == len(self.wants):
+        has_others = self.absent != len(self.wants) or (self.session is not None and self.session.quiet)
+        if self.is_over or not has_others:
             return False
-        for i, want in enumerate(self.wants):
-            if want.is_diverging or (want.error is not ErrorCode.NONE and i not in absent):
+        for want in self.live:
+            if want.is_diverging or (want.error is not ErrorCode.NONE and not want.was_absent):
                 return False
-        return readable_bytes(self.wants) < self.min_bytes
+        return readable_bytes(self.live) < self.min_bytes
 
     async def _park(self) -> bool:
         """Wait for enough bytes, or for a partition to go. False: nothing more is to be waited for."""
-        if self.has_waited and self._has_moved() and asyncio.get_running_loop().time() < self.deadline:
-            # Something came while this fetch was reading: nobody would tell of it again.
+        is_ready = None
+        if self.min_bytes - readable_bytes(self.live) > NEWS_BYTES:
+            is_ready = self._readiness()
+        for want in self.live:
+            want.stream = None
+        if self.sliced is not None:
+            return await self._park_in_slices(ParkedFetch((), is_ready), self.sliced.slices)
+        if self.has_waited and self._has_moved(self.wants):
             return True
         logs = [want.log for want in self.wants if want.log is not None]
-        is_ready = None
-        if self.min_bytes - readable_bytes(self.wants) > NEWS_BYTES:
-            is_ready = self._readiness()
-        for want in self.wants:
-            want.stream = None
-        return await self.room.purgatory.park(ParkedFetch(logs, is_ready), self.deadline)
+        return await self._wait(self.room.purgatory.park, ParkedFetch(logs, is_ready))
+
+    async def _park_in_slices(self, parked: ParkedFetch, slices: Slices) -> bool:
+        purgatory, entered = self.room.purgatory, list[list[PartitionLog]]()
+        starts = range(0, len(self.wants), CHUNK_PARTITIONS)
+        try:
+            for start in starts:
+                chunk = self.wants[start : start + CHUNK_PARTITIONS]
+                logs = [want.log for want in chunk if want.log is not None]
+                entered.append(logs)
+                purgatory.enter(parked, logs)
+                if slices.is_due(len(chunk)):
+                    await slices.turn()
+            for start in starts:
+                if self._has_moved(self.wants[start : start + CHUNK_PARTITIONS]):
+                    return True
+                if slices.is_due(CHUNK_PARTITIONS // 4):
+                    await slices.turn()
+            slices.leave()
+            is_news = await self._wait(purgatory.wait, parked)
+            while entered:
+                purgatory.leave(parked, entered.pop())
+                if slices.is_due(CHUNK_PARTITIONS // 2):
+                    await slices.turn()
+            return is_news
+        finally:
+            slices.leave()
+            for logs in entered:
+                purgatory.leave(parked, logs)
+
+    async def _wait(
+        self, wait: Callable[[ParkedFetch, float], Coroutine[None, None, bool]], parked: ParkedFetch
+    ) -> bool:
+        """As `wait` does, and for a quiet partition of the session as well."""
+        session = self.session
+        if session is None or not session.quiet:
+            return await wait(parked, self.deadline)
+        if session.stirred and session.epoch == self.session_epoch and self._has_time():
+            return True
+        # In the next turn of the loop, as in purgatory: by then what is new is in the cache.
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            loop.call_soon(parked.wake)
+
+        session.on_stirred = wake
+        try:
+            return await wait(parked, self.deadline)
+        finally:
+            if session.on_stirred is wake:
+                session.on_stirred = None
+
+    def _has_time(self) -> bool:
+        return asyncio.get_running_loop().time() < self.deadline
+
+    def _has_moved(self, wants: Sequence[Want]) -> bool:
+        """Whether something came since these were looked at, of which no news would come again, and there is
+        time to look at it."""
+        return any(want.has_moved for want in wants if want.error is ErrorCode.NONE) and self._has_time()
 
     def _readiness(self) -> Callable[[Sequence[PartitionLog]], bool]:
         """What looks at partitions that moved, and says whether there are now bytes enough."""
@@ -311,12 +543,9 @@ class _Fetch:
 
         return is_ready
 
-    def _has_moved(self) -> bool:
-        return any(want.has_moved for want in self.wants if want.error is ErrorCode.NONE)
-
     async def _read(self) -> bool:
         """Read what the budgets allow. False: the plan was stale, and everything must be looked at anew."""
-        lacks = share_out(self.wants, self.max_bytes).lacks
+        lacks = share_out(self.live, self.max_bytes).lacks
         if not lacks:
             return True
         budget, most = self.room.budget, self.room.options.round_bytes
@@ -326,7 +555,7 @@ class _Fetch:
             if planned > budget.fair_bytes:
                 # Others wait too: a smaller answer now is better than a large one after many others.
                 self.max_bytes = min(self.max_bytes, budget.fair_bytes)
-                lacks = share_out(self.wants, self.max_bytes).lacks
+                lacks = share_out(self.live, self.max_bytes).lacks
                 planned = min(planned_bytes(lacks), most)
             if not await self._wait_for_share(planned):
                 return True
@@ -343,7 +572,7 @@ class _Fetch:
             self.share = await self.room.budget.acquire(size, max(self.deadline, latest), self.owner)
         except TimeoutError:
             self.is_over = True
-            for want in self.wants:
+            for want in self.live:
                 want.batches = 0
             return False
         return True
@@ -357,7 +586,7 @@ class _Fetch:
                 return False
             for want, reason in stale:
                 self._unreadable(want, "fetch.object_missing", reason, ErrorCode.KAFKA_STORAGE_ERROR)
-            shares = share_out(self.wants, self.max_bytes)
+            shares = share_out(self.live, self.max_bytes)
             lacks = shares.lacks
             if not lacks:
                 self.is_over |= shares.out_of_budget
@@ -373,7 +602,7 @@ class _Fetch:
         share = self.share
         if share is None:
             return False
-        streams = [want.stream for want in self.wants if want.stream is not None]
+        streams = [want.stream for want in self.live if want.stream is not None]
         held = sum([len(batch.data) for stream in streams for batch in stream.batches])
         return share.grow(min(held + planned_bytes(lacks), self.room.budget.max_bytes))
 
@@ -382,15 +611,15 @@ class _Fetch:
         that is not even the first batch, which must be served however large it is, drop all else; the
         share is given back, and one for this batch has to be waited for."""
         first = lacks[0]
-        is_due = not any(want.batches for want in self.wants[: self.wants.index(first.want) + 1])
+        is_due = not any(want.batches for want in self.live[: self.live.index(first.want) + 1])
         for lack in lacks[1:] if is_due else lacks:
             lack.stream.stop()
         self.is_over = True
         if not is_due:
-            share_out(self.wants, self.max_bytes)
+            share_out(self.live, self.max_bytes)
             return []
         self.give_back()
-        for want in self.wants:
+        for want in self.live:
             if want is not first.want:
                 want.stream = None
         return [first]

@@ -1,14 +1,16 @@
 """Fetch (API 1), versions 4 to 18: bytes in, buffers out; the fetch room does the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Final
 
 from gateway.context import RequestContext
+from gateway.fetch.sieve import Sieve
 from gateway.handlers.throttling import throttle_fetch
 from gateway.quotas.altering import FETCH
-from gateway.requests.slicing import Owner
+from gateway.requests.slicing import RESPONSE_BYTES, Owner
 from gateway.wire.errors import ErrorCode, NeedsSlices
+from gateway.wire.messages.absent import AbsentPartitions
 from gateway.wire.messages.fetch import (
     FIRST_WITH_TOPIC_IDS,
     FetchPartitionResponse,
@@ -31,11 +33,11 @@ FIRST_WITH_LEADER: Final = 16
 async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
     """Raises Malformed, for which the connection is closed."""
     version = context.header.api_version
+    absent = None
     try:
         request = decode_small_fetch(version, body)
     except NeedsSlices:
-        request = await context.decoded(partial(decoding_fetch, version, body), len(body))
-        context.leave()
+        request, absent = await _decoded(context, version, body)
     if request.isolation_level not in ISOLATION_LEVELS and _names_a_topic(context, request):
         context.error = ErrorCode.UNKNOWN_SERVER_ERROR.name
         return encode_fetch_response(version, _refused(version, request))
@@ -45,15 +47,40 @@ async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
     throttle = partial(throttle_fetch, context)
     owner = Owner(context.connection_id, context.peer_host)
     response = await services.fetch.fetch(
-        version, request, context.principal, context.received_at, throttle, context.hold, owner
+        version,
+        request,
+        context.principal,
+        context.received_at,
+        throttle,
+        context.hold,
+        owner,
+        context,
+        absent,
     )
     if request.replica_id >= 0 and version >= FIRST_WITH_LEADER:
         _name_leader(response, services.node_id)
     context.error = _first_error(response)
     services.metrics.fetch_bytes.value += _record_bytes(response)
-    if context.is_heavy:
+    if context.is_heavy or response.absent is not None:
         return await context.slices.drive(encoding_fetch_response(version, response))
     return encode_fetch_response(version, response)
+
+
+async def _decoded(
+    context: RequestContext, version: int, body: memoryview
+) -> tuple[FetchRequest, AbsentPartitions | None]:
+    """A large request, without those of its partitions that do not exist if there are many."""
+    services = context.services
+    sieve = Sieve(services.shard.state.topics, await services.fetch.is_newest())
+
+    def decoding(most: int) -> Generator[int, None, FetchRequest]:
+        return decoding_fetch(version, body, most, sieve.existing)
+
+    request = await context.decoded(decoding, len(body))
+    context.leave()
+    # The rest is charged by the fetch room, and to `limits.fetch_bytes`.
+    context.slices.bytes = min(context.slices.bytes, RESPONSE_BYTES)
+    return request, sieve.absent_of(request)
 
 
 def _names_a_topic(context: RequestContext, request: FetchRequest) -> bool:
@@ -93,6 +120,8 @@ def _first_error(response: FetchResponse) -> str:
         for partition in topic.partitions:
             if partition.error_code:
                 return ErrorCode(partition.error_code).name
+    for _, _, error_code, _ in response.absent or ():
+        return ErrorCode(error_code).name
     return ErrorCode.NONE.name
 
 

@@ -12,6 +12,7 @@ from struct import error as struct_error
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from gateway.wire.errors import Malformed, NeedsSlices, UnsupportedVersion
+from gateway.wire.messages.absent import AbsentPartitions
 from gateway.wire.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -165,6 +166,8 @@ class FetchResponse:
     session_id: int = NO_SESSION_ID
     throttle_time_ms: int = 0
     node_endpoints: Sequence[NodeEndpoint] = ()
+    absent: AbsentPartitions | None = None
+    """Further partitions, which do not exist; of responses that are encoded in slices."""
 
 
 def decode_fetch(version: int, body: memoryview) -> FetchRequest:
@@ -188,13 +191,16 @@ def decode_small_fetch(version: int, body: memoryview) -> FetchRequest:
 
 
 def decoding_fetch(
-    version: int, body: memoryview, most: int = MAX_REQUEST_ITEMS
+    version: int,
+    body: memoryview,
+    most: int = MAX_REQUEST_ITEMS,
+    sieve: "Keep[FetchPartition] | None" = None,
 ) -> Generator[int, None, FetchRequest]:
     """The same in slices: yields the units of weight worked off. Malformed also for more than `most`
-    elements."""
+    elements. `sieve` is given partitions of a topic, and says which of them are kept."""
     _check_version(version)
     try:
-        return (yield from _decoding(version, body, most))
+        return (yield from _decoding(version, body, most, sieve))
     except (struct_error, IndexError):
         raise Malformed(f"Fetch v{version} ends within a field") from None
 
@@ -205,7 +211,7 @@ def encode_fetch_response(version: int, response: FetchResponse) -> list[Buffer]
     buffers: list[Buffer] = []
     between = _response_head(version, response)
     for topic in response.topics:
-        _encode_topic_head(between, version, topic)
+        _encode_topic_head(between, version, topic.name, topic.topic_id, len(topic.partitions))
         _encode_partitions(buffers, between, version, topic.partitions)
         if version >= FIRST_FLEXIBLE:
             between.append(b"\0")
@@ -219,13 +225,31 @@ def encoding_fetch_response(version: int, response: FetchResponse) -> Generator[
     buffers: list[Buffer] = []
     between, weight = _response_head(version, response), 0
     for topic in response.topics:
-        _encode_topic_head(between, version, topic)
+        _encode_topic_head(between, version, topic.name, topic.topic_id, len(topic.partitions))
         start = 0
         for chunk in chunks(len(topic.partitions)):
             _encode_partitions(buffers, between, version, topic.partitions[start : start + chunk])
             start += chunk
             weight += chunk
             if weight >= CHUNK_ITEMS:
+                yield weight
+                weight = 0
+        if version >= FIRST_FLEXIBLE:
+            between.append(b"\0")
+        weight += 1
+    for name, topic_id, error_code, indexes in response.absent or ():
+        _encode_topic_head(between, version, name, topic_id, len(indexes))
+        start = 0
+        for chunk in chunks(len(indexes)):
+            some = [
+                FetchPartitionResponse(index, error_code, aborted_transactions=())
+                for index in indexes[start : start + chunk]
+            ]
+            _encode_partitions(buffers, between, version, some)
+            start += chunk
+            weight += chunk
+            if weight >= CHUNK_ITEMS:
+                between[:] = [b"".join(between)]
                 yield weight
                 weight = 0
         if version >= FIRST_FLEXIBLE:
@@ -240,13 +264,14 @@ def _response_head(version: int, response: FetchResponse) -> list[bytes]:
         head = _RESPONSE_HEAD.pack(response.throttle_time_ms, response.error_code, response.session_id)
     else:
         head = _ONE.pack(response.throttle_time_ms)
-    return [head, encode_count(len(response.topics), version >= FIRST_FLEXIBLE)]
+    topics = len(response.topics) + (0 if response.absent is None else response.absent.topics)
+    return [head, encode_count(topics, version >= FIRST_FLEXIBLE)]
 
 
-def _encode_topic_head(between: list[bytes], version: int, topic: FetchTopicResponse) -> None:
+def _encode_topic_head(between: list[bytes], version: int, name: str, topic_id: bytes, count: int) -> None:
     flexible = version >= FIRST_FLEXIBLE
-    between.append(encode_topic(version >= FIRST_WITH_TOPIC_IDS, flexible, topic.name, topic.topic_id))
-    between.append(encode_count(len(topic.partitions), flexible))
+    between.append(encode_topic(version >= FIRST_WITH_TOPIC_IDS, flexible, name, topic_id))
+    between.append(encode_count(count, flexible))
 
 
 def _encode_partitions(
@@ -286,12 +311,14 @@ def _decode(version: int, body: memoryview) -> FetchRequest:
     return _request(version, body, pos, tags, FetchRequest(*head, topics, forgotten))
 
 
-def _decoding(version: int, body: memoryview, most: int) -> Generator[int, None, FetchRequest]:
+def _decoding(
+    version: int, body: memoryview, most: int, sieve: "Keep[FetchPartition] | None"
+) -> Generator[int, None, FetchRequest]:
     """What `_decode` does at once."""
     head, pos = _head(version, body)
     tags, forgotten = TagCounter(), list[ForgottenTopic]()
     topics, pos, items = yield from _reading_topics(
-        version, body, pos, 0, most, tags, _partitions, FetchTopic
+        version, body, pos, 0, most, tags, _partitions, FetchTopic, sieve
     )
     if version >= FIRST_WITH_SESSIONS:
         forgotten, pos, _ = yield from _reading_topics(
@@ -321,6 +348,7 @@ def _request(
     return request
 
 
+Keep: TypeAlias = Callable[[str, bytes, list[_Partition]], list[_Partition]]
 _Read: TypeAlias = Callable[[int, memoryview, int, int, TagCounter], tuple[list[_Partition], int]]
 
 
@@ -360,8 +388,9 @@ def _reading_topics(
     tags: TagCounter,
     read_partitions: _Read[_Partition],
     make: Callable[[str, bytes, list[_Partition]], _Item],
+    keep: "Keep[_Partition] | None" = None,
 ) -> Generator[int, None, tuple[list[_Item], int, int]]:
-    """The same in slices."""
+    """The same in slices. Of what is not kept of a topic nothing is left."""
     flexible, by_id = version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS
     count, pos = _count(body, pos, flexible)
     topics, items, weight, name, topic_id = [], count_items(items, count, most), 0, "", ZERO_UUID
@@ -375,14 +404,15 @@ def _reading_topics(
         partitions = list[_Partition]()
         for chunk in chunks(partition_count):
             some, pos = read_partitions(version, body, pos, chunk, tags)
-            partitions += some
+            partitions += some if keep is None else keep(name, topic_id, some)
             weight += chunk
             if weight >= CHUNK_ITEMS:
                 yield weight
                 weight = 0
         if flexible:
             pos = tags.skip(body, pos)
-        topics.append(make(name, topic_id, partitions))
+        if partitions or keep is None:
+            topics.append(make(name, topic_id, partitions))
         weight += 1
     return topics, pos, items
 

@@ -1,0 +1,303 @@
+"""Fetches and sessions of many partitions: what they look at, how they share the event loop, what is kept."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gateway.fetch.budget import NO_OWNER
+from gateway.fetch.room import KEPT_BYTES, FetchOptions
+from gateway.fetch.sessions import MAX_SESSION_PARTITIONS, MAX_SESSION_UNKNOWN, QUIET_FROM
+from gateway.requests.slicing import Owner
+from gateway.wire.apis import ApiKey
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.fetch import (
+    FIRST_WITH_TOPIC_IDS,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from gateway.wire.messages.generated.fetch import FetchPartition as WirePartition
+from gateway.wire.messages.generated.fetch import FetchRequest as WireRequest
+from gateway.wire.messages.generated.fetch import FetchTopic as WireTopic
+from gateway.wire.primitives import ZERO_UUID
+from tests.support.in_memory import in_memory_gateway, records
+from tests.support.reading import (
+    MIB,
+    PRINCIPAL,
+    ReadingWorld,
+    batch_of,
+    parts,
+    reading_world,
+    records_of,
+    with_base,
+)
+
+A, B = batch_of(b"a"), batch_of(b"b")
+LARGE = 2 * QUIET_FROM
+
+
+async def fetch_all(
+    world: ReadingWorld,
+    count: int,
+    session: tuple[int, int] = (0, 0),
+    topics: Sequence[str] = ("t",),
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    owner: Owner = NO_OWNER,
+) -> FetchResponse:
+    """The first partitions of each of the topics, from their beginning."""
+    named = [
+        FetchTopic(topic, ZERO_UUID, [FetchPartition(i, -1, 0, -1, -1, MIB) for i in range(count)])
+        for topic in topics
+    ]
+    request = FetchRequest(max_wait_ms, min_bytes, 50 * MIB, 0, *session, named, [])
+    now = asyncio.get_running_loop().time()
+    return await world.fetch_room.fetch(12, request, PRINCIPAL, now, owner=owner)
+
+
+def indexes(response: FetchResponse) -> list[int]:
+    return [part.index for part in parts(response)]
+
+
+def quiet_of(world: ReadingWorld, session_id: int) -> int:
+    return len(world.fetch_room.sessions._sessions[session_id].quiet)
+
+
+async def test_a_partition_that_was_reported_to_its_end_is_not_looked_at_until_it_moves() -> None:
+    async with reading_world() as world:
+        topic_id = await world.create(partitions=LARGE)
+        session_id = (await fetch_all(world, LARGE)).session_id
+        assert quiet_of(world, session_id) == LARGE
+        assert indexes(await world.fetch(session=(session_id, 1))) == []
+        await world.produce(A, partition=70)
+        assert indexes(await world.fetch(session=(session_id, 2))) == [70]
+        # It was not read on, and so is offered again; where it was, it is quiet again.
+        assert indexes(await world.fetch(session=(session_id, 3))) == [70]
+        assert quiet_of(world, session_id) == LARGE - 1
+        assert indexes(await world.fetch(("t", 70, 1), session=(session_id, 4))) == []
+        assert quiet_of(world, session_id) == LARGE
+        # What the client asks for again is looked at, though it has not moved.
+        assert indexes(await world.fetch(("t", 70, 0), session=(session_id, 5))) == [70]
+        assert indexes(await world.fetch(("t", 70, 1), session=(session_id, 6))) == []
+        await world.produce(B, partition=70)
+        await world.delete_records(topic_id, 70, 2)
+        (part,) = parts(await world.fetch(session=(session_id, 7)))
+        assert (part.index, part.error_code) == (70, ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
+async def test_a_parked_fetch_is_woken_by_a_quiet_partition_that_moves_or_goes() -> None:
+    async with reading_world() as world:
+        topic_id = await world.create(partitions=LARGE)
+        session_id = (await fetch_all(world, LARGE)).session_id
+        parked = asyncio.create_task(world.fetch(session=(session_id, 1), max_wait_ms=60_000))
+        await asyncio.sleep(0.01)
+        assert not parked.done() and quiet_of(world, session_id) == LARGE
+        await world.produce(A, partition=99)
+        (part,) = parts(await asyncio.wait_for(parked, 2))
+        assert part.index == 99 and records_of(part) == with_base(A, 0)
+        await world.fetch(("t", 99, 1), session=(session_id, 2))
+        parked = asyncio.create_task(world.fetch(session=(session_id, 3), max_wait_ms=60_000, min_bytes=200))
+        await asyncio.sleep(0.01)
+        # Too little.
+        await world.produce(A, partition=3)
+        await asyncio.sleep(0.01)
+        assert not parked.done()
+        await world.delete(topic_id)
+        errors = {part.error_code for part in parts(await asyncio.wait_for(parked, 2))}
+        assert errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+async def test_a_parked_fetch_adds_up_what_came_to_quiet_partitions() -> None:
+    async with reading_world() as world:
+        await world.create(partitions=LARGE)
+        session_id = (await fetch_all(world, LARGE)).session_id
+        fetching = world.fetch(session=(session_id, 1), max_wait_ms=60_000, min_bytes=2 * len(A))
+        parked = asyncio.create_task(fetching)
+        await asyncio.sleep(0.01)
+        await world.produce(A, partition=5)
+        await asyncio.sleep(0.01)
+        assert not parked.done()
+        await world.produce(B, partition=90)
+        answered = parts(await asyncio.wait_for(parked, 2))
+        assert [(part.index, records_of(part)) for part in answered] == [
+            (5, with_base(A, 0)),
+            (90, with_base(B, 0)),
+        ]
+
+
+async def test_what_leaves_a_session_or_goes_with_it_is_watched_no_longer() -> None:
+    async with reading_world() as world:
+        await world.create(partitions=LARGE)
+        sessions = world.fetch_room.sessions
+        session_id = (await fetch_all(world, LARGE)).session_id
+        await world.fetch(session=(session_id, 1), forget=[("t", 1), ("t", 2)])
+        await world.produce(A, partition=1)
+        assert indexes(await world.fetch(session=(session_id, 2))) == []
+        assert len(sessions._watched) == quiet_of(world, session_id) == LARGE - 2
+        await world.fetch(session=(session_id, -1))
+        assert not sessions._watched and not len(sessions)
+
+
+async def test_a_fetch_of_the_largest_session_costs_what_has_moved() -> None:
+    async with reading_world() as world:
+        await world.create(partitions=MAX_SESSION_PARTITIONS)
+        session_id = (await fetch_all(world, MAX_SESSION_PARTITIONS)).session_id
+        assert session_id
+        began = time.process_time()
+        for epoch in range(1, 101):
+            assert parts(await world.fetch(session=(session_id, epoch))) == []
+        assert time.process_time() - began < 0.2
+
+
+async def test_a_fetch_of_more_partitions_gets_no_session_and_is_answered_whole() -> None:
+    async with reading_world() as world:
+        names = ["t", "u", "v"]
+        for name in names:
+            await world.create(name, partitions=MAX_SESSION_PARTITIONS)
+        await world.produce(A, name="u", partition=9_999)
+        turns = 0
+
+        def count() -> None:
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_soon(count)
+
+        count()
+        response = await fetch_all(world, MAX_SESSION_PARTITIONS, topics=names)
+        assert turns > 5
+        assert response.session_id == 0 and response.error_code == 0
+        assert [len(topic.partitions) for topic in response.topics] == 3 * [MAX_SESSION_PARTITIONS]
+        filled = [(part.index, records_of(part)) for part in parts(response) if part.records]
+        assert filled == [(9_999, with_base(A, 0))]
+        assert world.fetch_room.kept.held_bytes == 0
+        # An incremental one that names as many is too large for its session, which goes.
+        session_id = (await fetch_all(world, 10)).session_id
+        response = await fetch_all(world, MAX_SESSION_PARTITIONS, (session_id, 1), names)
+        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert not len(world.fetch_room.sessions)
+
+
+async def test_a_large_fetch_waits_and_misses_nothing_that_comes_between_its_slices() -> None:
+    async with reading_world() as world:
+        await world.create(partitions=5_000)
+        for partition in (0, 2_500, 4_999):
+            for turns in (1, 3, 10, 50):
+                before = world.log(partition=partition).high_watermark
+                end = FetchPartition(partition, -1, before, -1, -1, MIB)
+                named = [FetchPartition(i, -1, 0, -1, -1, MIB) for i in range(3, 2_000)]
+                topics = [FetchTopic("t", ZERO_UUID, [*named, end])]
+                request = FetchRequest(60_000, 1, 50 * MIB, 0, 0, -1, topics, [])
+                now = asyncio.get_running_loop().time()
+                parked = asyncio.create_task(world.fetch_room.fetch(12, request, PRINCIPAL, now))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await world.produce(A, partition=partition)
+                answered = parts(await asyncio.wait_for(parked, 5))
+                assert records_of(answered[-1]) == with_base(A, before)
+        assert world.fetch_room.purgatory.parked == 0 and not world.fetch_room.purgatory._waiting
+
+
+async def test_many_unknown_partitions_get_no_session_and_those_that_went_end_theirs() -> None:
+    async with reading_world() as world:
+        assert (await fetch_all(world, MAX_SESSION_UNKNOWN + 1)).session_id == 0
+        assert (await fetch_all(world, MAX_SESSION_UNKNOWN)).session_id > 0
+        topic_id = await world.create("u", partitions=MAX_SESSION_UNKNOWN + 1)
+        session_id = (await fetch_all(world, MAX_SESSION_UNKNOWN + 1, topics=["u"])).session_id
+        assert session_id
+        await world.delete(topic_id)
+        gone = parts(await world.fetch(session=(session_id, 1)))
+        assert {part.error_code for part in gone} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        again = await world.fetch(session=(session_id, 2))
+        assert again.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_large_fetches_that_wait_are_charged_and_further_ones_wait_for_their_memory() -> None:
+    options = FetchOptions(kept_partitions=1_000, ledger_wait_s=0.2)
+    async with reading_world(options) as world:
+        await world.create(partitions=600)
+        parked = [
+            asyncio.create_task(
+                fetch_all(world, 400, (0, -1), max_wait_ms=60_000, owner=Owner(i, "127.0.0.1"))
+            )
+            for i in range(2)
+        ]
+        await asyncio.sleep(0.05)
+        assert world.fetch_room.kept.held_bytes == 800 * KEPT_BYTES
+        third = await fetch_all(world, 400, (0, -1), owner=Owner(3, "127.0.0.1"))
+        assert third.topics == () and third.throttle_time_ms > 0 and third.error_code == 0
+        # A small one has no need to wait.
+        assert len(parts(await fetch_all(world, 100, (0, -1)))) == 100
+        await world.produce(A)
+        for waiting in parked:
+            assert len(parts(await waiting)) == 400
+        assert len(parts(await fetch_all(world, 400, (0, -1)))) == 400
+        assert world.fetch_room.kept.held_bytes == 0
+
+
+@pytest.mark.parametrize("count", [QUIET_FROM - 1, QUIET_FROM])
+async def test_sessions_answer_alike_whether_or_not_they_have_quiet_partitions(count: int) -> None:
+    async with reading_world() as world:
+        await world.create(partitions=count)
+        session_id = (await fetch_all(world, count)).session_id
+        await world.produce_many([("t", 1, A), ("t", 7, B)])
+        first = await world.fetch(session=(session_id, 1), max_bytes=len(A))
+        assert [(part.index, records_of(part)) for part in parts(first)] == [(1, with_base(A, 0)), (7, b"")]
+        # That which got nothing comes first now.
+        second = await world.fetch(("t", 1, 1), session=(session_id, 2), max_bytes=len(A))
+        assert [(part.index, records_of(part)) for part in parts(second)] == [(7, with_base(B, 0))]
+        assert indexes(await world.fetch(("t", 7, 1), session=(session_id, 3))) == []
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 13, 18])
+async def test_of_many_partitions_that_do_not_exist_each_is_answered_with_its_error(version: int) -> None:
+    by_id = version >= FIRST_WITH_TOPIC_IDS
+
+    def topic(name: str, topic_id: bytes, indexes: range) -> WireTopic:
+        named = [WirePartition(partition=i, partition_max_bytes=MIB) for i in indexes]
+        return WireTopic("" if by_id else name, topic_id if by_id else ZERO_UUID, named)
+
+    async with in_memory_gateway() as gateway:
+        topic_id = await gateway.create("t", 3)
+        await gateway.send("t", records(1), partition=2)
+        topics = [
+            topic("none", b"n" * 16, range(1_500)),
+            topic("t", topic_id, range(-2, 900)),
+            topic("none either", b"e" * 16, range(300)),
+        ]
+        request = WireRequest(max_wait_ms=5_000, min_bytes=1, max_bytes=MIB, session_epoch=-1, topics=topics)
+        response = await gateway.ask(ApiKey.FETCH, version, request)
+    answered = [
+        (part.partition_index, part.error_code, len(part.records or b"") > 0, found.topic or found.topic_id)
+        for found in response.responses
+        for part in found.partitions
+    ]
+    none, either, t = (b"n" * 16, b"e" * 16, topic_id) if by_id else ("none", "none either", "t")
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    outside = [i for i in range(-2, 900) if i not in range(3)]
+    assert answered == [
+        *[(i, 0, i == 2, t) for i in range(3)],
+        *[(i, unknown, False, none) for i in range(1_500)],
+        *[(i, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, t) for i in outside],
+        *[(i, unknown, False, either) for i in range(300)],
+    ]
+
+
+async def test_a_few_that_do_not_exist_stay_in_the_session() -> None:
+    async with in_memory_gateway() as gateway:
+        await gateway.create("t", 3)
+
+        async def ask(count: int, session: tuple[int, int]) -> Any:
+            named = [WirePartition(partition=i, partition_max_bytes=MIB) for i in range(count)]
+            topics = [WireTopic("t", ZERO_UUID, named)] if count else []
+            request = WireRequest(session_id=session[0], session_epoch=session[1], topics=topics)
+            return await gateway.ask(ApiKey.FETCH, 12, request)
+
+        full = await ask(700, (0, 0))
+        errors = [part.error_code for topic in full.responses for part in topic.partitions]
+        assert full.session_id and errors == 3 * [0] + 697 * [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        again = await ask(0, (full.session_id, 1))
+        assert [len(topic.partitions) for topic in again.responses] == [697]
