@@ -3,13 +3,18 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # pip must not run twice at a time in one environment.
 .NOTPARALLEL:
-.PHONY: help run demo test test-full lint bench clean test-setup
+.PHONY: help run demo test test-unit test-full lint bench clean test-setup
 
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 PINS := pyproject.toml constraints.txt
 
+# Of `make run`, which takes other free ports when these are taken; SERVE_ARGS are flags of `dragoman serve`.
+PORT ?= 9092
+ADMIN_PORT ?= 9644
+DATA ?= data
+SERVE_ARGS ?=
 # Where `make demo` finds the gateway when `make run` had to take another port: BOOTSTRAP=127.0.0.1:PORT
 BOOTSTRAP ?=
 PYTEST_ARGS ?=
@@ -18,15 +23,24 @@ BENCH_ARGS ?=
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-run: $(VENV)/.stamp-run ## start a gateway on 127.0.0.1:9092 in the foreground (another port if that is taken)
-	@listen=$$($(PY) tools/free_port.py 9092 "for Kafka clients") && admin=$$($(PY) tools/free_port.py 9644 "for the admin pages") && \
-	  exec $(VENV)/bin/dragoman serve --listen "PLAINTEXT://127.0.0.1:$$listen" --admin "127.0.0.1:$$admin" --data-dir data
+# Ctrl-C is how it is meant to end: make has nothing to complain of.
+run: $(VENV)/.stamp-run ## start a gateway on 127.0.0.1:9092 in the foreground (PORT=, DATA=, SERVE_ARGS= for others)
+	@trap : INT; \
+	listen=$$($(PY) tools/free_port.py $(PORT) "for Kafka clients") && \
+	admin=$$($(PY) tools/free_port.py $(ADMIN_PORT) "for the admin pages") && \
+	$(VENV)/bin/dragoman serve --listen "PLAINTEXT://127.0.0.1:$$listen" --admin "127.0.0.1:$$admin" \
+	  --data-dir "$(DATA)" $(SERVE_ARGS); code=$$?; \
+	if [ $$code -eq 5 ]; then echo "A second gateway needs a directory of its own: make run DATA=other" >&2; fi; \
+	[ $$code -eq 130 ] || exit $$code
 
 demo: $(VENV)/.stamp-run ## produce and consume through the gateway that `make run` started
 	@$(PY) -m gateway.cli.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
 
 test: test-setup ## run all tests, end with a table of suites and skips
 	@$(PY) -m pytest $(PYTEST_ARGS)
+
+test-unit: $(VENV)/.stamp-test ## the unit tests, or those of PYTEST_ARGS, without setting up Kafka, Spark and Go
+	@$(PY) -m pytest $(if $(PYTEST_ARGS),$(PYTEST_ARGS),tests/unit)
 
 test-full: test-setup ## the same, with the tests marked `full` (long runs)
 	@DRAGOMAN_TEST_FULL=1 $(PY) -m pytest $(PYTEST_ARGS)

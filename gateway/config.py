@@ -50,7 +50,8 @@ class Listeners(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             min_length=1,
             max_length=16,
-            description="Where clients connect, each NAME://HOST:PORT; port 0 = any",
+            description="Where clients connect, each NAME://HOST:PORT; port 0 = any, no host = all "
+            "addresses, 0.0.0.0 = all of IPv4, [::] = all of IPv6",
         ),
     ] = ("PLAINTEXT://127.0.0.1:9092",)
     advertise: Annotated[
