@@ -39,6 +39,7 @@ from gateway.fetch.budget import Hold
 from gateway.listeners import Listener
 from gateway.security.pacing import PacedWriter
 from gateway.security.principals import ANONYMOUS, principal_of
+from gateway.telemetry.logs import QuietLog
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.connection import CloseConnection, Connection, Request
 from gateway.wire.errors import Malformed
@@ -150,6 +151,7 @@ class ConnectionPool:
     connections: dict[int, "ClientConnection"] = field(default_factory=dict)
     under_way: "set[asyncio.Task[None] | _Pipelined]" = field(default_factory=set)
     """Requests of open and of lost connections."""
+    quiet: QuietLog = field(default_factory=lambda: QuietLog(keyed_by=("kind", "speaks")))
     last_id: int = 0
     is_draining: bool = False
     emptied: asyncio.Event = field(default_factory=asyncio.Event)
@@ -355,11 +357,11 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         now = self._loop.time()
         self.active_at = now
-        refused = None
+        refused: FrameRefused | None = None
         try:
             frames = self._assembler.buffer_updated(nbytes)
         except FrameRefused as refusal:
-            frames, refused = refusal.frames, refusal.reason
+            frames, refused = refusal.frames, refusal
         if self.is_closing:
             return
         if frames:
@@ -367,7 +369,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.release_sent()
             self._take(frames, now)
         if refused is not None:
-            self._refuse("frame", refused)
+            self._refuse("frame", self._why(refused), refused.speaks)
         if not self._assembler.is_mid_frame:
             self.frame_since = 0.0
         elif frames or not self.frame_since:
@@ -529,8 +531,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif isinstance(error, CloseConnection):
             self._fail("request", error.reason)
         else:
-            log.error(
-                "request.failed", api_key=header.api_key, api_version=header.api_version, exc_info=error
+            self._pool.quiet.error(
+                "request.failed",
+                kind=header.api_key,
+                api_key=header.api_key,
+                api_version=header.api_version,
+                exc_info=error,
             )
             self._fail("failure", f"API key {header.api_key} failed")
 
@@ -621,11 +627,24 @@ class ClientConnection(asyncio.BufferedProtocol):
         except Exception as error:
             self.give_up(request, error)
 
-    def _refuse(self, kind: str, reason: str) -> None:
+    def _why(self, refused: FrameRefused) -> str:
+        """Why a frame was refused; of a client that came to the wrong listener, what it speaks."""
+        if not refused.speaks:
+            return refused.reason
+        listener = f"listener {self._listener.name} speaks {'plain ' if self._writer is None else ''}Kafka"
+        hint = " (security.protocol=SSL?)" if refused.speaks == "TLS" else ""
+        return f"a client that speaks {refused.speaks}{hint}, and {listener}"
+
+    def _refuse(self, kind: str, reason: str, speaks: str = "") -> None:
         """Close as Kafka does, after the requests before the refused one are answered."""
         self._pool.metrics.connections_refused.labels(kind).inc()
-        log.info(
-            "connection.refused", reason=reason, peer=self._peer.host, connection=self._peer.connection_id
+        self._pool.quiet.info(
+            "connection.refused",
+            kind=kind,
+            speaks=speaks,
+            reason=reason,
+            peer=self._peer.host,
+            connection=self._peer.connection_id,
         )
         self.finish()
 

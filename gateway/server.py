@@ -68,7 +68,7 @@ class Server:
         self._watch: asyncio.Task[None] | None = None
         self._short_since = 0.0
         """Since when memory has been short, or 0."""
-        self._quiet = QuietLog()
+        self._quiet = QuietLog(keyed_by=("reason", "why"))
         self.bound: list[Address] = []
         """Where each listener really listens, in the order of the bindings."""
         metrics.buffer_bytes.set_function(lambda: self._pool.budget.used)

@@ -21,6 +21,7 @@ from gateway.produce.admission import TopicRules
 from gateway.produce.gaps import SequenceGaps
 from gateway.produce.inspection import Inspection, inspect
 from gateway.produce.refusals import Refusal
+from gateway.telemetry.logs import QuietLog
 from ledger.batch.header import CheckedBatch, stamp_log_append_time
 from ledger.errors import OutcomeUnknown, StoreError
 from ledger.partitions import PartitionLog
@@ -29,6 +30,8 @@ from ledger.requests import CommitBatch, CommitFile, FileCommit, Refused, StaleO
 from ledger.types import Buffer, DraftBatch, Placement
 
 log = structlog.get_logger(__name__)
+quiet = QuietLog()
+"""For what every client's requests say as long as a store is out of reach."""
 
 INSPECTING_THREADS = 2
 STORE_ATTEMPTS = 3
@@ -229,13 +232,13 @@ class ProduceRoom:
                 await asyncio.wait([before])
             await self._commit(*self._without_gaps(draft, placement))
         except OutcomeUnknown as error:
-            log.warning("produce.outcome_unknown", batches=len(draft), error=str(error))
+            quiet.warning("produce.outcome_unknown", batches=len(draft), error=str(error))
             _refuse_all(draft, "REQUEST_TIMED_OUT", "whether the batch was stored is not known")
         except DiskFull as error:
             self._space.refused += len(draft)
             self._fail(draft, "KAFKA_STORAGE_ERROR", str(error))
         except StoreError as error:
-            log.error("produce.storage_failed", batches=len(draft), error=str(error))
+            quiet.error("produce.storage_failed", batches=len(draft), error=str(error))
             self._fail(draft, "KAFKA_STORAGE_ERROR", "the batch could not be stored")
         except asyncio.CancelledError:
             _refuse_all(draft, "REQUEST_TIMED_OUT", "the gateway was stopped")

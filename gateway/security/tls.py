@@ -19,6 +19,11 @@ _VERSIONS: Final[Mapping[str, ssl.TLSVersion]] = {
     "1.2": ssl.TLSVersion.TLSv1_2,
     "1.3": ssl.TLSVersion.TLSv1_3,
 }
+OTHER_PROTOCOLS: Final[Mapping[str, str]] = {
+    "http request": "a client that speaks HTTP, and this listener speaks TLS",
+    "wrong version number": "a client that speaks no TLS (plain Kafka? set security.protocol=SSL)",
+}
+"""What OpenSSL says where a client came to the wrong listener, and what that means."""
 _CLIENT_AUTH: Final[Mapping[str, ssl.VerifyMode]] = {
     "none": ssl.CERT_NONE,
     "optional": ssl.CERT_OPTIONAL,
@@ -132,4 +137,5 @@ def refusal(error: BaseException) -> str:
         return "the handshake took too long"
     if isinstance(error, ConnectionError):
         return "the client closed the connection"
-    return _reason(error)
+    reason = _reason(error)
+    return OTHER_PROTOCOLS.get(reason, reason)

@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -17,8 +18,20 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 QUIET_S: Final = 5.0
 MOST_REMEMBERED: Final = 10_000
 """Events that a QuietLog tells apart."""
+MAX_NAME: Final = 200
+"""Characters that are written of a field that strangers may have chosen."""
 MAX_TEXT: Final = 2000
-"""Characters of one field that are written."""
+"""The same of our own sentences."""
+OUR_TEXTS: Final = frozenset({"advice", "error", "exception", "message", "path", "remedy"})
+FLOODABLE: Final = frozenset(
+    {"connection", "fetch", "group", "list_offsets", "offsets", "produce", "request"}
+)
+"""Families of events that clients cause, as often as they like."""
+FLOOD_BYTES: Final = 6000
+"""Of one such family at one level that are written within FLOOD_S."""
+FLOOD_S: Final = 5.0
+LINE_BYTES: Final = 120
+"""About what a line takes besides its texts."""
 
 
 def set_up_logs(log: Log) -> None:
@@ -35,6 +48,7 @@ def set_up_logs(log: Log) -> None:
     )
     processors: list[structlog.typing.Processor] = [
         harmless,
+        Floods(),
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -59,12 +73,53 @@ def harmless(_: object, __: str, event: structlog.typing.EventDict) -> structlog
     """Names and reasons that strangers choose, made safe to look at: cut, and without what would move
     the cursor of a terminal or begin a line that nobody wrote."""
     for name, value in event.items():
-        if isinstance(value, str) and (len(value) > MAX_TEXT or not value.isprintable()):
-            cut = value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}…"
-            event[name] = "".join(
-                char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut
+        most = MAX_TEXT if name in OUR_TEXTS else MAX_NAME
+        if isinstance(value, str) and (len(value) > most or not value.isprintable()):
+            shown = "".join(
+                char if char.isprintable() else char.encode("unicode_escape").decode()
+                for char in value[:most]
             )
+            event[name] = shown if len(shown) <= most >= len(value) else f"{shown[:most]}…"
     return event
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+class Floods:
+    """A processor that bounds what clients can write into the log, whatever they do: of each family of
+    events in FLOODABLE, at each level, FLOOD_BYTES within FLOOD_S. What is left out is counted, and the next
+    event of the family says how many. The trace of changes (`gateway.requests`) has a bound of its own."""
+
+    def __init__(self) -> None:
+        self._windows: dict[tuple[str, str], _Window] = {}
+
+    def __call__(
+        self, _: object, level: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        family = str(event.get("event", "")).partition(".")[0]
+        if family not in FLOODABLE or "principal" in event:
+            return event
+        window = self._windows.setdefault((family, level), _Window())
+        now = time.monotonic()
+        if now >= window.ends_at:
+            window.ends_at, window.left_bytes = now + FLOOD_S, FLOOD_BYTES
+        if window.left_bytes <= 0:
+            window.left_out += 1
+            raise structlog.DropEvent
+        texts = sum(len(ascii(value)) for value in event.values() if isinstance(value, str))
+        window.left_bytes -= LINE_BYTES + texts
+        if window.left_out:
+            event["others_left_out"], window.left_out = window.left_out, 0
+        return event
+
+
+@dataclass(slots=True)
+class _Window:
+    ends_at: float = 0.0
+    left_bytes: int = 0
+    left_out: int = 0
 
 
 def log_loop_errors(loop: asyncio.AbstractEventLoop) -> None:

@@ -24,12 +24,26 @@ _SIZE = struct.Struct(">i")
 _SIZE_BYTES = _SIZE.size
 
 
+_HTTP: Final = frozenset(_SIZE.unpack(begin)[0] for begin in (b"GET ", b"HEAD", b"POST", b"PUT ", b"PRI "))
+_TLS_HANDSHAKE: Final = 0x1603
+"""A handshake record of TLS 1.x; the third byte is the minor version."""
+
+
+def spoken(size: int) -> str:
+    """Which other protocol begins with what was read as the size of a frame; empty if none is known."""
+    if size >> 16 == _TLS_HANDSHAKE:
+        return "TLS"
+    return "HTTP" if size in _HTTP else ""
+
+
 class FrameRefused(Exception):
     """A size that no frame may have. The connection must be closed: nothing behind it can be read."""
 
-    def __init__(self, reason: str, frames: list[memoryview]) -> None:
+    def __init__(self, reason: str, frames: list[memoryview], speaks: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+        self.speaks = speaks
+        """Which other protocol the bytes look like; empty if none."""
         self.frames = frames
         """Whole frames that arrived before the refused one, in the same receive."""
 
@@ -50,6 +64,7 @@ class FrameAssembler:
         "_max_frame_bytes",
         "_min_frame_bytes",
         "_refused",
+        "_speaks",
         "_start_bytes",
         "_trusted_bytes",
     )
@@ -70,6 +85,7 @@ class FrameAssembler:
         self._large_size = 0
         self._trusted_bytes = 0
         self._refused: str | None = None
+        self._speaks = ""
 
     @property
     def held_bytes(self) -> int:
@@ -101,7 +117,7 @@ class FrameAssembler:
         Raises FrameRefused for a size that is negative, too small or too large, and ever after.
         """
         if self._refused is not None:
-            raise FrameRefused(self._refused, [])
+            raise FrameRefused(self._refused, [], self._speaks)
         if self._large is not None:
             return self._large_updated(self._large, count)
         filled = self._filled + count
@@ -188,7 +204,10 @@ class FrameAssembler:
             self._block = memoryview(bytearray(max(block_bytes // 2, self._start_bytes)))
 
     def _refuse(self, size: int, frames: list[memoryview]) -> None:
+        self._speaks = spoken(size)
         self._refused = (
-            f"a frame of {size} bytes; allowed are {self._min_frame_bytes} to {self._max_frame_bytes}"
+            f"the beginning of {self._speaks}, not of a Kafka request"
+            if self._speaks
+            else f"a frame of {size} bytes; allowed are {self._min_frame_bytes} to {self._max_frame_bytes}"
         )
-        raise FrameRefused(self._refused, frames)
+        raise FrameRefused(self._refused, frames, self._speaks)

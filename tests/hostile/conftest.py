@@ -23,7 +23,6 @@ NOT_YET_BOUNDED = (
     "test_w10_",
     "test_w11_",
     "test_w13_",
-    "test_w16_",
     "test_w19_",
 )
 """Attacks that nothing withstands yet, and that would disturb whatever else the machine does. Run them with

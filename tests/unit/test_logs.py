@@ -6,9 +6,19 @@ import subprocess
 import sys
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
-from gateway.telemetry.logs import MAX_TEXT, QuietLog, harmless, log_loop_errors
+from gateway.telemetry.logs import (
+    FLOOD_BYTES,
+    FLOOD_S,
+    MAX_NAME,
+    MAX_TEXT,
+    Floods,
+    QuietLog,
+    harmless,
+    log_loop_errors,
+)
 
 SCRIPT = """
 import logging
@@ -54,9 +64,39 @@ def test_what_strangers_choose_cannot_write_on_a_terminal() -> None:
 
 
 def test_a_field_is_cut_and_readable_names_stay_as_they_are() -> None:
-    event = {"event": "x", "reason": "r" * 50_000, "group": "Müşteri-grubu 1"}
-    told = harmless(None, "info", dict(event))
-    assert len(str(told["reason"])) == MAX_TEXT + 1 and told["group"] == event["group"]
+    event = {"event": "x", "member": "r" * 50_000, "group": "Müşteri-grubu 1", "topic": "t" * 200}
+    told = harmless(None, "info", {**event, "error": "e" * 50_000})
+    assert len(str(told["member"])) == MAX_NAME + 1 and len(str(told["error"])) == MAX_TEXT + 1
+    assert (told["group"], told["topic"]) == (event["group"], event["topic"])
+
+
+def test_a_name_that_has_to_be_escaped_becomes_no_longer_for_it() -> None:
+    told = str(harmless(None, "info", {"event": "x", "group": "\x1b" * 200})["group"])
+    assert told.startswith(r"\x1b\x1b") and len(told) == MAX_NAME + 1
+
+
+def test_what_clients_cause_is_written_within_a_bound_and_the_rest_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("gateway.telemetry.logs.time.monotonic", lambda: now)
+    floods = Floods()
+
+    def written(level: str = "info", **event: object) -> dict[str, object] | None:
+        try:
+            return dict(floods(None, level, dict(event)))
+        except structlog.DropEvent:
+            return None
+
+    lines = [written(event="group.created", group="g" * 200) for _ in range(1000)]
+    kept = [line for line in lines if line is not None]
+    assert 10 < len(kept) < 40 and sum(len(json.dumps(line)) for line in kept) < 2 * FLOOD_BYTES
+    # Others are not left out for it: another family, a worse level, the trace of changes, the gateway itself.
+    assert written(event="connection.closed") and written("error", event="group.outcome_unknown")
+    assert written(event="group.deleted", principal="User:a") and written(event="gateway.ready")
+    now += FLOOD_S
+    assert (written(event="group.created") or {})["others_left_out"] == 1000 - len(kept)
+    assert "others_left_out" not in (written(event="group.created") or {})
 
 
 @pytest.mark.parametrize("format", ["json", "text"])

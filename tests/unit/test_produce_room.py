@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
@@ -14,6 +15,7 @@ from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import PendingBatch
 from gateway.produce.admission import TopicRules
 from gateway.produce.room import ProduceOptions, ProduceRoom
+from gateway.telemetry.logs import QuietLog
 from ledger.batch.header import CheckedBatch, read_header
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
 from ledger.errors import StoreUnavailable
@@ -312,6 +314,17 @@ async def test_a_draft_that_could_not_be_stored_fails_for_certain_and_the_next_g
     assert await produce.answer(batch_of("lost")) == ["KAFKA_STORAGE_ERROR"]
     assert await produce.answer(batch_of("kept")) == [0]
     assert await produce.bytes_at(0) == batch_of("kept")
+
+
+async def test_a_store_that_fails_for_long_is_told_in_few_lines(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.produce.room.quiet", QuietLog())
+    produce = await opening(Faults(1, Fault.ERROR_BEFORE, times=50, only=["write"]))
+    with capture_logs() as events:
+        for _ in range(50):
+            assert await produce.answer(batch_of("lost")) == ["KAFKA_STORAGE_ERROR"]
+    assert [event["event"] for event in events if event["log_level"] == "error"] == ["produce.storage_failed"]
 
 
 async def test_a_commit_that_failed_for_certain_leaves_its_object_and_is_not_seen(opening: Opening) -> None:
