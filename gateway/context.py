@@ -156,7 +156,7 @@ class RequestContext:
         it may have."""
         slices, limits, most = self.slices, self.services.settings.limits, self.most_elements
         slices.bytes = min(size * BYTES_A_BYTE, most * BYTES_AN_ELEMENT) + limits.response_bytes
-        return await slices.drive(decoding(most))
+        return await slices.drive_heavy(decoding(most))
 
     @property
     def is_heavy(self) -> bool:

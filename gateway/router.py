@@ -144,7 +144,9 @@ HANDLERS: Final[Mapping[ApiKey, AnyHandler]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler(
         describe_topic_partitions.handle, RANGES[ApiKey.DESCRIBE_TOPIC_PARTITIONS]
     ),
-    ApiKey.OFFSET_COMMIT: Prompt(offset_commit.start, offset_commit.wait, RANGES[ApiKey.OFFSET_COMMIT]),
+    ApiKey.OFFSET_COMMIT: Prompt(
+        offset_commit.start, offset_commit.wait_in_slices, RANGES[ApiKey.OFFSET_COMMIT]
+    ),
     ApiKey.OFFSET_FETCH: Handler(offset_fetch.handle, RANGES[ApiKey.OFFSET_FETCH]),
     ApiKey.FIND_COORDINATOR: Handler(find_coordinator.handle, RANGES[ApiKey.FIND_COORDINATOR]),
     ApiKey.JOIN_GROUP: Handler(join_group.handle, RANGES[ApiKey.JOIN_GROUP], patient=True),
@@ -380,7 +382,9 @@ async def _encoded_in_slices(key: ApiKey, context: RequestContext, response: Any
     if not context.is_heavy:
         return _encoded(key, context, response)
     _prepare(context, response)
-    return await context.slices.drive(codec.encoding_response(key, context.header.api_version, response))
+    return await context.slices.drive_heavy(
+        codec.encoding_response(key, context.header.api_version, response)
+    )
 
 
 def _with_throttle_time(context: RequestContext, response: Encoded) -> Buffer:

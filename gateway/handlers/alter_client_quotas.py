@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gateway.context import RequestContext
 from gateway.handlers.auditing import audit_quota
-from gateway.quotas.altering import CheckedEdit, QuotaEdit, check_edits, entity_of
+from gateway.quotas.altering import CheckedEdit, QuotaEdit, checking_edits, entity_of
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -20,12 +20,16 @@ TIMED_OUT = Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")
 
 
 async def handle(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    edits = check_edits([_edit(entry) for entry in request.entries])
+    slices = context.slices
+    given = [_edit(entry) async for entry in slices.paced(request.entries)]
+    edits = await slices.drive(checking_edits(given))
     answers: Sequence[Refused | None] = [edit.refused for edit in edits]
     if not request.validate_only:
         answers = await _altered(context, edits)
     return AlterClientQuotasResponse(
-        entries=[_result(edit, answer) for edit, answer in zip(edits, answers, strict=True)]
+        entries=[
+            _result(edit, answer) async for edit, answer in slices.paced(zip(edits, answers, strict=True))
+        ]
     )
 
 

@@ -17,9 +17,14 @@ from ledger.requests import Refused
 async def handle(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    asked = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    slices = context.slices
+    asked = [
+        (topic.name, part.partition_index)
+        async for topic in slices.paced(request.topics)
+        for part in topic.partitions
+    ]
     deadline = context.deadline(request.timeout_ms)
-    may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline)
+    may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline, slices)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         # Kafka says "" where nothing was asked, and null otherwise.
@@ -27,9 +32,12 @@ async def handle(
         responses=[
             ReassignableTopicResponse(
                 topic.name,
-                [_result(part, _check(context, topic.name, part, may_deny)) for part in topic.partitions],
+                [
+                    _result(part, _check(context, topic.name, part, may_deny))
+                    async for part in slices.paced(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in slices.paced(request.topics)
         ],
     )
 

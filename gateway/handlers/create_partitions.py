@@ -1,8 +1,8 @@
 """CreatePartitions, versions 0-3 (KIP-195): topics grow, never shrink."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from gateway.context import RequestContext
 from gateway.handlers.altering import NO_TIME
@@ -25,14 +25,16 @@ STRICT_FROM = 3
 async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     deadline = context.change_deadline(request.timeout_ms)
-    may_deny = await context.services.topics.prove_unknown(times, deadline)
+    may_deny = await context.services.topics.prove_unknown(times, deadline, context.slices)
     once = [topic for topic in request.topics if times[topic.name] == 1]
     quota = mutation_quota(context, STRICT_FROM)
     answers: Sequence[Refused | None] = [NO_TIME] * len(once)
     if request.timeout_ms > 0:
-        answers = await asyncio.gather(
-            *(_grow(context, topic, request.validate_only, quota, may_deny, deadline) for topic in once)
-        )
+
+        def grow(topic: CreatePartitionsTopic) -> Coroutine[Any, Any, Refused | None]:
+            return _grow(context, topic, request.validate_only, quota, may_deny, deadline)
+
+        answers = await context.slices.gather(grow, once)
     doubled = [
         _result(name, Refused("INVALID_REQUEST", "Duplicate topic name."))
         for name, n in times.items()

@@ -6,6 +6,7 @@ from typing import Final
 
 from gateway.context import RequestContext
 from gateway.handlers.auditing import UNKNOWN_OUTCOME, audit, in_words
+from gateway.requests.slicing import CALL_UNITS
 from gateway.topics.describing import topic_value
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.delete_records import (
@@ -25,26 +26,29 @@ Key = tuple[str, int]
 
 async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """A partition that is given twice gets the last offset, as in Kafka."""
+    slices = context.slices
     asked = {
         (topic.name, partition.partition_index): partition.offset
-        for topic in request.topics
-        for partition in topic.partitions
+        async for topic in slices.paced(request.topics)
+        async for partition in slices.paced(topic.partitions)
     }
     # Kafka's timeout is for followers, of which there are none; the journal gets its own time at least.
     deadline = max(context.deadline(request.timeout_ms), context.journal_deadline())
-    may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline)
+    may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline, slices)
     keys = list(asked)
     answers: list[int | Refused] = []
     try:
         for start in range(0, len(keys), AT_ONCE):
             part = keys[start : start + AT_ONCE]
+            if slices.is_due(CALL_UNITS * len(part)):
+                await slices.turn()
             answers += await asyncio.gather(
                 *(_delete(context, key, asked[key], may_deny, deadline) for key in part)
             )
     finally:
         _audit(context, asked, answers)
     topics: dict[str, DeleteRecordsTopicResult] = {}
-    for (name, index), answer in zip(keys, answers, strict=True):
+    async for (name, index), answer in slices.paced(zip(keys, answers, strict=True)):
         result = topics.setdefault(name, DeleteRecordsTopicResult(name))
         result.partitions.append(_result(index, answer))
     return DeleteRecordsResponse(topics=list(topics.values()))

@@ -1,6 +1,5 @@
 """DeleteTopics, versions 1-6 (by id from 6 on, KIP-516)."""
 
-import asyncio
 import uuid
 from collections import Counter
 from typing import Final
@@ -30,12 +29,12 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    deadline = context.change_deadline(request.timeout_ms)
-    may_deny = await context.services.topics.prove_unknown([_key(state) for state in asked], deadline)
-    times = Counter(_identity(context, state) for state in asked)
+    slices, deadline = context.slices, context.change_deadline(request.timeout_ms)
+    may_deny = await context.services.topics.prove_unknown([_key(state) for state in asked], deadline, slices)
+    times = Counter([_identity(context, state) async for state in slices.paced(asked)])
     results: dict[object, DeletableTopicResult] = {}
     deletions = {}
-    for state in asked:
+    async for state in slices.paced(asked):
         identity = _identity(context, state)
         refused = _check(context, state, times[identity] > 1)
         if refused is None:
@@ -50,8 +49,8 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
         else:
             deletions[identity] = state
     quota = mutation_quota(context, STRICT_FROM)
-    answers = await asyncio.gather(
-        *(_delete(context, state, quota, deadline) for state in deletions.values())
+    answers = await slices.gather(
+        lambda state: _delete(context, state, quota, deadline), list(deletions.values())
     )
     return DeleteTopicsResponse(throttle_mutations(context, quota), [*results.values(), *answers])
 

@@ -38,7 +38,7 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> De
         for resource in request.resources
         if resource.resource_type == ResourceType.TOPIC
     ]
-    may_deny = await context.services.topics.prove_unknown(names, context.journal_deadline())
+    may_deny = await context.services.topics.prove_unknown(names, context.journal_deadline(), context.slices)
     described = _Described(context, request, may_deny)
     return DescribeConfigsResponse(
         results=[

@@ -11,7 +11,6 @@ from typing import Final
 
 from gateway.config import Settings
 from gateway.context import RequestContext
-from gateway.topics.room import TopicsRoom
 from gateway.wire.messages.generated.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -27,25 +26,26 @@ ASK_DISK_SECONDS: Final = 2.0
 
 async def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Partitions that do not exist are left out, as in Kafka."""
-    room = context.services.topics
+    room, slices = context.services.topics, context.slices
     if request.topics is None:
-        asked = {topic.name: set(range(len(topic.partitions))) for topic in room.all()}
+        asked = {topic.name: set(range(len(topic.partitions))) async for topic in slices.paced(room.all())}
     else:
         asked = {}
-        for topic in request.topics:
+        async for topic in slices.paced(request.topics):
             asked.setdefault(topic.topic, set()).update(topic.partitions)
-        keys = [(name, index) for name, indexes in asked.items() for index in indexes]
-        await room.prove_partitions_unknown(keys, context.journal_deadline())
+        keys = [(name, index) async for name, indexes in slices.paced(asked.items()) for index in indexes]
+        await room.prove_partitions_unknown(keys, context.journal_deadline(), slices)
     total, usable = await _volume_bytes(context.services.settings)
-    topics = [_topic(room, name, indexes) for name, indexes in asked.items()]
+    topics = [await _topic(context, name, indexes) async for name, indexes in slices.paced(asked.items())]
     found = [topic for topic in topics if topic.partitions]
     return DescribeLogDirsResponse(
         results=[DescribeLogDirsResult(log_dir=LOG_DIR, topics=found, total_bytes=total, usable_bytes=usable)]
     )
 
 
-def _topic(room: TopicsRoom, name: str, indexes: set[int]) -> DescribeLogDirsTopic:
-    logs = [room.partition(name, index) for index in sorted(indexes)]
+async def _topic(context: RequestContext, name: str, indexes: set[int]) -> DescribeLogDirsTopic:
+    room = context.services.topics
+    logs = [room.partition(name, index) async for index in context.slices.paced(sorted(indexes))]
     sizes = [DescribeLogDirsPartition(log.index, log.size_bytes) for log in logs if log is not None]
     return DescribeLogDirsTopic(name, sizes)
 

@@ -28,7 +28,9 @@ PRODUCER_BYTES: Final = 37
 async def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     """A partition that is named again is answered again, from what was found the first time."""
     asked = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
-    may_deny = await context.services.topics.prove_partitions_unknown(asked, context.journal_deadline())
+    may_deny = await context.services.topics.prove_partitions_unknown(
+        asked, context.journal_deadline(), context.slices
+    )
     described = _Described(context, may_deny)
     topics = []
     async for topic in context.slices.paced(request.topics):

@@ -33,13 +33,16 @@ async def handle(
     error = _check(asked, named, cursor)
     if error is not ErrorCode.NONE:
         return DescribeTopicPartitionsResponse(
-            topics=[DescribeTopicPartitionsResponseTopic(error, name) for name in asked]
+            topics=[
+                DescribeTopicPartitionsResponseTopic(error, name)
+                async for name in context.slices.paced(asked)
+            ]
         )
-    may_deny = await room.prove_unknown(named, context.journal_deadline())
+    may_deny = await room.prove_unknown(named, context.journal_deadline(), context.slices)
     names: Iterable[str] = named if asked else (t.name for t in room.all() if t.name >= first)
     limit = max(min(request.response_partition_limit, MOST_PARTITIONS), 1)
     page = _Page(room, context.services.node_id, limit, may_deny)
-    for name in names:
+    async for name in context.slices.paced(names):
         if not page.take(name, cursor.partition_index if cursor is not None and name == first else 0):
             break
     return DescribeTopicPartitionsResponse(topics=page.topics, next_cursor=page.next_cursor)

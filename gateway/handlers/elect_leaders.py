@@ -21,12 +21,17 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
     if request.topic_partitions is None:
         # Of all partitions Kafka names those alone for which there was something to do.
         topics = context.services.topics.all() if is_known else ()
-        return ElectLeadersResponse(0, error, [ReplicaElectionResult(topic.name) for topic in topics])
-    may_deny = False
+        answered = [ReplicaElectionResult(topic.name) async for topic in context.slices.paced(topics)]
+        return ElectLeadersResponse(0, error, answered)
+    may_deny, slices = False, context.slices
     if is_known:
-        asked = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+        asked = [
+            (topic.topic, index)
+            async for topic in slices.paced(request.topic_partitions)
+            for index in topic.partitions
+        ]
         deadline = context.deadline(request.timeout_ms)
-        may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline)
+        may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline, slices)
     results = [
         ReplicaElectionResult(
             topic.topic,
@@ -34,10 +39,10 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
                 _partition(context, topic.topic, index, may_deny)
                 if is_known
                 else PartitionResult(index, error, f"There is no election of type {request.election_type}.")
-                for index in topic.partitions
+                async for index in slices.paced(topic.partitions)
             ],
         )
-        for topic in request.topic_partitions
+        async for topic in slices.paced(request.topic_partitions)
     ]
     return ElectLeadersResponse(0, error, results)
 

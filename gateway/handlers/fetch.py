@@ -62,7 +62,7 @@ async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
     context.error = _first_error(response)
     services.metrics.fetch_bytes.value += _record_bytes(response)
     if context.is_heavy or response.absent is not None:
-        return await context.slices.drive(encoding_fetch_response(version, response))
+        return await context.slices.drive_heavy(encoding_fetch_response(version, response))
     return encode_fetch_response(version, response)
 
 

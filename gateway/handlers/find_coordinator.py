@@ -40,7 +40,10 @@ async def handle(context: RequestContext, request: FindCoordinatorRequest) -> Fi
     if context.header.api_version >= SEVERAL_FROM:
         return FindCoordinatorResponse(
             error_message=None,
-            coordinators=[_coordinator(context, request.key_type, key) for key in request.coordinator_keys],
+            coordinators=[
+                _coordinator(context, request.key_type, key)
+                async for key in context.slices.paced(request.coordinator_keys)
+            ],
         )
     found = _coordinator(context, request.key_type, request.key)
     return FindCoordinatorResponse(

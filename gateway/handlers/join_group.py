@@ -21,7 +21,7 @@ async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGrou
     version = context.header.api_version
     has_timeout = version >= FIRST_WITH_REBALANCE_TIMEOUT
     protocols: dict[str, bytes] = {}
-    for protocol in request.protocols:
+    async for protocol in context.slices.paced(request.protocols):
         protocols.setdefault(protocol.name, bytes(protocol.metadata))
     asked = Join(
         member_id=request.member_id,

@@ -31,7 +31,11 @@ async def handle(context: RequestContext, request: ListConfigResourcesRequest) -
         if refused is not None:
             return ListConfigResourcesResponse(error_code=ErrorCode[refused.error])
     if ResourceType.GROUP in wanted:
-        found += [ConfigResource(name, ResourceType.GROUP) for name in context.services.configs.groups()]
+        groups = context.services.configs.groups()
+        found += [ConfigResource(name, ResourceType.GROUP) async for name in context.slices.paced(groups)]
     if ResourceType.TOPIC in wanted:
-        found += [ConfigResource(topic.name, ResourceType.TOPIC) for topic in context.services.topics.all()]
+        topics = context.services.topics.all()
+        found += [
+            ConfigResource(topic.name, ResourceType.TOPIC) async for topic in context.slices.paced(topics)
+        ]
     return ListConfigResourcesResponse(config_resources=found)

@@ -15,7 +15,7 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
     return ListGroupsResponse(
         groups=[
             ListedGroup(group.group_id, group.protocol_type, group.state, group.group_type)
-            for group in context.services.groups.views()
+            async for group in context.slices.paced(context.services.groups.views())
             if (not states or group.state.lower() in states) and (not types or group.group_type in types)
         ]
     )

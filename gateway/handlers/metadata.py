@@ -55,7 +55,7 @@ async def _all_topics(context: RequestContext, request: MetadataRequest) -> Enco
         described = _Described(context, operations)
         topics = [await described.topic(topic) async for topic in context.slices.paced(room.all())]
         response = _response(context, request, topics)
-        return await context.slices.drive(codec.encoding_response(ApiKey.METADATA, version, response))
+        return await context.slices.drive_heavy(codec.encoding_response(ApiKey.METADATA, version, response))
 
     key = (
         context.services.shard.state.topics.version,
@@ -113,7 +113,7 @@ async def _topics(
         key async for key in slices.paced(keys) if not isinstance(key, str) or check_topic_name(key) is None
     ]
     deadline = context.journal_deadline()
-    may_deny = await room.prove_unknown(legal, deadline)
+    may_deny = await room.prove_unknown(legal, deadline, slices)
     refused: dict[str, Refused] = {}
     if (
         may_deny

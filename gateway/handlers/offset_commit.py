@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from gateway.context import Cancellable, MessageReply, RequestContext
 from gateway.groups.commits import NONE, NOT_NOW
 from gateway.groups.offsets import Committer
-from gateway.handlers.offset_resets import AuditedReply, noticed
+from gateway.handlers.offset_resets import AuditedReply, auditing, noticed, noticing
 from gateway.handlers.waiting import Waiting
 from gateway.topics.room import Key
 from gateway.wire.errors import ErrorCode
@@ -30,6 +30,9 @@ from ledger.types import TopicId
 IDS_FROM: Final = 10
 TELLS_MISSING_GROUPS_FROM: Final = 9
 NO_RETENTION: Final = -1
+ROWS_AT_ONCE: Final = 1_000
+"""Offsets that are decided, and applied, in one turn of the loop."""
+UNITS_A_ROW: Final = 3
 LAST_TIME_MS: Final = 2**63 - 1
 
 
@@ -115,34 +118,49 @@ def _partitions(request: OffsetCommitRequest) -> list[_Place]:
     return [(topic, partition) for topic in request.topics for partition in topic.partitions]
 
 
+async def wait_in_slices(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """What `start` does, for very many partitions. They are committed so many at a time."""
+    moves = await context.slices.drive(noticing(context, request))
+    if moves is None:
+        return await wait(context, request)
+    with auditing(context, request.group_id, moves) as tell:
+        response = await wait(context, request)
+        tell(response)
+    return response
+
+
 async def wait(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     by_id = context.header.api_version >= IDS_FROM
     deadline = context.journal_deadline()
     may_deny = await _prove(context, request, by_id, deadline)
-    asked = [_look_up(context, request, *place, may_deny) for place in _partitions(request)]
-    known = [one for one in asked if one.row is not None]
-    answered = [(one.place, one.error) for one in asked if one.row is None]
-    if known:
-        rows = [one.row for one in known if one.row is not None]
+    slices, places = context.slices, _partitions(request)
+    known: list[tuple[_Place, OffsetRow]] = []
+    answered: list[tuple[_Place, str]] = []
+    async for place in slices.paced(places):
+        one = _look_up(context, request, *place, may_deny)
+        if one.row is None:
+            answered.append((one.place, one.error))
+        else:
+            known.append((one.place, one.row))
+    for start in range(0, len(known), ROWS_AT_ONCE):
+        part = known[start : start + ROWS_AT_ONCE]
+        if slices.is_due(UNITS_A_ROW * len(part)):
+            await slices.turn()
+        rows = [row for _, row in part]
         errors = await context.services.group_offsets.commit(_committer(request), rows, deadline)
         told = [_told(context, error) for error in errors]
-        answered += zip([one.place for one in known], told, strict=True)
-    return _response(context, answered)
+        answered += zip([place for place, _ in part], told, strict=True)
+    return _response(context, [one async for one in slices.paced(answered)])
 
 
 async def _prove(context: RequestContext, request: OffsetCommitRequest, by_id: bool, deadline: float) -> bool:
     """Whether what is not known here may be said to be unknown."""
     topics = context.services.topics
     if by_id:
-        return await topics.prove_unknown([TopicId(topic.topic_id) for topic in request.topics], deadline)
-    return await topics.prove_partitions_unknown(
-        [
-            (topic.name, partition.partition_index)
-            for topic in request.topics
-            for partition in topic.partitions
-        ],
-        deadline,
-    )
+        ids = [TopicId(topic.topic_id) for topic in request.topics]
+        return await topics.prove_unknown(ids, deadline, context.slices)
+    named = [(topic.name, partition.partition_index) for topic, partition in _partitions(request)]
+    return await topics.prove_partitions_unknown(named, deadline, context.slices)
 
 
 def _look_up(

@@ -23,10 +23,15 @@ CERTAINTY: Final = {NONE: "", NOT_NOW: " (outcome unknown)"}
 async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     if not request.group_id:
         return _refused(context, "INVALID_GROUP_ID")
-    asked = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    slices = context.slices
+    asked = [
+        (topic.name, part.partition_index)
+        async for topic in slices.paced(request.topics)
+        for part in topic.partitions
+    ]
     deadline = context.journal_deadline()
-    may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline)
-    keys = {pair: _key(context, *pair) for pair in asked}
+    may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline, slices)
+    keys = {pair: _key(context, *pair) async for pair in slices.paced(asked)}
     known = [(pair, key) for pair in asked if (key := keys[pair]) is not None]
     rows = [(name, key) for (name, _), key in known]
     errors = await _removed(context, request.group_id, rows, deadline)
@@ -36,7 +41,7 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
     answered = [(pair, UNKNOWN if may_deny else NOT_NOW) for pair in asked if keys[pair] is None]
     answered += [(pair, error) for (pair, _), error in zip(known, errors, strict=True)]
     topics: dict[str, OffsetDeleteResponseTopic] = {}
-    for (name, partition), error in answered:
+    async for (name, partition), error in slices.paced(answered):
         topic = topics.setdefault(name, OffsetDeleteResponseTopic(name))
         topic.partitions.append(OffsetDeleteResponsePartition(partition, ErrorCode[error]))
         if error != NONE and context.error == NONE:

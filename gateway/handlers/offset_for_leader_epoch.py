@@ -30,9 +30,13 @@ async def handle(
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic.topic, [_end(context, topic.topic, asked, refused) for asked in topic.partitions]
+                topic.topic,
+                [
+                    _end(context, topic.topic, asked, refused)
+                    async for asked in context.slices.paced(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in context.slices.paced(request.topics)
         ]
     )
 

@@ -5,13 +5,15 @@ neither member nor generation. It counts as a reset if the group has had members
 first commit, or if an offset goes back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from gateway.context import Cancellable, MessageReply, RequestContext
 from gateway.groups.states import State
 from gateway.handlers.auditing import UNKNOWN_OUTCOME, audit, in_words
 from gateway.wire.messages.generated.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from gateway.wire.primitives import run_out
 from ledger.topics import Topic
 from ledger.types import TopicId
 
@@ -26,6 +28,13 @@ def noticed(context: RequestContext, request: OffsetCommitRequest) -> Moves | No
     """What the request would change, if it is a reset."""
     if request.member_id or request.generation_id_or_member_epoch != NO_GENERATION:
         return None
+    return run_out(noticing(context, request))
+
+
+def noticing(context: RequestContext, request: OffsetCommitRequest) -> Generator[int, None, Moves | None]:
+    """The same in slices: yields the units of weight worked off."""
+    if request.member_id or request.generation_id_or_member_epoch != NO_GENERATION:
+        return None
     services = context.services
     group = services.groups.outline(request.group_id)
     if group is not None and group.state != State.EMPTY.value:
@@ -33,6 +42,7 @@ def noticed(context: RequestContext, request: OffsetCommitRequest) -> Moves | No
     held = services.group_offsets.of(request.group_id)
     moves: dict[tuple[str, int], tuple[int | None, int]] = {}
     for asked in request.topics:
+        yield 1 + len(asked.partitions)
         topic = _topic(context, asked.name, asked.topic_id)
         if topic is None:
             continue
@@ -81,6 +91,31 @@ class AuditedReply:
         if not self._answered and self._moves:
             offsets = _in_words(self._moves)
             audit(self._context, EVENT, UNKNOWN_OUTCOME, group=self._group_id, offsets=offsets)
+
+
+@contextmanager
+def auditing(
+    context: RequestContext, group_id: str, moves: Moves
+) -> Iterator[Callable[[OffsetCommitResponse], None]]:
+    """The same where the request is awaited: what is yielded takes the response."""
+    audited = AuditedReply(context, group_id, moves, _Nobody())
+    try:
+        yield audited.answer
+    except Exception as error:
+        audited.fail(error)
+        raise
+    finally:
+        audited.cancel()
+
+
+class _Nobody:
+    """The reply where the response is returned."""
+
+    def answer(self, response: object) -> None:
+        """It is returned."""
+
+    def fail(self, error: Exception) -> None:
+        """It is raised."""
 
 
 def _stored(context: RequestContext, response: OffsetCommitResponse) -> set[tuple[str, int]]:

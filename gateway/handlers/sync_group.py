@@ -20,7 +20,10 @@ async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGrou
         request.generation_id,
         request.protocol_type,
         request.protocol_name,
-        {given.member_id: bytes(given.assignment) for given in request.assignments},
+        {
+            given.member_id: bytes(given.assignment)
+            async for given in context.slices.paced(request.assignments)
+        },
     )
     answer = await context.services.groups.sync(request.group_id, asked, context.journal_deadline())
     return SyncGroupResponse(

@@ -4,12 +4,13 @@ Kafka's checks in its order: keys given twice, entities given twice, the entity'
 combination, and then each value.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from gateway.quotas.finding import CLIENT_ID, IP, USER, parse_address
+from gateway.wire.primitives import run_out
 from ledger.group_records import encode_entity
 from ledger.quotas import QuotaEntity
 from ledger.requests import MAX_QUOTA_BYTES, Refused
@@ -68,8 +69,14 @@ def entity_of(parts: Sequence[tuple[str, str | None]]) -> QuotaEntity:
 
 def check_edits(edits: Sequence[QuotaEdit]) -> list[CheckedEdit]:
     """One result for each entity, in order of first mention."""
+    return run_out(checking_edits(edits))
+
+
+def checking_edits(edits: Sequence[QuotaEdit]) -> Generator[int, None, list[CheckedEdit]]:
+    """The same in slices: yields the units of weight worked off."""
     results: dict[QuotaEntity, CheckedEdit] = {}
     for edit in edits:
+        yield 1 + len(edit.entity) + len(edit.ops)
         known = results.get(edit.entity)
         if known is not None or len({key for key, _ in edit.ops}) < len(edit.ops):
             changes = known.changes if known is not None else {}

@@ -13,14 +13,14 @@ encoded. It enters once, so that none waits for more while it holds some.
     for partition in topic.partitions:                           # the same, counted by hand
         if slices.is_due():
             await slices.turn()
-    message = await slices.drive(decoding)                       # a generator that yields its weight
+    edits = await slices.drive(checking_edits(given))            # a generator that yields its weight
 """
 
 import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Generator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from gateway.wire.connection import CloseConnection
@@ -31,6 +31,10 @@ CHECK_EVERY: Final = 256
 """Units of weight between two looks at the clock. A unit is about as much work as reading one name and
 looking it up: 1 to 5 us."""
 
+AT_ONCE: Final = 100
+"""Calls of one request that are under way at once."""
+CALL_UNITS: Final = 5
+"""What such a call weighs, with its task."""
 MAX_BYTES: Final = 256 * 1024 * 1024
 """Memory of heavy requests together, where nothing else is said."""
 RESPONSE_BYTES: Final = 16 * 1024 * 1024
@@ -215,6 +219,11 @@ class Slices:
         await self._scheduler.turn(self._owner)
         self._ends_at = time.perf_counter() + SLICE_SECONDS
 
+    async def drive_heavy(self, work: Generator[int, None, Result]) -> Result:
+        """The same from the next slice on, where it is known to be long."""
+        await self.turn()
+        return await self.drive(work)
+
     def leave(self) -> None:
         """Gives its memory back. To be called when the request is done, and before a wait for other clients;
         the next slice enters again."""
@@ -229,10 +238,20 @@ class Slices:
                 await self.turn()
             yield item
 
+    async def gather(
+        self, work: Callable[[Item], Awaitable[Result]], items: Sequence[Item], weight: int = CALL_UNITS
+    ) -> list[Result]:
+        """The results of `work` for each item, in order: `AT_ONCE` of them go on at once."""
+        results = list[Result]()
+        for start in range(0, len(items), AT_ONCE):
+            part = items[start : start + AT_ONCE]
+            if self.is_due(weight * len(part)):
+                await self.turn()
+            results += await asyncio.gather(*map(work, part))
+        return results
+
     async def drive(self, work: Generator[int, None, Result]) -> Result:
-        """Runs a generator to its end, from the next slice on. It yields the units that it has worked off
-        since it last did."""
-        await self.turn()
+        """Runs a generator to its end. It yields the units that it has worked off since it last did."""
         while True:
             try:
                 weight = next(work)

@@ -98,7 +98,7 @@ async def test_a_generator_is_driven_to_its_value() -> None:
         return "done"
 
     slices = Slices(SliceScheduler(), Owner(1, "host"))
-    assert await slices.drive(work()) == "done"
+    assert await slices.drive_heavy(work()) == "done"
     assert slices.weight == 10_000
 
 
