@@ -40,6 +40,7 @@ from gateway.groups.room import GroupsRoom
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.housekeeper import Housekeeper
+from gateway.housekeeping.producers import ProducerRelief
 from gateway.housekeeping.retention import Retention
 from gateway.listeners import Address, Listener, parse_address, parse_bindings
 from gateway.produce.admission import RuleBook
@@ -57,6 +58,7 @@ from gateway.topics.describing import topic_value
 from gateway.topics.room import TopicsRoom
 from gateway.version import product_version
 from ledger.ports import Blobs, MetadataStore, SegmentStore
+from ledger.producers import ProducerBounds
 
 log = structlog.get_logger()
 
@@ -66,6 +68,7 @@ BACKUP_OPEN_FILE: Final = "backup-open"
 MEMORY_URL: Final = "memory:"
 OBJECTS_PREFIX: Final = "objects+"
 CLOSE_SECONDS: Final = 10.0
+CROWDED_PRODUCERS_S: Final = 1.0
 DEAD_OFFSETS_S: Final = 5.0
 
 
@@ -127,6 +130,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         metrics.orphan_objects.set_function(facts.orphan_objects)
         services = await _open_rooms(settings, stores, shard, configs, space, stack, metrics)
         _expire_offsets(settings, services, housekeeper)
+        _bound_producers(settings, services, housekeeper)
         readiness = _readiness(settings, stores, shard, space)
         # Before the clients' listeners, so that it says "shutting down" while those are drained.
         pages = AdminServer(
@@ -272,6 +276,14 @@ async def _keep_house(
         orphan_objects=lambda: garbage.orphans_left,
     )
     return housekeeper, facts
+
+
+def _bound_producers(settings: Settings, services: Services, housekeeper: Housekeeper) -> None:
+    limits, shard = settings.limits, services.shard
+    shard.state.producer_bounds = ProducerBounds(limits.producers, limits.partition_producers)
+    wait_s = settings.ledger.commit_timeout_ms / 1000
+    relief = ProducerRelief(shard, services.produce.crowded, clock_ms, wait_s)
+    housekeeper.add("crowded producers", CROWDED_PRODUCERS_S, relief.relieve)
 
 
 def _expire_offsets(settings: Settings, services: Services, housekeeper: Housekeeper) -> None:

@@ -297,6 +297,19 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partitions: Annotated[
         int, Meta(ge=1, le=10_000_000, description="Partitions that all topics together may have")
     ] = 200_000
+    producers: Annotated[
+        int,
+        Meta(
+            ge=1_000,
+            le=100_000_000,
+            description="Idempotent producers that are remembered, each once in every partition, 1 KiB each; "
+            "when there are nearly so many, those silent for 15 minutes go, and where none is, a new one is "
+            "told to try again",
+        ),
+    ] = 100_000
+    partition_producers: Annotated[
+        int, Meta(ge=100, le=100_000_000, description="The same in one partition")
+    ] = 20_000
     groups: Annotated[
         int,
         Meta(

@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from ledger.keys import created_ms
 from ledger.overlay import Overlay
 from ledger.partitions import PartitionLog
-from ledger.producers import FRESH, Fenced, OutOfOrder, ProducerState, Repeat, add_sequence, judge
+from ledger.producers import (
+    FRESH,
+    TOO_MANY_PRODUCERS,
+    Fenced,
+    OutOfOrder,
+    ProducerState,
+    Repeat,
+    add_sequence,
+    judge,
+)
 from ledger.records import BatchRow, FileCommitted, RunRow
 from ledger.requests import CommitBatch, CommitFile, Committed, FileCommit, Refused, StaleObject
 from ledger.runs import later_timestamp, without_timestamp
@@ -113,7 +122,11 @@ class _Commit:
         last = add_sequence(first, batch.record_count - 1)
         verdict = judge(producer, epoch, first, last)
         if verdict is FRESH:
-            producers[key] = (producer or ProducerState(epoch)).after(epoch, first, last, base)
+            if producer is None:
+                if (refusal := self._newcomer(log)) is not None:
+                    return refusal
+                producer = ProducerState(epoch)
+            producers[key] = producer.after(epoch, first, last, base)
             return None
         match verdict:
             case Repeat(base_offset=known):
@@ -125,6 +138,21 @@ class _Commit:
                 )
             case Fenced(current_epoch=current):
                 return Refused("INVALID_PRODUCER_EPOCH", f"the producer's epoch is {current} by now")
+        return None
+
+    def _newcomer(self, log: PartitionLog) -> Refused | None:
+        """A producer that is not known in this partition is counted, or refused."""
+        overlay, bounds = self.overlay, self.state.producer_bounds
+        here = overlay.new_producers.get(log.number, 0)
+        if overlay.producer_count >= bounds.total:
+            return Refused(
+                TOO_MANY_PRODUCERS, f"there are {bounds.total} producers already (limits.producers)"
+            )
+        if len(log.producers) + here >= bounds.partition:
+            reason = f"the partition has {bounds.partition} producers already (limits.partition_producers)"
+            return Refused(TOO_MANY_PRODUCERS, reason)
+        overlay.producer_count += 1
+        overlay.new_producers[log.number] = here + 1
         return None
 
     def _take(self, number: int, batch: CommitBatch, base: int) -> None:

@@ -503,6 +503,7 @@ def _restore_producers(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> N
         if len(packed) != count * BATCH_BYTES:
             raise StoreDamaged("the row of a producer in an image does not have the length it claims")
         state.logs[number].producers[producer_id] = ProducerState(epoch, packed, last_ms)
+        state.producer_count += 1
 
 
 def _restore_objects(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:

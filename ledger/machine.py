@@ -17,6 +17,7 @@ from ledger.group_decisions import (
     store_group,
 )
 from ledger.overlay import Overlay
+from ledger.producers import SILENT_MS
 from ledger.records import (
     ClusterCreated,
     FloorRaised,
@@ -50,6 +51,7 @@ from ledger.requests import (
     DrainRuns,
     ExpireProducers,
     ForgetObjects,
+    ForgetProducers,
     Grown,
     LowWatermark,
     Owner,
@@ -200,6 +202,18 @@ def _expire(state: LedgerState, overlay: Overlay, request: ExpireProducers, now_
     return Decision(Done(len(pairs)), (ProducersExpired(pairs),) if pairs else ())
 
 
+def _forget_silent(state: LedgerState, overlay: Overlay, request: ForgetProducers, now_ms: int) -> Decision:
+    pairs = [pair for pair in request.pairs if _is_silent(state, overlay, pair, now_ms)]
+    return Decision(Done(len(pairs)), (ProducersExpired(pairs),) if pairs else ())
+
+
+def _is_silent(state: LedgerState, overlay: Overlay, pair: tuple[int, int], now_ms: int) -> bool:
+    number, producer_id = pair
+    log = state.logs.get(number)
+    producer = log.producers.get(producer_id) if log is not None else None
+    return producer is not None and producer.last_ms <= now_ms - SILENT_MS and pair not in overlay.producers
+
+
 def _forget(state: LedgerState, overlay: Overlay, request: ForgetObjects, now_ms: int) -> Decision:
     dead = [number for number in request.objects if number in state.files.garbage]
     return Decision(Done(len(dead)), (ObjectsForgotten(dead),) if dead else ())
@@ -233,6 +247,7 @@ _DECIDE: dict[type, Callable[..., Decision]] = {
     ReserveProducerIds: _reserve,
     DrainRuns: _drain,
     ExpireProducers: _expire,
+    ForgetProducers: _forget_silent,
     ForgetObjects: _forget,
     RaiseFloor: _raise_floor,
     StoreGroup: _by(store_group),

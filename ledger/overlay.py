@@ -20,12 +20,14 @@ class Overlay:
         "floor_ms",
         "groups",
         "log_start",
+        "new_producers",
         "next_number",
         "next_offset",
         "next_producer_id",
         "object_bytes",
         "offsets",
         "partitions",
+        "producer_count",
         "producers",
         "quotas",
         "repeats",
@@ -55,5 +57,9 @@ class Overlay:
         self.repeats: dict[tuple[str, int], int] = {}
         """Base offsets given in this entry, by (locator, start)."""
         self.producers: dict[tuple[int, int], ProducerState] = {}
+        self.producer_count = state.producer_count
+        """In all by now."""
+        self.new_producers: dict[int, int] = {}
+        """How many of them are new to a partition in this entry."""
         self.touched_objects: set[int] = set()
         """Objects that lose runs in this entry: they may be closed by it."""

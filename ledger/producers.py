@@ -11,11 +11,27 @@ from typing import TypeAlias
 REMEMBERED_BATCHES = 5
 MAX_SEQUENCE = 0x7FFFFFFF
 NO_EPOCH = -1
+SILENT_MS = 15 * 60 * 1000
+"""A producer may be forgotten for others when it has sent nothing for so long."""
+TOO_MANY_PRODUCERS = "NOT_ENOUGH_REPLICAS"
+"""Of Kafka's errors the one that every producer takes to say that nothing was stored, and that it should send
+the same again. (KIP-936 would throttle; THROTTLING_QUOTA_EXCEEDED is final for librdkafka.)"""
 
 _BATCH = struct.Struct(">iiq")
 BATCH_BYTES = _BATCH.size
 _SEQUENCES = struct.Struct(">ii")
 _OLDER_BYTES = (REMEMBERED_BATCHES - 1) * BATCH_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerBounds:
+    """How many producers are remembered in all, each once for every partition, and in one partition."""
+
+    total: int
+    partition: int
+
+
+UNBOUNDED = ProducerBounds(MAX_SEQUENCE, MAX_SEQUENCE)
 
 
 @dataclass(slots=True)

@@ -234,6 +234,17 @@ class ExpireProducers:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetProducers:
+    """Forget those of these (partition number, producer id) that have been silent for `SILENT_MS`."""
+
+    pairs: Sequence[tuple[int, int]]
+
+    @property
+    def weight(self) -> int:
+        return _SMALL + 12 * len(self.pairs)
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetObjects:
     """The bytes of these closed objects were deleted."""
 
@@ -398,6 +409,7 @@ Request: TypeAlias = (
     | ReserveProducerIds
     | DrainRuns
     | ExpireProducers
+    | ForgetProducers
     | ForgetObjects
     | RaiseFloor
     | StoreGroup

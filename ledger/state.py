@@ -20,7 +20,7 @@ from ledger.group_records import (
 from ledger.groups import CommittedOffset, Groups, OffsetKey
 from ledger.journal import Entry
 from ledger.partitions import PartitionLog, partitions_of
-from ledger.producers import MAX_SEQUENCE, ProducerState
+from ledger.producers import MAX_SEQUENCE, UNBOUNDED, ProducerState
 from ledger.quotas import ClientQuotas, QuotaEntity, ResourceConfigs, ResourceKey
 from ledger.records import (
     ClusterCreated,
@@ -80,6 +80,10 @@ class LedgerState:
         self.files = Files()
         self.next_number = 0
         self.next_producer_id = 0
+        self.producer_count = 0
+        """Of all partitions together."""
+        self.producer_bounds = UNBOUNDED
+        """Set by who decides. What was decided is applied within any bounds."""
         self.restores: list[LedgerRestored] = []
         """Every time that the journal was put back from a backup, the oldest first."""
         self.groups = Groups()
@@ -145,6 +149,7 @@ class LedgerState:
         for log in topic.partitions:
             log.deleted = True
             self.dirty.producers.update((log.number, producer_id) for producer_id in log.producers)
+            self.producer_count -= len(log.producers)
             log.producers = {}
             self.touched[log.number] = log
             self.dirty.partitions.add(log.number)
@@ -174,6 +179,7 @@ class LedgerState:
                     producer = log.producers.get(producer_id)
                     if producer is None:
                         producer = log.producers[producer_id] = ProducerState(epoch)
+                        self.producer_count += 1
                     # The last sequence wraps after 2^31 - 1.
                     producer.record(epoch, first, (first + records - 1) & MAX_SEQUENCE, base, now_ms)
                     log.unsaved_producers.add(producer_id)
@@ -210,8 +216,8 @@ class LedgerState:
     def _producers_expired(self, record: ProducersExpired) -> None:
         for number, producer_id in record.pairs:
             log = self.logs.get(number)
-            if log is not None:
-                log.producers.pop(producer_id, None)
+            if log is not None and log.producers.pop(producer_id, None) is not None:
+                self.producer_count -= 1
             self.dirty.producers.add((number, producer_id))
 
     def _objects_forgotten(self, record: ObjectsForgotten) -> None:

@@ -35,12 +35,15 @@ from gateway.wire.messages.produce import (
 )
 from ledger.errors import StoreError
 from ledger.partitions import PartitionLog
+from ledger.producers import TOO_MANY_PRODUCERS
 from ledger.topics import Topic
 from ledger.types import Buffer
 
 log = structlog.get_logger(__name__)
 
 NOTHING = -1
+CROWDED_MS = 1_000
+"""How long a client is not listened to whose new producer was refused."""
 SHORTEST_WAIT_S = 1.0
 """Kafka's timeout covers the wait for replicas, not the local append; here all is in one."""
 
@@ -250,6 +253,9 @@ def _answer(
     if errors:
         context.error = ErrorCode(errors[0]).name
     throttle_ms = throttle_produce(context, body_bytes, is_answered=request.acks != 0)
+    if ErrorCode[TOO_MANY_PRODUCERS] in errors and throttle_ms < CROWDED_MS:
+        throttle_ms = CROWDED_MS
+        context.mute(CROWDED_MS / 1000)
     if request.acks == 0:
         if errors:
             # Without an answer, closing is the only way to tell the producer (as Kafka does).

@@ -26,6 +26,7 @@ from ledger.batch.header import CheckedBatch, stamp_log_append_time
 from ledger.errors import OutcomeUnknown, StoreError
 from ledger.partitions import PartitionLog
 from ledger.ports import SegmentStore
+from ledger.producers import TOO_MANY_PRODUCERS
 from ledger.requests import CommitBatch, CommitFile, FileCommit, Refused, StaleObject
 from ledger.types import Buffer, DraftBatch, Placement
 
@@ -78,6 +79,8 @@ class ProduceRoom:
         self._stored = stored
         self._space = space or FreeSpace(())
         self._gaps = SequenceGaps()
+        self.crowded: set[int] = set()
+        """Numbers of partitions in which new producers were refused."""
         self.deadlines = Deadlines()
         """Of the requests whose batches are here."""
         self._accumulator = Accumulator(options.draft_bytes, options.draft_batches, self._gaps.note)
@@ -332,6 +335,9 @@ class ProduceRoom:
             if isinstance(result, Refused):
                 # Sequences and epochs are judged at the log; a partition that is gone has none.
                 pending.in_log = not result.error.startswith("UNKNOWN_")
+                if result.error == TOO_MANY_PRODUCERS:
+                    self._gaps.note(pending)
+                    self.crowded.add(pending.log.number)
                 pending.refused(result.error, result.message)
                 continue
             if result.duplicate and pending.append_time_ms < 0:

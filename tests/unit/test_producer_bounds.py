@@ -1,0 +1,161 @@
+"""How many producers are remembered, and which of them go for others (W9)."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.housekeeping.producers import ProducerRelief
+from gateway.wire.apis import ApiKey
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ledger.batch.records import Producer, build_batch
+from ledger.producers import SILENT_MS, TOO_MANY_PRODUCERS, ProducerBounds
+from ledger.requests import CreateTopic, DeleteTopic, Done, ForgetProducers
+from tests.model.embedded import WAIT_S, Client, Clock, Embedded
+from tests.model.harness import topic_id
+from tests.support.in_memory import in_memory_gateway, records
+
+TOPIC = topic_id(1)
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Embedded]:
+    async with Embedded(tmp_path, Clock()) as opened:
+        await opened.ask(CreateTopic("t", TOPIC, 3, {}))
+        opened.shard.state.producer_bounds = ProducerBounds(10, 6)
+        yield opened
+
+
+def relief_of(host: Embedded) -> ProducerRelief:
+    return ProducerRelief(host.shard, host.room.crowded, host.clock, WAIT_S)
+
+
+async def test_a_new_producer_is_refused_where_there_are_as_many_as_may_be(host: Embedded) -> None:
+    known = [Client(i) for i in range(6)]
+    for client in known:
+        assert await host.send("t", 0, client.batch("t", 0)) != [TOO_MANY_PRODUCERS]
+    newcomer = Client(6)
+    # The partition is full, another is not; in all there are four left.
+    assert await host.send("t", 0, newcomer.batch("t", 0)) == [TOO_MANY_PRODUCERS]
+    batches = [Client(20 + i).batch("t", 1) for i in range(5)]
+    assert await host.send("t", 1, *batches) == [0, 2, 4, 6, TOO_MANY_PRODUCERS]
+    assert await host.send("t", 2, Client(30).batch("t", 2)) == [TOO_MANY_PRODUCERS]
+    assert host.room.crowded == {log.number for log in host.shard.state.topics.by_name["t"].partitions}
+    # Those that are known go on, and their repeats are recognised.
+    batch = known[0].batch("t", 0)
+    first = await host.send("t", 0, batch)
+    assert await host.send("t", 0, batch) == first
+    assert host.shard.state.producer_count == 10
+
+
+async def test_what_a_refused_producer_sent_right_behind_is_refused_too(host: Embedded) -> None:
+    await host.send("t", 0, *[Client(i).batch("t", 0) for i in range(6)])
+    newcomer = Client(6)
+    batches = [newcomer.batch("t", 0) for _ in range(2)]
+    assert await host.send("t", 0, *batches) == [TOO_MANY_PRODUCERS, TOO_MANY_PRODUCERS]
+    host.shard.state.producer_bounds = ProducerBounds(10, 7)
+    assert await host.send("t", 0, batches[1]) == ["OUT_OF_ORDER_SEQUENCE_NUMBER"]
+    assert await host.send("t", 0, *batches) == [12, 14]
+
+
+async def test_the_longest_silent_go_and_none_that_was_active_of_late(host: Embedded) -> None:
+    clients = [Client(i) for i in range(6)]
+    for client in clients:
+        await host.send("t", 0, client.batch("t", 0))
+        host.clock.now_ms += 1_000
+    assert await host.send("t", 0, Client(6).batch("t", 0)) == [TOO_MANY_PRODUCERS]
+    # Nobody has been silent for long enough.
+    assert await relief_of(host).relieve() == 0
+    assert len(host.log("t").producers) == 6
+    # The first two have, but one of them has spoken again.
+    host.clock.now_ms += SILENT_MS - 5_000
+    repeated = clients[0].batch("t", 0)
+    (offset,) = await host.send("t", 0, repeated)
+    assert await host.send("t", 0, Client(6).batch("t", 0)) == [TOO_MANY_PRODUCERS]
+    assert await relief_of(host).relieve() == 1
+    assert set(host.log("t").producers) == {0, 2, 3, 4, 5}
+    assert await host.send("t", 0, repeated) == [offset]
+    newcomer = Client(6)
+    assert await host.send("t", 0, newcomer.batch("t", 0)) == [14]
+    # One that went may begin again anywhere.
+    host.shard.state.producer_bounds = ProducerBounds(10, 8)
+    assert await host.send("t", 0, clients[1].batch("t", 0)) == [16]
+
+
+async def test_a_flood_never_evicts_a_producer_in_use(host: Embedded) -> None:
+    host.shard.state.producer_bounds = ProducerBounds(200, 200)
+    relief, good = relief_of(host), Client(100_000)
+    for flood in range(50):
+        await host.send("t", 0, *[Client(100 * flood + i).batch("t", 0) for i in range(100)])
+        batch = good.batch("t", 0)
+        (offset,) = await host.send("t", 0, batch)
+        await relief.relieve()
+        assert await host.send("t", 0, batch) == [offset]
+        host.clock.now_ms += 60_000
+        # It pauses for ten seconds when there was nothing to forget.
+        relief._not_before = 0.0
+    assert 100_000 in host.log("t").producers
+    assert host.shard.state.producer_count == len(host.log("t").producers) <= 200
+
+
+async def test_what_is_forgotten_is_decided_by_the_time_of_the_entry(host: Embedded) -> None:
+    await host.send("t", 0, Client(1).batch("t", 0), Client(2).batch("t", 0))
+    number = host.log("t").number
+    pairs = [(number, 1), (number, 7), (99, 1)]
+    host.clock.now_ms += SILENT_MS - 1
+    assert await host.ask(ForgetProducers(pairs)) == Done(0)
+    host.clock.now_ms += 1
+    assert await host.ask(ForgetProducers(pairs)) == Done(1)
+    assert await host.ask(ForgetProducers(pairs)) == Done(0)
+    assert list(host.log("t").producers) == [2] and host.shard.state.producer_count == 1
+
+
+async def test_the_count_survives_a_restart_and_deletions(tmp_path: Path) -> None:
+    clock = Clock()
+    async with Embedded(tmp_path, clock) as host:
+        await host.ask(CreateTopic("t", TOPIC, 2, {}))
+        await host.ask(CreateTopic("u", topic_id(2), 1, {}))
+        await host.send("t", 0, Client(1).batch("t", 0), Client(2).batch("t", 0))
+        await host.send("t", 1, Client(1).batch("t", 1))
+        await host.send("u", 0, Client(1).batch("u", 0))
+        await host.checkpointer.write_image()
+        await host.send("u", 0, Client(2).batch("u", 0))
+        assert host.shard.state.producer_count == 5
+    async with Embedded(tmp_path, clock) as host:
+        assert host.shard.state.producer_count == 5
+        await host.ask(DeleteTopic(TOPIC))
+        assert host.shard.state.producer_count == 2
+
+
+async def test_a_refused_producer_is_throttled_and_may_try_again() -> None:
+    async with in_memory_gateway({"limits.partition_producers": "100"}) as gateway:
+        await gateway.create("t")
+        for producer_id in range(100):
+            await gateway.send("t", records(1), producer=Producer(producer_id, 0, 0))
+        batch = build_batch(records(1), producer=Producer(100, 0, 0))
+        data = TopicProduceData("t", partition_data=[PartitionProduceData(0, bytes(batch))])
+        response = await gateway.ask(ApiKey.PRODUCE, 9, ProduceRequest(None, -1, 5000, [data]))
+        (answer,) = response.responses[0].partition_responses
+        assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert "limits.partition_producers" in answer.error_message
+        assert response.throttle_time_ms == 1_000
+
+
+async def test_looking_for_silent_producers_lets_others_in_between(host: Embedded) -> None:
+    host.shard.state.producer_bounds = ProducerBounds(5_000, 5_000)
+    for start in range(0, 5_000, 100):
+        partition = start // 2_000
+        clients = [Client(start + i) for i in range(100)]
+        await host.send("t", partition, *[client.batch("t", partition) for client in clients])
+    host.clock.now_ms += SILENT_MS
+    worst, last = 0.0, time.perf_counter()
+    relieving = asyncio.create_task(relief_of(host).relieve())
+    while not relieving.done():
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        worst, last = max(worst, now - last), now
+    assert await relieving == 1_000
+    assert worst < 0.5
