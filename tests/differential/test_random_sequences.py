@@ -1,0 +1,72 @@
+"""Random sequences of requests: Apache Kafka and the gateway give the same answers, request by request."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from gateway.wire.apis import ApiKey
+from tests.differential.comparing import differences
+from tests.differential.conftest import Comparison
+from tests.differential.conversation import Conversation, Endpoint
+from tests.differential.exchange import Call
+from tests.differential.normalise import plain
+from tests.differential.random_calls import RandomCalls
+from tests.differential.steps import Create
+
+OPERATIONS: Final = 60
+SEEDS: Final = [
+    *range(4),
+    *(pytest.param(seed, marks=pytest.mark.full) for seed in range(4, 40)),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Each call of a sequence, and what was answered to it."""
+
+    calls: Sequence[Call]
+    answers: Sequence[dict[str, Any]]
+
+
+def play(endpoint: Endpoint, seed: int, prefix: str, started_ms: int) -> Played:
+    sequence = RandomCalls(seed, OPERATIONS)
+    conversation = Conversation(endpoint, prefix, started_ms, unpacks=sequence.packs)
+    calls, answers = [], []
+    with conversation.connected():
+        for step in sequence.before():
+            step.run(conversation)
+        for number, one in enumerate(sequence):
+            if not isinstance(one, Call):
+                one.run(conversation)
+                continue
+            calls.append(one)
+            answers.append(plain(conversation.ask(one), conversation))
+            if one.api is ApiKey.INCREMENTAL_ALTER_CONFIGS:
+                # Kafka's broker hears of changes in order: who leads this topic has heard of the configs.
+                Create(f"fence{number}").run(conversation)
+    return Played(calls, answers)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_sequence_is_answered_the_same(seed: int, comparison: Comparison) -> None:
+    prefix = f"r{comparison.started_ms % 10**8}-{seed}"
+    with ThreadPoolExecutor(2) as pool:
+        playing = [
+            pool.submit(play, endpoint, seed, prefix, comparison.started_ms)
+            for endpoint in (comparison.kafka, comparison.gateway)
+        ]
+        kafka, ours = (one.result() for one in playing)
+    assert kafka.calls == ours.calls
+    assert len(ours.answers) > OPERATIONS / 2
+    apis = [call.api for call in kafka.calls]
+    found = list(differences(f"random: seed {seed}", apis, kafka.answers, ours.answers))
+    refused = [one for one in found if not any(entry.covers(one) for entry in comparison.allowed)]
+    assert not refused, "\n".join(_told(one.place, str(one), kafka.calls) for one in refused[:5])
+
+
+def _told(place: str, difference: str, calls: Sequence[Call]) -> str:
+    number = int(place.split()[1])
+    return f"{difference}\n  asked: {calls[number]}"
