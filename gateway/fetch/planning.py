@@ -58,6 +58,8 @@ class Want:
     """There was nothing to tell but where the partition ends: so as long as it does not move."""
     batches: int = 0
     """How many of the stream's batches are served."""
+    is_first_cut: bool = False
+    """Not even the first fits into what the partition gets: Kafka then has null for aborted transactions."""
 
     def fail(self, error: ErrorCode) -> None:
         self.error = error
@@ -110,7 +112,7 @@ class Shares(NamedTuple):
 def look(want: Want, topics: Topics, isolation: int, max_bytes: int, hints: PositionHints) -> None:
     """Find the partition and what of it can be served, or the error. Safe to repeat on a newer state."""
     want.error, want.stream = ErrorCode.NONE, None
-    want.is_diverging = want.is_at_end = False
+    want.is_diverging = want.is_at_end = want.is_first_cut = False
     log = want.log = find_log(want.asked, topics)
     if log is None:
         want.error = _absence(want.asked, topics)
@@ -176,12 +178,13 @@ def share_out(wants: Sequence[Want], max_bytes: int) -> Shares:
     lacks: list[Lack] = []
     left, first_is_due = max_bytes, True
     for want in wants:
-        want.batches = 0
+        want.batches, want.is_first_cut = 0, False
         stream = want.stream
         if stream is None or not (stream.available or stream.batches):
             continue
         limit = min(want.max_bytes, left)
         want.batches, size, missing = _share(stream, limit, first_is_due)
+        want.is_first_cut = limit > 0 and want.batches == 0
         if missing:
             lacks.append(Lack(want, stream, missing))
         if size or missing:
@@ -216,7 +219,7 @@ def answer(
         want.high_watermark,
         want.last_stable,
         want.log_start,
-        () if isolation == READ_COMMITTED and not want.is_diverging else None,
+        () if isolation == READ_COMMITTED and not (want.is_diverging or want.is_first_cut) else None,
         NO_REPLICA,
         outgoing(stream, batches) if stream is not None and batches else (),
         EpochEndOffset(LEADER_EPOCH, want.high_watermark) if want.is_diverging else None,

@@ -299,4 +299,15 @@ _MALFORMED = [
     Exchange("fetch: half a partition", KEY, 4, Body(_HEAD + i32(1) + b"\0\1t" + i32(1) + i32(0) + i64(0))),
 ]
 
-EXCHANGES = [*_READ, *_BUDGETS, *_WAITS, *_EPOCHS, *_SESSIONS, *_MALFORMED]
+_CUT = [
+    _read(
+        f"a second partition of at most {limit} bytes, read committed, v{v}",
+        fetch_parts([("t", [asked(0), asked(1, partition_max_bytes=limit)])], isolation_level=1),
+        v,
+        [Create(partitions=2), Send(THREE), Send(THREE, partition=1)],
+    )
+    for limit in (0, 1, 100, 10_000)
+    for v in (4, 11, 18)
+]
+
+EXCHANGES = [*_READ, *_BUDGETS, *_CUT, *_WAITS, *_EPOCHS, *_SESSIONS, *_MALFORMED]
