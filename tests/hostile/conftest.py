@@ -12,17 +12,9 @@ from tests.support.gateway import Gateway
 OpenArena = Callable[..., Arena]
 
 NOT_YET_BOUNDED = (
-    "test_w1_producers_of_a_partition_that_is_named_often[5200-200]",
-    "test_w1_producers_of_a_partition_that_is_named_often[6000-",
-    "test_w1_configs_",
-    "test_w1_topics_",
-    "test_w2_offsets_of_a_group_that_is_named_often",
-    "test_w4_",
-    "test_w6_",
     "test_w7_",
     "test_w10_",
     "test_w11_",
-    "test_w13_",
     "test_w19_",
 )
 """Attacks that nothing withstands yet, and that would disturb whatever else the machine does. Run them with

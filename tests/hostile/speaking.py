@@ -18,10 +18,10 @@ PRODUCE_VERSION = 7
 PRODUCER_ID_AT = 43
 
 
-def message(key: ApiKey, version: int, body: Any, correlation_id: int = 1) -> bytes:
+def message(key: ApiKey, version: int, body: Any, client_id: str = "raw") -> bytes:
     """A framed request."""
     encoded = codec.encode_request(key, version, body)
-    return request(key, version, encoded, correlation_id=correlation_id, flexible=flexible(key, version))
+    return request(key, version, encoded, client_id=client_id, flexible=flexible(key, version))
 
 
 def connect(arena: Arena, source: str = "", receive_bytes: int = 0) -> RawConnection:

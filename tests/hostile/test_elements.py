@@ -1,5 +1,6 @@
 """W3, W4, W8, W13, W14: requests of many elements."""
 
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -7,16 +8,23 @@ import pytest
 
 from gateway.router import HANDLERS
 from gateway.wire.apis import RANGES, ApiKey
+from gateway.wire.errors import ErrorCode
 from gateway.wire.messages import codec
+from gateway.wire.messages.generated.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntityData,
+    AlterClientQuotasRequestEntryData,
+    OpData,
+)
 from gateway.wire.messages.generated.create_topics import CreatableTopic, CreateTopicsRequest
 from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
 from gateway.wire.primitives import encode_uvarint
 from gateway.wire.schema import Field
 from tests.hostile.arena import Arena, Bounds, Figures
 from tests.hostile.conftest import OpenArena
-from tests.hostile.speaking import ask, connect, exchange, message
+from tests.hostile.speaking import ask, connect, exchange, message, read
 from tests.hostile.test_answers import create
-from tests.support.raw import Outcome, frame
+from tests.support.raw import Outcome, RawConnection, frame
 
 MINI_REQUEST: Final = b"\x00\x12\x00\x03\x00\x00\x00\x01\xff\xff"
 """The header of ApiVersions v3, without its tagged fields."""
@@ -173,3 +181,66 @@ def test_w13_metadata_of_all_topics(open_arena: OpenArena) -> None:
     create(arena, "new", 1)
     told = ask(arena, ApiKey.METADATA, 8, MetadataRequest(None))
     assert "new" in {topic.name for topic in told.topics}
+
+
+MAKER: Final = "maker"
+RATE: Final = 10
+BUCKET_S: Final = 11
+
+
+def held_to_a_rate(arena: Arena) -> None:
+    entity = [AlterClientQuotasRequestEntityData("client-id", MAKER)]
+    entry = AlterClientQuotasRequestEntryData(entity, [OpData("controller_mutation_rate", RATE, False)])
+    answer = ask(arena, ApiKey.ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest([entry], False))
+    assert not answer.entries[0].error_code
+
+
+def make_one(connection: RawConnection, number: int) -> int:
+    """The error code of a creation."""
+    body = CreateTopicsRequest([CreatableTopic(f"made-{number}", 1, 1)], 30_000, False)
+    connection.send(message(ApiKey.CREATE_TOPICS, 7, body, MAKER))
+    answer = connection.read_frame()
+    assert isinstance(answer, bytes)
+    return int(read(ApiKey.CREATE_TOPICS, 7, answer).topics[0].error_code)
+
+
+def test_w14_topics_without_number(arena: Arena) -> None:
+    arena.once("rate", lambda: held_to_a_rate(arena))
+    made: list[int] = []
+    took: list[float] = []
+
+    def run() -> None:
+        connection = connect(arena)
+        began = time.monotonic()
+        codes = [make_one(connection, i) for i in range(150)]
+        took.append(time.monotonic() - began)
+        made.append(codes.count(ErrorCode.NONE))
+        assert set(codes) == {ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+        connection.sock.close()
+        # Metadata makes none either.
+        names = [MetadataRequestTopic(name=f"unmade-{i}") for i in range(1000)]
+        exchange(arena, message(ApiKey.METADATA, 8, MetadataRequest(names, True), MAKER))
+        told = ask(arena, ApiKey.METADATA, 8, MetadataRequest(None)).topics
+        assert sum(topic.name.startswith("unmade-") for topic in told) <= RATE
+
+    arena.withstands(f"W14 150 creations at {RATE} a second", run)
+    assert made[0] <= RATE * (BUCKET_S + took[0]) + 1
+
+
+@pytest.mark.full
+def test_w14_a_thousand_topics_take_as_long_as_the_quota_says(open_arena: OpenArena) -> None:
+    arena = open_arena()
+    arena.rounds = 1
+    held_to_a_rate(arena)
+    took: list[float] = []
+
+    def run() -> None:
+        began = time.monotonic()
+        connection = connect(arena)
+        for number in range(1000):
+            while make_one(connection, number):
+                time.sleep(0.05)
+        took.append(time.monotonic() - began)
+
+    arena.withstands(f"W14 1,000 creations at {RATE} a second", run)
+    assert 1000 / RATE - BUCKET_S - 1 <= took[0] <= 1.3 * 1000 / RATE
