@@ -120,20 +120,16 @@ def test_w5_answers_that_nobody_reads(
     arena.withstands(name, run, bounds)
 
 
-def unknown(count: int) -> list[FetchTopic]:
-    return [
-        FetchTopic(
-            "no-such-topic",
-            partitions=[FetchPartition(partition=i, partition_max_bytes=MOST) for i in range(count)],
-        ),
-    ]
+def asked(topic: str, count: int) -> list[FetchTopic]:
+    parts = [FetchPartition(partition=i, partition_max_bytes=MOST) for i in range(count)]
+    return [FetchTopic(topic, partitions=parts)]
 
 
 @pytest.mark.parametrize("partitions", [100_000, pytest.param(250_000, marks=pytest.mark.full)])
 def test_w6_fetches_that_are_parked(arena: Arena, partitions: int) -> None:
     arena.once("quiet", lambda: create(arena, "quiet"))
     quiet = FetchTopic("quiet", partitions=[FetchPartition(partition=0, partition_max_bytes=MOST)])
-    frame = fetch([*unknown(partitions), quiet], wait_ms=60_000)
+    frame = fetch([*asked("no-such-topic", partitions), quiet], wait_ms=60_000)
 
     def run() -> None:
         parked = [connect(arena) for _ in range(3)]
@@ -151,16 +147,25 @@ def test_w6_fetches_that_are_parked(arena: Arena, partitions: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "partitions", [LARGEST_SESSION, 100_000, pytest.param(490_000, marks=pytest.mark.full)]
+    ("topic", "partitions", "has_session"),
+    [
+        ("real", LARGEST_SESSION, True),
+        ("no-such-topic", 1000, True),
+        ("no-such-topic", 10_000, False),
+        ("no-such-topic", 100_000, False),
+        pytest.param("no-such-topic", 490_000, False, marks=pytest.mark.full),
+    ],
 )
-def test_w6_fetches_of_a_large_session(arena: Arena, partitions: int) -> None:
+def test_w6_fetches_of_a_large_session(arena: Arena, topic: str, partitions: int, has_session: bool) -> None:
     connection = connect(arena)
-    connection.send(fetch(unknown(partitions), session_id=0, epoch=0))
+    if topic == "real":
+        arena.once("real", lambda: create(arena, "real", LARGEST_SESSION))
+    connection.send(fetch(asked(topic, partitions), session_id=0, epoch=0, wait_ms=0))
     answer = connection.read_frame()
     assert isinstance(answer, bytes)
     session_id = read(ApiKey.FETCH, FETCH_VERSION, answer).session_id
-    # A larger one is answered and gets no session, as by Kafka whose cache of sessions is full.
-    assert (session_id != 0) == (partitions <= LARGEST_SESSION)
+    # The others are answered and get no session, as by a Kafka whose cache of sessions is full.
+    assert (session_id != 0) == has_session
     epochs = iter(range(1, 1_000_000))
 
     def run() -> None:
@@ -170,5 +175,6 @@ def test_w6_fetches_of_a_large_session(arena: Arena, partitions: int) -> None:
             assert isinstance(answer, bytes)
             assert session_id == 0 or read(ApiKey.FETCH, FETCH_VERSION, answer).error_code == 0
 
-    arena.withstands(f"W6 100 fetches after one of {partitions:,} partitions", run, Bounds(cpu_s=1.0))
+    name = f"W6 100 fetches after one of {partitions:,} of {topic}"
+    arena.withstands(name, run, Bounds(cpu_s=1.0))
     connection.sock.close()
