@@ -16,6 +16,7 @@ What a producer sends is refused in the order and with the errors of Apache Kafk
 | shorter than a header, or a wrong CRC-32C                            | CORRUPT_MESSAGE               |
 | unknown codec                                                        | UNKNOWN_SERVER_ERROR          |
 | last offset delta < 0, record count <= 0, or count != delta + 1      | INVALID_RECORD                |
+| without a codec: more records than its bytes can hold                | INVALID_RECORD                |
 | a control batch                                                      | INVALID_RECORD                |
 | producer id without a base sequence                                  | INVALID_RECORD                |
 
@@ -49,6 +50,7 @@ LAST_OFFSET_DELTA_AT = 23
 MAX_TIMESTAMP_AT = 35
 PRODUCER_EPOCH_AT = 51
 MAGIC = 2
+MIN_RECORD_BYTES = 7
 NO_PRODUCER_ID = -1
 LEADER_EPOCH = 0
 """The leader epoch of every partition, for ever."""
@@ -329,6 +331,8 @@ def _check_fields(header: BatchHeader) -> None:
     count, delta = header.record_count, header.last_offset_delta
     if count <= 0 or count != delta + 1:
         raise _wrong_field(f"{count} records cannot have a last offset delta of {delta}")
+    if not attributes & CODEC_MASK and count > (header.size_bytes - HEADER_BYTES) // MIN_RECORD_BYTES:
+        raise _wrong_field(f"{count} records cannot be in {header.size_bytes} bytes")
     if attributes & CONTROL_BIT:
         raise _wrong_field("clients are not allowed to write control batches")
     if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:

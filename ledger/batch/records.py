@@ -6,7 +6,7 @@ header: `varint key length, key | varint value length, value`. Varints are zig-z
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ledger.batch.compression import compress, decompress
 from ledger.batch.header import (
@@ -15,6 +15,7 @@ from ledger.batch.header import (
     LEADER_EPOCH,
     LENGTH_PREFIX_BYTES,
     MAGIC,
+    MIN_RECORD_BYTES,
     BatchError,
     BatchHeader,
     BatchRefusal,
@@ -24,9 +25,12 @@ from ledger.batch.header import (
 )
 from ledger.types import NO_PRODUCER_ID, Buffer
 
-_SMALLEST_RECORD_BYTES: Final = 7
 _VARINT_BITS: Final = 32
 _VARLONG_BITS: Final = 64
+
+Skimmed: TypeAlias = tuple[int, int, bool, int]
+"""What is looked for in a record: offset delta, timestamp delta, whether it has a key, where it ends. Plain,
+as one is made for each of millions."""
 
 
 class RecordHeader(NamedTuple):
@@ -85,6 +89,65 @@ def parse_records(data: memoryview, record_count: int) -> Iterator[Record]:
         raise _invalid(f"{len(data) - position} bytes behind the last of {record_count} records")
 
 
+def skim_records(data: memoryview, position: int, count: int) -> tuple[list[Skimmed], int]:
+    """The next `count` records from `position` on, and where they end. As strict as `parse_records`, and
+    several times as fast. Raises BatchError (INVALID_RECORD)."""
+    found: list[Skimmed] = []
+    end = len(data)
+    for _ in range(count):
+        skimmed = _skim(data, position, end)
+        if skimmed is None:
+            record, position = _parse_record(data, position)
+            skimmed = (record.offset_delta, record.timestamp_delta, record.key is not None, position)
+        position = skimmed[3]
+        found.append(skimmed)
+    return found, position
+
+
+def _skim(data: memoryview, position: int, end: int) -> Skimmed | None:
+    """A record without headers whose numbers are small, as most are; None for any other, or no record."""
+    try:
+        raw = data[position]
+        position += 1
+        if raw >= 0x80:
+            raw = raw & 0x7F | data[position] << 7
+            position += 1
+        record_end = position + (raw >> 1)
+        # Behind the attributes.
+        stamp = data[position + 1]
+        position += 2
+        if stamp >= 0x80:
+            stamp = stamp & 0x7F | data[position] << 7
+            position += 1
+        offset = data[position]
+        position += 1
+        if offset >= 0x80:
+            offset = offset & 0x7F | data[position] << 7
+            position += 1
+        key = data[position]
+        position += 1
+        if key >= 0x80:
+            key = key & 0x7F | data[position] << 7
+            position += 1
+        # A length of -1 is 1 here, and nothing follows it.
+        if not key & 1:
+            position += key >> 1
+        value = data[position]
+        position += 1
+        if value >= 0x80:
+            value = value & 0x7F | data[position] << 7
+            position += 1
+        if not value & 1:
+            position += value >> 1
+        # No headers, and that is the end of it. What has a third byte in a number is too large by now.
+        is_plain = data[position] == 0 and position + 1 == record_end <= end
+    except IndexError:
+        return None
+    if not is_plain or raw & 1 or (raw | stamp | offset | key | value) >= 0x4000:
+        return None
+    return (offset >> 1) ^ -(offset & 1), (stamp >> 1) ^ -(stamp & 1), not key & 1, record_end
+
+
 def build_batch(
     records: Sequence[Record],
     codec: Codec = Codec.NONE,
@@ -140,7 +203,7 @@ def encode_record(record: Record) -> bytes:
 def _parse_record(data: memoryview, position: int) -> tuple[Record, int]:
     length, position = _read_varint(data, position, _VARINT_BITS)
     end = position + length
-    if length < _SMALLEST_RECORD_BYTES - 1 or end > len(data):
+    if length < MIN_RECORD_BYTES - 1 or end > len(data):
         raise _invalid(f"a record of {length} bytes at {position}, {len(data) - position} are left")
     body = data[:end]
     timestamp_delta, position = _read_varint(body, position + 1, _VARLONG_BITS)

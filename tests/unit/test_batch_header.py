@@ -173,6 +173,22 @@ def test_a_batch_of_no_records_is_an_invalid_record() -> None:
     assert refusal(build_batch([], last_offset_delta=-1)) == "INVALID_RECORD"
 
 
+@pytest.mark.parametrize("count", [2**31 - 1, 100, 4])
+def test_more_records_than_the_bytes_can_hold_are_an_invalid_record(count: int) -> None:
+    def claiming(codec: Codec) -> memoryview:
+        lying = bytearray(build_batch([Record()] * 3, codec))
+        lying[23:27] = (count - 1).to_bytes(4, "big")
+        lying[57:61] = count.to_bytes(4, "big")
+        seal(lying)
+        return memoryview(lying)
+
+    with pytest.raises(BatchError) as refused:
+        check_batches(claiming(Codec.NONE), 1 << 20)
+    assert (refused.value.refusal, refused.value.in_log) == (BatchRefusal.INVALID_RECORD, True)
+    # What is packed may hold any number; only who opens it can tell.
+    assert check_batches(claiming(Codec.GZIP), 1 << 20).header.record_count == count
+
+
 def test_a_batch_without_a_producer_id_needs_no_sequence() -> None:
     check_batches(memoryview(batch(producer=Producer())), LIMIT)
 
