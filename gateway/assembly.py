@@ -47,6 +47,7 @@ from gateway.produce.admission import RuleBook
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceOptions, ProduceRoom
 from gateway.quotas.room import QuotasRoom
+from gateway.requests.opening import BatchOpener
 from gateway.requests.slicing import SliceScheduler
 from gateway.router import HANDLERS, RequestRouter, served_versions
 from gateway.security.tls import Certificates
@@ -328,7 +329,9 @@ async def _open_rooms(
     metrics.watch_shard(_view_of(shard))
     cache = RunCache(settings.cache.run_bytes)
     options = ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight)
-    produce = ProduceRoom(shard, stores.segments, options, clock_ms, cache.put, space)
+    opener = BatchOpener()
+    stack.callback(opener.close)
+    produce = ProduceRoom(shard, stores.segments, options, clock_ms, cache.put, space, opener)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
     reader = RunReader(stores.segments, cache, shard.state.files.locator, metrics.alarm)
     limits = settings.limits
@@ -339,8 +342,7 @@ async def _open_rooms(
         longest_wait_s=limits.request_timeout_ms / 1000,
         ledger_wait_s=ledger.commit_timeout_ms / 1000,
     )
-    offsets = OffsetsRoom(shard, reader)
-    stack.callback(offsets.close)
+    offsets = OffsetsRoom(shard, reader, opener, settings.limits.decompressed_bytes)
     groups = GroupsRoom(shard, settings)
     groups.start()
     metrics.groups.set_function(lambda: groups.group_count)

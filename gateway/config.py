@@ -217,7 +217,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=MIB,
             le=2 * GIB,
-            description="Largest batch, unpacked, that a topic with keys, bounds or a codec of its own takes",
+            description="Largest batch, unpacked, that a topic with keys, bounds or a codec takes, "
+            "and that a lookup by time opens",
         ),
     ] = 64 * MIB
     send_bytes: Annotated[

@@ -110,6 +110,7 @@ class Peer:
     principal: str = ANONYMOUS
     mute: Callable[[float], None] = lambda _: None
     """Take up no further request of the connection for so many seconds."""
+    is_lost: Callable[[], bool] = lambda: False
 
 
 @dataclass(slots=True, eq=False)
@@ -168,6 +169,9 @@ class ConnectionPool:
     def note_gone(self) -> None:
         if self.is_draining and not self.under_way and not self.connections:
             self.emptied.set()
+
+    def is_lost(self, connection_id: int) -> bool:
+        return connection_id not in self.connections
 
     def mute(self, connection_id: int, seconds: float) -> None:
         connection = self.connections.get(connection_id)
@@ -324,7 +328,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         principal = principal_of(transport.get_extra_info("peercert"))
         # By its number: were the connection held by what it holds, its memory would wait for the collector.
         mute = partial(pool.mute, pool.last_id)
-        self._peer = Peer(pool.last_id, self._listener, host, principal, mute)
+        is_lost = partial(pool.is_lost, pool.last_id)
+        self._peer = Peer(pool.last_id, self._listener, host, principal, mute, is_lost)
         pool.connections[self._peer.connection_id] = self
         if transport.get_extra_info("ssl_object") is None:
             self._transport.set_write_buffer_limits(high=pool.limits.send_bytes)

@@ -122,6 +122,8 @@ class RequestContext:
     connection_id: int
     mute: Callable[[float], None]
     """Take up no further request of this connection for so many seconds."""
+    is_lost: Callable[[], bool] = lambda: False
+    """Whether the connection is gone, so that no answer will reach anybody."""
     handler_time: HandlerTime | None = None
     """Taken while somebody has a quota of it."""
     error: str = "NONE"

@@ -268,6 +268,7 @@ class RequestRouter:
             self._services,
             peer.connection_id,
             peer.mute,
+            peer.is_lost,
             HandlerTime() if self._services.quotas.has(REQUEST) else None,
         )
 

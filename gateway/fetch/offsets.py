@@ -15,27 +15,30 @@ epoch 0.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 import structlog
 
 from gateway.coordination.shard import Shard
+from gateway.fetch.budget import NO_OWNER, FetchBudget, Share
 from gateway.fetch.hints import PositionHints
 from gateway.fetch.planning import READ_COMMITTED, check_epoch
 from gateway.fetch.reader import Missing, RunReader, Wish
 from gateway.fetch.stream import BatchStream, Damaged, StoredBatch
-from gateway.fetch.timestamps import TimedOffset, first_since
-from gateway.requests.slicing import Slices, paced
+from gateway.fetch.timestamps import TimedOffset, TimeSearch
+from gateway.requests.opening import BatchOpener
+from gateway.requests.slicing import Owner, Slices, paced
 from gateway.wire.errors import ErrorCode
 from ledger.batch.header import LEADER_EPOCH
 from ledger.errors import StoreError
 from ledger.partitions import PartitionLog
 from ledger.runs import Run
+from ledger.types import NO_TIMESTAMP
 
 log = structlog.get_logger(__name__)
 
@@ -58,9 +61,13 @@ FIRST_VERSION_OF: Final[Mapping[int, int]] = MappingProxyType(
 NOTHING: Final = -1
 WINDOW_BYTES: Final = 1024 * 1024
 STALE_PLANS: Final = 3
-PARSING_THREADS: Final = 2
-SEARCHES_AT_ONCE: Final = 16
-"""Partitions, of all requests, that are searched by time at once; each holds a window of bytes."""
+SEARCHES_AT_ONCE: Final = 4
+"""Partitions of one request that are searched by time at once."""
+SEARCH_BYTES: Final = 64 * 1024 * 1024
+"""What all searches hold of the store, granted in turn by connection: a window each while they read, then the
+batch that is opened."""
+MAX_KNOWN: Final = 10_000
+"""Opened batches of which it is remembered how late their latest record is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +88,30 @@ class OffsetAnswer:
     leader_epoch: int = NOTHING
 
 
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What the questions of a request have in common."""
+
+    isolation: int
+    deadline: float
+    owner: Owner
+
+
 class OffsetsRoom:
     """Answers ListOffsets."""
 
     def __init__(
-        self, shard: Shard, reader: RunReader, max_decompressed_bytes: int = 128 * 1024 * 1024
+        self, shard: Shard, reader: RunReader, opener: BatchOpener, max_decompressed_bytes: int
     ) -> None:
         self._shard = shard
         self._reader = reader
+        self._opener = opener
         self.max_decompressed_bytes = max_decompressed_bytes
         self._hints = PositionHints()
-        self._threads = ThreadPoolExecutor(PARSING_THREADS, thread_name_prefix="list-offsets")
-        self._searching = asyncio.Semaphore(SEARCHES_AT_ONCE)
+        self._budget = FetchBudget(SEARCH_BYTES)
+        self._latest: OrderedDict[tuple[int, int], int] = OrderedDict()
+        """By object number and position, of opened batches in which nothing was found: how late their latest
+        record is. Their headers promised more, and would again."""
 
     async def list_offsets(
         self,
@@ -101,6 +120,7 @@ class OffsetsRoom:
         isolation: int,
         deadline: float,
         slices: Slices | None = None,
+        owner: Owner = NO_OWNER,
     ) -> list[OffsetAnswer]:
         """One answer a question, in order. `deadline` is loop time: what is not known by then is
         REQUEST_TIMED_OUT. `slices` are those of a request that may have very many."""
@@ -113,12 +133,10 @@ class OffsetsRoom:
             return [OffsetAnswer(ErrorCode.KAFKA_STORAGE_ERROR)] * len(questions)
         answers = [self._at_once(version, question, isolation) async for question in paced(slices, questions)]
         searches = {i: questions[i] for i, answer in enumerate(answers) if answer is None}
-        found = await self._search_all(list(searches.values()), isolation, deadline) if searches else []
+        asking = _Asking(isolation, deadline, owner)
+        found = await self._search_all(list(searches.values()), asking) if searches else []
         results = dict(zip(searches, found, strict=True))
         return [answer if answer is not None else results[i] for i, answer in enumerate(answers)]
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _at_once(self, version: int, question: OffsetQuestion, isolation: int) -> OffsetAnswer | None:
         """What the ledger alone knows; None if batches must be read."""
@@ -146,37 +164,34 @@ class OffsetsRoom:
             return None
         return topic.partitions[question.partition]
 
-    async def _search_all(
-        self, questions: Sequence[OffsetQuestion], isolation: int, deadline: float
-    ) -> list[OffsetAnswer]:
+    async def _search_all(self, questions: Sequence[OffsetQuestion], asking: _Asking) -> list[OffsetAnswer]:
         # As many tasks as may search at once, not one a question: a request may hold very many.
         answers: list[OffsetAnswer] = [OffsetAnswer(ErrorCode.REQUEST_TIMED_OUT)] * len(questions)
         waiting = iter(range(len(questions)))
 
         async def work() -> None:
             for i in waiting:
-                async with self._searching:
-                    answers[i] = await self._search(questions[i], isolation, deadline)
+                answers[i] = await self._search(questions[i], asking)
 
         try:
-            async with asyncio.timeout_at(deadline), asyncio.TaskGroup() as tasks:
+            async with asyncio.timeout_at(asking.deadline), asyncio.TaskGroup() as tasks:
                 for _ in range(min(SEARCHES_AT_ONCE, len(questions))):
                     tasks.create_task(work())
         except TimeoutError:
             log.warning("list_offsets.timed_out", questions=len(questions))
         return answers
 
-    async def _search(self, question: OffsetQuestion, isolation: int, deadline: float) -> OffsetAnswer:
+    async def _search(self, question: OffsetQuestion, asking: _Asking) -> OffsetAnswer:
         reason = ""
         for _ in range(1 + STALE_PLANS):
             partition = self._find(question)
             if partition is None:
                 return OffsetAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             try:
-                found = await self._find_record(partition, question.timestamp)
+                found = await self._find_record(partition, question.timestamp, asking)
             except Missing as error:
                 reason = str(error)
-                await self._refresh(deadline)
+                await self._refresh(asking.deadline)
                 continue
             except StoreError as error:
                 log.error("list_offsets.storage_failed", error=str(error))
@@ -188,7 +203,7 @@ class OffsetsRoom:
             except Damaged as error:
                 self._alarm("list_offsets.batch_damaged", question, str(error))
                 return OffsetAnswer(ErrorCode.CORRUPT_MESSAGE)
-            if found is None or found.offset >= _end(partition, isolation):
+            if found is None or found.offset >= _end(partition, asking.isolation):
                 return OffsetAnswer()
             return OffsetAnswer(ErrorCode.NONE, found.timestamp, found.offset, LEADER_EPOCH)
         self._alarm("list_offsets.object_missing", question, reason)
@@ -203,55 +218,101 @@ class OffsetsRoom:
     def _alarm(self, event: str, question: OffsetQuestion, reason: str) -> None:
         self._reader.alarm(event, topic=question.topic, partition=question.partition, reason=reason)
 
-    async def _find_record(self, partition: PartitionLog, timestamp: int) -> TimedOffset | None:
+    async def _find_record(
+        self, partition: PartitionLog, timestamp: int, asking: _Asking
+    ) -> TimedOffset | None:
         if timestamp == MAX_TIMESTAMP:
-            return await self._latest_record(partition)
+            return await self._latest_record(partition, asking)
         run = partition.find_time(timestamp)
         while run is not None:
-            found = await self._first_in_run(partition, run, timestamp, partition.log_start)
+            found = await self._first_in_run(partition, run, timestamp, partition.log_start, asking)
             if found is not None:
                 return found
             # Its late records lie below the log start offset, or its headers promise what no record holds.
             run = next((r for r in partition.runs_from(run.last + 1) if r.max_timestamp >= timestamp), None)
         return None
 
-    async def _latest_record(self, partition: PartitionLog) -> TimedOffset | None:
+    async def _latest_record(self, partition: PartitionLog, asking: _Asking) -> TimedOffset | None:
         run = partition.find_max_time()
-        if run is None or run.base >= partition.log_start:
-            return await self._first_in_run(partition, run, run.max_timestamp, 0) if run is not None else None
+        if run is None:
+            # Of records without a timestamp the first, as in Kafka.
+            is_empty = partition.log_start == partition.high_watermark
+            return None if is_empty else TimedOffset(NO_TIMESTAMP, partition.log_start)
+        if run.base >= partition.log_start:
+            return await self._first_in_run(partition, run, run.max_timestamp, 0, asking)
         # A part of this run is no longer readable, and perhaps the one with that timestamp.
         start = partition.log_start
         here = 0
-        async for batch in self._batches(partition, run, start):
+
+        def is_seen(batch: StoredBatch) -> bool:
+            nonlocal here
             here = max(here, batch.max_timestamp)
+            return False
+
+        async with self._window(asking):
+            await self._first_batch(partition, run, start, is_seen)
         later = max(partition.runs_from(run.last + 1), key=lambda r: r.max_timestamp, default=None)
         if later is not None and later.max_timestamp > here:
-            return await self._first_in_run(partition, later, later.max_timestamp, start)
-        return await self._first_in_run(partition, run, here, start)
+            return await self._first_in_run(partition, later, later.max_timestamp, start, asking)
+        return await self._first_in_run(partition, run, here, start, asking)
 
     async def _first_in_run(
-        self, partition: PartitionLog, run: Run, timestamp: int, from_offset: int
+        self, partition: PartitionLog, run: Run, timestamp: int, from_offset: int, asking: _Asking
     ) -> TimedOffset | None:
-        async for batch in self._batches(partition, run, from_offset):
-            if batch.max_timestamp >= timestamp:
-                search = partial(first_since, batch, timestamp, from_offset, self.max_decompressed_bytes)
-                found = await asyncio.get_running_loop().run_in_executor(self._threads, search)
-                if found is not None:
-                    return found
+        def is_late(batch: StoredBatch) -> bool:
+            return self._latest.get(_place_of(batch), batch.max_timestamp) >= timestamp
+
+        offset = from_offset
+        while offset <= run.last:
+            async with self._window(asking) as share:
+                batch = await self._first_batch(partition, run, offset, is_late)
+                if batch is None:
+                    return None
+                # Only that is held while it waits to be opened.
+                share.grow(len(batch.data))
+                share.give_back(keep=len(batch.data))
+                search = TimeSearch(batch, timestamp, from_offset, self.max_decompressed_bytes)
+                await self._opener.run(asking.owner, partition.topic_id, search)
+            if search.found is not None:
+                return search.found
+            self._remember(batch, search.latest)
+            offset = batch.last_offset + 1
         return None
 
-    async def _batches(
-        self, partition: PartitionLog, run: Run, from_offset: int
-    ) -> AsyncIterator[StoredBatch]:
-        """The run's batches that hold `from_offset` or what follows, read a window at a time."""
+    @asynccontextmanager
+    async def _window(self, asking: _Asking) -> AsyncIterator[Share]:
+        # Who asks has given up before.
+        share = await self._budget.acquire(WINDOW_BYTES, asking.deadline + 1, asking.owner)
+        try:
+            yield share
+        finally:
+            share.give_back()
+
+    async def _first_batch(
+        self, partition: PartitionLog, run: Run, from_offset: int, is_it: Callable[[StoredBatch], bool]
+    ) -> StoredBatch | None:
+        """The run's first batch, of those that hold `from_offset` or what follows, that is it. Read a window
+        at a time, and given without the rest of its window."""
         stream = BatchStream([run], max(run.base, from_offset), run.last + 1, self._hints, partition)
         while not stream.at_end:
             (failure,) = await self._reader.read([Wish(stream, WINDOW_BYTES)], WINDOW_BYTES)
             batches, stream.batches = stream.batches, []
             for batch in batches:
-                yield batch
+                if is_it(batch):
+                    stream.note_end(batch)
+                    return batch._replace(data=memoryview(bytes(batch.data)))
             if failure is not None:
                 raise failure
+        return None
+
+    def _remember(self, batch: StoredBatch, latest: int) -> None:
+        self._latest[_place_of(batch)] = latest
+        if len(self._latest) > MAX_KNOWN:
+            self._latest.popitem(last=False)
+
+
+def _place_of(batch: StoredBatch) -> tuple[int, int]:
+    return batch.run.object_number, batch.end_position
 
 
 def _end(partition: PartitionLog, isolation: int) -> int:

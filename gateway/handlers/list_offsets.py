@@ -2,6 +2,7 @@
 
 from gateway.context import RequestContext
 from gateway.fetch.offsets import OffsetAnswer, OffsetQuestion
+from gateway.requests.slicing import Owner
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -31,7 +32,12 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
                 named[key] = OffsetQuestion(*key, part.timestamp, part.current_leader_epoch)
     questions = [question for key, question in named.items() if key not in twice]
     answers = await context.services.offsets.list_offsets(
-        context.header.api_version, questions, request.isolation_level, _deadline(context, request), slices
+        context.header.api_version,
+        questions,
+        request.isolation_level,
+        _deadline(context, request),
+        slices,
+        Owner(context.connection_id, context.peer_host),
     )
     by_partition = {
         (q.topic, q.partition): answer

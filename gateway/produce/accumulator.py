@@ -13,13 +13,19 @@ from ledger.types import Buffer
 
 
 class Waiter:
-    """A produce request that waits for `remaining` partitions. `given_up`: it was answered meanwhile."""
+    """A produce request that waits for `remaining` partitions. `given_up`: it was answered meanwhile.
+    `sender` is its connection, and the address at the other end."""
 
-    __slots__ = ("given_up", "remaining")
+    __slots__ = ("given_up", "remaining", "sender")
 
-    def __init__(self) -> None:
+    def __init__(self, sender: tuple[int, str] = (0, "")) -> None:
+        self.sender = sender
         self.remaining = 0
         self.given_up = False
+
+    def is_waiting(self) -> bool:
+        """Whether work is still to be put into its batches."""
+        return not self.given_up
 
     def settle(self) -> None:
         """All partitions are answered; a subclass wakes who waits."""

@@ -7,7 +7,6 @@ a store where writes overlap: written), or the next draft is full. Commits keep 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,8 +18,10 @@ from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import Accumulator, PendingBatch, Waiter
 from gateway.produce.admission import TopicRules
 from gateway.produce.gaps import SequenceGaps
-from gateway.produce.inspection import Inspection, inspect
+from gateway.produce.inspection import Inspecting, Inspection
 from gateway.produce.refusals import Refusal
+from gateway.requests.opening import BatchOpener, NotWanted
+from gateway.requests.slicing import Owner
 from gateway.telemetry.logs import QuietLog
 from ledger.batch.header import CheckedBatch, stamp_log_append_time
 from ledger.errors import OutcomeUnknown, StoreError
@@ -28,13 +29,14 @@ from ledger.partitions import PartitionLog
 from ledger.ports import SegmentStore
 from ledger.producers import TOO_MANY_PRODUCERS
 from ledger.requests import CommitBatch, CommitFile, FileCommit, Refused, StaleObject
-from ledger.types import Buffer, DraftBatch, Placement
+from ledger.types import Buffer, DraftBatch, Placement, TopicId
 
 log = structlog.get_logger(__name__)
 quiet = QuietLog()
 """For what every client's requests say as long as a store is out of reach."""
 
-INSPECTING_THREADS = 2
+MAX_OPENING = 1_000
+"""Batches of one connection and topic that wait to be opened."""
 STORE_ATTEMPTS = 3
 """How often a draft is stored anew because its object had become too old to be committed."""
 
@@ -71,8 +73,11 @@ class ProduceRoom:
         clock: Callable[[], int],
         stored: Stored | None = None,
         space: FreeSpace | None = None,
+        opener: BatchOpener | None = None,
     ) -> None:
         self._shard = shard
+        self._opener = opener or BatchOpener()
+        self._own_opener = self._opener if opener is None else None
         self._segments = segments
         self._options = options
         self._clock = clock
@@ -95,7 +100,8 @@ class ProduceRoom:
         self._scheduled = False
         self._lanes: dict[int, deque[_Laned]] = {}
         self._lane_tasks: set[asyncio.Task[None]] = set()
-        self._threads = ThreadPoolExecutor(INSPECTING_THREADS, thread_name_prefix="inspect")
+        self._opening: dict[tuple[int, TopicId], int] = {}
+        """How many batches of a connection and topic are in lanes."""
 
     def add(
         self, partition: PartitionLog, batch: CheckedBatch, waiter: Waiter, rules: TopicRules
@@ -124,7 +130,14 @@ class ProduceRoom:
 
     def _enqueue(self, laned: "_Laned") -> None:
         """Line up behind the batches of the same partition that are being opened."""
-        number = laned.pending.log.number
+        pending = laned.pending
+        number = pending.log.number
+        opening = self._opening.get(_sender_of(pending), 0)
+        if opening >= MAX_OPENING:
+            self._gaps.note(pending)
+            pending.refused("KAFKA_STORAGE_ERROR", f"{opening} batches of this connection wait to be opened")
+            return
+        self._opening[_sender_of(pending)] = opening + 1
         lane = self._lanes.get(number)
         if lane is not None:
             lane.append(laned)
@@ -139,24 +152,29 @@ class ProduceRoom:
         try:
             while lane:
                 await self._open(lane[0])
-                lane.popleft()
+                self._opened(lane.popleft())
         finally:
             del self._lanes[number]
             for laned in lane:
+                self._opened(laned)
                 laned.pending.refused("KAFKA_STORAGE_ERROR", "the gateway is shutting down")
 
     async def _open(self, laned: "_Laned") -> None:
         """Inspect one batch in a thread, if it needs that, and take it up or refuse it."""
-        pending, batch = laned.pending, laned.batch
-        if pending.waiter.given_up:
+        pending, waiter = laned.pending, laned.pending.waiter
+        opened: CheckedBatch | Refusal = laned.batch
+        try:
+            if not waiter.is_waiting():
+                raise NotWanted
+            if laned.inspection is not None:
+                inspecting = Inspecting(laned.batch, laned.inspection)
+                owner, topic_id = Owner(*waiter.sender), pending.log.topic_id
+                await self._opener.run(owner, topic_id, inspecting, waiter.is_waiting)
+                opened = inspecting.outcome
+        except NotWanted:
             self._gaps.note(pending)
-            pending.waiter.resolved()
+            waiter.resolved()
             return
-        opened: CheckedBatch | Refusal = batch
-        if laned.inspection is not None:
-            opened = await asyncio.get_running_loop().run_in_executor(
-                self._threads, inspect, batch, laned.inspection
-            )
         if isinstance(opened, Refusal):
             pending.record_errors = opened.records
             pending.in_log = opened.in_log
@@ -165,7 +183,14 @@ class ProduceRoom:
         pending.header, pending.data = opened
         self._accept(pending, laned.stamp)
         # The accumulator counts it by itself.
-        pending.waiter.remaining -= 1
+        waiter.remaining -= 1
+
+    def _opened(self, laned: "_Laned") -> None:
+        """It is in no lane any more."""
+        sender = _sender_of(laned.pending)
+        left = self._opening.pop(sender, 0) - 1
+        if left > 0:
+            self._opening[sender] = left
 
     def _accept(self, pending: PendingBatch, stamp: bool) -> None:
         if stamp:
@@ -189,12 +214,14 @@ class ProduceRoom:
         for task in abandoned:
             task.cancel()
         await asyncio.gather(*abandoned, return_exceptions=True)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._own_opener is not None:
+            self._own_opener.close()
         # Those of lanes that were cancelled before their first step.
         for lane in self._lanes.values():
             for laned in lane:
                 laned.pending.refused("KAFKA_STORAGE_ERROR", "the gateway is shutting down")
         self._lanes.clear()
+        self._opening.clear()
         while len(self._accumulator):
             _refuse_all(self._accumulator.take(), "KAFKA_STORAGE_ERROR", "the gateway is shutting down")
         self.deadlines.close()
@@ -346,6 +373,11 @@ class ProduceRoom:
             if self._stored is not None and not result.duplicate:
                 self._stored(placement.locator, start, pending.data)
             pending.accepted(result.base_offset, result.log_start)
+
+
+def _sender_of(pending: PendingBatch) -> tuple[int, TopicId]:
+    connection_id, _ = pending.waiter.sender
+    return connection_id, pending.log.topic_id
 
 
 def _draft_batch(pending: PendingBatch) -> DraftBatch:

@@ -17,7 +17,7 @@ from tests.differential.scenarios.asking import produce
 from tests.differential.steps import Create
 from tests.support.gateway import Gateway
 
-EXCHANGE_COUNT = 2782
+EXCHANGE_COUNT = 2819
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)

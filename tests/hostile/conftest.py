@@ -11,12 +11,7 @@ from tests.support.gateway import Gateway
 
 OpenArena = Callable[..., Arena]
 
-NOT_YET_BOUNDED = (
-    "test_w7_",
-    "test_w10_",
-    "test_w11_",
-    "test_w19_",
-)
+NOT_YET_BOUNDED = ("test_w19_",)
 """Attacks that nothing withstands yet, and that would disturb whatever else the machine does. Run them with
 --runxfail; take them off here when they are bounded."""
 

@@ -145,7 +145,7 @@ def test_w10_a_lying_timestamp_breaks_no_lookup(arena: Arena) -> None:
 
 
 def test_w11_a_lying_timestamp_pins_no_records(open_arena: OpenArena) -> None:
-    arena = open_arena(broker__log_retention_check_interval_ms=500)
+    arena = open_arena(**{"broker__log.retention.check.interval.ms": 500})
     starts: dict[str, int] = {}
 
     def run() -> None:

@@ -20,6 +20,7 @@ from gateway.fetch.room import FetchOptions, FetchRoom
 from gateway.fetch.sessions import FetchSessions
 from gateway.produce.admission import TopicRules
 from gateway.produce.room import ProduceOptions, ProduceRoom
+from gateway.requests.opening import BatchOpener
 from gateway.requests.slicing import Owner
 from gateway.wire.messages.fetch import (
     FetchPartition,
@@ -89,6 +90,7 @@ class ReadingWorld:
     offsets_room: OffsetsRoom
     cache: RunCache
     alarms: list[str]
+    opener: BatchOpener
     ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     async def create(self, name: str = "t", partitions: int = 1) -> bytes:
@@ -211,13 +213,14 @@ async def reading_world(
     fetch = FetchRoom(
         shard, reader, FetchSessions(slots, lambda: next(ids)), options or FetchOptions(), lambda: NOW_MS
     )
-    offsets = OffsetsRoom(shard, reader)
+    opener = BatchOpener()
+    offsets = OffsetsRoom(shard, reader, opener, 128 * MIB)
     stored = cache.put if produce_to_cache else None
     produce = ProduceRoom(shard, segments, ProduceOptions(64 * MIB, 3000, 4), lambda: NOW_MS, stored)
     try:
-        yield ReadingWorld(shard, counting, produce, fetch, offsets, cache, alarms)
+        yield ReadingWorld(shard, counting, produce, fetch, offsets, cache, alarms, opener)
     finally:
         fetch.close()
-        offsets.close()
+        opener.close()
         await produce.close(1)
         await shard.close()

@@ -2,14 +2,23 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from gateway.fetch.offsets import OffsetAnswer, OffsetQuestion
+from gateway.requests.opening import Work
 from gateway.requests.slicing import Owner, Slices, SliceScheduler
+from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
-from ledger.batch.header import Codec
+from gateway.wire.messages.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ledger.batch.header import Codec, seal
 from ledger.batch.records import Record, build_batch
+from tests.support.in_memory import in_memory_gateway
 from tests.support.reading import NOW_MS, batch_of, reading_world
 
 NOTHING = OffsetAnswer()
@@ -192,11 +201,6 @@ async def test_without_proof_that_the_state_is_the_newest_there_is_no_answer() -
 
 async def test_a_partition_asked_for_twice_is_answered_once_as_an_invalid_request() -> None:
     from gateway.handlers.list_offsets import handle
-    from gateway.wire.messages.generated.list_offsets import (
-        ListOffsetsPartition,
-        ListOffsetsRequest,
-        ListOffsetsTopic,
-    )
 
     async with reading_world() as world:
         await world.create(partitions=2)
@@ -204,6 +208,8 @@ async def test_a_partition_asked_for_twice_is_answered_once_as_an_invalid_reques
             services=SimpleNamespace(offsets=world.offsets_room),
             header=SimpleNamespace(api_version=11),
             deadline=lambda timeout_ms: world.soon(),
+            connection_id=1,
+            peer_host="127.0.0.1",
             error="NONE",
             slices=Slices(SliceScheduler(), Owner(1, "127.0.0.1")),
         )
@@ -211,3 +217,60 @@ async def test_a_partition_asked_for_twice_is_answered_once_as_an_invalid_reques
         response = await handle(context, ListOffsetsRequest(topics=[ListOffsetsTopic("t", asked)]))  # type: ignore[arg-type]
         assert [part.error_code for part in response.topics[0].partitions] == [42, 0]
         assert context.error == "INVALID_REQUEST"
+
+
+async def test_of_records_without_a_timestamp_the_first_has_the_greatest() -> None:
+    async with reading_world() as world:
+        topic_id = await world.create()
+        for _ in range(3):
+            await world.produce(batch_of(b"a", base_timestamp=-1))
+        assert await world.offset(MAX_TIMESTAMP) == found(-1, 0)
+        await world.delete_records(topic_id, 0, 2)
+        assert await world.offset(MAX_TIMESTAMP) == found(-1, 2)
+        await world.delete_records(topic_id, 0, 3)
+        assert await world.offset(MAX_TIMESTAMP) == NOTHING
+
+
+async def test_a_timestamp_that_no_int64_holds_spoils_no_lookup() -> None:
+    async with reading_world() as world:
+        await world.create(partitions=2)
+        lying = bytearray(build_batch([Record(0, 2**62)], base_timestamp=0))
+        lying[27:43] = (2**62 + 5).to_bytes(8, "big") + NOW_MS.to_bytes(8, "big")
+        seal(lying)
+        await world.produce(bytes(lying))
+        await world.produce(batch_of(b"x"), partition=1)
+        for timestamp, there in ((NOW_MS - 10, 0), (MAX_TIMESTAMP, 0)):
+            lied, told = await world.offsets(*[OffsetQuestion("t", i, timestamp) for i in range(2)])
+            assert lied == NOTHING
+            assert told == found(NOW_MS, there)
+
+
+async def test_a_batch_whose_header_promised_what_no_record_holds_is_opened_once() -> None:
+    async with reading_world() as world:
+        await world.create()
+        lying = bytearray(build_batch([Record(i, i) for i in range(50)], base_timestamp=0))
+        lying[35:43] = NOW_MS.to_bytes(8, "big")
+        seal(lying)
+        await world.produce(bytes(lying), batch_of(b"x"))
+        opened: list[object] = []
+        run = world.opener.run
+
+        async def counted(owner: Owner, topic: object, work: Work, *rest: Any) -> None:
+            opened.append(work)
+            await run(owner, topic, work, *rest)
+
+        world.opener.run = counted  # type: ignore[method-assign]
+        for _ in range(5):
+            assert await world.offset(NOW_MS - 10) == found(NOW_MS, 50)
+        assert len(opened) == 1 + 5
+        # What its records do hold is still found in it.
+        assert await world.offset(20) == found(20, 20)
+
+
+async def test_the_setting_bounds_what_a_lookup_unpacks() -> None:
+    async with in_memory_gateway({"limits.decompressed_bytes": str(1 << 20)}) as gateway:
+        await gateway.create("t", max_message_bytes="5000000")
+        await gateway.send("t", [Record(0, 0, None, bytes(2 << 20))])
+        topic = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, NOW_MS)])
+        response = await gateway.ask(ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(topics=[topic]))
+        assert response.topics[0].partitions[0].error_code == ErrorCode.CORRUPT_MESSAGE

@@ -14,14 +14,17 @@ from gateway.produce.inspection import Inspection, inspect
 from gateway.produce.refusals import MOST_TOLD, Refusal
 from gateway.wire.messages.produce import ProducePartition, ProduceTopic
 from ledger.batch.header import (
+    DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
+    MAX_TIMESTAMP_AT,
     TRANSACTIONAL_BIT,
     CheckedBatch,
     Codec,
     read_header,
+    seal,
     verify_crc,
 )
-from ledger.batch.records import Record, build_batch
+from ledger.batch.records import Record, RecordHeader, build_batch, read_batch
 
 VERSION = 9
 RULES = TopicRules(1 << 20)
@@ -116,3 +119,52 @@ def test_only_kafkas_admin_client_may_write_into_an_internal_topic(name: str) ->
     assert refused_as_internal(name, None) is not None
     assert refused_as_internal(name, ADMIN_CLIENT_ID) is None
     assert refused_as_internal(name.upper(), "anyone") is None
+
+
+def opened(batch: bytes, wanted: Inspection) -> CheckedBatch:
+    view = memoryview(batch)
+    taken = inspect(CheckedBatch(read_header(view), view), wanted)
+    assert isinstance(taken, CheckedBatch)
+    assert verify_crc(taken.data)
+    assert read_header(taken.data)._replace(crc=0) == taken.header._replace(crc=0)
+    return taken
+
+
+def with_max_timestamp(batch: bytes, max_timestamp: int) -> bytes:
+    changed = bytearray(batch)
+    changed[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8] = max_timestamp.to_bytes(8, "big", signed=True)
+    seal(changed)
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("lie", [2**60, 0, -1, 2**63 - 1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_what_was_opened_has_the_greatest_timestamp_of_its_records(lie: int, codec: Codec) -> None:
+    some = [Record(i, stamp, b"k", b"v") for i, stamp in enumerate((0, 70, 30))]
+    batch = build_batch(some, codec, base_timestamp=1000)
+    for wanted in (Inspection(keys_required=True), Inspection(latest_ms=5000), Inspection(codec=Codec.LZ4)):
+        taken = opened(with_max_timestamp(batch, lie), wanted)
+        assert taken.header.max_timestamp == 1070
+        assert read_batch(taken.data, 1 << 20)[1] == some
+    # Told truly, it is stored as it was sent.
+    assert opened(batch, Inspection(latest_ms=5000)).data == batch
+
+
+def test_timestamps_that_no_int64_holds_are_taken_as_java_takes_them() -> None:
+    batch = with_max_timestamp(build_batch([Record(0, 2**62, b"k")], base_timestamp=2**62 - 1), 7)
+    beyond = bytearray(batch)
+    beyond[27:35] = (2**62 + 5).to_bytes(8, "big")
+    seal(beyond)
+    assert opened(bytes(beyond), Inspection(keys_required=True)).header.max_timestamp == -1
+    assert opened(bytes(beyond), Inspection(codec=Codec.GZIP)).header.max_timestamp == -1
+
+
+def test_a_batch_packed_anew_begins_at_its_first_timestamp_and_has_no_attribute_that_nothing_uses() -> None:
+    some = [
+        Record(i, stamp, b"k", b"v", (RecordHeader("h", None),)) for i, stamp in enumerate((500, -100, 9000))
+    ]
+    batch = build_batch(some, Codec.GZIP, base_timestamp=1000, flags=DELETE_HORIZON_BIT)
+    taken = opened(batch, Inspection(codec=Codec.ZSTD))
+    assert (taken.header.attributes, taken.header.base_timestamp) == (Codec.ZSTD, 1500)
+    assert taken.header.max_timestamp == 10_000
+    assert [record.timestamp_delta for record in read_batch(taken.data, 1 << 20)[1]] == [0, -600, 8500]

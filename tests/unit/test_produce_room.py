@@ -16,7 +16,7 @@ from gateway.produce.accumulator import PendingBatch
 from gateway.produce.admission import TopicRules
 from gateway.produce.room import ProduceOptions, ProduceRoom
 from gateway.telemetry.logs import QuietLog
-from ledger.batch.header import CheckedBatch, read_header
+from ledger.batch.header import CheckedBatch, Codec, read_header
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
 from ledger.errors import StoreUnavailable
 from ledger.partitions import PartitionLog
@@ -31,6 +31,8 @@ from tests.support.waiting import RequestWaiter
 WAIT_S = 20.0
 NOW_MS = 1_000_000
 RULES = TopicRules(1 << 20)
+RECODED = TopicRules(1 << 20, codec=Codec.GZIP)
+"""Asks for every batch to be opened."""
 
 
 class HeldSegments:
@@ -489,3 +491,46 @@ async def test_a_shard_that_was_lost_fails_what_comes_for_certain(opening: Openi
     produce = await opening()
     produce.shard.broken = StoreUnavailable("lost")
     assert await produce.answer(batch_of("x")) == ["KAFKA_STORAGE_ERROR"]
+
+
+async def test_what_is_not_opened_yet_when_its_sender_goes_is_dropped_and_may_come_again(
+    opening: Opening,
+) -> None:
+    produce = await opening()
+    gone = GoneWaiter()
+    dropped = [
+        produce.room.add(produce.log(), checked(batch_of("x", producer=Producer(7, 0, n))), gone, RECODED)
+        for n in range(2)
+    ]
+    await gone.done
+    assert [batch.base_offset for batch in dropped] == [-1, -1]
+    pending, waiter = produce.send(batch_of("y", producer=Producer(7, 0, 1)))
+    assert await answers(pending, waiter) == ["OUT_OF_ORDER_SEQUENCE_NUMBER"]
+    pending, waiter = produce.send(batch_of("x", producer=Producer(7, 0, 0)))
+    assert await answers(pending, waiter) == [0]
+
+
+async def test_so_many_batches_of_a_connection_and_topic_wait_to_be_opened_and_no_more(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.produce.room.MAX_OPENING", 3)
+    produce = await opening()
+    waiter, other = RequestWaiter(), RequestWaiter()
+    other.sender = (2, "127.0.0.1")
+    batches = [
+        produce.room.add(produce.log(n % 2), checked(batch_of("x")), waiter, RECODED) for n in range(5)
+    ]
+    elsewhere = produce.room.add(produce.log(), checked(batch_of("x")), other, RECODED)
+    await asyncio.gather(waiter.done, other.done)
+    assert [batch.error for batch in batches] == ["", "", "", "KAFKA_STORAGE_ERROR", "KAFKA_STORAGE_ERROR"]
+    assert elsewhere.error == ""
+    again = RequestWaiter()
+    assert not produce.room.add(produce.log(), checked(batch_of("x")), again, RECODED).error
+    await again.done
+
+
+class GoneWaiter(RequestWaiter):
+    """Its client left."""
+
+    def is_waiting(self) -> bool:
+        return False

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gateway.wire.apis import ApiKey
-from ledger.batch.header import Codec
+from ledger.batch.header import DELETE_HORIZON_BIT, Codec
 from ledger.batch.records import Record
-from tests.differential.batches import HOUR_MS, Batch, Batches
+from tests.differential.batches import HOUR_MS, Batch, Batches, max_timestamp
 from tests.differential.exchange import Call, Exchange, ProducerIdOf, Step
 from tests.differential.scenarios.asking import end_of, fetch, list_offsets, produce, read_back
 from tests.differential.steps import Create, NewProducer, Send
@@ -90,6 +90,9 @@ def _others() -> Iterator[Exchange]:
         yield _exchange(f"a record of the future kept as {kept}", produce(late), kept)
         back = Batch(records=[Record(0, 0, b"a", b"b"), Record(1, -500, b"c", None)], codec=Codec.GZIP)
         yield _exchange(f"times that go back kept as {kept}", produce(back), kept)
+        yield _exchange(f"an attribute that nothing uses kept as {kept}", _odd(Codec.GZIP), kept)
+        yield _exchange(f"an attribute that nothing uses, unpacked, kept as {kept}", _odd(Codec.NONE), kept)
+        yield _exchange(f"a first record behind the base timestamp kept as {kept}", _late_first(), kept)
         yield _exchange(f"a null key kept as {kept}", _keyless(), kept, cleanup_policy="compact")
         yield _exchange(f"no time kept as {kept}", produce(Batch(timestamp_ms=-1, step_ms=0)), kept)
         yield _exchange(f"no key, value or header kept as {kept}", produce(Batch(records=[Record()])), kept)
@@ -106,6 +109,26 @@ def _others() -> Iterator[Exchange]:
             [Create(configs={"compression.type": kept}), Send((Batch(5, codec=Codec.GZIP),))],
             [Call(ApiKey.LIST_OFFSETS, 7, list_offsets(-3))],
         )
+
+
+def _lies() -> Iterator[Exchange]:
+    """Told by the header of a batch that the topic has to open."""
+    for kept in ("uncompressed", "snappy", "lz4", "zstd"):
+        lie = produce(Batch(2, codec=Codec.GZIP, patches=[max_timestamp(1_600_000_000_000)]))
+        yield _exchange(f"a max timestamp that no record has kept as {kept}", lie, kept)
+    for codec in (Codec.NONE, Codec.GZIP):
+        name = f"a max timestamp that no record has, {codec.name.lower()} in a compacted topic"
+        lie = produce(Batch(2, codec=codec, patches=[max_timestamp(1_600_000_000_000)]))
+        yield _exchange(name, lie, "producer", cleanup_policy="compact")
+
+
+def _odd(codec: Codec) -> Any:
+    return produce(Batch(3, codec=codec, flags=DELETE_HORIZON_BIT))
+
+
+def _late_first() -> Any:
+    late = [Record(0, 500, b"k", b"v"), Record(1, -100, b"k", None), Record(2, 9000, b"k", b"w")]
+    return produce(Batch(records=late, codec=Codec.GZIP))
 
 
 def _read_by_old_versions(kept: str) -> Exchange:
@@ -131,4 +154,4 @@ def _zstd() -> Any:
     return produce(Batch(2, codec=Codec.ZSTD))
 
 
-EXCHANGES: list[Exchange] = [*_each_codec(), *_repeats(), *_sizes(), *_others()]
+EXCHANGES: list[Exchange] = [*_each_codec(), *_repeats(), *_sizes(), *_others(), *_lies()]

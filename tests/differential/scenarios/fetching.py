@@ -61,6 +61,14 @@ _READ = [
     ),
     _read("known and unknown topics", fetch_parts([("t", [asked(0)]), ("no", [asked(0)])]), 11),
     _read("known and unknown ids", fetch_parts([("t", [asked(0)]), ("no", [asked(0)])]), 13),
+    *(
+        _read(
+            "unknown partitions before unknown ids",
+            fetch_parts([("t", [asked(9), asked(0)]), ("no", [asked(0), asked(1)])]),
+            v,
+        )
+        for v in (11, 13, 18)
+    ),
     _read("known and unknown partitions", fetch_parts([("t", [asked(0), asked(9)])]), 11),
     _read("one partition twice", fetch_parts([("t", [asked(0), asked(0, 3)])]), 11),
     _read("no topics", fetch_parts([]), 11),
@@ -178,6 +186,14 @@ _EPOCHS = [
         for epoch in (0, 1, -2)
     ),
     _read("last fetched epoch 0 at the end", fetch(END, part_last_fetched_epoch=0), 18),
+    *(
+        _read(
+            "last fetched epoch 0 behind the end, read committed",
+            fetch(END + 5, part_last_fetched_epoch=0, isolation_level=1),
+            v,
+        )
+        for v in (12, 18)
+    ),
     _read("last fetched epoch 0 behind the end", fetch(END + 5, part_last_fetched_epoch=0), 18),
     _read("a log start offset", fetch(2, part_log_start_offset=2), 5),
     _read("a rack", fetch(0, rack_id="a"), 11),

@@ -29,6 +29,7 @@ FILLED: list[Step] = [
         )
     ),
 ]
+TIMELESS: list[Step] = [Create(), Send((Batch(2, timestamp_ms=-1, step_ms=0),) * 2)]
 STAMPED: list[Step] = [
     Create(configs={"message.timestamp.type": "LogAppendTime"}),
     Send((Batch(3), Batch(2))),
@@ -88,6 +89,7 @@ _SPECIAL = [
     _at("isolation level 5 by time", 0, 7, isolation=5),
     _at("isolation level 5 of an unknown topic", LATEST, 7, [], topic="nowhere", isolation=5),
     *(_at("max timestamp", MAX_TIMESTAMP, v) for v in (1, 6, 7, 11)),
+    *(_at("max timestamp of records without", MAX_TIMESTAMP, v, TIMELESS) for v in (7, 11)),
     _at("max timestamp of an empty partition", MAX_TIMESTAMP, 7, [Create()]),
     _at("max timestamp of times that go back", MAX_TIMESTAMP, 8, BACKWARDS),
     _at("max timestamp of the broker's times", MAX_TIMESTAMP, 8, STAMPED),

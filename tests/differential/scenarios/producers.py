@@ -55,6 +55,7 @@ EXCHANGES = [
     _after("a repeat in the newer epoch", (own(0), own(0, epoch=1)), own(0, epoch=1)),
     _after("the greatest epoch", (), own(0, epoch=32767)),
     _after("epoch -1 with an id", (), own(0, epoch=-1)),
+    *(_after(f"epoch 0 from {n} on behind none", (own(0, epoch=-1),), own(n)) for n in (0, 5)),
     _after("epoch -2 with an id", (), own(0, epoch=-2)),
     _after("sequence -1 with an id", (), own(-1)),
     _after("sequence -5 with an id", (), own(-5)),

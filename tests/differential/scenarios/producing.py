@@ -268,6 +268,15 @@ _REFUSED = [
         _sent(f"last offset delta {n} for one record", produce(Batch(patches=[last_offset_delta(n)])))
         for n in (-1, 1, 100, 2**31 - 1, -(2**31))
     ),
+    *(
+        _sent(
+            f"count and delta agree on {n} for one record",
+            produce(Batch(patches=[record_count(n), last_offset_delta(n - 1)])),
+            v,
+        )
+        for n in (100, 2**31 - 1)
+        for v in (3, 9)
+    ),
     _sent("count and delta agree on none", produce(Batch(patches=[record_count(0), last_offset_delta(-1)]))),
     _sent(
         "compressed: one record too many by the header",
