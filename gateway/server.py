@@ -22,7 +22,7 @@ from gateway.connection import (
 )
 from gateway.listeners import Address, Binding, Listener
 from gateway.security.door import Admitted, Door, Rules, TurnedAway
-from gateway.security.tls import Certificates, refusal
+from gateway.security.tls import Certificates, alert_by, refusal
 from gateway.telemetry.logs import QuietLog
 from gateway.telemetry.metrics import Metrics
 
@@ -158,6 +158,7 @@ class Server:
                 await loop.connect_accepted_socket(lambda: connection, given)
                 return
             assert self._certificates is not None, "a TLS listener without certificates"
+            alert_by(given)
             await loop.connect_accepted_socket(
                 lambda: connection,
                 given,

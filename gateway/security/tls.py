@@ -4,8 +4,11 @@ TLS 1.2 and 1.3 (or 1.3 alone), without renegotiation and compression. A client 
 against `tls.ca` alone, never against the CAs of the machine.
 """
 
+import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
@@ -24,11 +27,58 @@ OTHER_PROTOCOLS: Final[Mapping[str, str]] = {
     "wrong version number": "a client that speaks no TLS (plain Kafka? set security.protocol=SSL)",
 }
 """What OpenSSL says where a client came to the wrong listener, and what that means."""
+_SOCKET: ContextVar[socket.socket | None] = ContextVar("tls_socket", default=None)
 _CLIENT_AUTH: Final[Mapping[str, ssl.VerifyMode]] = {
     "none": ssl.CERT_NONE,
     "optional": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+
+
+class _Handshake(ssl.SSLObject):
+    """Sends the alert of a handshake that fails: the event loop's TLS drops what OpenSSL would say last."""
+
+    outgoing: ssl.MemoryBIO
+    sock: socket.socket | None
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError:
+            alert = self.outgoing.read()
+            if alert and self.sock is not None:
+                # Before it on the socket is only the server's part of the handshake, which is short. Where it
+                # is not sent yet, or the client is gone, the alert is lost as it was.
+                with suppress(OSError):
+                    self.sock.send(alert)
+            raise
+        self.sock = None
+
+
+class AlertingContext(ssl.SSLContext):
+    """A client whose handshake fails hears why, where it would else see the connection end."""
+
+    sslobject_class = _Handshake
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        if isinstance(made, _Handshake):
+            made.outgoing, made.sock = outgoing, _SOCKET.get()
+        return made
+
+
+def alert_by(sock: socket.socket) -> None:
+    """Of the next TLS connection that this task begins: where its alerts go."""
+    _SOCKET.set(sock)
 
 
 class Certificates:
@@ -53,7 +103,7 @@ def build_context(settings: Tls) -> ssl.SSLContext:
     """A server's context. Raises ConfigError that names the setting, and never what a file holds."""
     if not settings.certificate:
         raise ConfigError("an SSL:// listener needs tls.certificate, a PEM file (and tls.key)")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     _load_certificate(context, settings)

@@ -92,6 +92,24 @@ def test_what_is_spoken_at_a_tls_listener_is_named(
     assert event["reason"] == "tls" and f"speaks {named}" in event["why"]
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("shown", ["none", "of another CA"])
+def test_a_client_whose_certificate_is_refused_hears_so(
+    gateway_factory: GatewayFactory, tmp_path: Path, version: ssl.TLSVersion, shown: str
+) -> None:
+    ca = f"tls.ca={tmp_path / 'ca.pem'}"
+    gateway, _ = at_tls(gateway_factory, tmp_path, ca, "tls.client_auth=required")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = version
+    if shown != "none":
+        other = Authority(tmp_path, "other").client()
+        context.load_cert_chain(other.certificate, other.key)
+    with connected(gateway) as connection, pytest.raises(ssl.SSLError, match="ALERT"):
+        with context.wrap_socket(connection.sock) as wrapped:
+            wrapped.recv(1)
+
+
 def test_handshakes_that_fail_for_different_causes_are_each_told(
     gateway_factory: GatewayFactory, tmp_path: Path
 ) -> None:
