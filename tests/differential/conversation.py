@@ -83,6 +83,13 @@ class Conversation:
         """Of a topic that no step created: an id that no topic has."""
         return self.topic_ids.get(alias) or alias.encode().ljust(16, b"?")
 
+    def remember_former(self, alias: str) -> None:
+        """The topic is made anew; its id, and those before, are known from now on as former ones."""
+        former = f"former {alias}"
+        if former in self.topic_ids:
+            self.topic_ids[f"former {len(self.topic_ids)} {alias}"] = self.topic_ids[former]
+        self.topic_ids[former] = self.topic_ids[alias]
+
     def producer_id(self, alias: str) -> int:
         return self.producer_ids[alias]
 

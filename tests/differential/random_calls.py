@@ -16,6 +16,7 @@ from gateway.wire.messages.generated.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from gateway.wire.messages.generated.fetch import FetchRequest, ForgottenTopic
 from gateway.wire.messages.generated.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -33,7 +34,7 @@ from gateway.wire.messages.generated.offset_for_leader_epoch import (
 )
 from ledger.batch.header import Codec
 from tests.differential.batches import HOUR_MS, Batch, Batches
-from tests.differential.exchange import Call, ProducerIdOf, Step, TimeOf
+from tests.differential.exchange import SESSION, Call, IdOf, ProducerIdOf, Step, TimeOf
 from tests.differential.scenarios.asking import EARLIEST, LATEST, asked, fetch_parts, produce_many
 from tests.differential.steps import Create, Delete, NewProducer
 
@@ -203,3 +204,79 @@ class RandomCalls:
             del self._progress[place]
         yield Delete(topic)
         yield Create(topic, PARTITIONS)
+
+
+@dataclass(slots=True)
+class RandomSessions(RandomCalls):
+    """The same, around one fetch session at a time (KIP-227). Epochs count as if nothing had been refused."""
+
+    _epoch: int = 0
+    """Of the next fetch; 0 while there is no session."""
+    _version: int = FIRST_WITH_IDS
+
+    @property
+    def packs(self) -> bool:
+        return False
+
+    def __iter__(self) -> Iterator[Call | Step]:
+        some = self._random
+        for _ in range(self.count):
+            chance = some.random()
+            if chance < 0.02:
+                yield from self._made_anew()
+            elif chance < 0.25:
+                yield self._produce()
+            elif chance < 0.3:
+                yield self._delete_records()
+            else:
+                yield self._session_fetch()
+
+    def _session_fetch(self) -> Call:
+        some = self._random
+        if self._epoch and some.random() < 0.08:
+            # Closed, and a full fetch without a session.
+            self._epoch = 0
+            return self._incremental(-1)
+        if self._epoch and some.random() < 0.06:
+            return self._incremental(self._epoch + some.choice((1, 5, -1)))
+        if self._epoch == 0 or some.random() < 0.04:
+            self._version = some.choice((11, 12, 13, 17, 18))
+            self._epoch = 1
+            return Call(ApiKey.FETCH, self._version, self._partitions(session_id=0, session_epoch=0))
+        self._epoch += 1
+        return self._incremental(self._epoch - 1)
+
+    def _incremental(self, epoch: int) -> Call:
+        some = self._random
+        version = self._version
+        if some.random() < 0.03:
+            version = 12 if version >= FIRST_WITH_IDS else FIRST_WITH_IDS
+        forgotten: list[Any] = []
+        if some.random() < 0.2:
+            topic = some.choice(TOPICS)
+            topic_id: Any = IdOf(topic)
+            gone = some.sample(range(PARTITIONS), some.choice((1, 2)))
+            forgotten.append(ForgottenTopic("{" + topic + "}", topic_id, gone))
+        session: Any = SESSION
+        request = self._partitions(session_id=session, session_epoch=epoch, forgotten_topics_data=forgotten)
+        if some.random() < 0.5:
+            request.topics = []
+        return Call(ApiKey.FETCH, version, request)
+
+    def _partitions(self, **fields: Any) -> FetchRequest:
+        some = self._random
+        topics = []
+        for topic in some.sample(TOPICS, some.choice((1, 2))):
+            rows = [
+                asked(
+                    partition,
+                    some.choice((0, 0, *OFFSETS[:8])),
+                    partition_max_bytes=some.choice((0, 100, 1 << 20, 1 << 20)),
+                )
+                for partition in some.sample(range(PARTITIONS), some.choice((1, 2)))
+            ]
+            topics.append((topic, rows))
+        most = some.choice((0, 400, 1 << 20, 1 << 20))
+        return fetch_parts(
+            topics, max_wait_ms=0, min_bytes=0, max_bytes=most, isolation_level=some.randrange(2), **fields
+        )

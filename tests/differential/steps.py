@@ -47,7 +47,7 @@ class Create:
         call = Call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([asked]))
         (created,) = told(conversation, call).topics
         if self.topic in conversation.topic_ids:
-            conversation.topic_ids[f"former {self.topic}"] = conversation.topic_ids[self.topic]
+            conversation.remember_former(self.topic)
         conversation.topic_ids[self.topic] = created.topic_id
         # Kafka creates in its controller; its broker hears of it a little later.
         settle(lambda: _is_led(conversation, self.topic, self.partitions))

@@ -10,10 +10,10 @@ import pytest
 from gateway.wire.apis import ApiKey
 from tests.differential.comparing import differences
 from tests.differential.conftest import Comparison
-from tests.differential.conversation import Conversation, Endpoint
+from tests.differential.conversation import Answered, Conversation, Endpoint
 from tests.differential.exchange import Call
 from tests.differential.normalise import plain
-from tests.differential.random_calls import RandomCalls
+from tests.differential.random_calls import RandomCalls, RandomSessions
 from tests.differential.steps import Create
 
 OPERATIONS: Final = 60
@@ -31,8 +31,7 @@ class Played:
     answers: Sequence[dict[str, Any]]
 
 
-def play(endpoint: Endpoint, seed: int, prefix: str, started_ms: int) -> Played:
-    sequence = RandomCalls(seed, OPERATIONS)
+def play(endpoint: Endpoint, sequence: RandomCalls, prefix: str, started_ms: int) -> Played:
     conversation = Conversation(endpoint, prefix, started_ms, unpacks=sequence.packs)
     calls, answers = [], []
     with conversation.connected():
@@ -43,7 +42,10 @@ def play(endpoint: Endpoint, seed: int, prefix: str, started_ms: int) -> Played:
                 one.run(conversation)
                 continue
             calls.append(one)
-            answers.append(plain(conversation.ask(one), conversation))
+            answer = conversation.ask(one)
+            if one.api is ApiKey.FETCH and isinstance(answer, Answered) and answer.message.session_id:
+                conversation.session = answer.message.session_id
+            answers.append(plain(answer, conversation))
             if one.api is ApiKey.INCREMENTAL_ALTER_CONFIGS:
                 # Kafka's broker hears of changes in order: who leads this topic has heard of the configs.
                 Create(f"fence{number}").run(conversation)
@@ -51,11 +53,14 @@ def play(endpoint: Endpoint, seed: int, prefix: str, started_ms: int) -> Played:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_sequence_is_answered_the_same(seed: int, comparison: Comparison) -> None:
-    prefix = f"r{comparison.started_ms % 10**8}-{seed}"
+@pytest.mark.parametrize("kind", [RandomCalls, RandomSessions], ids=lambda kind: kind.__name__)
+def test_a_random_sequence_is_answered_the_same(
+    kind: type[RandomCalls], seed: int, comparison: Comparison
+) -> None:
+    prefix = f"{kind.__name__}{comparison.started_ms % 10**8}-{seed}"
     with ThreadPoolExecutor(2) as pool:
         playing = [
-            pool.submit(play, endpoint, seed, prefix, comparison.started_ms)
+            pool.submit(play, endpoint, kind(seed, OPERATIONS), prefix, comparison.started_ms)
             for endpoint in (comparison.kafka, comparison.gateway)
         ]
         kafka, ours = (one.result() for one in playing)
