@@ -208,8 +208,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=MIB,
             le=64 * GIB,
             description="Bytes of unanswered requests and unread answers of all connections before reading "
-            "pauses; who holds most of them without moving is closed. With at least 32 KiB for each of "
-            "limits.connections, small requests pass all the same",
+            "pauses; who holds most of them without moving is closed, at once when there are a quarter more. "
+            "With at least 32 KiB for each of limits.connections, small requests pass all the same",
         ),
     ] = 512 * MIB
     decompressed_bytes: Annotated[

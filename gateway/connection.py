@@ -9,9 +9,9 @@ Push-back. Reading pauses while this connection has too many requests or bytes u
 does not read answers, and, between frames, while all connections together hold too much. Half a frame may
 go on, unless it has merely begun, since only a whole one can be worked off. A connection of small requests
 goes on too while it holds less than its share: others' large ones must not keep it waiting. Memory is short
-when all together hold too much for longer than `PATIENCE_SECONDS`, or twice too much: then those connections
-are closed whose clients hold most of it without moving, by a frame that does not end or an answer that they
-do not read.
+when all together hold too much for longer than `PATIENCE_SECONDS`, or a quarter more than that: then those
+connections are closed whose clients hold most of it without moving, by a frame that does not end, perhaps
+because they are muted, or an answer that they do not read.
 
 Muting. A client over a quota is answered at once, and then neither read from nor served for its throttle
 time, nor are its requests that are here already. Until some time later its Produce requests are taken one by
@@ -125,6 +125,12 @@ class Budget:
     waiting: dict[Callable[[], None], None] = field(default_factory=dict)
 
     @property
+    def is_far_exceeded(self) -> bool:
+        """So far that connections are closed at once. With what the next frame grows by, and what the
+        allocator does not give back, memory stays below one and a half times the limit."""
+        return 4 * self.used >= 5 * self.limit
+
+    @property
     def is_exceeded(self) -> bool:
         return self.used >= self.limit or self.requests >= self.request_limit
 
@@ -178,14 +184,22 @@ class ConnectionPool:
         if connection is not None:
             connection.mute(seconds)
 
-    def shed(self, patience_s: float, limit: int) -> None:
+    def make_room(self, size: int, but: "ClientConnection") -> None:
+        """So many bytes are about to be claimed by this connection, which is in the middle of a read."""
+        budget = self.budget
+        if 4 * (budget.used + size) >= 5 * budget.limit:
+            self.shed(0.0, budget.limit + budget.limit // 8 - size, but)
+
+    def shed(self, patience_s: float, limit: int, but: "ClientConnection | None" = None) -> None:
         """Close connections whose clients hold memory without moving, most and longest first, until no more
         than `limit` bytes are held. Who has kept the gateway waiting for less than `patience_s` stays."""
         now = asyncio.get_running_loop().time()
         slow = [
             (waited * connection.held_bytes, connection)
             for connection in self.connections.values()
-            if (waited := connection.waited_for_client(now)) is not None and waited >= patience_s
+            if connection is not but
+            and (waited := connection.waited_for_client(now)) is not None
+            and waited >= patience_s
         ]
         for _, connection in sorted(slow, key=lambda pair: pair[0], reverse=True):
             if self.budget.used <= limit:
@@ -209,14 +223,15 @@ class ConnectionPool:
             connection.abort("memory")
 
     def shed_soon(self) -> None:
-        """Twice too much is held. Not at once: the caller may be in the middle of a write."""
+        """Far too much is held. Not at once: the caller may be in the middle of a write."""
         if not self._is_shedding:
             self._is_shedding = True
-            asyncio.get_running_loop().call_soon(self._shed_at_twice)
+            asyncio.get_running_loop().call_soon(self.shed_now)
 
-    def _shed_at_twice(self) -> None:
+    def shed_now(self) -> None:
+        """Far too much is held."""
         self._is_shedding = False
-        self.shed(0.0, self.budget.limit + self.budget.limit // 2)
+        self.shed(0.0, self.budget.limit + self.budget.limit // 8)
 
 
 class _Pipelined:
@@ -357,6 +372,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._pool.note_gone()
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        growth = self._assembler.next_growth
+        if growth:
+            self._pool.make_room(growth, self)
         return self._assembler.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -380,6 +398,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif frames or not self.frame_since:
             self.frame_since = now
         self._settle()
+        if self._pool.budget.is_far_exceeded:
+            # Before other connections read more in this turn.
+            self._pool.shed_now()
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -433,8 +454,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         """For how long this client has had to end a frame or to read an answer; None if it has not."""
         if self._is_aborted:
             return None
-        since = min(self.frame_since if self.is_stalled else now, self.unsent_since or now)
-        return now - since if self.is_stalled or self.unsent_since else None
+        # Nor does the rest of a frame come from a client that is muted.
+        has_half_frame = self.is_stalled or (self.frame_since > 0.0 and self._unmute is not None)
+        since = min(self.frame_since if has_half_frame else now, self.unsent_since or now)
+        return now - since if has_half_frame or self.unsent_since else None
 
     @property
     def unsent_now(self) -> int:
@@ -507,6 +530,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             request.cancel()
         if self._writer is not None:
             self._writer.clear()
+        self._assembler.drop()
         self._transport.abort()
         self.release_sent()
         self._settle()
@@ -704,7 +728,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         bytes_delta, requests_delta = held - self._charged, requests - self._charged_requests
         self._charged, self._charged_requests = held, requests
         budget.adjust(bytes_delta, requests_delta)
-        if bytes_delta > 0 and budget.used >= 2 * budget.limit:
+        if bytes_delta > 0 and budget.is_far_exceeded:
             self._pool.shed_soon()
 
     def _count_unsent(self) -> int:

@@ -102,6 +102,15 @@ class FrameAssembler:
         """Whether part of a frame has arrived and its rest has not."""
         return self._large is not None or self._filled > 0
 
+    @property
+    def next_growth(self) -> int:
+        """Bytes that `get_buffer` is about to claim for the frame that is arriving, beside those it has until
+        they are copied. Mostly 0."""
+        large = self._large
+        if large is None or self._large_filled < len(large):
+            return 0
+        return self._room(self._large_size, self._large_filled)
+
     def get_buffer(self, hint: int = -1) -> memoryview:
         """Where the next bytes go. Never empty, and valid until the next call of `buffer_updated`."""
         large = self._large
@@ -138,6 +147,12 @@ class FrameAssembler:
         self._trusted_bytes = 0
         if self._filled == 0 and len(self._block) > self._start_bytes:
             self._block = memoryview(bytearray(self._start_bytes))
+
+    def drop(self) -> None:
+        """Give everything back: no further bytes come."""
+        self._large = None
+        self._filled = 0
+        self._block = memoryview(bytearray(self._start_bytes))
 
     def _cut(self, filled: int) -> tuple[list[memoryview], int]:
         """The whole frames of the block, and where the first that is not whole begins."""

@@ -226,7 +226,7 @@ def test_unfinished_frames_hold_a_bounded_memory_and_delay_nobody_for_long(
                 sock.sendall(struct.pack(">i", 32 * MIB) + bytes(20 * MIB))
             except OSError:
                 continue
-        held_to(gateway, before + 2 * BUDGET + 128 * MIB, seconds=5.0)
+        held_to(gateway, before + 3 * BUDGET // 2, seconds=5.0)
         until(lambda: metric(gateway, "dragoman_buffer_bytes") < BUDGET)
     assert refused(gateway, "memory") > 0
     assert healthy.failure is None and healthy.longest_s < 3.0

@@ -6,7 +6,7 @@ The handlers are the test's, so that it can hold each request for as long as it 
 import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable, Container, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 
 import pytest
 
@@ -453,7 +453,8 @@ async def test_all_connections_together_hold_no_more_than_the_budget() -> None:
 
 async def test_unfinished_frames_that_hold_too_much_are_closed_the_oldest_first() -> None:
     async with serving(buffer_bytes=MIB) as gateway, gateway.client() as first, gateway.client() as second:
-        # An unfinished frame has room for up to twice what has come of it: 1 MiB each.
+        # An unfinished frame has room for up to twice what has come of it: 1 MiB each. A quarter more than
+        # the budget is allowed.
         part = struct.pack(">i", 10 * MIB) + bytes(MIB * 5 // 8)
         first.writer.write(part)
         await until(lambda: gateway.held_bytes() >= MIB)
@@ -462,6 +463,34 @@ async def test_unfinished_frames_that_hold_too_much_are_closed_the_oldest_first(
         second.writer.write(part)
         assert await first.answer() is None
         assert gateway.connections() == 1
+
+
+async def test_a_muted_client_that_keeps_half_a_frame_is_closed_when_memory_is_short() -> None:
+    async with serving(buffer_bytes=MIB) as gateway, gateway.client() as muted, gateway.client() as other:
+        gateway.requests.kept, gateway.requests.muting = {1}, {1: 60.0}
+        part = struct.pack(">i", 10 * MIB) + bytes(MIB * 5 // 8)
+        muted.send(METADATA, 1)
+        muted.writer.write(part)
+        await until(lambda: gateway.held_bytes() >= MIB)
+        gateway.requests.released.set()
+        assert await muted.answer() == 1
+        await asyncio.sleep(SHORT_S)
+        other.writer.write(part)
+        assert await muted.answer() is None
+        assert gateway.connections() == 1
+
+
+async def test_room_for_a_frame_that_grows_is_made_before_it_is_taken() -> None:
+    async with serving(buffer_bytes=4 * MIB) as gateway:
+        most = 0
+        async with AsyncExitStack() as stack:
+            for _ in range(8):
+                client = await stack.enter_async_context(gateway.client())
+                client.writer.write(struct.pack(">i", 10 * MIB) + bytes(3 * MIB))
+                for _ in range(20):
+                    await asyncio.sleep(0.005)
+                    most = max(most, gateway.held_bytes())
+        assert 3 * MIB <= most <= 5 * MIB
 
 
 async def test_a_client_that_does_not_read_gets_no_further_request_started() -> None:
