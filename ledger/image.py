@@ -179,6 +179,14 @@ def _copy(log: PartitionLog, dirty: Dirty) -> PartitionCopy:
     )
 
 
+def drop_dirty(state: LedgerState) -> None:
+    """There is no image: what nobody will write need not be remembered."""
+    dirty, state.dirty = state.dirty, Dirty()
+    for number in dirty.partitions:
+        if (log := state.logs.get(number)) is not None:
+            log.is_imaged()
+
+
 def put_back_dirty(state: LedgerState, rows: Iterable[Row], copies: Iterable[PartitionCopy] = ()) -> None:
     """The rows could not be written: they are dirty again."""
     for copy in copies:

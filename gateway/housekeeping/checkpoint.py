@@ -19,7 +19,16 @@ from gateway.coordination.recovery import KEPT_SNAPSHOTS, applied_of, own_snapsh
 from gateway.coordination.shard import Shard
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats.snapshot import Snapshot, archive_prefix, encode_archive, encode_snapshot, snapshot_prefix
-from ledger.image import PartitionCopy, Row, all_rows, everything, put_back_dirty, restore, take_dirty
+from ledger.image import (
+    PartitionCopy,
+    Row,
+    all_rows,
+    drop_dirty,
+    everything,
+    put_back_dirty,
+    restore,
+    take_dirty,
+)
 from ledger.journal import NONCE_BYTES, decode_entry, entry_key, start_key
 from ledger.keys import RANDOM_BYTES, uuid7
 from ledger.ports import Blobs, Won
@@ -106,7 +115,10 @@ class Checkpointer:
 
     async def _write_image(self) -> None:
         applied = self._shard.state.applied
-        if self._image is None or applied == self._imaged:
+        if self._image is None:
+            drop_dirty(self._shard.state)
+            return
+        if applied == self._imaged:
             return
         if not self._shard.state.is_whole:
             log.error("image.state_not_whole", entries=applied)

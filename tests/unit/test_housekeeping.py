@@ -9,14 +9,17 @@ from typing import Any, cast
 import pytest
 
 from gateway.housekeeping import housekeeper as housekeeper_module
-from gateway.housekeeping.checkpoint import SnapshotRule
+from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import FULL_GRACE_MS, PRODUCER_EXPIRATION_MS
 from gateway.housekeeping.housekeeper import Housekeeper
 from gateway.housekeeping.retention import Retention
 from ledger.errors import StoreUnavailable
+from ledger.formats.snapshot import decode_snapshot
+from ledger.image import all_rows, digest, restore
 from ledger.journal import entry_prefix
 from ledger.ports import Capabilities, PutOutcome, SegmentStore
 from ledger.requests import CreateTopic, DeleteRecords, DeleteTopic, RaiseFloor
+from ledger.state import Dirty
 from ledger.types import DraftBatch, Placement
 from tests.contract.faulty import Fault, Faults
 from tests.model.embedded import BEGUN_MS, GRACE_MS, WAIT_S, Client, Clock, Embedded
@@ -108,6 +111,22 @@ async def test_producers_that_were_silent_for_a_day_are_forgotten(
     await host.send("t", 0, Client(9).batch("t", 0))
     await host.garbage.expire_producers(host.loop_time)
     assert list(host.log("t").producers) == [9]
+
+
+async def test_without_an_image_nothing_is_remembered_for_it(host: Embedded) -> None:
+    checkpointer = Checkpointer(host.shard, None, host.blobs, SnapshotRule(1), host.clock)
+    for producer_id in range(5):
+        await host.send("t", 0, Client(producer_id).batch("t", 0))
+    await host.ask(CreateTopic("u", topic_id(2), 1, {}))
+    state = host.shard.state
+    assert state.dirty != Dirty() and host.log("t").unsaved_producers
+    await checkpointer.write_image()
+    assert state.dirty == Dirty() and not host.log("t").unsaved_producers
+    assert not host.log("t").grown_chunks()
+    # A snapshot has it all.
+    key = await checkpointer.snapshot()
+    restored = restore(decode_snapshot(await host.blobs.get(key), key).rows)
+    assert digest(all_rows(restored)) == digest(all_rows(state))
 
 
 async def test_dead_objects_are_deleted_slice_by_slice(
