@@ -7,8 +7,8 @@ from ledger.batch.compression import decompress
 from ledger.batch.header import HEADER_BYTES, BatchError, BatchHeader, BatchRefusal, Codec
 from ledger.batch.records import Skimmed, skim_records
 
-SHORT_BYTES: Final = 1024 * 1024
-"""A batch that has more when unpacked is long."""
+SHORT_BYTES: Final = 4 * 1024 * 1024
+"""A batch that has more when unpacked is long. One that is not packed never is: it takes no memory."""
 
 
 MIN_INT64: Final = -(2**63)
@@ -25,7 +25,7 @@ class RecordReader:
         self._records: memoryview | None = None
         self._position = 0
         self._left = header.record_count
-        self.is_long = header.codec is Codec.NONE and len(data) > SHORT_BYTES
+        self.is_long = False
 
     @property
     def is_at_end(self) -> bool:
