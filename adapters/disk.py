@@ -10,6 +10,9 @@ from ledger.errors import StoreUnavailable
 from ledger.types import Buffer
 
 IOV_MAX = 1024
+DIRECTORY_MODE = 0o700
+FILE_MODE = 0o600
+"""What is stored is for the user that stores it."""
 
 _REASONS = {
     errno.ENOSPC: "no space is left on the device; free some or choose another place with --data-dir",
@@ -107,7 +110,7 @@ class Directories:
 
     def _make(self, path: Path) -> None:
         try:
-            path.mkdir()
+            path.mkdir(DIRECTORY_MODE)
             made = True
         except FileExistsError:
             made = False

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,14 +22,15 @@ from gateway.admin.server import AdminServer, admin_address
 from gateway.admin.shards import ShardFacts, shard_page
 from gateway.config import ConfigError, Settings
 from gateway.context import Services
-from gateway.coordination.belonging import check_unclaimed, claim_data
+from gateway.coordination.belonging import check_cluster, check_unclaimed, claim_data
+from gateway.coordination.claim import Claim, check_claim, put_claim
 from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.gathering import Gathering
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
-from gateway.datadir import DataDirectory
+from gateway.datadir import DATA_SETTING, DataDirectory, DirectoryLock
 from gateway.fetch.cache import RunCache
 from gateway.fetch.offsets import OffsetsRoom
 from gateway.fetch.reader import RunReader
@@ -60,6 +62,7 @@ from gateway.topics.room import TopicsRoom
 from gateway.version import product_version
 from ledger.ports import Blobs, MetadataStore, SegmentStore
 from ledger.producers import ProducerBounds
+from ledger.state import LedgerState
 
 log = structlog.get_logger()
 
@@ -114,7 +117,8 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
     metrics.built(product_version())
     async with AsyncExitStack() as stack:
         stores = await _open_stores(settings, stack, metrics)
-        await check_unclaimed(Journal(stores.metadata, 0), stores.blobs)
+        journal = Journal(stores.metadata, 0)
+        await check_unclaimed(journal, stores.blobs)
         shard = await open_shard(
             stores.metadata,
             stores.blobs,
@@ -122,10 +126,11 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
             settings.broker.node_id,
             clock_ms,
             gathering=Gathering(),
+            verify=partial(_verify_claim, journal, stores.blobs),
         )
         stack.push_async_callback(shard.close)
         space = _watch_space(settings, stores, shard, metrics, stack)
-        await claim_data(stores.blobs, shard.state.cluster_id, lasting=stores.image is not None)
+        await _claim(stores, shard)
         configs = ConfigsRoom(shard, settings)
         housekeeper, facts = await _keep_house(settings, stores, shard, configs, space, metrics, stack)
         metrics.orphan_objects.set_function(facts.orphan_objects)
@@ -153,6 +158,21 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         stack.callback(setattr, readiness, "is_draining", True)
         reload = certificates.reload if certificates is not None else _nothing_to_reload
         yield RunningGateway(services, listeners, server.bound, admin, reload)
+
+
+async def _verify_claim(journal: Journal, blobs: Blobs, state: LedgerState) -> None:
+    if state.applied:
+        await check_cluster(blobs, state.cluster_id)
+    await check_claim(journal, blobs)
+
+
+async def _claim(stores: Stores, shard: Shard) -> None:
+    """Right behind the entry that began the epoch. A journal in memory claims nothing: it does not last."""
+    state, is_lasting = shard.state, stores.image is not None
+    await claim_data(stores.blobs, state.cluster_id, lasting=is_lasting)
+    if is_lasting:
+        claim = Claim(state.cluster_id, state.epoch, state.applied - 1, shard.last_nonce)
+        await put_claim(stores.blobs, shard.journal.shard, claim)
 
 
 def _nothing_to_reload() -> None:
@@ -187,11 +207,16 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metri
     metadata_url = storage.metadata or f"sqlite:{directory / METADATA_FILE}"
     data_url = storage.data or f"file:{directory}"
     in_memory = metadata_url == MEMORY_URL
+    locked = None
     if not in_memory or not storage.data:
         stack.callback(DataDirectory(directory).close)
+        locked = directory
     try:
         metadata = open_metadata(metadata_url)
         stack.push_async_callback(metadata.close)
+        if metadata.exclusive:
+            # Where one gateway alone may write the metadata, one alone may delete from the data.
+            _lock_data(directory_of(data_url), locked, stack)
         segments = open_segments(data_url, roll_age_ms=settings.ledger.orphan_grace_ms // 4)
         stack.push_async_callback(segments.close)
         blobs = open_blobs(data_url.removeprefix(OBJECTS_PREFIX))
@@ -208,6 +233,13 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metri
     image = ImageFile(directory / IMAGE_FILE)
     stack.push_async_callback(image.close)
     return Stores(*timed, image, watch, [directory, *directories])
+
+
+def _lock_data(directory: Path | None, locked: Path | None, stack: AsyncExitStack) -> None:
+    if directory is None or not directory.absolute().parent.is_dir():
+        return  # opening it says what is missing
+    if locked is None or directory.resolve() != locked.resolve():
+        stack.callback(DirectoryLock(directory, DATA_SETTING).close)
 
 
 def _check_durable(metadata: MetadataStore, segments: SegmentStore) -> None:

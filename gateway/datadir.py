@@ -14,25 +14,30 @@ FORMAT_FILE: Final = "format"
 FORMAT_VERSION: Final = 1
 """Of the directory: which stores lie in it under which names. Each of them has a version of its own."""
 SETTING: Final = "--data-dir (storage.data_dir)"
+DATA_SETTING: Final = "--data (storage.data)"
+DIRECTORY_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+"""Records are nobody's business but this user's."""
 
 
-class DataDirectory:
+class DirectoryLock:
     """An open, locked directory. The kernel frees the lock when the process dies, however it dies."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, setting: str = SETTING) -> None:
         """Create the directory if need be and take its lock. StoreLocked says who has it;
-        StoreUnavailable why the directory cannot be used."""
+        StoreUnavailable why the directory cannot be used; both name the setting that chose it."""
         self.path = path
+        self._setting = setting
         try:
             _create(path)
-            self._descriptor = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self._descriptor = os.open(path / LOCK_FILE, flags, FILE_MODE)
         except OSError as error:
             raise StoreUnavailable(
-                f"the data directory {path} cannot be used: {error.strerror}; choose another with {SETTING}"
+                f"the data directory {path} cannot be used: {error.strerror}; choose another with {setting}"
             ) from error
         try:
             self._lock()
-            check_format(path)
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -46,12 +51,12 @@ class DataDirectory:
         except BlockingIOError:
             raise StoreLocked(
                 f"the data directory {self.path} is in use by {_holder(self._descriptor)}; "
-                f"stop it, or choose another with {SETTING}"
+                f"stop it, or choose another with {self._setting}"
             ) from None
         except OSError as error:
             raise StoreUnavailable(
                 f"the data directory {self.path} cannot be locked: {error.strerror}; "
-                f"choose another with {SETTING}"
+                f"choose another with {self._setting}"
             ) from error
         self._sign()
 
@@ -64,8 +69,20 @@ class DataDirectory:
         except OSError as error:
             raise StoreUnavailable(
                 f"the data directory {self.path} cannot be written: {error.strerror}; free some space, "
-                f"or choose another with {SETTING}"
+                f"or choose another with {self._setting}"
             ) from error
+
+
+class DataDirectory(DirectoryLock):
+    """The directory of the embedded stores: locked, and of a format that this build knows."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        try:
+            check_format(path)
+        except BaseException:
+            self.close()
+            raise
 
 
 def check_format(path: Path) -> None:
@@ -94,7 +111,7 @@ def check_format(path: Path) -> None:
 def _write_format(file: Path) -> int:
     draft = file.with_name(f".{file.name}")
     try:
-        with draft.open("w") as written:
+        with open(draft, "w", opener=_private) as written:
             written.write(f"{FORMAT_VERSION}\n")
             written.flush()
             # Before the rename: a name that is durable must not lead to bytes that are not.
@@ -124,8 +141,12 @@ def _create(path: Path) -> None:
         missing.append(above)
         above = above.parent
     for directory in reversed(missing):
-        directory.mkdir(exist_ok=True)
+        directory.mkdir(DIRECTORY_MODE if directory == path.absolute() else 0o777, exist_ok=True)
         _sync(directory.parent)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 def _sync(directory: Path) -> None:

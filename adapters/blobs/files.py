@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
-from adapters.disk import Directories, check_writable, explain, read_at, sync_directory, write_all
+from adapters.disk import FILE_MODE, Directories, check_writable, explain, read_at, sync_directory, write_all
 from adapters.names import check_blob_key
 from adapters.threads import DEADLINE_S, StoreThreads
 from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown
@@ -133,7 +133,7 @@ class _BlobFiles:
             self._sync(directory, "of the deleted blobs")
 
     def _write_synced(self, path: Path, parts: Sequence[Buffer]) -> None:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
             write_all(fd, parts)
             os.fdatasync(fd)

@@ -10,7 +10,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from adapters.disk import check_writable, explain, sync_directory
+from adapters.disk import FILE_MODE, check_writable, explain, sync_directory
 from ledger.errors import (
     OutcomeUnknown,
     StoreDamaged,
@@ -240,7 +240,7 @@ def check_openable(path: Path) -> None:
             raise IsADirectoryError(errno.EISDIR, "is a directory")
         if not path.exists():
             # Never opened when it is there: closing it would drop the locks of whoever has it open.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
         else:
             check_writable(path)
             check_writable(path.parent)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.disk import Directories, check_writable, explain, read_at, sync_directory, write_all
+from adapters.disk import FILE_MODE, Directories, check_writable, explain, read_at, sync_directory, write_all
 from adapters.segments.locators import WAL_PREFIX, WalLocators, wal_created_ms
 from adapters.segments.ranges import MergedRange, merge_adjacent
 from adapters.segments.wal_version import check_newest
@@ -130,7 +130,7 @@ class WalWriter:
     def _create(self) -> GrowingFile:
         locator = self._locators.new()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        fd = os.open(self._root / locator, flags, 0o644)
+        fd = os.open(self._root / locator, flags, FILE_MODE)
         try:
             sync_directory(self._directory)
         except BaseException:

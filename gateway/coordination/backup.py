@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from gateway.coordination.claim import Claim, put_claim
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal, encode_start
 from gateway.coordination.recovery import Recovered, applied_of, snapshot_keys
@@ -155,6 +156,9 @@ async def restore_backup(
     records = [encode_record(owner), encode_record(record), encode_record(skipping)]
     entry = encode_entry(owner.epoch, newest_ms, os.urandom(NONCE_BYTES), records)
     await _put_journal(store, shard, snapshot.applied, last, entry)
+    # From here on the data is this journal's: the one that it replaces is refused, were it put back.
+    claim = Claim(state.cluster_id, owner.epoch, snapshot.applied, nonce_of(entry))
+    await put_claim(blobs, shard, claim)
     state.apply(record)
     files = state.files
     missing = sorted(found.locator for found in files.by_number.values() if found.locator not in stored)

@@ -5,6 +5,7 @@ time; a damaged or foreign one is put aside and the journal read instead.
 """
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
+from gateway.datadir import FILE_MODE
 from ledger.errors import StoreDamaged
 from ledger.image import Row
 
@@ -137,6 +139,9 @@ class ImageFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._db is None:
+            # SQLite gives its other files the mode of this one.
+            with suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
             self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             # A power cut may take the newest transactions, never part of one: the journal fills the gap.

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from gateway.coordination.gathering import Gathering
 from gateway.coordination.imagefile import ImageFile
@@ -11,6 +11,7 @@ from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import recover
 from gateway.coordination.shard import Shard
 from ledger.ports import Blobs, MetadataStore
+from ledger.state import LedgerState
 
 OPEN_SECONDS = 30.0
 
@@ -23,13 +24,17 @@ async def open_shard(
     clock: Callable[[], int],
     shard: int = 0,
     gathering: Gathering | None = None,
+    verify: Callable[[LedgerState], Awaitable[None]] | None = None,
 ) -> Shard:
     """Recover the shard's state and begin a new epoch. The caller closes the shard before the stores.
 
-    `clock` gives unix ms. Raises StoreDamaged, StoreTooNew, StoreUnavailable with one sentence each.
+    `clock` gives unix ms. `verify` may refuse the recovered state before anything is written. Raises
+    StoreDamaged, StoreTooNew, StoreUnavailable with one sentence each.
     """
     journal = Journal(store, shard)
     recovered = await recover(journal, image, blobs)
+    if verify is not None:
+        await verify(recovered.state)
     opened = Shard(journal, recovered.state, clock, gathering)
     opened.last_nonce = recovered.nonce
     opened.journal_bytes = recovered.journal_bytes

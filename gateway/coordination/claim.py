@@ -1,0 +1,106 @@
+"""Which journal the data belongs to now: a blob beside it names the entry that began the newest epoch.
+
+A copy of a metadata store has the same cluster id, so that alone does not tell a copy from the original. So
+every start claims the data for its epoch. A journal without the entry of the newest claim is a copy that was
+left behind, or went on elsewhere, and would take the records of the other for orphans.
+
+A blob `claim/{shard}/{number}` is JSON: format version, cluster id, epoch, number and nonce of the entry.
+Numbers only grow, and each is given once: of two gateways that claim at a time, one fails.
+"""
+
+import json
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.coordination.journal import Journal
+from gateway.coordination.recovery import continues
+from ledger.errors import AlreadyExists, StoreDamaged, StoreError, StoreLocked, StoreTooNew
+from ledger.ports import Blobs
+
+log = structlog.get_logger(__name__)
+
+VERSION = 1
+PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`entry` began `epoch` in the journal of this cluster."""
+
+    cluster_id: str
+    epoch: int
+    entry: int
+    nonce: bytes
+
+
+async def check_claim(journal: Journal, blobs: Blobs) -> None:
+    """Before anything is written. StoreDamaged if another journal than this has opened the data since."""
+    keys = await _keys(blobs, journal.shard)
+    if not keys:
+        return
+    claim = _decode(await blobs.get(keys[-1]), keys[-1])
+    if not await continues(journal, claim.entry + 1, claim.nonce, await journal.start()):
+        raise StoreDamaged(
+            "the data was opened since by another copy of this metadata store (its epoch "
+            f"{claim.epoch} began at journal entry {claim.entry}, which this copy does not have): "
+            "what that one stored would be deleted. Start with the newest copy, give this one a place of its "
+            "own for data (--data), or, to go on without what came later, move it away and run "
+            "`dragoman ledger restore`"
+        )
+
+
+async def put_claim(blobs: Blobs, shard: int, claim: Claim) -> None:
+    """Claim the data. StoreLocked if another gateway does so at this moment."""
+    keys = await _keys(blobs, shard)
+    number = int(keys[-1].rpartition("/")[2]) + 1 if keys else 0
+    try:
+        await blobs.put(f"{_prefix(shard)}{number:020d}", [_encode(claim)])
+    except AlreadyExists:
+        raise StoreLocked("another gateway has just claimed the data: let one of them have it") from None
+    try:
+        await blobs.delete(keys)
+    except StoreError as error:
+        log.warning("claim.older_not_deleted", error=str(error))
+
+
+async def _keys(blobs: Blobs, shard: int) -> list[str]:
+    """Oldest first; more than one only where a process died between two steps."""
+    keys: list[str] = []
+    while page := await blobs.list(_prefix(shard), keys[-1] if keys else "", PAGE):
+        keys += [info.key for info in page]
+    return keys
+
+
+def _prefix(shard: int) -> str:
+    return f"claim/{shard}/"
+
+
+def _encode(claim: Claim) -> bytes:
+    fields = {
+        "version": VERSION,
+        "cluster_id": claim.cluster_id,
+        "epoch": claim.epoch,
+        "entry": claim.entry,
+        "nonce": claim.nonce.hex(),
+    }
+    return json.dumps(fields).encode()
+
+
+def _decode(data: bytes, key: str) -> Claim:
+    try:
+        fields = json.loads(data)
+        version = int(fields["version"])
+        if version <= VERSION:
+            return Claim(
+                str(fields["cluster_id"]),
+                int(fields["epoch"]),
+                int(fields["entry"]),
+                bytes.fromhex(fields["nonce"]),
+            )
+    except (ValueError, KeyError, TypeError):
+        raise StoreDamaged(
+            f"the blob {key}, which says whose the data is, is damaged; delete it if the metadata store is "
+            "surely the newest copy"
+        ) from None
+    raise StoreTooNew(f"the blob {key} has format version {version}, this build knows up to {VERSION}")

@@ -1,0 +1,82 @@
+"""The claim of a journal on the data beside it: copies that were left behind or went on elsewhere."""
+
+import pytest
+
+from adapters.blobs.memory import MemoryBlobs
+from adapters.metadata.memory import MemoryMetadata
+from gateway.coordination.claim import Claim, check_claim, put_claim
+from gateway.coordination.journal import Journal
+from gateway.coordination.opening import open_shard
+from ledger.errors import AlreadyExists, StoreDamaged, StoreLocked, StoreTooNew
+from ledger.ports import Blobs, MetadataStore
+
+NOW_MS = 1_700_000_000_000
+
+
+async def copy_of(store: MetadataStore) -> MemoryMetadata:
+    copied = MemoryMetadata()
+    for key, found in await store.scan(""):
+        await copied.put(key, found.value, None)
+    return copied
+
+
+async def start(store: MetadataStore, blobs: Blobs) -> None:
+    """As a gateway does."""
+    await check_claim(Journal(store, 0), blobs)
+    shard = await open_shard(store, blobs, None, 1, lambda: NOW_MS)
+    state = shard.state
+    await put_claim(blobs, 0, Claim(state.cluster_id, state.epoch, state.applied - 1, shard.last_nonce))
+    await shard.close()
+
+
+async def test_the_newest_journal_starts_again_and_again_and_an_older_copy_does_not() -> None:
+    store, blobs = MemoryMetadata(), MemoryBlobs()
+    await start(store, blobs)
+    older = await copy_of(store)
+    for _ in range(3):
+        await start(store, blobs)
+    with pytest.raises(StoreDamaged, match="epoch 4 began at journal entry 3"):
+        await start(older, blobs)
+    assert len(await blobs.list("claim/")) == 1
+
+
+async def test_a_copy_that_went_on_elsewhere_is_refused_however_long_it_became() -> None:
+    store, blobs = MemoryMetadata(), MemoryBlobs()
+    await start(store, blobs)
+    elsewhere = await copy_of(store)
+    for _ in range(5):
+        await start(elsewhere, MemoryBlobs())
+    await start(store, blobs)
+    with pytest.raises(StoreDamaged, match="another copy"):
+        await start(elsewhere, blobs)
+
+
+async def test_data_that_nobody_claimed_yet_is_taken() -> None:
+    store = MemoryMetadata()
+    await start(store, MemoryBlobs())
+    await start(store, MemoryBlobs())
+
+
+async def test_of_two_that_claim_at_a_time_one_fails() -> None:
+    class Overtaken(MemoryBlobs):
+        async def put(self, key: str, parts: object) -> None:
+            raise AlreadyExists(key)
+
+    with pytest.raises(StoreLocked, match="another gateway"):
+        await put_claim(Overtaken(), 0, Claim("c", 1, 0, bytes(16)))
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"", StoreDamaged),
+        (b"{}", StoreDamaged),
+        (b'{"version": 1, "cluster_id": "c", "epoch": 1, "entry": 0, "nonce": "zz"}', StoreDamaged),
+        (b'{"version": 2}', StoreTooNew),
+    ],
+)
+async def test_a_claim_that_cannot_be_read_is_named(content: bytes, error: type[Exception]) -> None:
+    blobs = MemoryBlobs()
+    await blobs.put("claim/0/00000000000000000007", [content])
+    with pytest.raises(error, match="claim/0/00000000000000000007"):
+        await check_claim(Journal(MemoryMetadata(), 0), blobs)
