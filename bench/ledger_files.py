@@ -12,7 +12,8 @@ from pathlib import Path
 
 from adapters.open import open_blobs, open_metadata
 from bench.synthetic import BATCHES, commit, new_locator, topic_id
-from gateway.assembly import IMAGE_FILE, METADATA_FILE, clock_ms
+from gateway.assembly import IMAGE_FILE, METADATA_FILE
+from gateway.coordination.clock import clock_ms
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard

@@ -5,7 +5,6 @@ The one place that knows the adapters.
 
 import asyncio
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from gateway.config import ConfigError, Settings
 from gateway.context import Services
 from gateway.coordination.belonging import check_cluster, check_unclaimed, claim_data
 from gateway.coordination.claim import Claim, check_claim, put_claim
+from gateway.coordination.clock import ClockWatch, SteadyClock, boot_ms
 from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.gathering import Gathering
 from gateway.coordination.imagefile import ImageFile
@@ -74,6 +74,7 @@ OBJECTS_PREFIX: Final = "objects+"
 CLOSE_SECONDS: Final = 10.0
 CROWDED_PRODUCERS_S: Final = 1.0
 DEAD_OFFSETS_S: Final = 5.0
+CLOCK_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +100,6 @@ class Stores:
     """Local ones that are written to."""
 
 
-def clock_ms() -> int:
-    """Unix time."""
-    return time.time_ns() // 1_000_000
-
-
 @asynccontextmanager
 async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
     """Start everything; at the end drain and close everything, in reverse.
@@ -117,6 +113,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
     metrics.built(product_version())
     async with AsyncExitStack() as stack:
         stores = await _open_stores(settings, stack, metrics)
+        clock = SteadyClock()
         journal = Journal(stores.metadata, 0)
         await check_unclaimed(journal, stores.blobs)
         shard = await open_shard(
@@ -124,9 +121,10 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
             stores.blobs,
             stores.image,
             settings.broker.node_id,
-            clock_ms,
+            clock,
             gathering=Gathering(),
             verify=partial(_verify_claim, journal, stores.blobs),
+            elapsed=boot_ms,
         )
         stack.push_async_callback(shard.close)
         space = _watch_space(settings, stores, shard, metrics, stack)
@@ -137,6 +135,8 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         services = await _open_rooms(settings, stores, shard, configs, space, stack, metrics)
         _expire_offsets(settings, services, housekeeper)
         _bound_producers(settings, services, housekeeper)
+        watch = ClockWatch(shard, clock, settings.ledger.orphan_grace_ms, metrics.alarm)
+        _watch_clock(watch, housekeeper, metrics)
         readiness = _readiness(settings, stores, shard, space)
         # Before the clients' listeners, so that it says "shutting down" while those are drained.
         pages = AdminServer(
@@ -145,6 +145,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
             readiness.reasons,
             lambda: [dict(shard_page(shard, facts))],
             settings.admin,
+            watch.warnings,
         )
         admin = await _open_admin(admin_bind, pages, stack)
         router = RequestRouter(services)
@@ -280,7 +281,7 @@ async def _keep_house(
 ) -> tuple[Housekeeper, ShardFacts]:
     grace_ms = settings.ledger.orphan_grace_ms
     rule = SnapshotRule(settings.ledger.snapshot_bytes)
-    checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, clock_ms)
+    checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, shard.clock)
     await checkpointer.start()
     wait_seconds = settings.ledger.commit_timeout_ms / 1000
     # Who copies the data of a running gateway says so by this file.
@@ -289,12 +290,12 @@ async def _keep_house(
         shard,
         stores.segments,
         grace_ms,
-        clock_ms,
+        shard.clock,
         wait_seconds,
         is_disk_full=lambda: space.is_full and not backup_open.exists(),
         alarm=metrics.alarm,
     )
-    retention = Retention(shard, _topic_configs(configs), clock_ms, wait_seconds)
+    retention = Retention(shard, _topic_configs(configs), shard.clock, wait_seconds)
     check_ms = settings.broker.log_retention_check_interval_ms
     housekeeper = Housekeeper(
         shard, checkpointer, garbage, retention, grace_ms, check_ms, lambda: space.is_full
@@ -323,9 +324,18 @@ def _expire_offsets(settings: Settings, services: Services, housekeeper: Houseke
     limits = settings.groups
     wait_s = settings.ledger.commit_timeout_ms / 1000
     retention_ms = limits.offsets_retention_minutes * 60_000
-    expiry = OffsetExpiry(services.shard, services.groups, retention_ms, clock_ms, wait_s)
+    expiry = OffsetExpiry(services.shard, services.groups, retention_ms, services.shard.clock, wait_s)
     housekeeper.add("offsets", limits.offsets_retention_check_interval_ms / 1000, expiry.apply)
     housekeeper.add("dead offsets", DEAD_OFFSETS_S, expiry.drain)
+
+
+def _watch_clock(watch: ClockWatch, housekeeper: Housekeeper, metrics: Metrics) -> None:
+    async def look() -> None:
+        watch.look()
+
+    watch.look()
+    housekeeper.add("clock", CLOCK_S, look)
+    metrics.clock_behind_seconds.set_function(lambda: watch.ahead_ms / 1000)
 
 
 def _readiness(settings: Settings, stores: Stores, shard: Shard, space: FreeSpace) -> Readiness:
@@ -363,7 +373,7 @@ async def _open_rooms(
     options = ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight)
     opener = BatchOpener()
     stack.callback(opener.close)
-    produce = ProduceRoom(shard, stores.segments, options, clock_ms, cache.put, space, opener)
+    produce = ProduceRoom(shard, stores.segments, options, shard.clock, cache.put, space, opener)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
     reader = RunReader(stores.segments, cache, shard.state.files.locator, metrics.alarm)
     limits = settings.limits
@@ -389,7 +399,7 @@ async def _open_rooms(
         produce_rules=RuleBook(
             _topic_configs(configs), settings.limits.decompressed_bytes, lambda: configs.defaults
         ),
-        fetch=FetchRoom(shard, reader, sessions, fetch_options, clock_ms),
+        fetch=FetchRoom(shard, reader, sessions, fetch_options, shard.clock),
         offsets=offsets,
         topics=TopicsRoom(shard, settings, configs),
         configs=configs,
@@ -400,7 +410,7 @@ async def _open_rooms(
         cluster_id=shard.state.cluster_id,
         node_id=settings.broker.node_id,
         metrics=metrics,
-        clock=clock_ms,
+        clock=shard.clock,
         served=served_versions(HANDLERS),
         scheduler=SliceScheduler(settings.limits.request_memory_bytes),
     )

@@ -20,11 +20,13 @@ def retention_offset(
     now_ms: int,
     limit_runs: int,
     object_created_ms: Callable[[int], int],
+    ahead_ms: int = 0,
 ) -> int:
     """The log start offset that retention asks for; the present one if there is nothing to do.
 
     -1 means no bound. Looks at `limit_runs` runs at most: what is left comes with the next call.
     `object_created_ms`, by object number, serves runs of journals that do not say when they were committed.
+    Commits are stamped by a clock that is `ahead_ms` ahead of `now_ms`.
     """
     start = log.log_start
     excess = log.size_bytes - retention_bytes if retention_bytes != UNLIMITED else 0
@@ -34,7 +36,9 @@ def retention_offset(
         if run.last < log.log_start:
             excess -= run.size  # no longer readable, only not drained yet
             continue
-        too_old = retention_ms != UNLIMITED and _time_ms(run, object_created_ms) < now_ms - retention_ms
+        too_old = (
+            retention_ms != UNLIMITED and _time_ms(run, object_created_ms, ahead_ms) < now_ms - retention_ms
+        )
         too_much = retention_bytes != UNLIMITED and excess >= run.size
         if not too_old and not too_much:
             break
@@ -43,8 +47,8 @@ def retention_offset(
     return start
 
 
-def _time_ms(run: Run, object_created_ms: Callable[[int], int]) -> int:
+def _time_ms(run: Run, object_created_ms: Callable[[int], int], ahead_ms: int) -> int:
     if run.max_timestamp >= 0:
         return run.max_timestamp
     committed = committed_ms(run.max_timestamp)
-    return committed if committed is not None else object_created_ms(run.object_number)
+    return (committed if committed is not None else object_created_ms(run.object_number)) - ahead_ms

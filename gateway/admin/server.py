@@ -19,7 +19,7 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 class AdminServer:
     """Answers operators and probes. `not_ready` gives the reasons why clients should stay away, `shards` a
-    page for each shard."""
+    page for each shard, `warnings` what an operator should see to although clients are served."""
 
     def __init__(
         self,
@@ -28,10 +28,12 @@ class AdminServer:
         not_ready: Callable[[], Sequence[Mapping[str, str]]],
         shards: Callable[[], Sequence[Mapping[str, object]]],
         settings: Admin,
+        warnings: Callable[[], Sequence[Mapping[str, str]]] = tuple,
     ) -> None:
         self._metrics = metrics
         self._version = version
         self._not_ready = not_ready
+        self._warnings = warnings
         self._shards = shards
         self._connections = AdminConnections(settings.connections, settings.request_head_ms / 1000)
         self._runner: web.AppRunner | None = None
@@ -67,7 +69,10 @@ class AdminServer:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         reasons = list(self._not_ready())
-        return web.json_response({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+        page: dict[str, object] = {"ready": not reasons, "reasons": reasons}
+        if warnings := list(self._warnings()):
+            page["warnings"] = warnings
+        return web.json_response(page, status=503 if reasons else 200)
 
     async def _metrics_page(self, request: web.Request) -> web.Response:
         return web.Response(body=self._metrics.render(), headers={"Content-Type": METRICS_TYPE})

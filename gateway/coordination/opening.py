@@ -25,17 +25,18 @@ async def open_shard(
     shard: int = 0,
     gathering: Gathering | None = None,
     verify: Callable[[LedgerState], Awaitable[None]] | None = None,
+    elapsed: Callable[[], int] | None = None,
 ) -> Shard:
     """Recover the shard's state and begin a new epoch. The caller closes the shard before the stores.
 
-    `clock` gives unix ms. `verify` may refuse the recovered state before anything is written. Raises
-    StoreDamaged, StoreTooNew, StoreUnavailable with one sentence each.
+    `clock` gives unix ms, `elapsed` ms on a clock that nobody sets. `verify` may refuse the recovered state
+    before anything is written. Raises StoreDamaged, StoreTooNew, StoreUnavailable with one sentence each.
     """
     journal = Journal(store, shard)
     recovered = await recover(journal, image, blobs)
     if verify is not None:
         await verify(recovered.state)
-    opened = Shard(journal, recovered.state, clock, gathering)
+    opened = Shard(journal, recovered.state, clock, gathering, elapsed)
     opened.last_nonce = recovered.nonce
     opened.journal_bytes = recovered.journal_bytes
     try:

@@ -94,11 +94,16 @@ class Shard:
         state: LedgerState,
         clock: Callable[[], int],
         gathering: Gathering | None = None,
+        elapsed: Callable[[], int] | None = None,
     ) -> None:
-        """Without `gathering` every entry is filled as soon as somebody asks."""
+        """Without `gathering` every entry is filled as soon as somebody asks. `elapsed`, ms on a clock that
+        nobody sets, lets time go on while `clock` is behind the last entry; without it time stands still."""
         self.journal = journal
         self.state = state
         self.clock = clock
+        self._elapsed = elapsed
+        self._went_on: tuple[int, int] | None = None
+        """While the clock is behind: the entry time at which that was seen, and `elapsed` then."""
         self.journal_bytes = 0
         """Bytes appended by this process, for the decision to take a snapshot."""
         self.last_nonce = b""
@@ -140,8 +145,20 @@ class Shard:
         self._fail_waiting(closed)
 
     def now_ms(self) -> int:
-        """The time of the next entry: never before that of the last, whatever the clock says."""
-        return max(self.state.entry_time_ms, self.clock())
+        """The time of the next entry, of keys, and of all ages that are counted from entries: never before
+        the last entry, whatever the clock says. While the clock is behind it goes at half speed, so that ages
+        grow and the clock catches up."""
+        clock_ms, entry_ms = self.clock(), self.state.entry_time_ms
+        if self._went_on is None:
+            if clock_ms >= entry_ms or self._elapsed is None:
+                return max(clock_ms, entry_ms)
+            self._went_on = entry_ms, self._elapsed()
+        assert self._elapsed is not None
+        began_ms, elapsed = self._went_on
+        now_ms = max(entry_ms, began_ms + (self._elapsed() - elapsed) // 2)
+        if clock_ms >= now_ms:
+            self._went_on = None
+        return max(clock_ms, now_ms)
 
     def submit(self, request: Request) -> asyncio.Future[Answer]:
         """Queue a request; requests are decided in the order of this call. The future raises

@@ -39,9 +39,10 @@ class _Rule:
     not_before_ms: int = 0
     read_topics: frozenset[str] = frozenset()
 
-    def has_expired(self, committed: CommittedOffset, now_ms: int, retention_ms: int) -> bool:
+    def has_expired(self, committed: CommittedOffset, clock_ms: int, now_ms: int, retention_ms: int) -> bool:
+        """`clock_ms` is what members set times by, `now_ms` what commits are stamped by."""
         if committed.expire_ms != BY_RETENTION:
-            return now_ms >= committed.expire_ms
+            return clock_ms >= committed.expire_ms
         return now_ms - max(committed.committed_ms, self.not_before_ms) >= retention_ms
 
 
@@ -90,7 +91,8 @@ class OffsetExpiry:
         """Those that have expired, and the time before which all of them were committed: one that is
         committed anew meanwhile stays."""
         rule = self._rule(group_id)
-        state, now_ms = self._shard.state, self._clock()
+        state, clock_ms = self._shard.state, self._clock()
+        now_ms = max(clock_ms, self._shard.now_ms())
         if rule is None:
             return [], 0
         due, before_ms = [], 0
@@ -103,7 +105,7 @@ class OffsetExpiry:
             topic = state.topics.by_id.get(key[0])
             if topic is not None and topic.name in rule.read_topics:
                 continue
-            if rule.has_expired(committed, now_ms, self._retention_ms):
+            if rule.has_expired(committed, clock_ms, now_ms, self._retention_ms):
                 due.append(key)
                 before_ms = max(before_ms, committed.committed_ms + 1)
         return due, before_ms

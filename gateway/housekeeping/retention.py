@@ -53,8 +53,14 @@ class Retention:
     async def _apply_to(self, topic: Topic, partition: int, bounds: tuple[int, int]) -> int:
         ledger_log = topic.partitions[partition]
         by_number = self._shard.state.files.by_number
+        now_ms = self._clock()
         offset = retention_offset(
-            ledger_log, *bounds, self._clock(), SLICE_RUNS, lambda number: by_number[number].created_ms
+            ledger_log,
+            *bounds,
+            now_ms,
+            SLICE_RUNS,
+            lambda number: by_number[number].created_ms,
+            max(0, self._shard.now_ms() - now_ms),
         )
         if offset <= ledger_log.log_start:
             return 0

@@ -21,6 +21,8 @@ from gateway.telemetry.tallies import Tallies, Timings
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and tell nothing here
 
 ALARMS = (
+    "clock.behind",
+    "clock.jumped",
     "fetch.batch_damaged",
     "fetch.damaged_batch_passed",
     "fetch.object_missing",
@@ -115,7 +117,7 @@ class Metrics:
         )
         self._alarms = Counter(
             "dragoman_alarms",
-            "What a human must look at: stored data that is not as the ledger says, or cannot be deleted",
+            "What a human must look at: stored data that is not as the ledger says or cannot be deleted, and clocks",
             ["reason"],
             registry=registry,
         )
@@ -136,6 +138,11 @@ class Metrics:
         self.orphan_objects = Gauge(
             "dragoman_orphan_objects",
             "Stored objects that no journal entry names, as the last sweep left them",
+            registry=registry,
+        )
+        self.clock_behind_seconds = Gauge(
+            "dragoman_clock_behind_seconds",
+            "How far the journal's last entry is ahead of the clock",
             registry=registry,
         )
         self.throttle_seconds = Counter(

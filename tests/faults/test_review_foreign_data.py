@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from adapters.metadata.sqlite import SqliteMetadata
-from gateway.assembly import RunningGateway, clock_ms, running_gateway
+from gateway.assembly import RunningGateway, running_gateway
 from gateway.config import Settings, load_settings
+from gateway.coordination.clock import clock_ms
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.produce.admission import TopicRules
 from gateway.topics.creation import NewTopic

@@ -55,6 +55,7 @@ NAMES = {
     "dragoman_follower_lag_entries": set(),
     "dragoman_live_runs": set(),
     "dragoman_orphan_objects": set(),
+    "dragoman_clock_behind_seconds": set(),
     "dragoman_disk_free_bytes": set(),
     "dragoman_disk_refused_batches_total": set(),
 }

@@ -1,0 +1,139 @@
+"""The clock of a gateway, which follows no jump ahead, and a watch over how clock and journal differ.
+
+Entry times never go back. One entry that was written while the clock was far ahead would hold back all that
+is measured by them, until the clock gets there. Two things prevent that. A jump of more than a day against
+the time since boot is not believed, so it never reaches the journal. Where the journal is ahead all the same
+(the clock was wrong from the start), `Shard.now_ms` goes on by the time since boot.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from gateway.coordination.shard import Shard
+
+log = structlog.get_logger(__name__)
+
+Milliseconds = Callable[[], int]
+
+MAX_JUMP_MS: Final = 24 * 60 * 60 * 1000
+CHECK_MS: Final = 60_000
+"""A clock that has moved less than this since it was checked has not jumped."""
+LOG_PERIOD_S: Final = 3600.0
+
+
+def clock_ms() -> int:
+    """Unix time, as the host has it."""
+    return time.time_ns() // 1_000_000
+
+
+def boot_ms() -> int:
+    """Time since boot, with the time that the host was suspended where the system counts it."""
+    return time.clock_gettime_ns(_BOOT) // 1_000_000
+
+
+_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+COUNTS_SUSPEND: Final = hasattr(time, "CLOCK_BOOTTIME")
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """What the host's clock says, and what is believed."""
+
+    clock_ms: int
+    believed_ms: int
+
+
+class SteadyClock:
+    """Unix ms. Follows the host's clock, but for a jump ahead of what was believed at the start and since."""
+
+    def __init__(self, wall: Milliseconds = clock_ms, boot: Milliseconds | None = None) -> None:
+        """Without `boot`, on systems that do not count suspension, every jump is believed."""
+        self._wall = wall
+        self._boot = boot if boot is not None or not COUNTS_SUSPEND else boot_ms
+        self._checked_ms = wall()
+        self._booted_ms = self._checked_ms - (self._boot() if self._boot is not None else 0)
+        """The unix time of the boot, as the latest that was believed: stepping back and forth is no jump."""
+
+    def __call__(self) -> int:
+        wall = self._wall()
+        # Once for each batch that is produced: mostly one reading and one comparison.
+        return wall if 0 <= wall - self._checked_ms < CHECK_MS else self._checked(wall)
+
+    @property
+    def jump(self) -> Jump | None:
+        """The jump that is not believed, while the host's clock stays there."""
+        wall = self._wall()
+        believed = self._checked(wall)
+        return Jump(wall, believed) if wall != believed else None
+
+    def _checked(self, wall: int) -> int:
+        if self._boot is None:
+            return wall
+        boot = self._boot()
+        if wall - boot - self._booted_ms > MAX_JUMP_MS:
+            return self._booted_ms + boot
+        self._booted_ms = max(self._booted_ms, wall - boot)
+        self._checked_ms = wall
+        return wall
+
+
+class ClockWatch:
+    """Says where clock and ledger differ: a gauge, an alarm when it begins, and warnings for people."""
+
+    def __init__(self, shard: Shard, clock: SteadyClock, grace_ms: int, alarm: Callable[[str], None]) -> None:
+        """A ledger that is ahead by less than `grace_ms` is as it should be: clocks are set now and then."""
+        self._shard = shard
+        self._clock = clock
+        self._grace_ms = grace_ms
+        self._alarm = alarm
+        self._logged: dict[str, float] = {}
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far the journal's last entry is ahead of the clock."""
+        return max(0, self._shard.state.entry_time_ms - self._clock())
+
+    def warnings(self) -> list[dict[str, str]]:
+        """Each with `reason`, a fixed word, and `detail`, which names both times."""
+        found: dict[str, str] = {}
+        if (jump := self._clock.jump) is not None:
+            found["clock_jumped"] = (
+                f"the clock of this host has jumped to {_text(jump.clock_ms)}; entries go on at "
+                f"{_text(jump.believed_ms)}, as counted since boot: set the clock right, or restart the "
+                "gateway if it is right"
+            )
+        if self.ahead_ms > self._grace_ms:
+            entry_ms = self._shard.state.entry_time_ms
+            found["clock_behind"] = (
+                f"the last entry of the journal is of {_text(entry_ms)}, the clock says "
+                f"{_text(self._clock())}: set the clock right; if it is right, the journal was written with a "
+                "clock that was ahead, and its time goes at half speed until the clock has caught up"
+            )
+        return [{"reason": reason, "detail": detail} for reason, detail in found.items()]
+
+    def look(self) -> None:
+        """Raise an alarm for what has begun since the last look; say it again every hour."""
+        now = time.monotonic()
+        warnings = {row["reason"]: row["detail"] for row in self.warnings()}
+        for reason, detail in warnings.items():
+            event = reason.replace("_", ".")
+            if reason not in self._logged:
+                self._alarm(event)
+            if now - self._logged.get(reason, -LOG_PERIOD_S) >= LOG_PERIOD_S:
+                log.error(event, detail=detail)
+                self._logged[reason] = now
+        for reason in self._logged.keys() - warnings.keys():
+            log.info("clock.right_again", reason=reason)
+            del self._logged[reason]
+
+
+def _text(unix_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{unix_ms} ms"
