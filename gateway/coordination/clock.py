@@ -108,11 +108,11 @@ class ClockWatch:
                 "gateway if it is right"
             )
         if self.ahead_ms > self._grace_ms:
-            entry_ms = self._shard.state.entry_time_ms
+            entry = _text(self._shard.state.entry_time_ms)
             found["clock_behind"] = (
-                f"the last entry of the journal is of {_text(entry_ms)}, the clock says "
-                f"{_text(self._clock())}: set the clock right; if it is right, the journal was written with a "
-                "clock that was ahead, and its time goes at half speed until the clock has caught up"
+                f"the last entry of the journal is of {entry}, the clock says {_text(self._clock())}: "
+                "set the clock right; if it is right, the journal was written with a clock that was ahead, "
+                "and its time goes at half speed until the clock has caught up"
             )
         return [{"reason": reason, "detail": detail} for reason, detail in found.items()]
 
