@@ -117,7 +117,7 @@ class Metrics:
         )
         self._alarms = Counter(
             "dragoman_alarms",
-            "What a human must look at: stored data that is not as the ledger says or cannot be deleted, and clocks",
+            "What a human must look at: stored data that is damaged, missing or stays, and clocks",
             ["reason"],
             registry=registry,
         )
