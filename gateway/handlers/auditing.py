@@ -6,13 +6,14 @@ may have been made: then the event has outcome="unknown".
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from itertools import islice
 from typing import Final, TypeVar
 
 import structlog
 
 from gateway.context import RequestContext
-from gateway.topics.altering import OPERATIONS, ResourceEdit, ResourceType
+from gateway.topics.altering import OPERATIONS, ConfigEdit, ResourceEdit, ResourceType
 from gateway.topics.creation import NewTopic
 from ledger.quotas import QuotaEntity
 from ledger.requests import ConfigOp, Refused
@@ -86,7 +87,7 @@ async def audited(context: RequestContext, change: Awaitable[T], event: str, **c
 
 def new_topic_fields(topic: NewTopic) -> dict[str, object]:
     """What is written of a topic that is created."""
-    configs = in_words(f"{name}={value}" for name, value in topic.configs.items())
+    configs = in_words(topic.configs.items(), "=".join)
     return {"topic": topic.name, "partitions": topic.partitions, "configs": configs}
 
 
@@ -100,10 +101,7 @@ def audit_configs(context: RequestContext, resource: ResourceEdit, refused: Refu
         refused,
         resource=ResourceType(resource.type).name.lower(),
         name=resource.name,
-        changes=in_words(
-            _config_change(edit.name, OPERATIONS.get(edit.operation, ConfigOp.SET), edit.value)
-            for edit in resource.edits
-        ),
+        changes=in_words(resource.edits, _config_change),
         others="to their defaults" if resource.is_whole else "kept",
     )
 
@@ -117,20 +115,27 @@ def audit_quota(
         context,
         "quota.altered",
         refused,
-        entity=in_words(f"{kind}={'<default>' if name is None else name}" for kind, name in entity),
-        changes=in_words(
-            f"{key} removed" if value is None else f"{key}={value:g}" for key, value in changes.items()
-        ),
+        entity=in_words(entity, _part_of_entity),
+        changes=in_words(changes.items(), _quota_change),
     )
 
 
-def in_words(parts: Iterable[str]) -> str:
+def in_words(parts: Collection[T], say: Callable[[T], str]) -> str:
     """The first of them, and how many more there are."""
-    known = list(parts)
-    shown = ", ".join(known[:MAX_PARTS])
-    return shown if len(known) <= MAX_PARTS else f"{shown} and {len(known) - MAX_PARTS} more"
+    shown = ", ".join(map(say, islice(parts, MAX_PARTS)))
+    return shown if len(parts) <= MAX_PARTS else f"{shown} and {len(parts) - MAX_PARTS} more"
 
 
-def _config_change(name: str, operation: ConfigOp, value: str | None) -> str:
-    sign = SIGNS.get(operation)
-    return f"{name} removed" if sign is None else f"{name}{sign}{value or ''}"
+def _config_change(edit: ConfigEdit) -> str:
+    sign = SIGNS.get(OPERATIONS.get(edit.operation, ConfigOp.SET))
+    return f"{edit.name} removed" if sign is None else f"{edit.name}{sign}{edit.value or ''}"
+
+
+def _part_of_entity(part: tuple[str, str | None]) -> str:
+    kind, name = part
+    return f"{kind}={'<default>' if name is None else name}"
+
+
+def _quota_change(change: tuple[str, float | None]) -> str:
+    key, value = change
+    return f"{key} removed" if value is None else f"{key}={value:g}"

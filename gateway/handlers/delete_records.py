@@ -73,15 +73,20 @@ async def _delete(
 def _audit(context: RequestContext, asked: Mapping[Key, int], answers: Sequence[int | Refused]) -> None:
     """One event for the whole request, since a request may concern very many partitions. The outcome of
     those without an answer is not known."""
-    done = []
+    done: list[tuple[Key, int, str]] = []
     unknown = [UNKNOWN_OUTCOME] * (len(asked) - len(answers))
-    for ((name, index), offset), answer in zip(asked.items(), [*answers, *unknown], strict=True):
+    for (key, offset), answer in zip(asked.items(), [*answers, *unknown], strict=True):
         if not isinstance(answer, Refused):
-            done.append(f"{name}-{index} before {answer}")
+            done.append((key, answer, ""))
         elif answer.error == UNKNOWN_OUTCOME.error:
-            done.append(f"{name}-{index} before {offset} (outcome unknown)")
+            done.append((key, offset, " (outcome unknown)"))
     if done:
-        audit(context, "records.deleted", partitions=in_words(done))
+        audit(context, "records.deleted", partitions=in_words(done, _deletion))
+
+
+def _deletion(done: tuple[Key, int, str]) -> str:
+    (name, index), offset, certainty = done
+    return f"{name}-{index} before {offset}{certainty}"
 
 
 def _result(index: int, answer: int | Refused) -> DeleteRecordsPartitionResult:

@@ -60,12 +60,17 @@ async def _removed(
     finally:
         of_each = [errors] * len(rows) if isinstance(errors, str) else errors
         done = [
-            f"{name}-{key[1]}{CERTAINTY[error]}"
+            (name, key[1], error)
             for (name, key), error in zip(rows, of_each, strict=True)
             if error in CERTAINTY
         ]
         if done:
-            audit(context, "offsets.deleted", group=group_id, partitions=in_words(done))
+            audit(context, "offsets.deleted", group=group_id, partitions=in_words(done, _deletion))
+
+
+def _deletion(done: tuple[str, int, str]) -> str:
+    name, index, error = done
+    return f"{name}-{index}{CERTAINTY[error]}"
 
 
 def _key(context: RequestContext, name: str, partition: int) -> OffsetKey | None:

@@ -134,7 +134,9 @@ def _topic(context: RequestContext, name: str, topic_id: bytes) -> Topic | None:
 
 
 def _in_words(moves: Moves) -> str:
-    return in_words(
-        f"{name}-{index}: {'none' if before is None else before} to {after}"
-        for (name, index), (before, after) in moves.items()
-    )
+    return in_words(moves.items(), _move)
+
+
+def _move(move: tuple[tuple[str, int], tuple[int | None, int]]) -> str:
+    (name, index), (before, after) = move
+    return f"{name}-{index}: {'none' if before is None else before} to {after}"

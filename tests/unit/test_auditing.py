@@ -314,3 +314,16 @@ async def test_what_is_too_much_is_counted(
         ("audit.left_out", 2),
         ("topic.created", None),
     ]
+
+
+def test_an_event_names_a_hundred_parts_and_counts_the_others() -> None:
+    said: list[int] = []
+
+    def say(number: int) -> str:
+        said.append(number)
+        return str(number)
+
+    assert auditing.in_words(range(100), say).endswith("98, 99")
+    said.clear()
+    assert auditing.in_words(range(500_000), say).endswith("98, 99 and 499900 more")
+    assert len(said) == 100
