@@ -80,7 +80,15 @@ members and offsets goes. This is looked at each `groups.offsets.retention.check
 - DescribeGroups tells no assignments of a generation that is not assigned yet; Kafka those of the one before.
 - Every gateway takes every group's requests, so FindCoordinator names the one that receives it. Transactions
   have no coordinator yet: TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
-- `limits.groups` (100,000; Kafka: none) also bounds groups that only commit, and groups with configs.
+- `limits.groups` (100,000; Kafka: none) also bounds groups that only commit, and groups with configs. When
+  there are so many, new ones are refused, and those that are there go on.
+
+The bound is of all clients together, and a group belongs to no client: nothing in the protocol says whose it
+is, and offsets that were committed must stay for their time, as consumers come back for them. So one client
+that may connect can use all groups up, with one OffsetCommit each, until `groups.offsets.retention.minutes`
+has gone by. There is no fair share that a consumer group of Kafka would expect. What helps is to let only
+those connect that should (`tls.client_auth=required`, docs/tls.md), to delete such groups
+(`dragoman groups list`, `dragoman groups delete`), and to raise the bound.
 """
 
 
