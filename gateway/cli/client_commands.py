@@ -5,10 +5,9 @@ from typing import Annotated
 import typer
 
 from gateway.cli.completion import complete_codecs, complete_configs, complete_topics, completer_of
-from gateway.cli.contact import Contact
+from gateway.cli.contact import DEFAULT_BOOTSTRAP, Contact
 from gateway.cli.help_text import help_text
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 TOPICS_HELP = help_text("""
 List, create, describe, alter and delete topics of a gateway, or of any Kafka endpoint.
 
@@ -294,7 +293,7 @@ def consume(
             autocompletion=completer_of("value", "key-value", "json"),
         ),
     ] = "value",
-    key_separator: Annotated[str, KeySeparator] = "\t",
+    key_separator: Annotated[str, KeySeparator] = r"\t",
     null: Annotated[str, typer.Option("--null", help="Printed for a null.", metavar="TEXT")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.", metavar="")] = False,
 ) -> None:
@@ -319,7 +318,18 @@ def consume(
     )
 
 
-def demo(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def demo(
+    bootstrap: Annotated[
+        str,
+        typer.Option(
+            "--bootstrap",
+            "-b",
+            help="Where a gateway listens, without TLS.",
+            metavar="HOST:PORT",
+            envvar="DRAGOMAN_BOOTSTRAP",
+        ),
+    ] = DEFAULT_BOOTSTRAP,
+) -> None:
     from gateway.cli.demo import end_with_demo
 
     raise typer.Exit(end_with_demo(bootstrap))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from gateway.cli.contact import Contact
+from gateway.cli.contact import DEFAULT_BOOTSTRAP, Contact
 
 if TYPE_CHECKING:
     from gateway.cli.endpoint import Endpoint
@@ -57,7 +57,10 @@ def _told(ctx: typer.Context, names: Callable[["Endpoint"], Sequence[str]]) -> S
     from gateway.config import ConfigError
 
     given: dict[str, Any] = ctx.params
-    contact = Contact(*(given.get(name) or "" for name in ("bootstrap", "tls_ca", "tls_cert", "tls_key")))
+    contact = Contact(
+        given.get("bootstrap") or DEFAULT_BOOTSTRAP,
+        *(given.get(name) or "" for name in ("tls_ca", "tls_cert", "tls_key")),
+    )
     try:
         with Endpoint(contact, ANSWER_S) as endpoint:
             return names(endpoint)

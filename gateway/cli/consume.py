@@ -14,7 +14,7 @@ from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo, Unreachable
 from gateway.cli.exits import Exit
 from gateway.cli.offsets import EARLIEST, LATEST, list_offsets, starting_offsets
 from gateway.cli.output import UsageError, counted, stdout_bytes, talk, writing
-from gateway.cli.record_input import unescaped
+from gateway.cli.record_input import raw, unescaped
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -251,11 +251,11 @@ def _print(topic: str, consumed: Consumed, options: ConsumeOptions) -> None:
     if options.format is Format.JSON:
         line = json.dumps(_as_json(topic, consumed), ensure_ascii=False).encode()
     else:
-        null = options.null.encode()
+        null = raw(options.null)
         line = null if record.value is None else bytes(record.value)
         if options.format is Format.KEY_VALUE:
             key = null if record.key is None else bytes(record.key)
-            line = key + unescaped(options.key_separator).encode() + line
+            line = key + raw(unescaped(options.key_separator)) + line
     out = stdout_bytes()
     with writing():
         out.write(line + b"\n")

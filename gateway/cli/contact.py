@@ -1,6 +1,9 @@
 """Which endpoint a command is to speak to, as its flags say."""
 
 from dataclasses import dataclass
+from typing import Final
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 
 @dataclass(frozen=True, slots=True)

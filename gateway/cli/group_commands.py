@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.client_commands import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, TlsCa, TlsCert, TlsKey, Yes
+from gateway.cli.client_commands import AsJson, Bootstrap, TlsCa, TlsCert, TlsKey, Yes
 from gateway.cli.completion import complete_groups, complete_topics, completer_of
-from gateway.cli.contact import Contact
+from gateway.cli.contact import DEFAULT_BOOTSTRAP, Contact
 from gateway.cli.help_text import help_text
 
 GROUPS_HELP = help_text("""

@@ -37,8 +37,8 @@ acknowledged after the backup has no offsets any more; its objects are listed, a
 DOCTOR_HELP = help_text("""
 Check a data directory: permissions, disk, format versions, journal, image, objects, CRCs.
 
-    dragoman doctor --data-dir /var/lib/dragoman        # a sample of each partition
-    dragoman doctor --data-dir /var/lib/dragoman --all  # every batch
+    dragoman doctor --data-dir data           # a sample of each partition
+    dragoman doctor --data-dir data --all     # every batch
 
 Ends with 0 when nothing was found, 3 with findings, each a sentence with its remedy.
 """)

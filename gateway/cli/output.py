@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final, NoReturn
 
 import typer
@@ -17,6 +17,7 @@ from rich.table import Table
 from gateway.cli.client import ClientError
 from gateway.cli.exits import Exit
 from gateway.config import ConfigError
+from gateway.wire.errors import Unencodable
 from ledger.errors import StoreError, StoreLocked
 
 MAX_PADDING: Final = 300
@@ -57,6 +58,9 @@ def _run(work: Callable[[], Exit]) -> Exit:
                 sys.stdout.flush()
         return code
     except (ConfigError, UsageError) as error:
+        return _complain(error, Exit.USAGE)
+    except (Unencodable, UnicodeEncodeError) as error:
+        # An argument that is too long, or no text.
         return _complain(error, Exit.USAGE)
     except Failures as error:
         for failure in error.failures:
@@ -115,8 +119,9 @@ def _complain(error: Exception, code: Exit) -> Exit:
 
 
 def talk(text: str) -> None:
-    """A line for people, on stderr."""
-    typer.echo(escaped(text), err=True)
+    """A line for people, on stderr; where it cannot be written there is nobody to tell that."""
+    with suppress(OSError):
+        typer.echo(escaped(text), err=True)
 
 
 def print_json(value: Any) -> None:

@@ -15,7 +15,7 @@ from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo, Unreachable
 from gateway.cli.exits import Exit
 from gateway.cli.output import OutputError, UsageError, counted, let_go_of_stdout, print_line, talk
 from gateway.cli.partitioner import Partitioner
-from gateway.cli.record_input import BadLine, Given, Parser, lines_of, parser_for
+from gateway.cli.record_input import BadLine, Given, Parser, lines_of, parser_for, raw
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest
@@ -326,7 +326,7 @@ def _headers(texts: Sequence[str]) -> tuple[RecordHeader, ...]:
         name, sign, value = text.partition("=")
         if not sign:
             raise UsageError(f"--header {text}: expected NAME=VALUE")
-        headers.append(RecordHeader(name, value.encode()))
+        headers.append(RecordHeader(name, raw(value)))
     return tuple(headers)
 
 

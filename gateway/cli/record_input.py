@@ -56,7 +56,7 @@ def parser_for(format_: str, separator: str, null: str | None) -> Parser:
     if format_ not in tuple(InputFormat):
         raise UsageError(f"--format {format_}: expected one of {', '.join(InputFormat)}")
     if format_ == InputFormat.LINES:
-        return _line_parser(unescaped(separator).encode(), None if null is None else null.encode())
+        return _line_parser(raw(unescaped(separator)), None if null is None else raw(null))
     if separator or null is not None:
         raise UsageError("--format json says itself what is a key and what is null: leave -K and --null out")
     return parse_json
@@ -65,6 +65,11 @@ def parser_for(format_: str, separator: str, null: str | None) -> Parser:
 def unescaped(text: str) -> str:
     r"""`\t`, `\n` and `\0` as a shell passes them on."""
     return re.sub(r"\\[tn0]", lambda found: _ESCAPES[found[0]], text)
+
+
+def raw(argument: str) -> bytes:
+    """The bytes of an argument as the shell gave them, UTF-8 or not."""
+    return argument.encode("utf-8", "surrogateescape")
 
 
 def lines_of(descriptor: int) -> Iterator[bytes | None]:
@@ -102,8 +107,8 @@ def _split(line: bytes, separator: bytes) -> tuple[bytes | None, bytes]:
     key, found, value = line.partition(separator)
     if not found:
         raise BadLine(
-            f"has no {separator.decode()!r} between key and value (give every line a key, or leave "
-            "--key-separator out)"
+            f"has no {separator.decode(errors='replace')!r} between key and value (give every line a key, or "
+            "leave --key-separator out)"
         )
     return key, value
 

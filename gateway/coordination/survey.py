@@ -1,5 +1,6 @@
 """What a ledger at rest holds, as values for people and programs: the answer of `dragoman ledger show`."""
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -28,6 +29,8 @@ class PartitionSurvey:
 class TopicSurvey:
     name: str
     topic_id: str
+    """In hex; as `topics describe` prints it: `topic_uuid`."""
+    topic_uuid: str
     created_ms: int
     configs: Mapping[str, str]
     partitions: list[PartitionSurvey]
@@ -124,7 +127,14 @@ async def survey(journal: Journal, recovered: Recovered, blobs: Blobs, segments:
 
 def _topic(topic: Topic) -> TopicSurvey:
     partitions = [_partition(log) for log in topic.partitions]
-    return TopicSurvey(topic.name, topic.topic_id.hex(), topic.created_ms, topic.configs, partitions)
+    return TopicSurvey(
+        topic.name,
+        topic.topic_id.hex(),
+        str(uuid.UUID(bytes=topic.topic_id)),
+        topic.created_ms,
+        topic.configs,
+        partitions,
+    )
 
 
 def _group(state: LedgerState, group_id: str) -> GroupSurvey:

@@ -140,6 +140,8 @@ def test_an_interrupt_in_the_middle_stores_no_record_twice(gateway: Gateway) -> 
         ("echo x | DRAGOMAN produce output --json > /dev/full", 1),
         ("DRAGOMAN topics list >&-", 1),
         ("DRAGOMAN produce output <&-", 2),
+        ("DRAGOMAN topics describe $'\\xff'", 2),
+        ("echo x | DRAGOMAN produce output -K $'\\xff'", 1),
     ],
 )
 def test_a_stream_that_cannot_be_used_ends_in_one_sentence(gateway: Gateway, line: str, code: int) -> None:

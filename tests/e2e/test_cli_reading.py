@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,17 +96,10 @@ def test_an_advertised_address_that_nobody_reaches_is_named_at_once(
     (port,) = free_ports(1)
     gateway = gateway_factory(["--advertise", f"127.0.0.1:{port}"])
     gateway.start()
-    # The ready file tells the address that was bound.
+    run(gateway, "produce", "t", stdin="")  # makes the topic
     began = time.monotonic()
     done = run(gateway, *arguments, stdin="x\n")
-    if arguments[0] == "consume":
-        # Metadata of a topic that nobody has made yet.
-        assert "UNKNOWN_TOPIC" in done.stderr
-        threading.Thread(target=run, args=(gateway, "produce", "t")).start()
-        time.sleep(1)
-        began = time.monotonic()
-        done = run(gateway, *arguments)
-    assert time.monotonic() - began < 5  # 2 s, and the time to start
+    assert time.monotonic() - began < 10  # 2 s, and the time to start; patience would be 30
     assert done.returncode == 1
     assert f"127.0.0.1:{port}" in done.stderr and gateway.bootstrap in done.stderr
     assert "listeners.advertise" in done.stderr
@@ -166,10 +158,10 @@ def test_a_piped_table_has_every_name_whole(gateway: Gateway) -> None:
     assert run(gateway, "topics", "create", name).returncode == 0
     lines = run(gateway, "topics", "list").stdout.splitlines()
     assert sum(line.startswith(name + " ") for line in lines) == 1
-    # No one changes the file descriptors of a table on a narrow terminal.
+    # On a narrow terminal it is folded.
     with Terminal([*COMMAND, "topics", "list", "-b", gateway.bootstrap], columns=60) as terminal:
         assert terminal.exit_code() == 0
-        assert terminal.seen.count("t" * 15) and sum(line.count("t") for line in terminal.seen.split()) >= 249
+        assert sum(line.count("t") for line in terminal.seen.split()) >= 249
     run(gateway, "topics", "delete", name)
 
 
