@@ -69,7 +69,7 @@ class Client:
             self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
             (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
             if not 4 <= size <= MAX_ANSWER_BYTES:
-                raise ClientError(f"{self._address} sent an answer of {size} bytes")
+                raise ClientError(f"{self._address} {_spoken(size)}")
             answer = memoryview(self._read(size))
         except OSError as error:
             raise ClientError(f"{self._address} did not answer {key.name}: {reason_of(error)}") from error
@@ -86,6 +86,15 @@ class Client:
                 raise ClientError(f"{self._address} closed the connection")
             received += part
         return bytes(received)
+
+
+def _spoken(size: int) -> str:
+    """What begins with four bytes that cannot be the length of an answer."""
+    head = size.to_bytes(4, "big", signed=True)
+    # An alert or a handshake of any version of TLS.
+    if head[:2] in (b"\x15\x03", b"\x16\x03"):
+        return "answered in TLS"
+    return "answered in HTTP" if head == b"HTTP" else f"sent an answer of {size} bytes"
 
 
 def _connected(address: Address, timeout: float, tls: ssl.SSLContext | None) -> socket.socket:
