@@ -1,6 +1,7 @@
 """DescribeAcls, CreateAcls and DeleteAcls, 1-3: of a cluster without an authorizer."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from gateway.wire.apis import ApiKey
@@ -35,18 +36,6 @@ ODD_ELEMENTS: Final = (
 )
 
 
-def describe(
-    resource: int = ANY,
-    name: str | None = None,
-    pattern: int = ANY,
-    principal: str | None = None,
-    host: str | None = None,
-    operation: int = ANY,
-    permission: int = ANY,
-) -> DescribeAclsRequest:
-    return DescribeAclsRequest(resource, name, pattern, principal, host, operation, permission)
-
-
 def creation(
     resource: int = TOPIC,
     name: str = "{t}",
@@ -60,6 +49,7 @@ def creation(
 
 
 def matching(
+    kind: Any,
     resource: int = ANY,
     name: str | None = None,
     pattern: int = ANY,
@@ -67,24 +57,29 @@ def matching(
     host: str | None = None,
     operation: int = ANY,
     permission: int = ANY,
-) -> DeleteAclsFilter:
-    return DeleteAclsFilter(resource, name, pattern, principal, host, operation, permission)
+) -> Any:
+    """A filter of that kind, which matches all but what is given."""
+    return kind(resource, name, pattern, principal, host, operation, permission)
+
+
+describe = partial(matching, DescribeAclsRequest)
+to_delete = partial(matching, DeleteAclsFilter)
 
 
 def _odd(api: ApiKey, element: str, value: int) -> Any:
-    given = {element.partition(" ")[0]: value}
+    given: dict[str, Any] = {element.partition(" ")[0]: value}
     if api is DESCRIBE:
-        return describe(**given)  # type: ignore[arg-type]
+        return describe(**given)
     if api is CREATE:
-        return CreateAclsRequest([creation(), creation(**given)])  # type: ignore[arg-type]
-    return DeleteAclsRequest([matching(), matching(**given)])  # type: ignore[arg-type]
+        return CreateAclsRequest([creation(), creation(**given)])
+    return DeleteAclsRequest([to_delete(), to_delete(**given)])
 
 
 def _exchanges() -> Iterator[Exchange]:
     usual = {
         DESCRIBE: describe(),
         CREATE: CreateAclsRequest([creation()]),
-        DELETE: DeleteAclsRequest([matching()]),
+        DELETE: DeleteAclsRequest([to_delete()]),
     }
     for api, name in NAMES.items():
         for v in VERSIONS:
@@ -103,7 +98,7 @@ def _exchanges() -> Iterator[Exchange]:
     several = [creation(name="{t}"), creation(name=""), creation(principal="nobody"), creation(host="")]
     yield Exchange("create acls: several", CREATE, 3, CreateAclsRequest(several))
     yield Exchange("create acls: one twice", CREATE, 2, CreateAclsRequest([creation(), creation()]))
-    filters = [matching(name="{t}"), matching(principal="User:a"), matching(), matching()]
+    filters = [to_delete(name="{t}"), to_delete(principal="User:a"), to_delete(), to_delete()]
     yield Exchange("delete acls: several", DELETE, 3, DeleteAclsRequest(filters))
 
 
