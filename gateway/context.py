@@ -17,6 +17,7 @@ from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.room import ProduceRoom
 from gateway.quotas.room import QuotasRoom
 from gateway.requests.encoded import EncodedResponses
+from gateway.requests.lines import ConnectionLines
 from gateway.requests.response_size import ResponseSize
 from gateway.requests.slicing import CHECK_EVERY, Owner, Slices, SliceScheduler
 from gateway.security.door import network_of
@@ -72,6 +73,7 @@ class Services:
     """Lowest and highest version of each API that this gateway answers, as ApiVersions tells them."""
     scheduler: SliceScheduler = field(default_factory=SliceScheduler)
     """Heavy requests share the event loop by it."""
+    produce_lines: ConnectionLines = field(default_factory=ConnectionLines)
     encoded: EncodedResponses = field(default_factory=EncodedResponses)
     """What many clients ask for, encoded."""
 

@@ -1,6 +1,7 @@
 """Topics by name and by id, and what a topic may be called."""
 
-from collections.abc import Mapping
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ledger.partitions import PartitionLog
@@ -32,7 +33,19 @@ class Topics:
     _by_metric_name: dict[str, list[str]] = field(default_factory=dict, compare=False)
     """Names with '.' or '_', which alone may collide: by what metrics would call them."""
 
+    _names: list[str] | None = field(default=None, compare=False)
+    """All in order, from the first time that they are asked for on."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """All, in order."""
+        if self._names is None:
+            self._names = sorted(self.by_name)
+        return self._names
+
     def add(self, topic: Topic) -> None:
+        if self._names is not None and topic.name not in self.by_name:
+            insort(self._names, topic.name)
         self.by_name[topic.name] = topic
         self.by_id[topic.topic_id] = topic
         self.version += 1
@@ -42,6 +55,8 @@ class Topics:
     def remove(self, topic_id: TopicId) -> Topic:
         topic = self.by_id.pop(topic_id)
         del self.by_name[topic.name]
+        if self._names is not None:
+            del self._names[bisect_left(self._names, topic.name)]
         self.version += 1
         if may_collide(topic.name):
             key = _metric_name(topic.name)

@@ -1,7 +1,7 @@
 """AlterConfigs, versions 0-2 (KIP-133): all configs of a topic anew; what is not named is unset."""
 
 from gateway.context import RequestContext
-from gateway.handlers.altering import alter_resources
+from gateway.handlers.altering import alter_resources, first_edits
 from gateway.topics.altering import ConfigEdit, ResourceEdit
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.alter_configs import (
@@ -22,7 +22,9 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
 
 
 def _edit(resource: AlterConfigsResource) -> ResourceEdit:
-    lines = [ConfigEdit(config.name, ConfigOp.SET.value, config.value) for config in resource.configs]
+    lines = [
+        ConfigEdit(config.name, ConfigOp.SET.value, config.value) for config in first_edits(resource.configs)
+    ]
     return ResourceEdit(resource.resource_type, resource.resource_name, lines, is_whole=True)
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from gateway.context import RequestContext
 from gateway.handlers.auditing import audit_configs
@@ -12,6 +12,8 @@ from ledger.requests import Refused
 
 NO_TIME: Final = Refused("REQUEST_TIMED_OUT", "The request gives no time for the change.")
 """For a timeout of 0 or less: Kafka's controller then does nothing."""
+Config = TypeVar("Config")
+
 MAX_EDITS: Final = 1_000
 UNITS_A_RESOURCE: Final = 5
 TIMED_OUT: Final = Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")
@@ -23,7 +25,7 @@ async def alter_resources(
     """None for a resource that was changed, or that could be if only checking was asked for."""
     room, deadline = context.services.topics, context.journal_deadline()
     slices = context.slices
-    times = Counter((resource.type, resource.name) for resource in resources)
+    times = Counter([(resource.type, resource.name) async for resource in slices.paced(resources)])
     refused = [
         _check(resource, times[resource.type, resource.name], context.services.node_id)
         async for resource in slices.paced(resources)
@@ -45,11 +47,20 @@ async def alter_resources(
             changes = context.services.configs.alter([resources[i] for i in part], validate_only, deadline)
             for i, answer in zip(part, await changes, strict=True):
                 refused[i] = answered[i] = answer
-    finally:
+    except BaseException:
         if not validate_only:
             for i in passed:
                 audit_configs(context, resources[i], answered[i])
+        raise
+    if not validate_only:
+        async for i in slices.paced(passed):
+            audit_configs(context, resources[i], answered[i])
     return refused
+
+
+def first_edits(configs: Sequence[Config]) -> Sequence[Config]:
+    """Those of a resource that are looked at: one more than it may have, if there are more."""
+    return configs[: MAX_EDITS + 1]
 
 
 def _parts(numbers: Sequence[int]) -> Iterator[Sequence[int]]:

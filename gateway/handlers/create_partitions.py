@@ -23,10 +23,11 @@ STRICT_FROM = 3
 
 
 async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    times = Counter(topic.name for topic in request.topics)
+    slices = context.slices
+    times = Counter([topic.name async for topic in slices.paced(request.topics)])
     deadline = context.change_deadline(request.timeout_ms)
-    may_deny = await context.services.topics.prove_unknown(times, deadline, context.slices)
-    once = [topic for topic in request.topics if times[topic.name] == 1]
+    may_deny = await context.services.topics.prove_unknown(times, deadline, slices)
+    once = [topic async for topic in slices.paced(request.topics) if times[topic.name] == 1]
     quota = mutation_quota(context, STRICT_FROM)
     answers: Sequence[Refused | None] = [NO_TIME] * len(once)
     if request.timeout_ms > 0:
@@ -34,13 +35,15 @@ async def handle(context: RequestContext, request: CreatePartitionsRequest) -> C
         def grow(topic: CreatePartitionsTopic) -> Coroutine[Any, Any, Refused | None]:
             return _grow(context, topic, request.validate_only, quota, may_deny, deadline)
 
-        answers = await context.slices.gather(grow, once)
+        answers = await slices.gather(grow, once)
     doubled = [
         _result(name, Refused("INVALID_REQUEST", "Duplicate topic name."))
-        for name, n in times.items()
+        async for name, n in slices.paced(times.items())
         if n > 1
     ]
-    results = [_result(topic.name, answer) for topic, answer in zip(once, answers, strict=True)]
+    results = [
+        _result(topic.name, answer) async for topic, answer in slices.paced(zip(once, answers, strict=True))
+    ]
     return CreatePartitionsResponse(throttle_mutations(context, quota), [*doubled, *results])
 
 

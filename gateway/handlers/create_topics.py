@@ -28,13 +28,13 @@ REPLICATION_FACTOR: Final = 1
 FIRST_WITH_CONFIGS: Final = 5
 FIXED_BYTES: Final = 6
 """Of a config, encoded, without its texts."""
-AT_ONCE: Final = 500
+AT_ONCE: Final = 200
 UNITS_A_TOPIC: Final = 5
 STRICT_FROM = 6
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    times = Counter(topic.name for topic in request.topics)
+    times = Counter([topic.name async for topic in context.slices.paced(request.topics)])
     deadline = context.change_deadline(request.timeout_ms)
     quota = mutation_quota(context, STRICT_FROM)
     described = _Described(context)
@@ -56,7 +56,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         ]
     doubled = [
         _refused(name, Refused("INVALID_REQUEST", "Duplicate topic name."))
-        for name, n in times.items()
+        async for name, n in context.slices.paced(times.items())
         if n > 1
     ]
     return CreateTopicsResponse(throttle_mutations(context, quota), [*results, *doubled])

@@ -1,11 +1,13 @@
 """DescribeTopicPartitions, version 0 (KIP-966): partitions of topics in the order of their names, page by
 page. Nothing elects leaders here, so there are no eligible leader replicas to tell of."""
 
+import heapq
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gateway.context import RequestContext
 from gateway.handlers.operations import TOPIC_OPERATIONS
+from gateway.requests.slicing import Slices
 from gateway.topics.room import TopicsRoom
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.describe_topic_partitions import (
@@ -19,6 +21,7 @@ from gateway.wire.messages.generated.describe_topic_partitions import (
 from ledger.batch.header import LEADER_EPOCH
 from ledger.topics import INTERNAL_TOPICS, Topic, check_topic_name
 
+SORTED_AT_ONCE: Final = 2_000
 MOST_PARTITIONS: Final = 2000
 """Of one answer: Kafka's max.request.partition.size.limit."""
 
@@ -27,9 +30,10 @@ async def handle(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     room, cursor = context.services.topics, request.cursor
-    asked = [topic.name for topic in request.topics]
+    slices = context.slices
+    asked = [topic.name async for topic in slices.paced(request.topics)]
     first = "" if cursor is None else cursor.topic_name
-    named = sorted({name for name in asked if name >= first})
+    named = await _sorted([name async for name in slices.paced(asked) if name >= first], slices)
     error = _check(asked, named, cursor)
     if error is not ErrorCode.NONE:
         return DescribeTopicPartitionsResponse(
@@ -48,13 +52,29 @@ async def handle(
     return DescribeTopicPartitionsResponse(topics=page.topics, next_cursor=page.next_cursor)
 
 
+async def _sorted(names: Sequence[str], slices: Slices) -> list[str]:
+    """Each once. Very many are sorted in parts, which are then merged."""
+    if len(names) <= SORTED_AT_ONCE:
+        return sorted(set(names))
+    runs = list[list[str]]()
+    for start in range(0, len(names), SORTED_AT_ONCE):
+        if slices.is_due(SORTED_AT_ONCE // 4):
+            await slices.turn()
+        runs.append(sorted(names[start : start + SORTED_AT_ONCE]))
+    merged = list[str]()
+    async for name in slices.paced(heapq.merge(*runs)):
+        if not merged or merged[-1] != name:
+            merged.append(name)
+    return merged
+
+
 def _check(
     asked: Sequence[str], named: Sequence[str], cursor: DescribeTopicPartitionsRequestCursor | None
 ) -> ErrorCode:
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in named)):
         return ErrorCode.INVALID_REQUEST
     # Kafka fails on an empty name, and with it on the whole request.
-    return ErrorCode.UNKNOWN_SERVER_ERROR if "" in named else ErrorCode.NONE
+    return ErrorCode.UNKNOWN_SERVER_ERROR if named and not named[0] else ErrorCode.NONE
 
 
 class _Page:

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs, versions 0-1 (KIP-339): single configs are set, unset, or changed as lists."""
 
 from gateway.context import RequestContext
-from gateway.handlers.altering import alter_resources
+from gateway.handlers.altering import alter_resources, first_edits
 from gateway.topics.altering import ConfigEdit, ResourceEdit
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.incremental_alter_configs import (
@@ -24,7 +24,10 @@ async def handle(
 
 
 def _edit(resource: AlterConfigsResource) -> ResourceEdit:
-    lines = [ConfigEdit(config.name, config.config_operation, config.value) for config in resource.configs]
+    lines = [
+        ConfigEdit(config.name, config.config_operation, config.value)
+        for config in first_edits(resource.configs)
+    ]
     return ResourceEdit(resource.resource_type, resource.resource_name, lines)
 
 

@@ -30,7 +30,7 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
                 twice.add(key)
             else:
                 named[key] = OffsetQuestion(*key, part.timestamp, part.current_leader_epoch)
-    questions = [question for key, question in named.items() if key not in twice]
+    questions = [question async for key, question in slices.paced(named.items()) if key not in twice]
     answers = await context.services.offsets.list_offsets(
         context.header.api_version,
         questions,
@@ -44,22 +44,17 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
         async for q, answer in slices.paced(zip(questions, answers, strict=True))
     }
     refused = OffsetAnswer(ErrorCode.INVALID_REQUEST)
-    topics: dict[str, list[ListOffsetsPartitionResponse]] = {topic.name: [] for topic in request.topics}
+    topics: dict[str, list[ListOffsetsPartitionResponse]] = {}
+    async for topic in slices.paced(request.topics):
+        topics.setdefault(topic.name, [])
     async for name, index in slices.paced(named):
-        topics[name].append(_part(index, by_partition.get((name, index), refused)))
-    response = ListOffsetsResponse(
-        topics=[ListOffsetsTopicResponse(name, parts) for name, parts in topics.items()]
+        answer = by_partition.get((name, index), refused)
+        topics[name].append(_part(index, answer))
+        if answer.error is not ErrorCode.NONE and context.error == ErrorCode.NONE.name:
+            context.error = answer.error.name
+    return ListOffsetsResponse(
+        topics=[ListOffsetsTopicResponse(name, parts) async for name, parts in slices.paced(topics.items())]
     )
-    context.error = next(
-        (
-            ErrorCode(part.error_code).name
-            for topic in response.topics
-            for part in topic.partitions
-            if part.error_code
-        ),
-        context.error,
-    )
-    return response
 
 
 def _failed(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:

@@ -150,7 +150,10 @@ async def wait(context: RequestContext, request: OffsetCommitRequest) -> OffsetC
         errors = await context.services.group_offsets.commit(_committer(request), rows, deadline)
         told = [_told(context, error) for error in errors]
         answered += zip([place for place, _ in part], told, strict=True)
-    return _response(context, [one async for one in slices.paced(answered)])
+    response = _Response(context)
+    async for place, error in slices.paced(answered):
+        response.add(place, error)
+    return response.made()
 
 
 async def _prove(context: RequestContext, request: OffsetCommitRequest, by_id: bool, deadline: float) -> bool:
@@ -196,14 +199,28 @@ def _told(context: RequestContext, error: str) -> str:
 
 
 def _response(context: RequestContext, answered: Iterable[tuple[_Place, str]]) -> OffsetCommitResponse:
-    """And count the request under its first error."""
-    topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-    for (topic, partition), error in answered:
+    response = _Response(context)
+    for place, error in answered:
+        response.add(place, error)
+    return response.made()
+
+
+class _Response:
+    """One in the making; counts the request under its first error."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
+
+    def add(self, place: _Place, error: str) -> None:
+        topic, partition = place
         key = (topic.name, topic.topic_id)
-        if key not in topics:
-            topics[key] = OffsetCommitResponseTopic(*key)
-        told = OffsetCommitResponsePartition(partition.partition_index, ErrorCode[error])
-        topics[key].partitions.append(told)
-        if error != NONE and context.error == NONE:
-            context.error = error
-    return OffsetCommitResponse(topics=list(topics.values()))
+        answered = self._topics.get(key)
+        if answered is None:
+            answered = self._topics[key] = OffsetCommitResponseTopic(*key)
+        answered.partitions.append(OffsetCommitResponsePartition(partition.partition_index, ErrorCode[error]))
+        if error != NONE and self._context.error == NONE:
+            self._context.error = error
+
+    def made(self) -> OffsetCommitResponse:
+        return OffsetCommitResponse(topics=list(self._topics.values()))

@@ -1,8 +1,9 @@
 """Produce (key 0): https://kafka.apache.org/protocol.html#The_Messages_Produce."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -21,7 +22,7 @@ from gateway.produce.admission import (
 )
 from gateway.produce.refusals import Refusal
 from gateway.wire.connection import CloseConnection
-from gateway.wire.errors import ErrorCode
+from gateway.wire.errors import ErrorCode, NeedsSlices
 from gateway.wire.messages.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -30,8 +31,10 @@ from gateway.wire.messages.produce import (
     ProduceTopic,
     ProduceTopicResponse,
     RecordError,
-    decode_produce,
+    decode_small_produce,
+    decoding_produce,
     encode_produce_response,
+    encoding_produce_response,
 )
 from ledger.errors import StoreError
 from ledger.partitions import PartitionLog
@@ -44,6 +47,8 @@ log = structlog.get_logger(__name__)
 NOTHING = -1
 CROWDED_MS = 1_000
 """How long a client is not listened to whose new producer was refused."""
+TAKEN_AT_ONCE: Final = 50
+UNITS_A_PARTITION: Final = 10
 SHORTEST_WAIT_S = 1.0
 """Kafka's timeout covers the wait for replicas, not the local append; here all is in one."""
 
@@ -61,7 +66,15 @@ def start(context: RequestContext, body: memoryview, reply: Reply) -> "ProduceCa
     connection get their offsets in the order in which they were sent. Raises Malformed."""
     if context.handler_time is not None:
         context.handler_time.start()
-    request = decode_produce(context.header.api_version, body)
+    lines = context.services.produce_lines
+    try:
+        if lines.has(context.connection_id):
+            raise NeedsSlices
+        request = decode_small_produce(context.header.api_version, body)
+    except NeedsSlices:
+        if context.handler_time is not None:
+            context.handler_time.stop()
+        return LongProduceCall(context, body, reply)
     call = ProduceCall(context, request, reply, len(body))
     try:
         call.take_up()
@@ -126,6 +139,10 @@ class ProduceCall(Waiter):
         # Who sends with acks=0 may close and count on it; nobody else can know what became of a batch.
         return not (self.given_up or (self._request.acks != 0 and self._context.is_lost()))
 
+    @property
+    def _version(self) -> int:
+        return self._context.header.api_version
+
     def settle(self) -> None:
         self._finish()
 
@@ -187,11 +204,108 @@ class ProduceCall(Waiter):
 
     def _tell(self, reply: Reply, produced: Sequence[Sequence[_Produced]]) -> None:
         try:
-            buffers = _answer(self._context, self._request, produced, self._body_bytes)
+            answers = [[_partition_answer(partition) for partition in partitions] for partitions in produced]
+            response = _response(self._context, self._request, answers, self._body_bytes)
+            buffers = None if response is None else [encode_produce_response(self._version, response)]
         except Exception as error:
             reply.fail(error)
         else:
             reply.answer(buffers)
+
+
+class LongProduceCall(ProduceCall):
+    """One of very many partitions, or behind such a one of its connection: it is decoded, taken up and
+    answered in slices, by tasks of its own."""
+
+    __slots__ = ("_body", "_task")
+
+    def __init__(self, context: RequestContext, body: memoryview, reply: Reply) -> None:
+        super().__init__(context, ProduceRequest(None, -1, 0, []), reply, len(body))
+        self._body = body
+        self.remaining += 1
+        lines, connection_id = context.services.produce_lines, context.connection_id
+        lines.enter(connection_id)
+        self._task = self._begun(self._run())
+        # Also if it is cancelled before it begins.
+        self._task.add_done_callback(lambda _: lines.leave(connection_id))
+
+    def cancel(self) -> None:
+        self._task.cancel()
+        super().cancel()
+
+    async def _run(self) -> None:
+        context = self._context
+        try:
+            async with context.services.produce_lines.turn(context.connection_id):
+                await self._take_up_in_slices()
+            if any(
+                [_may_be_unknown(partitions) async for partitions in context.slices.paced(self._produced)]
+            ):
+                await self._look_again()
+                return
+        except Exception as error:
+            reply, self._reply = self._reply, None
+            if reply is not None:
+                reply.fail(error)
+        finally:
+            # What it waits for now is the store.
+            context.leave()
+        self._wait()
+
+    async def _take_up_in_slices(self) -> None:
+        context, version = self._context, self._version
+        try:
+            request = decode_small_produce(version, self._body)
+        except NeedsSlices:
+            request = await context.decoded(partial(decoding_produce, version, self._body), len(self._body))
+        self._request, self._deadline = request, _deadline(context, request)
+        request.topics = merged(request.topics)
+        refusal = _refuse_all(request)
+        topics, slices = context.services.shard.state.topics, context.slices
+        taken = list[Sequence[_Produced]]()
+        # In place, so that what is taken up is seen if the request ends meanwhile.
+        self._produced = taken
+        async for asked in slices.paced(request.topics):
+            produced = list[_Produced]()
+            taken.append(produced)
+            for start in range(0, len(asked.partitions), TAKEN_AT_ONCE):
+                part = asked.partitions[start : start + TAKEN_AT_ONCE]
+                if slices.is_due(UNITS_A_PARTITION * len(part)):
+                    await slices.turn()
+                if refusal is not None:
+                    produced += [_Produced(partition.index, refusal) for partition in part]
+                else:
+                    some = ProduceTopic(asked.name, asked.topic_id, part)
+                    produced += _take_up(context, some, find_topic(topics, version, asked), self)
+
+    def _tell(self, reply: Reply, produced: Sequence[Sequence[_Produced]]) -> None:
+        self._task = self._begun(self._tell_in_slices(reply, produced))
+
+    def _begun(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        watch = self._context.handler_time
+        return asyncio.create_task(work if watch is None else _awaited(watch.timed(work)))
+
+    async def _tell_in_slices(self, reply: Reply, produced: Sequence[Sequence[_Produced]]) -> None:
+        slices = self._context.slices
+        try:
+            answers = [
+                [_partition_answer(partition) async for partition in slices.paced(partitions)]
+                async for partitions in slices.paced(produced)
+            ]
+            response = _response(self._context, self._request, answers, self._body_bytes)
+            buffers: Sequence[Buffer] | None = None
+            if response is not None:
+                buffers = [await slices.drive(encoding_produce_response(self._version, response))]
+        except Exception as error:
+            reply.fail(error)
+        else:
+            reply.answer(buffers)
+        finally:
+            self._context.leave()
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work
 
 
 def _refuse_all(request: ProduceRequest) -> Refusal | None:
@@ -244,15 +358,14 @@ def _may_be_unknown(partitions: Sequence[_Produced]) -> bool:
     return any(isinstance(p.outcome, Refusal) and p.outcome.error.startswith("UNKNOWN_") for p in partitions)
 
 
-def _answer(
+def _response(
     context: RequestContext,
     request: ProduceRequest,
-    produced: Sequence[Sequence[_Produced]],
+    answers: Sequence[Sequence[ProducePartitionResponse]],
     body_bytes: int,
-) -> Sequence[Buffer] | None:
+) -> ProduceResponse | None:
     if context.handler_time is not None:
         context.handler_time.start()
-    answers = [[_partition_answer(partition) for partition in partitions] for partitions in produced]
     errors = [answer.error_code for topic in answers for answer in topic if answer.error_code]
     if errors:
         context.error = ErrorCode(errors[0]).name
@@ -269,8 +382,7 @@ def _answer(
         ProduceTopicResponse(asked.name, asked.topic_id, partitions)
         for asked, partitions in zip(request.topics, answers, strict=True)
     ]
-    response = ProduceResponse(topics, throttle_ms)
-    return [encode_produce_response(context.header.api_version, response)]
+    return ProduceResponse(topics, throttle_ms)
 
 
 def _partition_answer(produced: _Produced) -> ProducePartitionResponse:

@@ -32,3 +32,5 @@ async def _run(
         reply.fail(error)
     else:
         reply.answer(response)
+    finally:
+        context.leave()

@@ -59,8 +59,8 @@ class TopicsRoom:
 
     def all(self) -> Sequence[Topic]:
         """Every topic, by name."""
-        by_name = self._shard.state.topics.by_name
-        return [by_name[name] for name in sorted(by_name)]
+        topics = self._shard.state.topics
+        return [topics.by_name[name] for name in topics.names]
 
     def get(self, key: Key) -> Topic | None:
         """What is known here and now of a topic, by name or id."""

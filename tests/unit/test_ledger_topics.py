@@ -28,6 +28,16 @@ def test_names_that_differ_only_in_dots_and_underscores_collide(one: str, other:
     assert topics.collision(other) == (one if collides else None)
 
 
+def test_names_are_in_order_whatever_comes_and_goes() -> None:
+    topics = Topics()
+    for name in "dbeca":
+        topics.add(Topic(name, TopicId(name.encode() * 16), [], {}, 0))
+        assert list(topics.names) == sorted(topics.by_name)
+    for name in "cad":
+        topics.remove(TopicId(name.encode() * 16))
+        assert list(topics.names) == sorted(topics.by_name)
+
+
 def test_a_name_that_left_collides_with_none() -> None:
     topics = Topics()
     for i, name in enumerate(("a.b.c", "a_b.c", "a_b_c")):
