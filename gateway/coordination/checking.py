@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gateway.coordination.backup import all_objects
+from gateway.coordination.claim import check_claim
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import Recovered, own_snapshots, recover
@@ -42,6 +43,10 @@ async def check_journal(journal: Journal, blobs: Blobs, diagnosis: Diagnosis) ->
     diagnosis.notes.append(
         f"journal: {recovered.state.applied} entries are readable, begun from {_begun(recovered)}"
     )
+    try:
+        await check_claim(journal, blobs)
+    except (StoreDamaged, StoreTooNew) as error:
+        diagnosis.findings.append(f"journal: {error}")
     return recovered
 
 

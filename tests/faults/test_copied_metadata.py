@@ -87,6 +87,9 @@ def test_a_copy_of_the_metadata_store_never_gets_at_the_data_of_the_original(
         assert code == REFUSED
         assert "another copy of this metadata store" in said and "ledger restore" in said
     assert wal_files(shared) == stored
+    checked = [dragoman("doctor", "--data-dir", str(tmp_path / name), data=shared) for name in "ab"]
+    assert [finished.returncode for finished in checked] == [0, 3]
+    assert "another copy of this metadata store" in " ".join(checked[1].stdout.split())
 
     original.start()
     assert records(original) == 70
