@@ -1,8 +1,8 @@
 """The refusal of transactional clients, until there are transactions.
 
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED is the one error that ends librdkafka, the Java clients, kafka-python
-and aiokafka at once: each of them repeats COORDINATOR_NOT_AVAILABLE for as long as it may, and librdkafka
-also INVALID_REQUEST and UNSUPPORTED_VERSION.
+Of the errors that were tried only TRANSACTIONAL_ID_AUTHORIZATION_FAILED ends librdkafka, the Java clients,
+kafka-python and aiokafka at once: each of them repeats COORDINATOR_NOT_AVAILABLE for as long as it may, and
+librdkafka also INVALID_REQUEST and UNSUPPORTED_VERSION.
 """
 
 from typing import Final
