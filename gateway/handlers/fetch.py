@@ -40,7 +40,9 @@ async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
         request, absent = await _decoded(context, version, body)
     if request.isolation_level not in ISOLATION_LEVELS and _names_a_topic(context, request):
         context.error = ErrorCode.UNKNOWN_SERVER_ERROR.name
-        return encode_fetch_response(version, _refused(version, request))
+        return await context.slices.drive(
+            encoding_fetch_response(version, await _refused(context, version, request))
+        )
     services = context.services
     most = services.quotas.most_at_once(FETCH, context.user, context.client_id)
     request.max_bytes = int(min(request.max_bytes, most))
@@ -90,7 +92,7 @@ def _names_a_topic(context: RequestContext, request: FetchRequest) -> bool:
     )
 
 
-def _refused(version: int, request: FetchRequest) -> FetchResponse:
+async def _refused(context: RequestContext, version: int, request: FetchRequest) -> FetchResponse:
     """Kafka's answer where it fails before it looks at any partition."""
     error = ErrorCode.UNKNOWN_SERVER_ERROR
     if version >= FIRST_WITH_TOPIC_IDS:
@@ -99,9 +101,12 @@ def _refused(version: int, request: FetchRequest) -> FetchResponse:
         FetchTopicResponse(
             topic.name,
             topic.topic_id,
-            [FetchPartitionResponse(part.index, error, aborted_transactions=()) for part in topic.partitions],
+            [
+                FetchPartitionResponse(part.index, error, aborted_transactions=())
+                async for part in context.slices.paced(topic.partitions)
+            ],
         )
-        for topic in request.topics
+        async for topic in context.slices.paced(request.topics)
     ]
     return FetchResponse(topics, error)
 

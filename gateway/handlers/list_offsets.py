@@ -19,7 +19,7 @@ DEFAULT_TIMEOUT_MS = 30_000
 async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """A partition that is asked for twice is answered once, with INVALID_REQUEST, as Kafka does."""
     if request.isolation_level not in ISOLATION_LEVELS:
-        return _failed(context, request)
+        return await _failed(context, request)
     slices = context.slices
     named: dict[tuple[str, int], OffsetQuestion] = {}
     twice: set[tuple[str, int]] = set()
@@ -57,15 +57,16 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
     )
 
 
-def _failed(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+async def _failed(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Kafka's answer where it fails before it looks at any partition."""
     answer = OffsetAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)
     context.error = answer.error.name
     topics = [
         ListOffsetsTopicResponse(
-            topic.name, [_part(part.partition_index, answer) for part in topic.partitions]
+            topic.name,
+            [_part(part.partition_index, answer) async for part in context.slices.paced(topic.partitions)],
         )
-        for topic in request.topics
+        async for topic in context.slices.paced(request.topics)
     ]
     return ListOffsetsResponse(topics=topics)
 

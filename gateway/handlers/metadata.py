@@ -11,6 +11,7 @@ from gateway.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPE
 from gateway.handlers.throttling import mutation_quota
 from gateway.quotas.mutations import QUOTA_EXCEEDED
 from gateway.requests.encoded import Encoded
+from gateway.requests.slicing import Slices
 from gateway.topics.creation import NewTopic
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
@@ -37,9 +38,9 @@ Key = str | TopicId
 
 
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Encoded:
-    error = _check(context.header.api_version, request)
+    error = await _check(context, request)
     if error is not ErrorCode.NONE:
-        return _refused(context, request, error)
+        return await _refused(context, request, error)
     if request.topics is None or (context.header.api_version == 0 and not request.topics):
         return await _all_topics(context, request)
     return _response(context, request, await _topics(context, request, request.topics))
@@ -85,9 +86,10 @@ def _topic_operations(request: MetadataRequest) -> int:
     return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
 
 
-def _check(version: int, request: MetadataRequest) -> ErrorCode:
+async def _check(context: RequestContext, request: MetadataRequest) -> ErrorCode:
     """Kafka's answer to a request that names a topic in no proper way; it then describes nothing at all."""
-    for topic in request.topics or ():
+    version = context.header.api_version
+    async for topic in context.slices.paced(request.topics or ()):
         by_id = topic.topic_id != ZERO_UUID
         if version < NULLABLE_NAME_FROM and (topic.name is None or by_id):
             return ErrorCode.INVALID_REQUEST
@@ -96,11 +98,14 @@ def _check(version: int, request: MetadataRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _refused(context: RequestContext, request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
+async def _refused(context: RequestContext, request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
     context.error = error.name
     named = request.topics or ()
     return MetadataResponse(
-        topics=[MetadataResponseTopic(error, topic.name or "", topic.topic_id) for topic in named]
+        topics=[
+            MetadataResponseTopic(error, topic.name or "", topic.topic_id)
+            async for topic in context.slices.paced(named)
+        ]
     )
 
 
@@ -108,7 +113,7 @@ async def _topics(
     context: RequestContext, request: MetadataRequest, asked: Sequence[MetadataRequestTopic]
 ) -> list[MetadataResponseTopic]:
     room, slices, operations = context.services.topics, context.slices, _topic_operations(request)
-    keys = _keys(asked)
+    keys = await _keys(asked, slices)
     legal = [
         key async for key in slices.paced(keys) if not isinstance(key, str) or check_topic_name(key) is None
     ]
@@ -142,11 +147,16 @@ async def _create(context: RequestContext, topic: NewTopic, deadline: float) -> 
     return await audited(context, creation, "topic.created", **new_topic_fields(topic))
 
 
-def _keys(topics: Sequence[MetadataRequestTopic]) -> list[Key]:
+async def _keys(topics: Sequence[MetadataRequestTopic], slices: Slices) -> list[Key]:
     """Names or ids asked for, each once, in order. If there is an id, names do not count (KIP-516)."""
-    ids = [TopicId(topic.topic_id) for topic in topics if topic.topic_id != ZERO_UUID]
-    names = [topic.name or "" for topic in topics]
-    return list(dict.fromkeys(ids)) if ids else list(dict.fromkeys(names))
+    ids: dict[TopicId, None] = {}
+    names: dict[str, None] = {}
+    async for topic in slices.paced(topics):
+        if topic.topic_id != ZERO_UUID:
+            ids[TopicId(topic.topic_id)] = None
+        elif not ids:
+            names[topic.name or ""] = None
+    return list(ids) if ids else list(names)
 
 
 class _Described:

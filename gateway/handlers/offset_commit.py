@@ -3,7 +3,7 @@
 Partitions that are not there are told first, as Kafka does, whoever commits.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
@@ -132,8 +132,13 @@ async def wait_in_slices(context: RequestContext, request: OffsetCommitRequest) 
 async def wait(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     by_id = context.header.api_version >= IDS_FROM
     deadline = context.journal_deadline()
-    may_deny = await _prove(context, request, by_id, deadline)
-    slices, places = context.slices, _partitions(request)
+    slices = context.slices
+    places = [
+        (topic, partition)
+        async for topic in slices.paced(request.topics)
+        async for partition in slices.paced(topic.partitions)
+    ]
+    may_deny = await _prove(context, places, by_id, deadline)
     known: list[tuple[_Place, OffsetRow]] = []
     answered: list[tuple[_Place, str]] = []
     async for place in slices.paced(places):
@@ -156,13 +161,13 @@ async def wait(context: RequestContext, request: OffsetCommitRequest) -> OffsetC
     return response.made()
 
 
-async def _prove(context: RequestContext, request: OffsetCommitRequest, by_id: bool, deadline: float) -> bool:
+async def _prove(context: RequestContext, places: Sequence[_Place], by_id: bool, deadline: float) -> bool:
     """Whether what is not known here may be said to be unknown."""
-    topics = context.services.topics
+    topics, slices = context.services.topics, context.slices
     if by_id:
-        ids = [TopicId(topic.topic_id) for topic in request.topics]
+        ids = [TopicId(topic.topic_id) async for topic, _ in slices.paced(places)]
         return await topics.prove_unknown(ids, deadline, context.slices)
-    named = [(topic.name, partition.partition_index) for topic, partition in _partitions(request)]
+    named = [(topic.name, part.partition_index) async for topic, part in slices.paced(places)]
     return await topics.prove_partitions_unknown(named, deadline, context.slices)
 
 

@@ -83,7 +83,7 @@ class TopicsRoom:
             return True
         if await self.barrier(deadline) is not None:
             return False
-        self._remember([key for key in missing if self.get(key) is None])
+        self._remember([key for key in missing[:MOST_REMEMBERED] if self.get(key) is None])
         return True
 
     def partition(self, name: str, index: int) -> PartitionLog | None:

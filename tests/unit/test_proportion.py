@@ -197,8 +197,8 @@ def of_many_elements(key: ApiKey, version: int, count: int) -> list[bytes]:
             if field.array:
                 setattr(made, field.name, [])
             elif field.kind == "string":
-                setattr(made, field.name, None if field.is_nullable(version) else f"n{number}")
-            elif field.kind == "int8":
+                setattr(made, field.name, f"n{number}")
+            elif field.name.startswith(("resource_", "pattern_", "operation", "permission_")):
                 setattr(made, field.name, 2)  # for ACLs, whose zeros are malformed
             elif field.name == "acks":
                 made.acks = -1
