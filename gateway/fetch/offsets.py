@@ -61,7 +61,7 @@ FIRST_VERSION_OF: Final[Mapping[int, int]] = MappingProxyType(
 NOTHING: Final = -1
 WINDOW_BYTES: Final = 1024 * 1024
 STALE_PLANS: Final = 3
-SEARCHES_AT_ONCE: Final = 4
+SEARCHES_AT_ONCE: Final = 16
 """Partitions of one request that are searched by time at once."""
 SEARCH_BYTES: Final = 64 * 1024 * 1024
 """What all searches hold of the store, granted in turn by connection: a window each while they read, then the
