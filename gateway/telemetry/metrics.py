@@ -25,7 +25,6 @@ ALARMS = (
     "clock.jumped",
     "fetch.batch_damaged",
     "fetch.damaged_batch_passed",
-    "fetch.damaged_batch_passed",
     "fetch.object_missing",
     "garbage.not_deleted",
     "list_offsets.batch_damaged",
