@@ -97,7 +97,8 @@ class FetchBudget:
     @property
     def stuck_since(self) -> float:
         """If some wait: since when (loop time) none has got anything. Else 0. Waits that end without a
-        grant make no difference: a client that tries again and again starves too."""
+        grant make no difference: a client that tries again and again starves too; nor does what small fetches
+        get from the reserve while large ones wait."""
         return self._stuck_since if self._waiting else 0.0
 
     @property
@@ -169,7 +170,8 @@ class FetchBudget:
 
     def _take(self, connection_id: int, size: int, is_reserved: bool) -> Share:
         self._count(connection_id, size, is_reserved)
-        self._stuck_since = 0.0
+        if not self._waiting:
+            self._stuck_since = 0.0
         return Share(self, connection_id, size, is_reserved)
 
     def _count(self, connection_id: int, size: int, is_reserved: bool) -> None:
@@ -198,7 +200,8 @@ class FetchBudget:
         queue.granted(waiter)
         del self._waiting[waiter]
         waiter.granted.set_result(self._take(waiter.owner.connection_id, waiter.size, is_reserved))
-        self._stuck_since = waiter.granted.get_loop().time()
+        if not (is_reserved and self._large):
+            self._stuck_since = waiter.granted.get_loop().time()
 
 
 class _Waiter:

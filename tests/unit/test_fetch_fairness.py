@@ -137,6 +137,21 @@ async def test_small_fetches_go_on_while_large_ones_hold_and_wait_for_all_the_re
     assert queue.budget.acquire_now(1, Owner(3, "127.0.0.1")) is not None
 
 
+async def test_what_small_fetches_get_does_not_hide_that_large_ones_starve() -> None:
+    queue = Queue()
+    await queue.fill()
+    await queue.ask("large", LARGE, 2)
+    starving_since = queue.budget.stuck_since
+    assert starving_since
+    held = [queue.budget.acquire_now(SMALL_BYTES, Owner(i, "127.0.0.1")) for i in range(10, 42)]
+    await queue.ask("small", SMALL_BYTES, 50)
+    await asyncio.sleep(0.01)
+    assert held[0] is not None
+    held[0].give_back()
+    await asyncio.sleep(0)
+    assert queue.granted == ["small"] and queue.budget.stuck_since == starving_since
+
+
 async def test_the_reserve_has_a_bound_and_goes_round_too() -> None:
     queue = Queue()
     all_of_it = await queue.fill()
