@@ -8,7 +8,6 @@ bytes of drafts are counted.
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from gateway.telemetry.logs import QuietLog
 from ledger.errors import StoreUnavailable
 
 log = structlog.get_logger(__name__)
@@ -80,8 +80,7 @@ class FreeSpace:
         """The size of a draft that did not fit: smaller ones must not use up what is being freed for it."""
         self._wake = threading.Event()
         self._stopped = threading.Event()
-        self._logged_at = -LOG_PERIOD_S
-        self._logged_refused = 0
+        self._quiet = QuietLog(LOG_PERIOD_S, keyed_by=("directory",))
 
     @property
     def is_full(self) -> bool:
@@ -175,18 +174,15 @@ class FreeSpace:
             f"{disk.free_bytes} bytes are free in {disk.directory}, and {disk.reserve_bytes} are kept for "
             "deletions (storage.reserve_bytes): delete topics or records, or give it more space"
         )
-        now = time.monotonic()
-        if now - self._logged_at >= LOG_PERIOD_S:
-            log.error(
-                "disk.full",
-                directory=str(disk.directory),
-                free=disk.free_bytes,
-                reserve=disk.reserve_bytes,
-                refused_batches=self.refused - self._logged_refused,
-                effect="no records are taken",
-                setting="storage.reserve_bytes",
-            )
-            self._logged_at, self._logged_refused = now, self.refused
+        self._quiet.error(
+            "disk.full",
+            directory=str(disk.directory),
+            free=disk.free_bytes,
+            reserve=disk.reserve_bytes,
+            refused_batches=self.refused,
+            effect="no records are taken",
+            setting="storage.reserve_bytes",
+        )
 
     def _reserve_of(self, total_bytes: int) -> int:
         if self._reserve_bytes == BY_DEFAULT:

@@ -1,16 +1,19 @@
 """Lets bytes go that nobody can read: drained runs, dead objects after the grace, orphans below the floor."""
 
+import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 import structlog
 
 from gateway.coordination.shard import Shard
+from gateway.telemetry.logs import QuietLog
 from ledger.errors import StoreError
 from ledger.ports import SegmentStore
 from ledger.requests import Done, DrainRuns, ExpireProducers, ForgetObjects, RaiseFloor
 
 log = structlog.get_logger(__name__)
+quiet = QuietLog(3600.0, keyed_by=("locator",))
 
 SLICE_RUNS = 2_000
 SLICE_OBJECTS = 500
@@ -20,7 +23,8 @@ PRODUCER_EXPIRATION_MS = 24 * 60 * 60 * 1000
 FULL_GRACE_MS = 10_000
 """The grace while a disk is full and nobody copies the data. The floor may be raised at any time: an upload
 under way is then stored again under a new key. A reader that still looked at a dead run looks again."""
-MAX_FAILURES = 10
+HANGING_S = 5.0
+"""A deletion that fails after this long: it is the store that hangs, not an object that is stuck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +115,15 @@ class GarbageCollector:
             return locators
         except StoreError:
             gone: set[str] = set()
-        failures = 0
         for locator in sorted(locators):
+            began = time.monotonic()
             try:
                 await self._segments.delete([locator])
             except StoreError as error:
-                failures += 1
+                if time.monotonic() - began > HANGING_S:
+                    raise
                 self._alarm("garbage.not_deleted")
-                log.error("garbage.not_deleted", locator=locator, error=str(error))
-                if failures == MAX_FAILURES:
-                    break  # it is the store that fails, not an object: the next sweep looks again
+                quiet.error("garbage.not_deleted", locator=locator, error=str(error))
             else:
                 gone.add(locator)
         return gone
@@ -144,7 +147,8 @@ class GarbageCollector:
             if orphans:
                 gone = await self._delete(orphans)
                 deleted += len(gone)
-                log.info("orphans.deleted", objects=len(gone))
+                if gone:
+                    log.info("orphans.deleted", objects=len(gone))
         self.orphans_left = left
         return deleted
 

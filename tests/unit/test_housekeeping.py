@@ -191,29 +191,47 @@ async def test_what_is_due_is_deleted_also_while_the_journal_takes_nothing(
     assert (swept.objects, host.shard.state.files.by_number) == (5, {})
 
 
-async def test_an_object_that_cannot_be_deleted_keeps_none_of_the_others_and_raises_an_alarm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("count", [1, 12])
+async def test_objects_that_cannot_be_deleted_keep_none_of_the_others_and_raise_alarms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     alarms: list[str] = []
     async with Embedded(tmp_path, Clock(), roll_age_ms=1) as host:
         await host.ask(CreateTopic("t", topic_id(1), 2, {}))
         host.garbage._alarm = alarms.append
-        _, stuck, _ = await dead_objects(host, 3)
+        stuck = set((await dead_objects(host, count + 2))[:count])
         unlink = Path.unlink
 
         def refuse(path: Path, missing_ok: bool = False) -> None:
-            if str(path).endswith(stuck):
+            if any(str(path).endswith(locator) for locator in stuck):
                 raise PermissionError(errno.EPERM, "not permitted")
             unlink(path, missing_ok)
 
         with monkeypatch.context() as damaged:
             damaged.setattr(Path, "unlink", refuse)
             swept = await host.garbage.sweep(host.loop_time)
-        assert swept.objects == 2 and await host.objects() == {stuck}
-        assert [state.locator for state in host.shard.state.files.garbage.values()] == [stuck]
-        assert alarms
-        assert (await host.garbage.sweep(host.loop_time)).objects == 1
+        assert swept.objects == 2 and await host.objects() == stuck
+        assert {state.locator for state in host.shard.state.files.garbage.values()} == stuck
+        assert set(alarms) == {"garbage.not_deleted"}
+        assert (await host.garbage.sweep(host.loop_time)).objects == count
         assert not await host.objects()
+
+
+async def test_a_sweep_ends_at_once_where_the_store_hangs(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.housekeeping.garbage.HANGING_S", -1.0)
+    await dead_objects(host, 3)
+    calls: list[Sequence[str]] = []
+
+    async def hang(locators: Sequence[str]) -> None:
+        calls.append(locators)
+        raise StoreUnavailable("the disk did not answer in time")
+
+    monkeypatch.setattr(host.segments, "delete", hang)
+    with pytest.raises(StoreUnavailable, match="did not answer"):
+        await host.garbage.sweep(host.loop_time)
+    assert [len(locators) for locators in calls] == [3, 1]
 
 
 async def test_a_clock_that_is_set_back_never_puts_the_floor_above_keys_to_come(host: Embedded) -> None:
