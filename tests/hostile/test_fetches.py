@@ -153,7 +153,7 @@ def test_w6_fetches_that_are_parked(arena: Arena, partitions: int) -> None:
         ("no-such-topic", 1000, True),
         ("no-such-topic", 10_000, False),
         ("no-such-topic", 100_000, False),
-        pytest.param("no-such-topic", 490_000, False, marks=pytest.mark.full),
+        pytest.param("no-such-topic", 400_000, False, marks=pytest.mark.full),
     ],
 )
 def test_w6_fetches_of_a_large_session(arena: Arena, topic: str, partitions: int, has_session: bool) -> None:

@@ -3,8 +3,10 @@
 from typing import Final
 
 from gateway.wire.apis import ApiKey
+from gateway.wire.errors import ErrorCode
 from ledger.batch.records import Producer, Record, build_batch
 from tests.hostile.arena import Arena, Bounds
+from tests.hostile.conftest import OpenArena
 from tests.hostile.speaking import batches_of_producers, exchange, produce, read
 from tests.hostile.test_answers import create
 
@@ -30,6 +32,28 @@ def test_w9_a_flood_of_producer_ids(arena: Arena) -> None:
         assert offset_of(arena, of_active(3)) > first[-1]
 
     arena.withstands(f"W9 {IDS:,} producer ids that nobody gave out", run, Bounds(cpu_s=5.0))
+
+
+def test_w9_producers_that_are_active_stay_while_newcomers_are_refused(open_arena: OpenArena) -> None:
+    arena = open_arena(limits__producers=1000, limits__partition_producers=1000)
+    create(arena, "ids", 2)
+    frames = [produce("ids", 0, batch) for batch in batches_of_producers(range(100_000, 101_000))]
+    first = [offset_of(arena, of_active(sequence)) for sequence in range(3)]
+    codes: list[int] = []
+
+    def run() -> None:
+        for at in range(0, len(frames), AT_ONCE):
+            for answer in exchange(arena, *frames[at : at + AT_ONCE]):
+                assert isinstance(answer, bytes)
+                codes.append(read(ApiKey.PRODUCE, 7, answer).responses[0].partition_responses[0].error_code)
+        assert [offset_of(arena, of_active(sequence)) for sequence in range(3)] == first
+        assert offset_of(arena, of_active(3)) > first[-1]
+
+    # The client beside has a producer id of its own, which was there before.
+    arena.withstands("W9 1,000 more producer ids where 1,000 may be", run)
+    refused = [code for code in codes if code]
+    assert 990 < len(codes) - len(refused) < 1000
+    assert all(ErrorCode(code).retriable for code in refused)
 
 
 def offset_of(arena: Arena, batch: bytes) -> int:
