@@ -11,10 +11,6 @@ from tests.support.gateway import Gateway
 
 OpenArena = Callable[..., Arena]
 
-NOT_YET_BOUNDED: tuple[str, ...] = ()
-"""Attacks that nothing withstands yet, and that would disturb whatever else the machine does. Run them with
---runxfail; take them off here when they are bounded."""
-
 
 class _Shared:
     """The arena of a module. A test that finds it dead gets another."""
@@ -73,13 +69,6 @@ def open_arena(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OpenA
 def arena(request: pytest.FixtureRequest, shared: _Shared, open_arena: OpenArena) -> Arena:
     """The module's; an attack in its full length has one of its own."""
     return open_arena() if request.node.get_closest_marker("full") else shared.arena()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.parent == here and item.name.startswith(NOT_YET_BOUNDED):
-            item.add_marker(pytest.mark.xfail(reason="not yet bounded", run=False))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
