@@ -101,7 +101,9 @@ def settings_page() -> str:
         "A value comes from a flag of `dragoman serve` (`--set section.key=value`), else the environment "
         f"(`{ENVIRONMENT_PREFIX}SECTION_KEY`), else the TOML file of `--config`, else the default. Lists are "
         "separated by commas in flags and environment. An unknown name or a value out of bounds ends with "
-        "exit code 2 and the nearest right name. Sizes are bytes, times are milliseconds.",
+        "exit code 2 and the nearest right name. A variable of no section and near no name is logged "
+        "(`settings.unknown_variable`) and has no effect; those that Kubernetes sets for its Services are "
+        "passed over. Sizes are bytes, times are milliseconds.",
         "",
     ]
     for section, settings in _by_section():
