@@ -438,6 +438,8 @@ class LedgerAgainstModel(RuleBasedStateMachine):
                 producer_id: (known.epoch, known.batches[-5:], known.last_ms)
                 for producer_id, known in model.producers.items()
             }
+        state = self.ledger.state
+        assert state.producer_count == sum(len(log.producers) for log in state.logs.values())
 
     @invariant()
     def live_runs_are_counted(self) -> None:
