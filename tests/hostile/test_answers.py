@@ -95,7 +95,7 @@ def commit_offsets(arena: Arena, group: str, count: int) -> None:
         assert not any(part.error_code for topic in answer.topics for part in topic.partitions)
 
 
-@pytest.mark.parametrize("times", [300, 4190])
+@pytest.mark.parametrize("times", [300, 4190, pytest.param(40_000, marks=pytest.mark.full)])
 def test_w2_offsets_of_a_group_that_is_named_often(arena: Arena, times: int) -> None:
     arena.once("group", lambda: commit_offsets(arena, "g", OFFSETS))
     groups = [OffsetFetchRequestGroup("g", None, -1, None)] * times

@@ -5,6 +5,8 @@ import struct
 import time
 from typing import Any, Final
 
+import pytest
+
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.create_topics import (
     CreatableTopic,
@@ -64,11 +66,12 @@ def produced(arena: Arena, topic: str, batch: bytes) -> Any:
     return read(ApiKey.PRODUCE, 7, answer).responses[0].partition_responses[0]
 
 
-def test_w7_batches_that_are_opened_before_they_are_stored(arena: Arena) -> None:
+@pytest.mark.parametrize("records", [400_000, pytest.param(9_000_000, marks=pytest.mark.full)])
+def test_w7_batches_that_are_opened_before_they_are_stored(arena: Arena, records: int) -> None:
     heavy = create_with(arena, "heavy", 8, cleanup_policy="compact")
     other = create_with(arena, "other", 1, cleanup_policy="compact")
     now = now_ms()
-    batch = packed(400_000, now, now)
+    batch = packed(records, now, now)
     honest = build_batch([Record(0, 0, b"k", b"v", ())], base_timestamp=now)
     waits: list[float] = []
 
@@ -81,14 +84,15 @@ def test_w7_batches_that_are_opened_before_they_are_stored(arena: Arena) -> None
             sender.sock.close()
         waits.append(time_of(lambda: produced(arena, other, honest)))
 
-    arena.withstands("W7 eight batches of 400,000 records, senders gone", run)
+    arena.withstands(f"W7 eight batches of {records:,} records, senders gone", run)
     wait_of_other("W7 another's Produce", arena, waits)
 
 
-def test_w7_batches_that_lookups_by_time_open(arena: Arena) -> None:
+@pytest.mark.parametrize("records", [300_000, pytest.param(9_000_000, marks=pytest.mark.full)])
+def test_w7_batches_that_lookups_by_time_open(arena: Arena, records: int) -> None:
     lied, other = create_with(arena, "lied"), create_with(arena, "looked-up")
     now = now_ms()
-    assert produced(arena, lied, packed(300_000, 0, now)).error_code == 0
+    assert produced(arena, lied, packed(records, 0, now)).error_code == 0
     assert (
         produced(arena, other, build_batch([Record(0, 0, b"k", b"v", ())], base_timestamp=now)).error_code
         == 0
@@ -104,7 +108,7 @@ def test_w7_batches_that_lookups_by_time_open(arena: Arena) -> None:
         for asker in askers:
             asker.sock.close()
 
-    arena.withstands("W7 eight lookups by time in a batch of 300,000", run)
+    arena.withstands(f"W7 eight lookups by time in a batch of {records:,}", run)
     wait_of_other("W7 another's ListOffsets", arena, waits)
 
 

@@ -163,9 +163,10 @@ def scalar(field: Field, number: int) -> Any:
     return number % 100 if field.kind == "int8" else number
 
 
-def test_w13_metadata_of_all_topics(open_arena: OpenArena) -> None:
+@pytest.mark.parametrize("topics", [4, pytest.param(19, marks=pytest.mark.full)])
+def test_w13_metadata_of_all_topics(open_arena: OpenArena, topics: int) -> None:
     arena = open_arena()
-    for i in range(4):
+    for i in range(topics):
         create(arena, f"wide-{i}", 10_000)
     frame = message(ApiKey.METADATA, 8, MetadataRequest(None))
 
@@ -177,7 +178,7 @@ def test_w13_metadata_of_all_topics(open_arena: OpenArena) -> None:
             assert isinstance(answer, bytes) and len(answer) > 1_000_000
         connection.sock.close()
 
-    arena.withstands(f"W13 {PIPELINED} Metadata of 40,000 partitions", run, Bounds(cpu_s=1.0))
+    arena.withstands(f"W13 {PIPELINED} Metadata of {topics}0,000 partitions", run, Bounds(cpu_s=1.0))
     create(arena, "new", 1)
     told = ask(arena, ApiKey.METADATA, 8, MetadataRequest(None))
     assert "new" in {topic.name for topic in told.topics}
