@@ -1,4 +1,4 @@
-"""How many producers are remembered, and which of them go for others (W9)."""
+"""How many producers are remembered, and which of them go for others."""
 
 import asyncio
 import time
