@@ -108,6 +108,14 @@ class Directories:
                 if path not in self._durable:
                     self._make(path)
 
+    def forget(self, directory: Path) -> None:
+        """Somebody has removed it, or one of its parents: `ensure` makes them again."""
+        with self._lock:
+            for path in [directory, *directory.parents]:
+                if path == self.root:
+                    return
+                self._durable.discard(path)
+
     def _make(self, path: Path) -> None:
         try:
             path.mkdir(DIRECTORY_MODE)

@@ -4,6 +4,7 @@ with one sentence for the operator, and UnknownStore for a URL that names no bac
 import os
 from pathlib import Path
 
+from adapters.blobs.files import Access as Access
 from adapters.blobs.files import FileBlobs
 from adapters.blobs.memory import MemoryBlobs
 from adapters.disk import Directories
@@ -27,13 +28,13 @@ class UnknownStore(ValueError):
     """The URL names no backend of this build; the message lists those there are."""
 
 
-def open_metadata(url: str) -> MetadataStore:
-    """`memory:` or `sqlite:PATH`, whose directory must exist."""
+def open_metadata(url: str, *, thorough: bool = False) -> MetadataStore:
+    """`memory:` or `sqlite:PATH`, whose directory must exist. `thorough`: after a check of all of it."""
     match _split(url):
         case ("memory", ""):
             return MemoryMetadata()
         case ("sqlite", path) if path:
-            return SqliteMetadata(path)
+            return SqliteMetadata(path, thorough=thorough)
     raise _unknown("metadata", url, METADATA_URLS)
 
 
@@ -55,14 +56,15 @@ def open_segments(url: str, *, shard: int = 0, roll_age_ms: int = ROLL_AGE_MS) -
     raise _unknown("segment", url, SEGMENT_URLS)
 
 
-def open_blobs(url: str) -> KnownBlobs:
+def open_blobs(url: str, access: Access = Access.OWNED) -> KnownBlobs:
     """`memory:` or `file:DIR`, whose parent must exist; the blobs lie in `DIR/blobs`."""
     match _split(url):
         case ("memory", ""):
             return MemoryBlobs()
         case ("file", path) if path:
-            Directories(Path(path)).open_root()
-            return FileBlobs(os.path.join(path, BLOBS_DIRECTORY))
+            if access is not Access.READ_ONLY:
+                Directories(Path(path)).open_root()
+            return FileBlobs(os.path.join(path, BLOBS_DIRECTORY), access=access)
     raise _unknown("blob", url, BLOB_URLS)
 
 

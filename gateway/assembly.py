@@ -6,7 +6,7 @@ The one place that knows the adapters.
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from adapters.open import UnknownStore, directory_of, open_blobs, open_metadata, open_segments
+from adapters.open import Access, UnknownStore, directory_of, open_blobs, open_metadata, open_segments
 from gateway.accepting import open_sockets, warn_of_plaintext
 from gateway.admin.readiness import Readiness
 from gateway.admin.server import AdminServer, admin_address
@@ -181,26 +181,38 @@ def _nothing_to_reload() -> None:
 
 
 @asynccontextmanager
-async def opened_stores(settings: Settings) -> AsyncIterator[Stores]:
+async def opened_stores(settings: Settings, *, thorough: bool = False) -> AsyncIterator[Stores]:
     """The stores alone, with the data directory locked, for commands that look at a ledger at rest.
+    `thorough`: after a check of the metadata store's structure.
 
     Raises ConfigError and the StoreErrors of `ledger.errors`: StoreLocked while a gateway runs.
     """
     async with AsyncExitStack() as stack:
-        yield await _open_stores(settings, stack, Metrics())
+        yield await _open_stores(settings, stack, Metrics(), thorough=thorough)
+
+
+def opened_blobs(directory: Path) -> AbstractAsyncContextManager[Blobs]:
+    """The blobs of a backup, to be put. Without a lock, so nothing of what others put is touched."""
+    return _opened_blobs(directory, Access.SHARED)
+
+
+def opened_source(directory: Path) -> AbstractAsyncContextManager[Blobs]:
+    """The blobs of a data directory or of a backup, to be read alone: nothing in it is made or changed."""
+    return _opened_blobs(directory, Access.READ_ONLY)
 
 
 @asynccontextmanager
-async def opened_blobs(directory: Path) -> AsyncIterator[Blobs]:
-    """The blobs of a data directory or of a backup, without its lock. Creates the directory."""
-    blobs = open_blobs(f"file:{directory}")
+async def _opened_blobs(directory: Path, access: Access) -> AsyncIterator[Blobs]:
+    blobs = open_blobs(f"file:{directory}", access)
     try:
         yield blobs
     finally:
         await blobs.close()
 
 
-async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metrics) -> Stores:
+async def _open_stores(
+    settings: Settings, stack: AsyncExitStack, metrics: Metrics, *, thorough: bool = False
+) -> Stores:
     """Every store behind a wrapper that takes its times."""
     storage = settings.storage
     watch = StoreWatch(metrics)
@@ -213,7 +225,7 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metri
         stack.callback(DataDirectory(directory).close)
         locked = directory
     try:
-        metadata = open_metadata(metadata_url)
+        metadata = open_metadata(metadata_url, thorough=thorough)
         stack.push_async_callback(metadata.close)
         if metadata.exclusive:
             # Where one gateway alone may write the metadata, one alone may delete from the data.

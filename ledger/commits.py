@@ -6,6 +6,7 @@ Accepted batches of one partition that lie side by side become one run.
 
 from collections.abc import Sequence
 
+from ledger.files import MAX_OBJECT_NUMBER
 from ledger.keys import created_ms
 from ledger.overlay import Overlay
 from ledger.partitions import PartitionLog
@@ -24,6 +25,8 @@ from ledger.requests import CommitBatch, CommitFile, Committed, FileCommit, Refu
 from ledger.runs import later_timestamp, without_timestamp
 from ledger.state import LedgerState
 
+_NO_NUMBERS = f"all {MAX_OBJECT_NUMBER + 1:,} numbers of objects are used up: no more can be stored here"
+
 
 def decide_commit(
     state: LedgerState, overlay: Overlay, request: CommitFile, now_ms: int
@@ -32,10 +35,14 @@ def decide_commit(
     known_bytes = _committed_bytes(state, overlay, request)
     if known_bytes is None:
         return _stale_or_repeat(state, overlay, request, now_ms), None
+    is_new = request.locator not in state.files.by_locator and request.locator not in overlay.object_bytes
+    if is_new and state.files.next_number + overlay.new_objects > MAX_OBJECT_NUMBER:
+        return FileCommit([Refused("KAFKA_STORAGE_ERROR", _NO_NUMBERS)] * len(request.batches)), None
     deciding = _Commit(state, overlay, request.locator, now_ms)
     results = [deciding.batch(batch, batch.start < known_bytes) for batch in request.batches]
     if not deciding.runs:
         return FileCommit(results), None
+    overlay.new_objects += is_new
     overlay.object_bytes[request.locator] = max(known_bytes, request.object_bytes)
     record = FileCommitted(request.locator, request.object_bytes, deciding.runs, deciding.batches)
     return FileCommit(results), record

@@ -56,6 +56,10 @@ class ObjectState:
         return self.bases[at] if at < len(self.starts) and self.starts[at] == start else None
 
 
+MAX_OBJECT_NUMBER = 2**32 - 1
+"""Runs name objects by numbers of 32 bits, which are never given again."""
+
+
 class Files:
     """The object table of a shard."""
 

@@ -26,7 +26,7 @@ still for some milliseconds. A larger draft, of up to `ledger.draft_batches`, ha
 
 _HEAD = struct.Struct(">4sHHiq16s")
 _CRC = struct.Struct(">I")
-_REMEDY = "restore the metadata store from a backup, or name another (--metadata, --data-dir)"
+REMEDY = "restore the metadata store from a backup, or name another (--metadata, --data-dir)"
 HEAD_BYTES = _HEAD.size + _CRC.size
 
 
@@ -70,14 +70,14 @@ def nonce_of(data: Buffer) -> bytes:
 def decode_entry(data: Buffer, where: str) -> Entry:
     """Parse and check an entry. `where` (its key) is named in errors."""
     if len(data) < HEAD_BYTES:
-        raise StoreDamaged(f"journal entry {where} is cut short at {len(data)} bytes: {_REMEDY}")
+        raise StoreDamaged(f"journal entry {where} is cut short at {len(data)} bytes: {REMEDY}")
     magic, version, count, epoch, time_ms, nonce = _HEAD.unpack_from(data)
     if magic != MAGIC:
-        raise StoreDamaged(f"journal entry {where} does not begin as one: {_REMEDY}")
+        raise StoreDamaged(f"journal entry {where} does not begin as one: {REMEDY}")
     if version > VERSION:
         raise StoreTooNew(f"journal entry {where} has format version {version}; this build reads {VERSION}")
     view = memoryview(data)
     (crc,) = _CRC.unpack_from(data, _HEAD.size)
     if crc != crc32c.crc32c(view[HEAD_BYTES:], crc32c.crc32c(view[: _HEAD.size])):
-        raise StoreDamaged(f"journal entry {where} is damaged (its CRC-32C does not match): {_REMEDY}")
+        raise StoreDamaged(f"journal entry {where} is damaged (its CRC-32C does not match): {REMEDY}")
     return Entry(epoch, time_ms, nonce, list(decode_records(view[HEAD_BYTES:], count)))

@@ -20,6 +20,7 @@ class Overlay:
         "floor_ms",
         "groups",
         "log_start",
+        "new_objects",
         "new_producers",
         "next_number",
         "next_offset",
@@ -54,6 +55,8 @@ class Overlay:
         self.partitions: dict[TopicId, int] = {}
         """How many partitions a topic has by now."""
         self.object_bytes: dict[str, int] = {}
+        self.new_objects = 0
+        """How many of them no entry has named before."""
         self.repeats: dict[tuple[str, int], int] = {}
         """Base offsets given in this entry, by (locator, start)."""
         self.producers: dict[tuple[int, int], ProducerState] = {}

@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from enum import Enum
 from itertools import islice
 from pathlib import Path
 from typing import NoReturn
@@ -11,7 +12,7 @@ from typing import NoReturn
 from adapters.disk import FILE_MODE, Directories, check_writable, explain, read_at, sync_directory, write_all
 from adapters.names import check_blob_key
 from adapters.threads import DEADLINE_S, StoreThreads
-from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown
+from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreUnavailable
 from ledger.ports import BlobInfo
 from ledger.types import Buffer
 
@@ -20,15 +21,28 @@ THREADS = 4
 INCOMING = ".incoming-"
 
 
+class Access(Enum):
+    """What opening may do to a directory."""
+
+    OWNED = "nobody else uses it, as a lock says: what unfinished puts left is removed"
+    SHARED = "others may be putting: nothing of theirs is touched"
+    READ_ONLY = "nothing is written, and nothing made that is not there"
+
+
 class FileBlobs:
     """Blobs in a local directory. A key cannot lie below another key (ValueError)."""
 
     durable = True
 
-    def __init__(self, directory: str | os.PathLike[str], deadline_s: float = DEADLINE_S) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        deadline_s: float = DEADLINE_S,
+        access: Access = Access.OWNED,
+    ) -> None:
         """Open `directory`, creating it if its parent is there. StoreUnavailable with one sentence for
         the operator."""
-        self._files = _BlobFiles(Path(directory))
+        self._files = _BlobFiles(Path(directory), access)
         self._threads = StoreThreads(f"the blobs in {os.fspath(directory)}", THREADS, deadline_s)
         try:
             self._threads.run_now(self._files.open)
@@ -55,36 +69,56 @@ class FileBlobs:
 class _BlobFiles:
     """Plain blocking calls, from many threads."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, access: Access) -> None:
         self._root = root
+        self._access = access
         self._directories = Directories(root)
 
     def open(self) -> None:
-        """Remove what unfinished puts left. Every directory is synced: a process that died between a
-        link and the sync behind it left a blob that can be read but is not durable."""
+        """Every directory is synced: a process that died between a link and the sync behind it left a blob
+        that can be read but is not durable."""
+        if self._access is Access.READ_ONLY:
+            return self._open_for_reading()
         self._directories.open_root()
         try:
             for path, _, names in os.walk(self._root, topdown=False):
-                for name in names:
-                    if name.startswith(INCOMING):
-                        os.unlink(os.path.join(path, name))
-                if Path(path) != self._root:
-                    with suppress(OSError):
-                        os.rmdir(path)
-                        continue
-                sync_directory(path)
+                if self._access is Access.SHARED or not self._clean(path, names):
+                    sync_directory(path)
             check_writable(self._root)
         except OSError as error:
             raise explain(error, "write to the directory", self._root) from error
 
+    def _open_for_reading(self) -> None:
+        try:
+            with suppress(FileNotFoundError):
+                # Without the right to it, this says why.
+                os.scandir(self._root).close()
+        except OSError as error:
+            raise explain(error, "read the directory", self._root) from error
+
+    def _clean(self, path: str, names: list[str]) -> bool:
+        """Remove what unfinished puts left. True if the directory itself is gone."""
+        for name in names:
+            if name.startswith(INCOMING):
+                os.unlink(os.path.join(path, name))
+        if Path(path) == self._root:
+            return False
+        with suppress(OSError):
+            os.rmdir(path)
+            return True
+        return False
+
     def put(self, key: str, parts: Sequence[Buffer]) -> None:
+        self._check_writes()
         path = self._root / key
         incoming = path.with_name(f"{INCOMING}{os.urandom(12).hex()}")
         try:
-            self._directories.ensure(path.parent)
-            self._write_synced(incoming, parts)
-            # Unlike a rename, a link never replaces what is there.
-            os.link(incoming, path)
+            try:
+                self._put(path, incoming, parts)
+            except FileNotFoundError:
+                # Somebody has removed the directory while it was empty, or cleaned it.
+                self._directories.forget(path.parent)
+                self._put(path, incoming, parts)
         except FileExistsError as error:
             self._refuse_existing(key, path, incoming, error)
         except OSError as error:
@@ -94,6 +128,12 @@ class _BlobFiles:
             raise explain(error, "write the blob", path) from error
         self._discard(incoming)
         self._sync(path.parent, key)
+
+    def _put(self, path: Path, incoming: Path, parts: Sequence[Buffer]) -> None:
+        self._directories.ensure(path.parent)
+        self._write_synced(incoming, parts)
+        # Unlike a rename, a link never replaces what is there.
+        os.link(incoming, path)
 
     def get(self, key: str, start: int, size: int | None) -> bytes:
         path = self._root / key
@@ -120,6 +160,7 @@ class _BlobFiles:
             raise explain(error, "list the blobs in", self._root) from error
 
     def delete(self, keys: Sequence[str]) -> None:
+        self._check_writes()
         changed: set[Path] = set()
         for key in keys:
             path = self._root / key
@@ -131,6 +172,10 @@ class _BlobFiles:
             changed.add(path.parent)
         for directory in changed:
             self._sync(directory, "of the deleted blobs")
+
+    def _check_writes(self) -> None:
+        if self._access is Access.READ_ONLY:
+            raise StoreUnavailable(f"the blobs in {self._root} are only read here")
 
     def _write_synced(self, path: Path, parts: Sequence[Buffer]) -> None:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)

@@ -16,13 +16,15 @@ class SqliteMetadata:
     exclusive = True
     durable_ack = True
 
-    def __init__(self, path: str | os.PathLike[str], deadline_s: float = DEADLINE_S) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], deadline_s: float = DEADLINE_S, *, thorough: bool = False
+    ) -> None:
         """Open or create `path`, whose directory must exist. StoreUnavailable, StoreDamaged, StoreTooNew
-        or StoreLocked with one sentence for the operator."""
+        or StoreLocked with one sentence for the operator. `thorough`: after a check of its structure."""
         self._file = SqliteFile(Path(path))
         self._threads = StoreThreads(f"the metadata store {os.fspath(path)}", 1, deadline_s)
         try:
-            self._threads.run_now(self._file.open)
+            self._threads.run_now(self._file.open, thorough=thorough)
         except BaseException:
             self._threads.shut()
             raise

@@ -27,8 +27,8 @@ COUNTER_BITS = 40
 BUSY_TIMEOUT_S = 1.0
 # A checkpoint runs within the put that crosses this many 4 KiB pages, so it must be a short one.
 AUTOCHECKPOINT_PAGES = 1000
-# The check reads the whole file; in a larger one, damage shows where it is read.
-QUICK_CHECK_MAX_BYTES = 64 * 1024 * 1024
+# The check reads the whole file; in a larger one, damage of pages shows where they are read.
+CHECK_MAX_BYTES = 64 * 1024 * 1024
 
 _SCHEMA = (
     "CREATE TABLE store (id INTEGER PRIMARY KEY CHECK (id = 1), incarnation INTEGER NOT NULL)",
@@ -57,12 +57,15 @@ class SqliteFile:
         self._path = path
         self._db: sqlite3.Connection | None = None
         self._version = 0
+        self._is_unused = False
+        """It was made at this open, and nothing was ever put into it."""
 
-    def open(self) -> None:
-        """Open or create the file, take it for this process, and make durable all that can be read."""
+    def open(self, *, thorough: bool = False) -> None:
+        """Open or create the file, take it for this process, and make durable all that can be read.
+        `thorough`: check its structure however large it is, also after a clean end."""
         check_openable(self._path)
         try:
-            self._open()
+            self._open(thorough)
         except BaseException as error:
             self._drop()
             if isinstance(error, sqlite3.Error):
@@ -115,6 +118,7 @@ class SqliteFile:
             raise self._failure("write to", error) from error
         # Also a put of unknown outcome uses its version up.
         self._version = version
+        self._is_unused = False
         try:
             self._commit()
         except OutcomeUnknown as error:
@@ -132,11 +136,18 @@ class SqliteFile:
         self._commit()
 
     def close(self) -> None:
+        """A file that was made for nothing goes again: it would be taken for a ledger."""
+        if not self._is_unused or self._db is None:
+            return self._drop()
+        # Before the locks are let go, so that nobody else has begun to use it.
+        with suppress(OSError):
+            self._path.unlink()
         self._drop()
+        with suppress(OSError):
+            self._wal.unlink()
 
-    def _open(self) -> None:
-        wal = self._path.with_name(self._path.name + "-wal")
-        unclean = wal.exists() and wal.stat().st_size > 0
+    def _open(self, thorough: bool) -> None:
+        unclean = self._wal.exists() and self._wal.stat().st_size > 0
         db = sqlite3.connect(
             self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
@@ -147,7 +158,9 @@ class SqliteFile:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute(f"PRAGMA wal_autocheckpoint = {AUTOCHECKPOINT_PAGES}")
-        if unclean and self._path.stat().st_size <= QUICK_CHECK_MAX_BYTES:
+        if not is_new:
+            self._check_order(db)
+        if thorough or (unclean and self._path.stat().st_size <= CHECK_MAX_BYTES):
             self._check_structure(db)
         db.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA if is_new else ():
@@ -155,10 +168,15 @@ class SqliteFile:
         (incarnation,) = db.execute("UPDATE store SET incarnation = incarnation + 1 RETURNING incarnation")
         db.execute("COMMIT")
         self._version = incarnation[0] << COUNTER_BITS
+        self._is_unused = is_new
         # A process killed between write and fsync left commits that can be read but are not durable, and
         # whoever reads them here will build on them: the checkpoint syncs the WAL, then the file.
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         sync_directory(self._path.parent)
+
+    @property
+    def _wal(self) -> Path:
+        return self._path.with_name(self._path.name + "-wal")
 
     def _check_format(self, db: sqlite3.Connection) -> bool:
         """True if the file is still empty."""
@@ -178,8 +196,20 @@ class SqliteFile:
             )
         return False
 
+    def _check_order(self, db: sqlite3.Connection) -> None:
+        """Every key, as they lie: one that is another than it was is mostly out of order, and whoever looks
+        for what lies behind it may not find that any more."""
+        last = b""
+        for (key,) in db.execute("SELECT CAST(key AS BLOB) FROM entry"):
+            if key <= last:
+                raise StoreDamaged(
+                    self._damaged(f"the key {_shown(key)} lies behind {_shown(last)}, one of them is wrong")
+                )
+            last = key
+
     def _check_structure(self, db: sqlite3.Connection) -> None:
-        (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        # Unlike quick_check it also finds rows that are not in the order of their keys.
+        (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
             raise StoreDamaged(self._damaged(verdict))
 
@@ -226,6 +256,10 @@ class SqliteFile:
 
     def _damaged(self, detail: str) -> str:
         return f"the metadata store {self._path} is damaged ({detail}); restore it from a backup"
+
+
+def _shown(key: bytes) -> str:
+    return repr(key.decode(errors="backslashreplace"))
 
 
 def primary_code(error: sqlite3.Error) -> str:

@@ -98,7 +98,7 @@ def _is_open(path: Path, more: int = 0) -> bool:
 
 async def _check_stores(settings: Settings, diagnosis: Diagnosis, whole: bool) -> None:
     try:
-        async with opened_stores(settings) as stores:
+        async with opened_stores(settings, thorough=True) as stores:
             diagnosis.notes.append("lock: no gateway uses the directory")
             journal = Journal(stores.metadata, SHARD)
             recovered = await check_journal(journal, stores.blobs, diagnosis)
@@ -110,4 +110,4 @@ async def _check_stores(settings: Settings, diagnosis: Diagnosis, whole: bool) -
             await check_versions(stores.segments, diagnosis)
             await check_batches(recovered.state, stores.segments, diagnosis, whole)
     except (StoreDamaged, StoreTooNew) as error:
-        diagnosis.findings.append(f"formats: {error}")
+        diagnosis.findings.append(f"stores: {error}")

@@ -1,16 +1,26 @@
 """`dragoman ledger show|backup|restore`, on a data directory that no gateway uses."""
 
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-from gateway.assembly import METADATA_FILE, opened_blobs, opened_stores
+from gateway.assembly import METADATA_FILE, Stores, opened_blobs, opened_source, opened_stores
 from gateway.cli.at_rest import ledger_at_rest, recovered_at_rest, run, settings_for
 from gateway.cli.exits import Exit
 from gateway.cli.output import UsageError, print_json, print_table, print_text, shown_time, talk
+from gateway.cli.ownership import hand_over
 from gateway.config import Settings
-from gateway.coordination.backup import Backup, Restored, restore_backup, write_backup
+from gateway.coordination.backup import (
+    Backup,
+    Restored,
+    StoreNotEmpty,
+    read_backup,
+    restore_backup,
+    write_backup,
+)
 from gateway.coordination.recovery import applied_of, snapshot_keys
 from gateway.coordination.survey import Survey, survey
+from ledger.errors import StoreDamaged
 
 SHOWN_OBJECTS = 10
 
@@ -91,36 +101,50 @@ async def _backup(settings: Settings, to: Path) -> Backup:
 
 
 def restore(config: str | None, data_dir: str | None, source: str, as_json: bool) -> Exit:
-    """Put the metadata back from a backup and say what that means."""
+    """Put the metadata back from a backup and say what that means. FINDINGS if objects are missing."""
     settings = settings_for(config, data_dir)
     if not Path(source).is_dir():
         raise UsageError(f"there is no directory {source}: name that of a backup with --from")
-    _check_empty(settings)
-    done, newer = run(lambda: _restore(settings, Path(source)))
+    try:
+        done, newer = run(lambda: _restore(settings, Path(source)))
+    except StoreNotEmpty:
+        raise UsageError(f"{_metadata_of(settings)} holds a ledger: {_NEVER_OVER}") from None
+    finally:
+        hand_over(settings.storage)
     if as_json:
         print_json(done)
     _tell_restored(done, newer, settings)
-    return Exit.OK
+    return Exit.FINDINGS if done.missing else Exit.OK
 
 
-def _check_empty(settings: Settings) -> None:
-    metadata = Path(settings.storage.data_dir) / METADATA_FILE
-    if not settings.storage.metadata and metadata.exists():
-        raise UsageError(
-            f"{metadata} is there: a restore never writes over a ledger; move it (and its -wal and -shm) "
-            "away first"
-        )
+_NEVER_OVER = "a restore never writes over a ledger; move it (and its -wal and -shm) away first"
+
+
+def _metadata_of(settings: Settings) -> str:
+    return settings.storage.metadata or str(Path(settings.storage.data_dir) / METADATA_FILE)
 
 
 async def _restore(settings: Settings, source: Path) -> tuple[Restored, int]:
     """What was restored, and how many entries the newest snapshot in the data directory holds."""
-    async with opened_stores(settings) as stores, opened_blobs(source) as blobs:
+    async with opened_source(source) as blobs:
+        # Before anything is made in the data directory.
+        found = await read_backup(blobs)
+    async with AsyncExitStack() as stack:
+        stores = await _opened_for_restore(settings, stack)
         own = await snapshot_keys(stores.blobs, 0)
         newest = applied_of(own[-1]) if own else 0
         done = await restore_backup(
-            blobs, stores.metadata, stores.blobs, stores.image, stores.segments, _now_ms()
+            found, stores.metadata, stores.blobs, stores.image, stores.segments, _now_ms()
         )
         return done, newest
+
+
+async def _opened_for_restore(settings: Settings, stack: AsyncExitStack) -> Stores:
+    try:
+        return await stack.enter_async_context(opened_stores(settings))
+    except StoreDamaged as error:
+        # What is damaged may be all that there is of later records.
+        raise UsageError(f"{_metadata_of(settings)} cannot be opened ({error}): {_NEVER_OVER}") from error
 
 
 def _tell_restored(done: Restored, newest: int, settings: Settings) -> None:

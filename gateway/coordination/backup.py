@@ -8,6 +8,7 @@ also be a data directory that lost its metadata store: then it is exact up to th
 
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -121,8 +122,26 @@ async def newest_backup(blobs: Blobs, shard: int) -> tuple[Snapshot, str, list[s
     raise StoreDamaged(f"there is no snapshot to restore from{reasons}: name the directory of a backup")
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What `read_backup` has found whole: the newest snapshot, and what was passed over for it."""
+
+    snapshot: Snapshot
+    state: LedgerState
+    backup: Backup
+    skipped: list[str]
+    last_entry: bytes | None
+
+
+async def read_backup(source: Blobs, shard: int = 0) -> Found:
+    """StoreDamaged if there is nothing to restore from, StoreTooNew if this build cannot read it."""
+    snapshot, key, skipped = await newest_backup(source, shard)
+    state = restore(snapshot.rows)
+    return Found(snapshot, state, _backup(key, state), skipped, await _last_entry(source, shard, snapshot))
+
+
 async def restore_backup(
-    source: Blobs,
+    found: Found,
     store: MetadataStore,
     blobs: Blobs,
     image: ImageFile | None,
@@ -130,44 +149,64 @@ async def restore_backup(
     now_ms: int,
     shard: int = 0,
 ) -> Restored:
-    """Begin the journal of an empty metadata store where the newest snapshot of `source` ends, and journal
-    that it was restored. `blobs` and `segments` are those that the gateway will use. StoreNotEmpty,
-    StoreTooNew and StoreDamaged before anything is written."""
+    """Begin the journal of an empty metadata store where the snapshot ends, and journal that it was restored.
+    `blobs` and `segments` are those that the gateway will use. StoreNotEmpty before anything is written; what
+    was written of a restore that fails is taken back."""
     if await store.get(start_key(shard)) is not None or await store.scan(entry_prefix(shard), limit=1):
         raise StoreNotEmpty("the metadata store holds a journal already: restore into an empty one")
-    snapshot, key, skipped = await newest_backup(source, shard)
-    state = restore(snapshot.rows)
-    backup = _backup(key, state)
-    stored = {found.locator: found.created_ms async for found in all_objects(segments)}
+    snapshot, state, key = found.snapshot, found.state, found.backup.key
+    stored = {each.locator: each.created_ms async for each in all_objects(segments)}
     # Behind every snapshot that is there: a start takes them for those of the journal that was replaced.
     replaced = [created_ms(there) + 1 for there in await snapshot_keys(blobs, shard)]
     newest_ms = max([now_ms, state.entry_time_ms, *stored.values(), *replaced])
-    last = await _last_entry(source, shard, snapshot)
-    try:
-        await blobs.put(key, [encode_snapshot(snapshot)])
-    except AlreadyExists:
-        log.info("restore.snapshot_in_place", key=key)
     if image is not None:
-        await image.clear()
+        await image.remove()
     # Nothing below the floor could be committed after the backup, so nothing below it was acknowledged.
     record = LedgerRestored(snapshot.applied, state.files.floor_ms, newest_ms)
     owner = OwnerChanged(state.epoch + 1, NO_GATEWAY, os.urandom(NONCE_BYTES))
     skipping = ProducerIdsReserved(state.next_producer_id + SKIPPED_PRODUCER_IDS)
     records = [encode_record(owner), encode_record(record), encode_record(skipping)]
     entry = encode_entry(owner.epoch, newest_ms, os.urandom(NONCE_BYTES), records)
-    await _put_journal(store, shard, snapshot.applied, last, entry)
-    # From here on the data is this journal's: the one that it replaces is refused, were it put back.
-    claim = Claim(state.cluster_id, owner.epoch, snapshot.applied, nonce_of(entry))
-    await put_claim(blobs, shard, claim)
+    is_put = await _put_snapshot(blobs, key, snapshot)
+    try:
+        await _put_journal(store, shard, snapshot.applied, found.last_entry, entry)
+        # From here on the data is this journal's: the one that it replaces is refused, were it put back.
+        claim = Claim(state.cluster_id, owner.epoch, snapshot.applied, nonce_of(entry))
+        await put_claim(blobs, shard, claim)
+    except BaseException:
+        await _take_back(store, shard, snapshot.applied, blobs, key if is_put else None)
+        raise
     state.apply(record)
     files = state.files
-    missing = sorted(found.locator for found in files.by_number.values() if found.locator not in stored)
+    missing = sorted(each.locator for each in files.by_number.values() if each.locator not in stored)
     kept = sorted(
         locator
-        for locator, created_ms in stored.items()
-        if locator not in files.by_locator and files.keeps(created_ms)
+        for locator, created in stored.items()
+        if locator not in files.by_locator and files.keeps(created)
     )
-    return Restored(backup, state.cluster_epoch, skipped, missing, kept)
+    return Restored(found.backup, state.cluster_epoch, found.skipped, missing, kept)
+
+
+async def _put_snapshot(blobs: Blobs, key: str, snapshot: Snapshot) -> bool:
+    """False if it is there already."""
+    try:
+        await blobs.put(key, [encode_snapshot(snapshot)])
+    except AlreadyExists:
+        log.info("restore.snapshot_in_place", key=key)
+        return False
+    return True
+
+
+async def _take_back(
+    store: MetadataStore, shard: int, applied: int, blobs: Blobs, snapshot: str | None
+) -> None:
+    """As far as that is possible: the store may be out of reach, which the caller is about to say."""
+    if not store.exclusive:
+        return  # What is there may be somebody else's.
+    with suppress(StoreError):
+        await store.delete([start_key(shard), entry_key(shard, applied), entry_key(shard, applied - 1)])
+    with suppress(StoreError):
+        await blobs.delete([snapshot] if snapshot is not None else [])
 
 
 async def _last_entry(source: Blobs, shard: int, snapshot: Snapshot) -> bytes | None:

@@ -37,6 +37,9 @@ async def check_journal(journal: Journal, blobs: Blobs, diagnosis: Diagnosis) ->
     """The state that the journal says without its image; None if it cannot be read."""
     try:
         recovered = await recover(journal, None, blobs)
+        # A start reads no entry that a snapshot or the image has, but an archive and a backup do.
+        async for stored in journal.entries(0):
+            decode_entry(stored.data, stored.key)
     except (StoreDamaged, StoreTooNew) as error:
         diagnosis.findings.append(f"journal: {error}")
         return None

@@ -101,6 +101,10 @@ class ImageFile:
         """Begin an empty image, whatever was there."""
         await self._call(self._clear)
 
+    async def remove(self) -> None:
+        """There is no image any more, until one is written."""
+        await self._call(self._remove)
+
     async def rows(self) -> tuple[list[Row], bytes]:
         """What the image holds now."""
         return await self._call(self._rows)
@@ -182,10 +186,13 @@ class ImageFile:
             raise
 
     def _clear(self) -> None:
+        self._remove()
+        self._open()
+
+    def _remove(self) -> None:
         self._close()
         for suffix in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        self._open()
 
     def _close(self) -> None:
         if self._db is not None:

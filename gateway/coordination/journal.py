@@ -5,13 +5,15 @@ What lies between is resolved by reading the entry back; the nonce tells whose i
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import structlog
+from crc32c import crc32c
 
-from ledger.errors import OutcomeUnknown, StoreUnavailable
-from ledger.journal import entry_key, entry_prefix, nonce_of, start_key
+from ledger.errors import OutcomeUnknown, StoreDamaged, StoreUnavailable
+from ledger.journal import REMEDY, entry_key, entry_prefix, nonce_of, start_key
 from ledger.ports import Lost, MetadataStore, Unknown, Won
 
 log = structlog.get_logger(__name__)
@@ -19,6 +21,8 @@ log = structlog.get_logger(__name__)
 FIRST_RETRY_S = 0.01
 LONGEST_RETRY_S = 1.0
 SCAN_ENTRIES = 64
+_NUMBER = re.compile(r"[0-9]{20}", re.ASCII)
+_START = re.compile(rb"(?P<text>(?P<number>[0-9]{1,20}) [0-9a-f]{32})( (?P<crc>[0-9a-f]{8}))?")
 
 
 class OwnershipLost(Exception):
@@ -109,29 +113,50 @@ class Journal:
     async def start(self) -> int:
         """The lowest entry number that is sure to be there."""
         found = await self.store.get(start_key(self.shard))
-        return decode_start(found.value) if found is not None else 0
+        return decode_start(found.value, start_key(self.shard)) if found is not None else 0
 
     async def is_absent(self, number: int) -> bool:
         return await self.store.get(entry_key(self.shard, number)) is None
 
+    async def check_first(self) -> None:
+        """StoreDamaged unless the first key is that of an entry: a damaged one may lie before all others."""
+        for key, _ in await self.store.scan(entry_prefix(self.shard), "", 1):
+            self._number_of(key)
+
     async def entries(self, first: int) -> AsyncIterator[StoredEntry]:
         """Entries from `first` on, in order, to the end as it is when reached. May have gaps below
-        `start`: the caller checks the numbers."""
+        `start`: the caller checks the numbers. StoreDamaged names a key that is no entry's."""
         prefix = entry_prefix(self.shard)
-        start = entry_key(self.shard, first)
+        start, last = entry_key(self.shard, first), -1
         while True:
             page = await self.store.scan(prefix, start, SCAN_ENTRIES)
             for key, found in page:
-                yield StoredEntry(int(key[len(prefix) :]), key, found.value)
+                number = self._number_of(key)
+                if number <= last:
+                    raise StoreDamaged(f"the journal has {key!r} behind entry {last}: {REMEDY}")
+                last = number
+                yield StoredEntry(number, key, found.value)
             if len(page) < SCAN_ENTRIES:
                 return
             start = page[-1][0] + "\0"
 
+    def _number_of(self, key: str) -> int:
+        digits = key[len(entry_prefix(self.shard)) :]
+        if not _NUMBER.fullmatch(digits):
+            raise StoreDamaged(f"the journal has a key {key!r}, which is no entry's: {REMEDY}")
+        return int(digits)
+
 
 def encode_start(number: int, nonce: bytes) -> bytes:
-    """Value of the start key: the number, and a nonce, as versions may be content hashes."""
-    return f"{number} {nonce.hex()}".encode()
+    """Value of the start key: `number nonce CRC-32C`, the first decimal, the others hexadecimal; the checksum
+    is over number and nonce. The nonce is there as versions may be content hashes."""
+    text = f"{number} {nonce.hex()}".encode()
+    return text + f" {crc32c(text):08x}".encode()
 
 
-def decode_start(value: bytes) -> int:
-    return int(value.split(b" ", 1)[0])
+def decode_start(value: bytes, where: str) -> int:
+    """StoreDamaged, with the key `where`, if it is none. Older builds wrote no checksum."""
+    found = _START.fullmatch(value)
+    if found is None or (found["crc"] and int(found["crc"], 16) != crc32c(found["text"])):
+        raise StoreDamaged(f"the value of the key {where!r} is damaged: {REMEDY}")
+    return int(found["number"])

@@ -47,6 +47,7 @@ class DoesNotFit(StoreDamaged):
 async def recover(journal: Journal, image: ImageFile | None, blobs: Blobs | None) -> Recovered:
     """Read everything durable. StoreDamaged names the entry that cannot be read; nothing is guessed."""
     start = await journal.start()
+    await journal.check_first()
     loaded = await _load_image(image)
     recovered = await _follow_first_that_fits(journal, loaded, blobs, start)
     await _check_image_ahead(journal, loaded, recovered.state, start)

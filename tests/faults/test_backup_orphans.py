@@ -7,7 +7,7 @@ import pytest
 from adapters.blobs.memory import MemoryBlobs
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
-from gateway.coordination.backup import StoreNotEmpty, all_objects, restore_backup, write_backup
+from gateway.coordination.backup import StoreNotEmpty, all_objects, read_backup, restore_backup, write_backup
 from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
 from gateway.coordination.recovery import recover
@@ -30,14 +30,14 @@ async def test_a_snapshot_without_the_journal_beside_it_is_enough_to_restore() -
     cluster_id = shard.state.cluster_id
     await shard.close()
     fresh = MemoryMetadata()
-    restored = await restore_backup(blobs, fresh, blobs, None, segments, RESTORE_MS)
+    restored = await restore_backup(await read_backup(blobs), fresh, blobs, None, segments, RESTORE_MS)
     assert restored.backup.entries == 1
     shard = await open_shard(fresh, blobs, None, 1, lambda: RESTORE_MS)
     assert (shard.state.cluster_id, shard.state.cluster_epoch) == (cluster_id, 2)
     assert shard.state.epoch == 3
     await shard.close()
     with pytest.raises(StoreNotEmpty):
-        await restore_backup(blobs, fresh, blobs, None, segments, RESTORE_MS)
+        await restore_backup(await read_backup(blobs), fresh, blobs, None, segments, RESTORE_MS)
 
 
 async def stored(segments: MemorySegments, created_ms: int) -> str:
@@ -61,7 +61,7 @@ async def test_a_sweep_after_a_restore_keeps_later_objects_and_deletes_older_orp
     journal = Journal(first_store, 0)
     await write_backup(journal, await recover(journal, None, blobs), backup, BACKUP_MS)
     store = MemoryMetadata()
-    restored = await restore_backup(backup, store, blobs, None, segments, RESTORE_MS)
+    restored = await restore_backup(await read_backup(backup), store, blobs, None, segments, RESTORE_MS)
     assert restored.kept == [later]
 
     now = RESTORE_MS

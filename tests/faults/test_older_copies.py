@@ -9,7 +9,7 @@ import pytest
 from adapters.blobs.files import FileBlobs
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.wal import WalSegments
-from gateway.coordination.backup import restore_backup, write_backup
+from gateway.coordination.backup import read_backup, restore_backup, write_backup
 from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import recover
@@ -67,7 +67,7 @@ async def put_back_from_backup(root: Path, backup: Path, clock: Clock) -> None:
         path.unlink()
     metadata, source, blobs = SqliteMetadata(root / METADATA), FileBlobs(backup), FileBlobs(root / "blobs")
     image, segments = ImageFile(root / IMAGE), WalSegments(root / "data")
-    await restore_backup(source, metadata, blobs, image, segments, clock())
+    await restore_backup(await read_backup(source), metadata, blobs, image, segments, clock())
     await image.close()
     for store in (metadata, source, blobs, segments):
         await store.close()

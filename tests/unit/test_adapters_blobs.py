@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adapters.blobs.files import INCOMING, FileBlobs
+from adapters.blobs.files import INCOMING, Access, FileBlobs
 from adapters.blobs.memory import MemoryBlobs
 from adapters.segments.objects import ObjectSegments
 from ledger.errors import AlreadyExists, OutcomeUnknown, StoreUnavailable
@@ -177,3 +177,51 @@ async def test_objects_read_adjacent_batches_with_one_get_and_do_not_hide_errors
     await segments.read([positions[0]])
     with pytest.raises(StoreUnavailable):
         await segments.read([positions[0], positions[5]])
+
+
+async def test_a_put_goes_well_where_another_open_has_removed_the_empty_directory(tmp_path: Path) -> None:
+    root = tmp_path / "blobs"
+    blobs = FileBlobs(root)
+    await blobs.put("wal/0/x0", [b"x"])
+    await blobs.delete(["wal/0/x0"])
+    await FileBlobs(root).close()
+    assert os.listdir(root) == []
+    await blobs.put("wal/0/y0", [b"y"])
+    assert await blobs.get("wal/0/y0") == b"y"
+    await blobs.close()
+
+
+async def test_an_open_without_the_lock_leaves_puts_under_way_and_empty_directories_alone(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "blobs"
+    (root / "d").mkdir(parents=True)
+    (root / f"d/{INCOMING}1").write_bytes(b"half")
+    (root / "empty").mkdir()
+    shared = FileBlobs(root, access=Access.SHARED)
+    await shared.put("e/a", [b"x"])
+    await shared.close()
+    assert (root / f"d/{INCOMING}1").exists() and (root / "empty").exists()
+
+
+async def test_what_is_opened_for_reading_is_not_written_to(tmp_path: Path) -> None:
+    absent = FileBlobs(tmp_path / "absent", access=Access.READ_ONLY)
+    assert await absent.list("") == []
+    await absent.close()
+    assert list(tmp_path.iterdir()) == []
+    root = tmp_path / "blobs"
+    first = FileBlobs(root)
+    await first.put("d/a", [b"x"])
+    (root / f"d/{INCOMING}1").write_bytes(b"half")
+    (root / "empty").mkdir()
+    for path in (root / "d", root):
+        path.chmod(0o555)
+    blobs = FileBlobs(root, access=Access.READ_ONLY)
+    assert await blobs.get("d/a") == b"x"
+    with pytest.raises(StoreUnavailable, match="only read"):
+        await blobs.put("d/b", [b"x"])
+    with pytest.raises(StoreUnavailable, match="only read"):
+        await blobs.delete(["d/a"])
+    await blobs.close()
+    await first.close()
+    assert (root / f"d/{INCOMING}1").exists() and (root / "empty").exists()

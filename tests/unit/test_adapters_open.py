@@ -70,6 +70,7 @@ async def test_one_directory_holds_all_three_without_mixing_them(tmp_path: Path)
     blobs = open_blobs(f"file://{data}")
     metadata = open_metadata(f"sqlite:{data / 'metadata.sqlite3'}")
     await blobs.put("a", [b"x"])
+    await metadata.put("a", b"x", None)
     assert [info.key for info in await blobs.list("")] == ["a"]
     assert await segments.objects() == []
     for store in (segments, blobs, metadata):

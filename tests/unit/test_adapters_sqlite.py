@@ -199,6 +199,7 @@ def test_a_second_opening_is_refused_while_the_first_lasts(path: Path) -> None:
 
 def test_a_newer_format_is_refused_with_one_sentence(path: Path) -> None:
     with opened(path) as file:
+        file.put("key", b"value", None)
         file._connection().execute("PRAGMA user_version = 2")
     with pytest.raises(
         StoreTooNew, match=r"metadata\.sqlite3 has format version 2, this build knows up to 1"
@@ -267,3 +268,47 @@ async def test_a_disk_that_hangs_makes_the_outcome_unknown_after_the_deadline(pa
     await store.close()
     with pytest.raises(StoreUnavailable, match="is closed"):
         await store.get("a")
+
+
+def test_a_file_that_was_made_for_nothing_goes_again(path: Path) -> None:
+    with opened(path):
+        assert path.exists()
+    assert list(path.parent.iterdir()) == []
+    with opened(path) as file:
+        file.put("key", b"value", None)
+        file.delete(["key"])
+    # Versions that were given are never given again.
+    assert path.exists()
+    with opened(path):
+        pass
+    assert path.exists()
+
+
+def flipped(path: Path, what: bytes, at: int, bit: int) -> None:
+    """In the file: the byte `at` of the only place where `what` stands."""
+    data = bytearray(path.read_bytes())
+    assert data.count(what) == 1
+    data[data.index(what) + at] ^= bit
+    path.write_bytes(data)
+
+
+def test_a_key_that_the_disk_has_changed_is_named_at_the_next_open(path: Path) -> None:
+    with opened(path) as file:
+        for number in range(20):
+            file.put(f"key-{number:04d}", b"value", None)
+    flipped(path, b"key-0007", 5, 0x10)
+    with pytest.raises(StoreDamaged, match=r"the key 'key-0 07' lies behind 'key-0006'"), opened(path):
+        pass
+
+
+def test_a_thorough_open_checks_the_structure_of_every_page(path: Path) -> None:
+    with opened(path) as file:
+        file.put("key", bytes(20_000), None)
+    data = path.read_bytes()
+    # The pages of a large value form a chain; nothing that is read at an open follows it.
+    path.write_bytes(data[: -4096 * 2] + b"\0\0\0\1" + data[-4096 * 2 + 4 :])
+    with opened(path):
+        pass
+    file = SqliteFile(path)
+    with pytest.raises(StoreDamaged, match="is damaged"):
+        file.open(thorough=True)

@@ -3,6 +3,8 @@
 import pytest
 
 from ledger import partitions as ledger_partitions
+from ledger.files import MAX_OBJECT_NUMBER
+from ledger.image import all_rows, digest, restore
 from ledger.partitions import PartitionLog
 from ledger.requests import (
     CommitFile,
@@ -166,3 +168,26 @@ def test_runs_are_drained_in_slices_across_chunks(
     assert [ledger.ask(DrainRuns(3)) for _ in range(4)] == [[Done(3)], [Done(3)], [Done(2)], [Done(0)]]
     assert ledger.state.files.by_locator[WHERE].closed
     assert not ledger.state.logs and not ledger.state.draining
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["one entry", "two entries"])
+def test_a_commit_for_which_no_object_number_is_left_is_refused_and_not_journaled(together: bool) -> None:
+    ledger = JournalledLedger()
+    ledger.ask(CreateTopic("t", topic_id(1), 1, {}))
+    ledger.state.files.next_number = MAX_OBJECT_NUMBER
+    last, beyond = [
+        CommitFile(locator(number, 1_000_000), 200, [commit_batch(topic_id(1), 0, start) for start in starts])
+        for number, starts in ((1, [0]), (2, [0, 100]))
+    ]
+    answers = ledger.ask(last, beyond) if together else ledger.ask(last) + ledger.ask(beyond)
+    assert answers[0] == FileCommit([Committed(0, 0)])
+    assert isinstance(answers[1], FileCommit)
+    assert [type(result) for result in answers[1].results] == [Refused, Refused]
+    assert list(ledger.state.files.by_number) == [MAX_OBJECT_NUMBER]
+    restored = restore(all_rows(ledger.state))
+    assert digest(all_rows(restored)) == digest(all_rows(ledger.state))
+    # What is committed already goes on, and gets its answers again.
+    more = CommitFile(last.locator, 300, [*last.batches, commit_batch(topic_id(1), 0, 100)])
+    (again,) = ledger.ask(more)
+    assert isinstance(again, FileCommit)
+    assert [type(result) for result in again.results] == [Committed, Committed]

@@ -1,0 +1,37 @@
+"""Files that root made where a gateway runs as another user: they are given to that one."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from gateway.config import Storage
+
+ROOT = 0
+
+
+def hand_over(storage: Storage) -> None:
+    """Give what belongs to root below the data directory, and below the directory of `file:` data, to the
+    owner of that directory, so that the gateway can open it. Nothing to do unless root runs this."""
+    if os.geteuid() != ROOT:
+        return
+    data = storage.data.rpartition("file:")[2] if "file:" in storage.data else ""
+    for directory in {Path(storage.data_dir), Path(data or storage.data_dir)}:
+        if directory.is_dir():
+            owner = directory.stat()
+            for path in _below(directory):
+                _give(path, owner)
+
+
+def _give(path: Path, owner: os.stat_result) -> None:
+    there = path.lstat()
+    # A second name may stand for a file elsewhere, which is not to be given away.
+    is_its_own = stat.S_ISDIR(there.st_mode) or there.st_nlink == 1
+    if there.st_uid == ROOT != owner.st_uid and is_its_own:
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def _below(directory: Path) -> Iterator[Path]:
+    for path, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            yield Path(path, name)
