@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from gateway.config import Settings
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.create_topics import (
     CreatableTopic,
@@ -20,7 +21,7 @@ from gateway.wire.messages.generated.list_offsets import (
 )
 from ledger.batch.header import MAX_TIMESTAMP_AT, seal
 from ledger.batch.records import Record, build_batch
-from tests.hostile.arena import Arena
+from tests.hostile.arena import Arena, Bounds
 from tests.hostile.conftest import OpenArena
 from tests.hostile.speaking import ask, connect, exchange, message, produce, read
 
@@ -84,7 +85,10 @@ def test_w7_batches_that_are_opened_before_they_are_stored(arena: Arena, records
             sender.sock.close()
         waits.append(time_of(lambda: produced(arena, other, honest)))
 
-    arena.withstands(f"W7 eight batches of {records:,} records, senders gone", run)
+    # A batch that is opened is in memory once: limits.decompressed_bytes says how large it may be.
+    unpacked = min(records * len(TINY_RECORD), Settings().limits.decompressed_bytes)
+    bounds = Bounds(memory_bytes=(64 << 20) + unpacked)
+    arena.withstands(f"W7 eight batches of {records:,} records, senders gone", run, bounds)
     wait_of_other("W7 another's Produce", arena, waits)
 
 
