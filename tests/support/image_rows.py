@@ -44,9 +44,9 @@ def with_any_bit_flipped(rows: Sequence[Row], dice: random.Random) -> list[Row]:
 
 
 def rewrite_image(path: Path, change: Callable[[list[Row]], Sequence[Row]]) -> None:
-    """Put other rows into the file of an image."""
+    """Put other rows into the file of an image; of two with one key, the later one."""
     with sqlite3.connect(path) as db:
         rows = [Row(*row) for row in db.execute("SELECT section, key, value FROM rows")]
         db.execute("DELETE FROM rows")
-        db.executemany("INSERT INTO rows VALUES (?, ?, ?)", change(rows))
+        db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", change(rows))
     db.close()
