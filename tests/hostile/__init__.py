@@ -1,1 +1,1 @@
-"""Attacks against a real gateway, each with a well-behaved client beside it (findings W1 to W21)."""
+"""Attacks against a real gateway, each with a well-behaved client beside it."""

@@ -1,6 +1,6 @@
 """Where an attack is run and measured: a gateway, and a well-behaved client beside it.
 
-arena.withstands("W3 header", attack, Bounds(cpu_s=0.05))
+arena.withstands("header", attack, Bounds(cpu_s=0.05))
 
 Wall-clock bounds have the slack of CI in the short form, where other work disturbs; in the full form the
 attack is run five times, and the median of each figure must keep to the bound itself.

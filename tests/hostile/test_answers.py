@@ -1,4 +1,4 @@
-"""W1, W2: requests whose answers are much longer than they are."""
+"""Requests whose answers are much longer than they are."""
 
 from typing import Final
 
@@ -55,24 +55,24 @@ def producers(arena: Arena, count: int) -> str:
         pytest.param(6000, 400_000, marks=pytest.mark.full),
     ],
 )
-def test_w1_producers_of_a_partition_that_is_named_often(arena: Arena, count: int, times: int) -> None:
+def test_producers_of_a_partition_that_is_named_often(arena: Arena, count: int, times: int) -> None:
     topic = producers(arena, count)
     body = DescribeProducersRequest([TopicRequest(topic, [0] * times)])
     frame = message(ApiKey.DESCRIBE_PRODUCERS, 0, body)
     arena.withstands(
-        f"W1 DescribeProducers, {count:,} producers {times:,} times", lambda: send(arena, frame), CPU
+        f"DescribeProducers, {count:,} producers {times:,} times", lambda: send(arena, frame), CPU
     )
 
 
 @pytest.mark.parametrize("times", [2000, 8000, pytest.param(400_000, marks=pytest.mark.full)])
-def test_w1_configs_of_a_broker_that_is_named_often(arena: Arena, times: int) -> None:
+def test_configs_of_a_broker_that_is_named_often(arena: Arena, times: int) -> None:
     body = DescribeConfigsRequest([DescribeConfigsResource(BROKER, "1", None)] * times, True, True)
     frame = message(ApiKey.DESCRIBE_CONFIGS, 4, body)
-    arena.withstands(f"W1 DescribeConfigs, broker {times:,} times", lambda: send(arena, frame), CPU)
+    arena.withstands(f"DescribeConfigs, broker {times:,} times", lambda: send(arena, frame), CPU)
 
 
 @pytest.mark.parametrize("names", [10_000, pytest.param(50_000, marks=pytest.mark.full)])
-def test_w1_topics_that_are_only_validated(arena: Arena, names: int) -> None:
+def test_topics_that_are_only_validated(arena: Arena, names: int) -> None:
     topics = [CreatableTopic(f"v{i:06}", 1, 1) for i in range(names)]
     frame = message(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics, 30_000, True))
     bounds = Bounds(cpu_s=0.5 * names / 10_000)
@@ -81,7 +81,7 @@ def test_w1_topics_that_are_only_validated(arena: Arena, names: int) -> None:
         # Each is another name, so the answer is as long as it has to be.
         exchange(arena, frame)
 
-    arena.withstands(f"W1 CreateTopics, {names:,} names to validate", run, bounds)
+    arena.withstands(f"CreateTopics, {names:,} names to validate", run, bounds)
 
 
 def commit_offsets(arena: Arena, group: str, count: int) -> None:
@@ -96,16 +96,16 @@ def commit_offsets(arena: Arena, group: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("times", [300, 4190, pytest.param(40_000, marks=pytest.mark.full)])
-def test_w2_offsets_of_a_group_that_is_named_often(arena: Arena, times: int) -> None:
+def test_offsets_of_a_group_that_is_named_often(arena: Arena, times: int) -> None:
     arena.once("group", lambda: commit_offsets(arena, "g", OFFSETS))
     groups = [OffsetFetchRequestGroup("g", None, -1, None)] * times
     frame = message(ApiKey.OFFSET_FETCH, 8, OffsetFetchRequest(groups=groups))
     arena.withstands(
-        f"W2 OffsetFetch, {OFFSETS:,} offsets {times:,} times", lambda: send(arena, frame), Bounds(cpu_s=0.6)
+        f"OffsetFetch, {OFFSETS:,} offsets {times:,} times", lambda: send(arena, frame), Bounds(cpu_s=0.6)
     )
 
 
-def test_w2_the_offsets_of_a_large_group_pass_whole(arena: Arena) -> None:
+def test_the_offsets_of_a_large_group_pass_whole(arena: Arena) -> None:
     # A topic has at most 10,000 partitions.
     for i in range(HONEST_OFFSETS // 10_000):
         arena.once(f"honest-{i}", lambda i=i: commit_offsets(arena, f"honest-{i}", 10_000))  # type: ignore[misc]
@@ -116,7 +116,7 @@ def test_w2_the_offsets_of_a_large_group_pass_whole(arena: Arena) -> None:
         found = [part for group in answer.groups for topic in group.topics for part in topic.partitions]
         assert len(found) == HONEST_OFFSETS and all(part.committed_offset == 1 for part in found)
 
-    arena.withstands(f"W2 OffsetFetch, {HONEST_OFFSETS:,} honest offsets", run)
+    arena.withstands(f"OffsetFetch, {HONEST_OFFSETS:,} honest offsets", run)
 
 
 def send(arena: Arena, frame: bytes) -> None:

@@ -1,4 +1,4 @@
-"""W7, W10, W11: batches that are much work to open, or whose timestamps lie."""
+"""Batches that are much work to open, or whose timestamps lie."""
 
 import gzip
 import struct
@@ -68,7 +68,7 @@ def produced(arena: Arena, topic: str, batch: bytes) -> Any:
 
 
 @pytest.mark.parametrize("records", [400_000, pytest.param(9_000_000, marks=pytest.mark.full)])
-def test_w7_batches_that_are_opened_before_they_are_stored(arena: Arena, records: int) -> None:
+def test_batches_that_are_opened_before_they_are_stored(arena: Arena, records: int) -> None:
     heavy = create_with(arena, "heavy", 8, cleanup_policy="compact")
     other = create_with(arena, "other", 1, cleanup_policy="compact")
     now = now_ms()
@@ -88,12 +88,12 @@ def test_w7_batches_that_are_opened_before_they_are_stored(arena: Arena, records
     # A batch that is opened is in memory once: limits.decompressed_bytes says how large it may be.
     unpacked = min(records * len(TINY_RECORD), Settings().limits.decompressed_bytes)
     bounds = Bounds(memory_bytes=(64 << 20) + unpacked)
-    arena.withstands(f"W7 eight batches of {records:,} records, senders gone", run, bounds)
-    wait_of_other("W7 another's Produce", arena, waits)
+    arena.withstands(f"eight batches of {records:,} records, senders gone", run, bounds)
+    wait_of_other("another's Produce", arena, waits)
 
 
 @pytest.mark.parametrize("records", [300_000, pytest.param(9_000_000, marks=pytest.mark.full)])
-def test_w7_batches_that_lookups_by_time_open(arena: Arena, records: int) -> None:
+def test_batches_that_lookups_by_time_open(arena: Arena, records: int) -> None:
     lied, other = create_with(arena, "lied"), create_with(arena, "looked-up")
     now = now_ms()
     assert produced(arena, lied, packed(records, 0, now)).error_code == 0
@@ -112,8 +112,8 @@ def test_w7_batches_that_lookups_by_time_open(arena: Arena, records: int) -> Non
         for asker in askers:
             asker.sock.close()
 
-    arena.withstands(f"W7 eight lookups by time in a batch of {records:,}", run)
-    wait_of_other("W7 another's ListOffsets", arena, waits)
+    arena.withstands(f"eight lookups by time in a batch of {records:,}", run)
+    wait_of_other("another's ListOffsets", arena, waits)
 
 
 def wait_of_other(what: str, arena: Arena, waits: list[float]) -> None:
@@ -127,7 +127,7 @@ def at_time(topic: str, *timestamps: int) -> ListOffsetsRequest:
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(topic, parts)])
 
 
-def test_w10_a_lying_timestamp_breaks_no_lookup(arena: Arena) -> None:
+def test_a_lying_timestamp_breaks_no_lookup(arena: Arena) -> None:
     lying, honest = create_with(arena, "lying"), create_with(arena, "telling")
     now = now_ms()
     batch = bytearray(build_batch([Record(0, 2**62, None, b"x", ())], base_timestamp=2**62 + 5 - 2**62))
@@ -149,10 +149,10 @@ def test_w10_a_lying_timestamp_breaks_no_lookup(arena: Arena) -> None:
             assert (told.error_code, told.offset, told.timestamp) == (0, 0, now)
             assert not stored or lied.error_code or lied.timestamp <= now
 
-    arena.withstands("W10 lookups over a timestamp beyond 64 bits", run)
+    arena.withstands("lookups over a timestamp beyond 64 bits", run)
 
 
-def test_w11_a_lying_timestamp_pins_no_records(open_arena: OpenArena) -> None:
+def test_a_lying_timestamp_pins_no_records(open_arena: OpenArena) -> None:
     arena = open_arena(**{"broker__log.retention.check.interval.ms": 500})
     starts: dict[str, int] = {}
 
@@ -175,5 +175,5 @@ def test_w11_a_lying_timestamp_pins_no_records(open_arena: OpenArena) -> None:
             ]
             starts[name] = ends[1] - ends[0]
 
-    arena.withstands("W11 retention under a header of the year 36 million", run)
+    arena.withstands("retention under a header of the year 36 million", run)
     assert starts == {"timely": 0, "pinned": 0}, "records left"

@@ -1,4 +1,4 @@
-"""W3, W4, W8, W13, W14: requests of many elements."""
+"""Requests of many elements."""
 
 import time
 from collections.abc import Callable
@@ -37,7 +37,7 @@ LONGEST_ANSWER_S: Final = 1.0
 
 @pytest.mark.parametrize("place", ["header", "body"])
 @pytest.mark.parametrize("tags", [1_000_000, 10_000_000, pytest.param(47_500_000, marks=pytest.mark.full)])
-def test_w3_tagged_fields_without_number(arena: Arena, place: str, tags: int) -> None:
+def test_tagged_fields_without_number(arena: Arena, place: str, tags: int) -> None:
     many = encode_uvarint(tags) + b"\0\0" * tags
     names = b"\x02a\x02b"
     payload = (
@@ -51,7 +51,7 @@ def test_w3_tagged_fields_without_number(arena: Arena, place: str, tags: int) ->
     def run() -> None:
         assert exchange(arena, frame(payload)) == [Outcome.CLOSED]
 
-    arena.withstands(f"W3 {tags:,} tagged fields in the {place}", run, bounds)
+    arena.withstands(f"{tags:,} tagged fields in the {place}", run, bounds)
 
 
 def topics(arena: Arena, count: int) -> None:
@@ -61,7 +61,7 @@ def topics(arena: Arena, count: int) -> None:
 
 
 @pytest.mark.parametrize("names", [4000, pytest.param(40_000, marks=pytest.mark.full)])
-def test_w4_names_that_might_collide(arena: Arena, names: int) -> None:
+def test_names_that_might_collide(arena: Arena, names: int) -> None:
     arena.once("3,000 topics", lambda: topics(arena, 3000))
 
     def validate(prefix: str) -> Figures:
@@ -73,10 +73,10 @@ def test_w4_names_that_might_collide(arena: Arena, names: int) -> None:
     body = [CreatableTopic(f"v.{i}", 0, 1) for i in range(names)]
     frame = message(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(body, 30_000, True))
     bounds = Bounds(cpu_s=1.5 * plain_s + 0.05)
-    arena.withstands(f"W4 CreateTopics, {names:,} names with a dot", lambda: answered(arena, frame), bounds)
+    arena.withstands(f"CreateTopics, {names:,} names with a dot", lambda: answered(arena, frame), bounds)
 
 
-def test_w4_names_that_metadata_makes(open_arena: OpenArena) -> None:
+def test_names_that_metadata_makes(open_arena: OpenArena) -> None:
     arena = open_arena()
     topics(arena, 3000)
 
@@ -86,9 +86,7 @@ def test_w4_names_that_metadata_makes(open_arena: OpenArena) -> None:
         return lambda: answered(arena, frame)
 
     plain_s = arena.measured(make("cc")).cpu_s
-    arena.withstands(
-        "W4 Metadata, 1,000 new names with a dot", make("c.c"), Bounds(cpu_s=1.5 * plain_s + 0.1)
-    )
+    arena.withstands("Metadata, 1,000 new names with a dot", make("c.c"), Bounds(cpu_s=1.5 * plain_s + 0.1))
 
 
 def answered(arena: Arena, frame: bytes) -> None:
@@ -115,7 +113,7 @@ def most_elements(key: ApiKey) -> int:
     "is_short", [True, pytest.param(False, marks=pytest.mark.full)], ids=["short", "full"]
 )
 @pytest.mark.parametrize("key", with_arrays(), ids=lambda key: ApiKey(key).name)
-def test_w8_the_most_elements(arena: Arena, key: ApiKey, is_short: bool) -> None:
+def test_the_most_elements(arena: Arena, key: ApiKey, is_short: bool) -> None:
     version = RANGES[key][1]
     count = 20_000 if is_short else most_elements(key)
     frames = of_many_elements(key, version, count)
@@ -128,7 +126,7 @@ def test_w8_the_most_elements(arena: Arena, key: ApiKey, is_short: bool) -> None
             connection.read_frame()
             connection.sock.close()
 
-    arena.withstands(f"W8 {key.name}, {count:,} elements", run, Bounds(ping_s=0.25))
+    arena.withstands(f"{key.name}, {count:,} elements", run, Bounds(ping_s=0.25))
 
 
 def of_many_elements(key: ApiKey, version: int, count: int) -> list[bytes]:
@@ -175,7 +173,7 @@ def scalar(field: Field, number: int) -> Any:
 
 
 @pytest.mark.parametrize("topics", [4, pytest.param(19, marks=pytest.mark.full)])
-def test_w13_metadata_of_all_topics(open_arena: OpenArena, topics: int) -> None:
+def test_metadata_of_all_topics(open_arena: OpenArena, topics: int) -> None:
     arena = open_arena()
     for i in range(topics):
         create(arena, f"wide-{i}", 10_000)
@@ -189,7 +187,7 @@ def test_w13_metadata_of_all_topics(open_arena: OpenArena, topics: int) -> None:
             assert isinstance(answer, bytes) and len(answer) > 1_000_000
         connection.sock.close()
 
-    arena.withstands(f"W13 {PIPELINED} Metadata of {topics}0,000 partitions", run, Bounds(cpu_s=1.0))
+    arena.withstands(f"{PIPELINED} Metadata of {topics}0,000 partitions", run, Bounds(cpu_s=1.0))
     create(arena, "new", 1)
     told = ask(arena, ApiKey.METADATA, 8, MetadataRequest(None))
     assert "new" in {topic.name for topic in told.topics}
@@ -216,7 +214,7 @@ def make_one(connection: RawConnection, number: int) -> int:
     return int(read(ApiKey.CREATE_TOPICS, 7, answer).topics[0].error_code)
 
 
-def test_w14_topics_without_number(arena: Arena) -> None:
+def test_topics_without_number(arena: Arena) -> None:
     arena.once("rate", lambda: held_to_a_rate(arena))
     made: list[int] = []
     took: list[float] = []
@@ -235,12 +233,12 @@ def test_w14_topics_without_number(arena: Arena) -> None:
         told = ask(arena, ApiKey.METADATA, 8, MetadataRequest(None)).topics
         assert sum(topic.name.startswith("unmade-") for topic in told) <= RATE
 
-    arena.withstands(f"W14 150 creations at {RATE} a second", run)
+    arena.withstands(f"150 creations at {RATE} a second", run)
     assert made[0] <= RATE * (BUCKET_S + took[0]) + 1
 
 
 @pytest.mark.full
-def test_w14_a_thousand_topics_take_as_long_as_the_quota_says(open_arena: OpenArena) -> None:
+def test_a_thousand_topics_take_as_long_as_the_quota_says(open_arena: OpenArena) -> None:
     arena = open_arena()
     arena.rounds = 1
     held_to_a_rate(arena)
@@ -254,5 +252,5 @@ def test_w14_a_thousand_topics_take_as_long_as_the_quota_says(open_arena: OpenAr
                 time.sleep(0.05)
         took.append(time.monotonic() - began)
 
-    arena.withstands(f"W14 1,000 creations at {RATE} a second", run)
+    arena.withstands(f"1,000 creations at {RATE} a second", run)
     assert 1000 / RATE - BUCKET_S - 1 <= took[0] <= 1.3 * 1000 / RATE

@@ -1,4 +1,4 @@
-"""W5, W6: clients that do not read, and fetches that are parked or in a session."""
+"""Clients that do not read, and fetches that are parked or in a session."""
 
 import socket
 import threading
@@ -100,7 +100,7 @@ def is_closed(sock: socket.socket) -> bool:
 @pytest.mark.parametrize(
     ("connections", "seconds"), [(100, 3.0), pytest.param(200, 60.0, marks=pytest.mark.full)]
 )
-def test_w5_answers_that_nobody_reads(
+def test_answers_that_nobody_reads(
     open_arena: OpenArena, connections: int, seconds: float, sources: list[str]
 ) -> None:
     arena = open_arena()
@@ -116,7 +116,7 @@ def test_w5_answers_that_nobody_reads(
     # Three seconds of an attack starve nobody for longer: here 2 s hold without slack.
     starved_s = 2.0 if seconds > 10 else 2.0 / SLACK
     bounds = Bounds(end_to_end_s=starved_s, memory_bytes=(256 + 64) << 20)
-    name = f"W5 {connections} x {PIPELINED} fetches unread for {seconds:g} s, {len(sources)} addresses"
+    name = f"{connections} x {PIPELINED} fetches unread for {seconds:g} s, {len(sources)} addresses"
     arena.withstands(name, run, bounds)
 
 
@@ -126,7 +126,7 @@ def asked(topic: str, count: int) -> list[FetchTopic]:
 
 
 @pytest.mark.parametrize("partitions", [100_000, pytest.param(250_000, marks=pytest.mark.full)])
-def test_w6_fetches_that_are_parked(arena: Arena, partitions: int) -> None:
+def test_fetches_that_are_parked(arena: Arena, partitions: int) -> None:
     arena.once("quiet", lambda: create(arena, "quiet"))
     quiet = FetchTopic("quiet", partitions=[FetchPartition(partition=0, partition_max_bytes=MOST)])
     frame = fetch([*asked("no-such-topic", partitions), quiet], wait_ms=60_000)
@@ -142,7 +142,7 @@ def test_w6_fetches_that_are_parked(arena: Arena, partitions: int) -> None:
             connection.sock.close()
 
     arena.withstands(
-        f"W6 three fetches of {partitions:,} partitions parked", run, Bounds(cpu_s=0.25 + 12e-6 * partitions)
+        f"three fetches of {partitions:,} partitions parked", run, Bounds(cpu_s=0.25 + 12e-6 * partitions)
     )
 
 
@@ -156,7 +156,7 @@ def test_w6_fetches_that_are_parked(arena: Arena, partitions: int) -> None:
         pytest.param("no-such-topic", 400_000, False, marks=pytest.mark.full),
     ],
 )
-def test_w6_fetches_of_a_large_session(arena: Arena, topic: str, partitions: int, has_session: bool) -> None:
+def test_fetches_of_a_large_session(arena: Arena, topic: str, partitions: int, has_session: bool) -> None:
     connection = connect(arena)
     if topic == "real":
         arena.once("real", lambda: create(arena, "real", LARGEST_SESSION))
@@ -175,6 +175,6 @@ def test_w6_fetches_of_a_large_session(arena: Arena, topic: str, partitions: int
             assert isinstance(answer, bytes)
             assert session_id == 0 or read(ApiKey.FETCH, FETCH_VERSION, answer).error_code == 0
 
-    name = f"W6 100 fetches after one of {partitions:,} of {topic}"
+    name = f"100 fetches after one of {partitions:,} of {topic}"
     arena.withstands(name, run, Bounds(cpu_s=1.0))
     connection.sock.close()

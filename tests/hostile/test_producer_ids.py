@@ -1,4 +1,4 @@
-"""W9: producer ids that nobody has given out."""
+"""Producer ids that nobody has given out."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ def of_active(sequence: int) -> bytes:
 
 
 @pytest.mark.parametrize("ids", [5000, pytest.param(19_000, marks=pytest.mark.full)])
-def test_w9_a_flood_of_producer_ids(arena: Arena, ids: int) -> None:
+def test_a_flood_of_producer_ids(arena: Arena, ids: int) -> None:
     arena.rounds = 1  # after a second one the first sequences would be too old to be known
     create(arena, "ids")
     frames = [produce("ids", 0, batch) for batch in batches_of_producers(range(100_000, 100_000 + ids))]
@@ -34,10 +34,10 @@ def test_w9_a_flood_of_producer_ids(arena: Arena, ids: int) -> None:
         assert [offset_of(arena, of_active(sequence)) for sequence in range(3)] == first
         assert offset_of(arena, of_active(3)) > first[-1]
 
-    arena.withstands(f"W9 {ids:,} producer ids that nobody gave out", run, Bounds(cpu_s=ids / 1000))
+    arena.withstands(f"{ids:,} producer ids that nobody gave out", run, Bounds(cpu_s=ids / 1000))
 
 
-def test_w9_producers_that_are_active_stay_while_newcomers_are_refused(open_arena: OpenArena) -> None:
+def test_producers_that_are_active_stay_while_newcomers_are_refused(open_arena: OpenArena) -> None:
     arena = open_arena(limits__producers=1000, limits__partition_producers=1000)
     create(arena, "ids", 2)
     frames = [produce("ids", 0, batch) for batch in batches_of_producers(range(100_000, 101_000))]
@@ -53,7 +53,7 @@ def test_w9_producers_that_are_active_stay_while_newcomers_are_refused(open_aren
         assert offset_of(arena, of_active(3)) > first[-1]
 
     # The client beside has a producer id of its own, which was there before.
-    arena.withstands("W9 1,000 more producer ids where 1,000 may be", run)
+    arena.withstands("1,000 more producer ids where 1,000 may be", run)
     refused = [code for code in codes if code]
     assert 990 < len(codes) - len(refused) < 1000
     assert all(ErrorCode(code).retriable for code in refused)

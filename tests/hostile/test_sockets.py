@@ -1,4 +1,4 @@
-"""W12, W16, W19: half requests on the admin port, floods of log lines, unfinished frames."""
+"""Half requests on the admin port, floods of log lines, unfinished frames."""
 
 import resource
 import socket
@@ -26,7 +26,7 @@ FLOOD_BYTES: Final = 20_000
 
 
 @pytest.mark.parametrize("head_ms", [1000, pytest.param(10_000, marks=pytest.mark.full)])
-def test_w12_half_requests_on_the_admin_port(open_arena: OpenArena, head_ms: int) -> None:
+def test_half_requests_on_the_admin_port(open_arena: OpenArena, head_ms: int) -> None:
     arena = open_arena("--set", f"admin.request_head_ms={head_ms}")
     arena.rounds = 1
     # Fewer than what is opened here: without a bound of its own the admin port would take them all.
@@ -55,7 +55,7 @@ def test_w12_half_requests_on_the_admin_port(open_arena: OpenArena, head_ms: int
             sock.close()
         closed_after.append(time.monotonic() - began)
 
-    arena.withstands(f"W12 1,600 half requests on the admin port, {head_ms} ms", run)
+    arena.withstands(f"1,600 half requests on the admin port, {head_ms} ms", run)
     assert closed_after[0] < 5 * head_ms / 1000 + 5.0
 
 
@@ -116,10 +116,10 @@ FLOODS: Final[dict[str, Callable[[Arena], None]]] = {
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-def test_w16_floods_of_the_log(arena: Arena, flood: str) -> None:
+def test_floods_of_the_log(arena: Arena, flood: str) -> None:
     path = arena.gateway.log_path
     before = path.stat().st_size
-    arena.withstands(f"W16 {flood}", lambda: FLOODS[flood](arena))
+    arena.withstands(f"{flood}", lambda: FLOODS[flood](arena))
     added = path.stat().st_size - before
     assert added <= FLOOD_BYTES, path.read_text()[before : before + 2000]
 
@@ -128,7 +128,7 @@ def test_w16_floods_of_the_log(arena: Arena, flood: str) -> None:
     ("connections", "frame_mib", "budget_mib"),
     [(12, 40, 128), pytest.param(20, 60, 512, marks=pytest.mark.full)],
 )
-def test_w19_frames_that_are_never_finished(
+def test_frames_that_are_never_finished(
     open_arena: OpenArena, connections: int, frame_mib: int, budget_mib: int
 ) -> None:
     budget = budget_mib * MIB
@@ -149,5 +149,5 @@ def test_w19_frames_that_are_never_finished(
         for connection in slow:
             connection.sock.close()
 
-    name = f"W19 {connections} x {frame_mib} MiB of unfinished frames, budget {budget_mib} MiB"
+    name = f"{connections} x {frame_mib} MiB of unfinished frames, budget {budget_mib} MiB"
     arena.withstands(name, run, Bounds(memory_bytes=3 * budget // 2))
