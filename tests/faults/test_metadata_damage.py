@@ -90,7 +90,7 @@ def remove(data_dir: Path, *names: str) -> None:
 
 
 def test_a_high_watermark_that_the_disk_has_changed_is_not_believed(gateway: Gateway) -> None:
-    """What the disk said was 136; offsets from there on would have been given a second time (L4)."""
+    """What the disk said was 136; offsets from there on would have been given a second time."""
 
     def of_t1(rows: list[Row]) -> list[Row]:
         at = next(n for n, row in enumerate(rows) if row.section == PARTITION and (row.value or b"")[19] == 1)

@@ -35,7 +35,7 @@ async def work(host: Embedded, batches: int = 5) -> None:
         await host.send("t", 0, client.batch("t", 0))
 
 
-# The order of archive and prune (L17)
+# The order of archive and prune
 
 
 async def test_without_an_archive_the_journal_keeps_its_start_and_every_entry(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_after_a_prune_a_start_needs_no_more_than_the_older_snapshot(tmp_p
 async def test_an_entry_applied_while_the_image_is_encoded_does_not_make_it_useless(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nonce that is written is that of the last entry that the rows have (L18)."""
+    """The nonce that is written is that of the last entry that the rows have."""
     monkeypatch.setattr(checkpoint, "ENCODE_S", 0.0)
     monkeypatch.setattr(checkpoint, "PAUSE_S", 0.3)
     async with Embedded(tmp_path, Clock()) as host:
