@@ -49,7 +49,7 @@ lint: $(VENV)/.stamp-lint $(VENV)/.stamp-test ## ruff, mypy --strict and the imp
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/mypy tests/support tests/e2e tests/differential tools bench
+	$(VENV)/bin/mypy tests/support tests/e2e tests/differential tests/hostile tools bench
 	$(VENV)/bin/lint-imports --no-logo
 
 bench: test-setup $(VENV)/.stamp-bench ## measure Apache Kafka and Dragoman side by side, write docs/performance.md
