@@ -256,10 +256,13 @@ class ProduceRoom:
     async def _store_then_commit(self, draft: list[PendingBatch], before: asyncio.Task[None] | None) -> None:
         """See one draft through. Never raises: every batch gets an answer."""
         try:
-            placement = await self._write_once(draft)
-            if before is not None:
-                # A failed draft does not block later ones, but none overtakes it.
-                await asyncio.wait([before])
+            try:
+                placement = await self._write_once(draft)
+            finally:
+                # A failed draft blocks no later one. But it waits too: the next waits only for this one,
+                # and would overtake those before it.
+                if before is not None:
+                    await asyncio.wait([before])
             await self._commit(*self._without_gaps(draft, placement))
         except OutcomeUnknown as error:
             quiet.warning("produce.outcome_unknown", batches=len(draft), error=str(error))

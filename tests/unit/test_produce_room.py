@@ -318,6 +318,19 @@ async def test_a_draft_that_could_not_be_stored_fails_for_certain_and_the_next_g
     assert await produce.bytes_at(0) == batch_of("kept")
 
 
+async def test_a_draft_that_could_not_be_stored_lets_none_overtake_those_before_it(opening: Opening) -> None:
+    produce = await opening(
+        Faults(3, Fault.ERROR_BEFORE, only=["write"]), options=ProduceOptions(1 << 20, 1, 4)
+    )
+    with held_journal(produce.shard) as may_go:
+        sent = []
+        for text in ("first", "second", "lost", "last"):
+            sent.append(produce.send(batch_of(text)))
+            await turns()
+        may_go.set()
+        assert [await answers(*one) for one in sent] == [[0], [1], ["KAFKA_STORAGE_ERROR"], [2]]
+
+
 async def test_a_store_that_fails_for_long_is_told_in_few_lines(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
