@@ -26,7 +26,7 @@ def retention_offset(
 
     -1 means no bound. Looks at `limit_runs` runs at most: what is left comes with the next call.
     `object_created_ms`, by object number, serves runs of journals that do not say when they were committed.
-    Commits are stamped by a clock that is `ahead_ms` ahead of `now_ms`.
+    The next commit is stamped by a clock that is `ahead_ms` ahead of `now_ms`.
     """
     start = log.log_start
     excess = log.size_bytes - retention_bytes if retention_bytes != UNLIMITED else 0
@@ -37,7 +37,8 @@ def retention_offset(
             excess -= run.size  # no longer readable, only not drained yet
             continue
         too_old = (
-            retention_ms != UNLIMITED and _time_ms(run, object_created_ms, ahead_ms) < now_ms - retention_ms
+            retention_ms != UNLIMITED
+            and _time_ms(run, object_created_ms, now_ms, ahead_ms) < now_ms - retention_ms
         )
         too_much = retention_bytes != UNLIMITED and excess >= run.size
         if not too_old and not too_much:
@@ -47,8 +48,10 @@ def retention_offset(
     return start
 
 
-def _time_ms(run: Run, object_created_ms: Callable[[int], int], ahead_ms: int) -> int:
+def _time_ms(run: Run, object_created_ms: Callable[[int], int], now_ms: int, ahead_ms: int) -> int:
     if run.max_timestamp >= 0:
         return run.max_timestamp
     committed = committed_ms(run.max_timestamp)
-    return (committed if committed is not None else object_created_ms(run.object_number)) - ahead_ms
+    at_ms = committed if committed is not None else object_created_ms(run.object_number)
+    # One that is not in the future may be from before the journal got ahead: it is never taken for older.
+    return at_ms if at_ms <= now_ms else at_ms - ahead_ms

@@ -6,7 +6,7 @@ from ledger.image import all_rows, restore
 from ledger.partitions import PartitionLog
 from ledger.requests import CommitFile, CreateTopic
 from ledger.retention import UNLIMITED, retention_offset
-from ledger.runs import committed_ms
+from ledger.runs import committed_ms, without_timestamp
 from ledger.state import LedgerState
 from ledger.types import NO_TIMESTAMP
 from tests.model.harness import JournalledLedger, commit_batch, locator, topic_id
@@ -53,6 +53,17 @@ def test_a_journal_that_did_not_keep_the_time_of_commit_has_that_of_the_object()
         for late in (RETENTION_MS, RETENTION_MS + 1)
     ]
     assert starts == [0, 5]
+
+
+def test_what_was_committed_before_the_journal_got_ahead_stays_as_old_as_it_is() -> None:
+    log, now_ms, ahead_ms = PartitionLog(0, topic_id(1), 0), 1_000 * HOUR_MS, 10 * HOUR_MS
+    log.append(0, 0, 100, 0, 0, without_timestamp(now_ms - 3 * HOUR_MS))
+    log.append(1, 0, 100, 1, 1, without_timestamp(now_ms + ahead_ms - 2 * HOUR_MS))
+    starts = [
+        retention_offset(log, hours * HOUR_MS, UNLIMITED, now_ms, LONG, {}.__getitem__, ahead_ms)
+        for hours in (4, 3, 2, 1)
+    ]
+    assert starts == [0, 0, 1, 2]
 
 
 @pytest.mark.parametrize(
