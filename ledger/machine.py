@@ -197,7 +197,7 @@ def _expire(state: LedgerState, overlay: Overlay, request: ExpireProducers, now_
         for producer_id, producer in log.producers.items():
             if len(pairs) == request.limit:
                 break
-            if producer.last_ms < request.before_ms and (number, producer_id) not in overlay.producers:
+            if request.has_expired(producer.last_ms) and (number, producer_id) not in overlay.producers:
                 pairs.append((number, producer_id))
     return Decision(Done(len(pairs)), (ProducersExpired(pairs),) if pairs else ())
 

@@ -223,10 +223,16 @@ class DrainRuns:
 
 @dataclass(frozen=True, slots=True)
 class ExpireProducers:
-    """Forget up to `limit` producers that have been silent since before `before_ms`."""
+    """Forget up to `limit` producers that have been silent since before `before_ms`, or since a time between
+    `ahead_of_ms` and `ahead_before_ms`: of a journal that is ahead of the clock, such times are too."""
 
     before_ms: int
     limit: int
+    ahead_of_ms: int = 0
+    ahead_before_ms: int = 0
+
+    def has_expired(self, last_ms: int) -> bool:
+        return last_ms < self.before_ms or self.ahead_of_ms < last_ms < self.ahead_before_ms
 
     @property
     def weight(self) -> int:

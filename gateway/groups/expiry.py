@@ -40,10 +40,12 @@ class _Rule:
     read_topics: frozenset[str] = frozenset()
 
     def has_expired(self, committed: CommittedOffset, clock_ms: int, now_ms: int, retention_ms: int) -> bool:
-        """`clock_ms` is what members set times by, `now_ms` what commits are stamped by."""
+        """`clock_ms` is what members set times by, `now_ms` what the next commit is stamped by: earlier ones
+        may be from before the journal got ahead of the clock."""
         if committed.expire_ms != BY_RETENTION:
             return clock_ms >= committed.expire_ms
-        return now_ms - max(committed.committed_ms, self.not_before_ms) >= retention_ms
+        begun_ms = max(committed.committed_ms, self.not_before_ms)
+        return (clock_ms if begun_ms <= clock_ms else now_ms) - begun_ms >= retention_ms
 
 
 class OffsetExpiry:

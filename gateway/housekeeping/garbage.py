@@ -68,8 +68,11 @@ class GarbageCollector:
                 return
 
     async def expire_producers(self, loop_time: Callable[[], float]) -> None:
-        before = self._now_ms() - PRODUCER_EXPIRATION_MS
-        while await self._done(ExpireProducers(before, SLICE_PRODUCERS), loop_time) == SLICE_PRODUCERS:
+        # A time that is not in the future may be from before the journal got ahead.
+        clock_ms = self._clock()
+        before_ms, ahead_before_ms = (now - PRODUCER_EXPIRATION_MS for now in (clock_ms, self._now_ms()))
+        request = ExpireProducers(before_ms, SLICE_PRODUCERS, clock_ms, ahead_before_ms)
+        while await self._done(request, loop_time) == SLICE_PRODUCERS:
             pass
 
     async def sweep(self, loop_time: Callable[[], float]) -> Sweep:

@@ -245,6 +245,8 @@ async def test_records_without_a_timestamp_expire_although_they_were_committed_a
         (BY_RETENTION, 0, BEGUN_MS + 1_000, True),
         (500, 499, BEGUN_MS + 1_000, False),
         (500, 500, 0, True),
+        (BY_RETENTION, BEGUN_MS + 999, BEGUN_MS + TEN_YEARS_MS, False),
+        (BY_RETENTION, BEGUN_MS + 1_000, BEGUN_MS + TEN_YEARS_MS, True),
     ],
 )
 def test_offsets_age_by_the_time_that_stamped_them_and_go_at_times_of_the_clock(
@@ -252,6 +254,25 @@ def test_offsets_age_by_the_time_that_stamped_them_and_go_at_times_of_the_clock(
 ) -> None:
     committed = CommittedOffset(0, -1, "", BEGUN_MS, expire_ms)
     assert _Rule().has_expired(committed, clock_ms, now_ms, 1_000) is expired
+
+
+async def test_a_producer_is_not_silent_because_the_journal_got_ahead_after_its_last_batch(
+    tmp_path: Path,
+) -> None:
+    host = Host()
+    embedded = await life(tmp_path, host)
+    await embedded.ask(CreateTopic("t", topic_id(1), 1, {}))
+    await embedded.send("t", 0, Client(1).batch("t", 0))
+    host.wall_ms += MAX_JUMP_MS
+    await embedded.send("t", 0, Client(2).batch("t", 0))
+    host.wall_ms -= MAX_JUMP_MS
+    known = []
+    for ms in (HOUR_MS, PRODUCER_EXPIRATION_MS - HOUR_MS, 1, PRODUCER_EXPIRATION_MS):
+        host.pass_ms(ms)
+        await embedded.garbage.expire_producers(embedded.loop_time)
+        known.append(list(embedded.log("t").producers))
+    assert known == [[1, 2], [1, 2], [2], []]
+    await embedded.stop()
 
 
 async def write_entry(data_dir: Path, now_ms: int) -> None:
