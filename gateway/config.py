@@ -246,7 +246,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             le=10_000_000,
             description="Elements of all arrays of a request together; one of more closes its connection. "
             "Requests that name all partitions (ListOffsets, Metadata, DescribeTopicPartitions, OffsetFetch, "
-            "OffsetCommit, Fetch) may besides have twice as many as limits.partitions",
+            "OffsetCommit, OffsetForLeaderEpoch, Fetch) may besides have twice as many as limits.partitions",
         ),
     ] = 50_000
     response_bytes: Annotated[
@@ -254,7 +254,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=4 * KIB,
             le=GIB,
-            description="Memory for a response that is longer than its request; what does not fit is refused",
+            description="Memory for a response that is longer than its request; what does not fit is "
+            "refused. 16 MiB hold the configs of about 7,000 topics with synonyms, those of 13,000 without",
         ),
     ] = 16 * MIB
     request_memory_bytes: Annotated[

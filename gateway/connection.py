@@ -650,11 +650,20 @@ class ClientConnection(asyncio.BufferedProtocol):
         task.add_done_callback(self.done)
 
     async def _run(self, request: Request, received_at: float) -> None:
+        # What the answer holds counts as held by the client only when it is sent: while it is encoded, slice
+        # by slice, nothing of it is unsent, and it would be released.
+        held: list[Callable[[], None]] = []
         try:
-            answer = await self._pool.router.answer(request, self._peer, received_at, self._hold)
+            answer = await self._pool.router.answer(request, self._peer, received_at, held.append)
+            while held:
+                self._hold(held.pop())
             self.send(request, answer)
         except Exception as error:
             self.give_up(request, error)
+        finally:
+            # Cancelled, or failed before it was sent.
+            for release in held:
+                release()
 
     def _why(self, refused: FrameRefused) -> str:
         """Why a frame was refused; of a client that came to the wrong listener, what it speaks."""

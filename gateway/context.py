@@ -38,6 +38,7 @@ NAMES_ALL_PARTITIONS: Final = frozenset(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         ApiKey.OFFSET_FETCH,
         ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
         ApiKey.FETCH,
     }
 )

@@ -133,6 +133,9 @@ class OffsetsRoom:
             return [OffsetAnswer(ErrorCode.KAFKA_STORAGE_ERROR)] * len(questions)
         answers = [self._at_once(version, question, isolation) async for question in paced(slices, questions)]
         searches = {i: questions[i] for i, answer in enumerate(answers) if answer is None}
+        if searches and slices is not None:
+            # A search may last until the deadline, and has a budget of its own.
+            slices.leave()
         asking = _Asking(isolation, deadline, owner)
         found = await self._search_all(list(searches.values()), asking) if searches else []
         results = dict(zip(searches, found, strict=True))

@@ -489,7 +489,7 @@ class _Fetch:
     ) -> bool:
         """As `wait` does, and for a quiet partition of the session as well."""
         session = self.session
-        if session is None or not session.quiet:
+        if session is None or not (session.quiet or session.stirred):
             return await wait(parked, self.deadline)
         if session.stirred and session.epoch == self.session_epoch and self._has_time():
             return True

@@ -39,6 +39,8 @@ async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGrou
         skips_assignment=version >= FIRST_WITH_SKIP_ASSIGNMENT,
         reason=request.reason or "",
     )
+    # What it waits for now is other members, perhaps for minutes.
+    context.leave()
     answer = await context.services.groups.join(request.group_id, asked, context.journal_deadline())
     protocol_name = answer.protocol
     if protocol_name is None and version < FIRST_WITH_NO_PROTOCOL:

@@ -56,7 +56,7 @@ async def _all_topics(context: RequestContext, request: MetadataRequest) -> Enco
         described = _Described(context, operations)
         topics = [await described.topic(topic) async for topic in context.slices.paced(room.all())]
         response = _response(context, request, topics)
-        return await context.slices.drive_heavy(codec.encoding_response(ApiKey.METADATA, version, response))
+        return await context.slices.drive(codec.encoding_response(ApiKey.METADATA, version, response))
 
     key = (
         context.services.shard.state.topics.version,

@@ -75,8 +75,10 @@ class AuditedReply:
 
     def answer(self, response: Any) -> None:
         self._answered = True
-        done = _stored(self._context, response)
-        moves = {place: move for place, move in self._moves.items() if place in done}
+        refused = _refused(self._context, response)
+        moves = self._moves
+        if refused:
+            moves = {place: move for place, move in moves.items() if place not in refused}
         if moves:
             audit(self._context, EVENT, group=self._group_id, offsets=_in_words(moves))
         self._reply.answer(response)
@@ -118,15 +120,16 @@ class _Nobody:
         """It is raised."""
 
 
-def _stored(context: RequestContext, response: OffsetCommitResponse) -> set[tuple[str, int]]:
-    stored = set()
+def _refused(context: RequestContext, response: OffsetCommitResponse) -> set[tuple[str, int]]:
+    """By topic name and partition: few or none as a rule, however many the request names."""
+    refused = set()
     for answered in response.topics:
-        topic = _topic(context, answered.name, answered.topic_id)
-        if topic is not None:
-            stored |= {
-                (topic.name, part.partition_index) for part in answered.partitions if not part.error_code
-            }
-    return stored
+        indexes = [part.partition_index for part in answered.partitions if part.error_code]
+        if indexes:
+            topic = _topic(context, answered.name, answered.topic_id)
+            name = answered.name if topic is None else topic.name
+            refused |= {(name, index) for index in indexes}
+    return refused
 
 
 def _topic(context: RequestContext, name: str, topic_id: bytes) -> Topic | None:

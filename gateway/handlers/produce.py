@@ -235,8 +235,11 @@ class LongProduceCall(ProduceCall):
 
     async def _run(self) -> None:
         context = self._context
+        lines, connection_id = context.services.produce_lines, context.connection_id
         try:
-            async with context.services.produce_lines.turn(context.connection_id):
+            async with lines.turn(connection_id):
+                if lines.is_broken(connection_id):
+                    raise CloseConnection("a request before this one failed")
                 await self._take_up_in_slices()
             if any(
                 [_may_be_unknown(partitions) async for partitions in context.slices.paced(self._produced)]
@@ -244,6 +247,8 @@ class LongProduceCall(ProduceCall):
                 await self._look_again()
                 return
         except Exception as error:
+            # Before the next in the line goes on: a batch without the one before it must not be stored.
+            lines.break_off(connection_id)
             reply, self._reply = self._reply, None
             if reply is not None:
                 reply.fail(error)

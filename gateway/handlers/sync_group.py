@@ -25,6 +25,8 @@ async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGrou
             async for given in context.slices.paced(request.assignments)
         },
     )
+    # What it waits for now is the leader.
+    context.leave()
     answer = await context.services.groups.sync(request.group_id, asked, context.journal_deadline())
     return SyncGroupResponse(
         error_code=ErrorCode[answer.error],

@@ -23,6 +23,14 @@ class ConnectionLines:
         began to."""
         return self._lines[connection_id].lock
 
+    def break_off(self, connection_id: int) -> None:
+        """The request whose turn it was has failed, and its connection closes: none behind it is taken up."""
+        self._lines[connection_id].is_broken = True
+
+    def is_broken(self, connection_id: int) -> bool:
+        """Whether a request before this one has failed."""
+        return self._lines[connection_id].is_broken
+
     def leave(self, connection_id: int) -> None:
         """The request is taken up, or nobody wants it any more."""
         line = self._lines[connection_id]
@@ -35,3 +43,4 @@ class ConnectionLines:
 class _Line:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     length: int = 0
+    is_broken: bool = False

@@ -204,7 +204,7 @@ class Slices:
         return self._weight + CHECK_EVERY - self._left
 
     def is_due(self, weight: int = 1) -> bool:
-        """Counts these units. True: `await turn()` before they are worked off."""
+        """Counts these units. True, and then at every call: `await turn()` before they are worked off."""
         self._left -= weight
         return self._left <= 0 and self._is_over()
 
@@ -217,6 +217,7 @@ class Slices:
             except TimeoutError:
                 raise CloseConnection("no memory for a large request within its time") from None
         await self._scheduler.turn(self._owner)
+        self._begin_count()
         self._ends_at = time.perf_counter() + SLICE_SECONDS
 
     async def drive_heavy(self, work: Generator[int, None, Result]) -> Result:
@@ -262,9 +263,18 @@ class Slices:
                 await self.turn()
 
     def _is_over(self) -> bool:
+        if time.perf_counter() < self._ends_at:
+            self._begin_count()
+            return False
+        # It stays due until the next turn, also where the caller has no place to wait.
+        self._weight -= self._left
+        self._left = 0
+        return True
+
+    def _begin_count(self) -> None:
+        """Until the next look at the clock."""
         self._weight += CHECK_EVERY - self._left
         self._left = CHECK_EVERY
-        return time.perf_counter() >= self._ends_at
 
 
 def paced(slices: Slices | None, items: Iterable[Item]) -> AsyncIterator[Item]:

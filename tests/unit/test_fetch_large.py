@@ -301,3 +301,29 @@ async def test_a_few_that_do_not_exist_stay_in_the_session() -> None:
         assert full.session_id and errors == 3 * [0] + 697 * [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         again = await ask(0, (full.session_id, 1))
         assert [len(topic.partitions) for topic in again.responses] == [697]
+
+
+async def test_a_fetch_sees_what_came_to_its_last_quiet_partition_while_it_prepared_to_wait() -> None:
+    async with reading_world() as world:
+        await world.create(partitions=64)
+        for index in range(63):
+            await world.produce(batch_of(b"a"), partition=index)
+        # The last partition exists and is at its end, so it alone is quiet; one does not exist.
+        named = [("t", index, 0) for index in range(65)]
+        opened = await world.fetch(*named, version=12, session=(0, 0), min_bytes=0)
+        proof, came = world.fetch_room.is_newest, 0
+
+        async def slow_proof() -> bool:
+            nonlocal came
+            came += 1
+            if came == 1:
+                await world.produce(batch_of(b"x" * 20_000), partition=63)
+            return await proof()
+
+        world.fetch_room.is_newest = slow_proof  # type: ignore[method-assign]
+        began = time.perf_counter()
+        options = {"min_bytes": 15_000, "max_wait_ms": 4_000}
+        fetched = await world.fetch(version=12, session=(opened.session_id, 1), **options)
+        assert came
+        assert sum(len(records_of(part)) for part in parts(fetched)) > 20_000
+        assert time.perf_counter() - began < 2.0

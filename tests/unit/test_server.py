@@ -54,6 +54,8 @@ class HeldRequests:
         """For how long a request has its connection muted."""
         self.answer_bytes = 0
         self.holding = False
+        self.encoding: asyncio.Event | None = None
+        """Set when answers that hold their share are encoded."""
         self.let_go: list[int] = []
         """Answers that hold their share of a budget no longer."""
         self.starving = False
@@ -121,6 +123,8 @@ class HeldRequests:
             raise
         if self.holding:
             hold(lambda: self.let_go.append(number))
+        if self.encoding is not None:
+            await self.encoding.wait()
         if number in self.muting:
             peer.mute(self.muting[number])
         return [struct.pack(">i", number), bytes(self.answer_bytes)]
@@ -515,6 +519,23 @@ async def test_an_answer_holds_its_share_until_its_client_has_read_it_or_is_gone
         await until(lambda: gateway.requests.let_go == [1])
         dies.writer.transport.abort()
         await until(lambda: gateway.requests.let_go == [1, 2])
+
+
+async def test_an_answer_holds_its_share_while_it_is_encoded() -> None:
+    async with serving() as gateway, gateway.client() as reads, gateway.client() as dies:
+        gateway.requests.holding, gateway.requests.encoding = True, asyncio.Event()
+        reads.send(METADATA, 1)
+        await until(lambda: gateway.requests.started == [1])
+        # A request behind it, and two looks of the server at its connections.
+        reads.send(METADATA, 3)
+        dies.send(METADATA, 2)
+        await asyncio.sleep(1.2)
+        assert gateway.requests.let_go == []
+        dies.writer.transport.abort()
+        await until(lambda: gateway.requests.let_go == [2])
+        gateway.requests.encoding.set()
+        assert await reads.answers(2) == [1, 3]
+        await until(lambda: gateway.requests.let_go == [2, 1, 3])
 
 
 async def test_a_small_answer_that_is_sent_at_once_lets_go_at_once() -> None:

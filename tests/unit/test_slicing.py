@@ -128,3 +128,15 @@ async def test_a_request_that_gets_no_memory_in_time_closes_its_connection() -> 
         await second.turn()
     first.leave()
     assert scheduler.held_bytes == scheduler.waiting == 0
+
+
+async def test_a_slice_that_is_over_stays_over_until_the_next_turn() -> None:
+    slices = Slices(SliceScheduler(), Owner(1, "a"))
+    assert not slices.is_due(CHECK_EVERY - 1)
+    # A caller without a place to wait counts what it did; the next that has one waits.
+    assert slices.is_due(10 * CHECK_EVERY)
+    assert slices.is_due()
+    assert slices.weight == 11 * CHECK_EVERY
+    await slices.turn()
+    assert not slices.is_due()
+    assert slices.weight == 11 * CHECK_EVERY + 1
