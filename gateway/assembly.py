@@ -23,7 +23,7 @@ from gateway.config import ConfigError, Settings
 from gateway.context import Services
 from gateway.coordination.belonging import check_cluster, check_unclaimed, claim_data
 from gateway.coordination.claim import Claim, check_claim, put_claim
-from gateway.coordination.clock import ClockWatch, SteadyClock, boot_ms
+from gateway.coordination.clock import ClockWatch, SteadyClock, boot_ms, clock_ms
 from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.gathering import Gathering
 from gateway.coordination.imagefile import ImageFile
@@ -126,6 +126,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
             verify=partial(_verify_claim, journal, stores.blobs),
             elapsed=boot_ms,
         )
+        clock.trust(shard.state.entry_time_ms)
         stack.push_async_callback(shard.close)
         space = _watch_space(settings, stores, shard, metrics, stack)
         await _claim(stores, shard)
@@ -385,7 +386,8 @@ async def _open_rooms(
     options = ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight)
     opener = BatchOpener()
     stack.callback(opener.close)
-    produce = ProduceRoom(shard, stores.segments, options, shard.clock, cache.put, space, opener)
+    # By the clock that clients are likely to share, also while a jump of it is not believed.
+    produce = ProduceRoom(shard, stores.segments, options, clock_ms, cache.put, space, opener)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
     reader = RunReader(stores.segments, cache, shard.state.files.locator, metrics.alarm)
     limits = settings.limits

@@ -2,7 +2,8 @@
 
 Entry times never go back. One entry that was written while the clock was far ahead would hold back all that
 is measured by them, until the clock gets there. Two things prevent that. A jump of more than a day against
-the time since boot is not believed, so it never reaches the journal. Where the journal is ahead all the same
+the time since boot is not believed, so it never reaches the journal, unless the journal was there already, or
+the clock stood before any release of this program. Where the journal is ahead all the same
 (the clock was wrong from the start), `Shard.now_ms` goes on by the time since boot.
 """
 
@@ -21,6 +22,9 @@ log = structlog.get_logger(__name__)
 Milliseconds = Callable[[], int]
 
 MAX_JUMP_MS: Final = 24 * 60 * 60 * 1000
+RELEASED_MS: Final = 1_767_225_600_000
+"""2026-01-01. A clock that is before this is plainly wrong, as on hosts that begin in 1970 until it is set:
+whatever it is set to is better."""
 CHECK_MS: Final = 60_000
 """A clock that has moved less than this since it was checked has not jumped."""
 LOG_PERIOD_S: Final = 3600.0
@@ -58,10 +62,18 @@ class SteadyClock:
         self._checked_ms = wall()
         self._booted_ms = self._checked_ms - (self._boot() if self._boot is not None else 0)
         """The unix time of the boot, as the latest that was believed: stepping back and forth is no jump."""
+        self._trusted_ms = self._booted_ms
+        """The same, by the time up to which a jump is believed in any case."""
+
+    def trust(self, entry_time_ms: int) -> None:
+        """Believe a jump to this time, and as far beyond it as time passes from now on: the journal has got
+        there already."""
+        if self._boot is not None:
+            self._trusted_ms = entry_time_ms - self._boot()
 
     def __call__(self) -> int:
         wall = self._wall()
-        # Once for each batch that is produced: mostly one reading and one comparison.
+        # Once for each entry and request that needs it: mostly one reading and one comparison.
         return wall if 0 <= wall - self._checked_ms < CHECK_MS else self._checked(wall)
 
     @property
@@ -75,8 +87,10 @@ class SteadyClock:
         if self._boot is None:
             return wall
         boot = self._boot()
-        if wall - boot - self._booted_ms > MAX_JUMP_MS:
-            return self._booted_ms + boot
+        believed = self._booted_ms + boot
+        jumped = wall - boot - max(self._booted_ms, self._trusted_ms) > MAX_JUMP_MS
+        if jumped and believed >= RELEASED_MS:
+            return believed
         self._booted_ms = max(self._booted_ms, wall - boot)
         self._checked_ms = wall
         return wall

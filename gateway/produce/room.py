@@ -75,6 +75,7 @@ class ProduceRoom:
         space: FreeSpace | None = None,
         opener: BatchOpener | None = None,
     ) -> None:
+        """`clock` judges the timestamps of batches, and stamps those of topics with LogAppendTime."""
         self._shard = shard
         self._opener = opener or BatchOpener()
         self._own_opener = self._opener if opener is None else None

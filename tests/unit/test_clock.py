@@ -18,14 +18,18 @@ from gateway.coordination.shard import Shard
 from gateway.groups.expiry import _Rule
 from gateway.housekeeping.garbage import PRODUCER_EXPIRATION_MS
 from gateway.housekeeping.retention import Retention
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.records import Record, build_batch
 from ledger.groups import BY_RETENTION, CommittedOffset
 from ledger.requests import CreateTopic, DeleteRecords
 from tests.faults.load import create_topics
-from tests.model.embedded import BEGUN_MS, GRACE_MS, WAIT_S, Client, Embedded
+from tests.model.embedded import GRACE_MS, WAIT_S, Client, Embedded
 from tests.model.harness import topic_id
 from tests.support.gateway import GatewayFactory
+from tests.support.in_memory import in_memory_gateway
 
+BEGUN_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 TEN_YEARS_MS = 3650 * DAY_MS
@@ -82,6 +86,48 @@ def test_a_host_that_was_suspended_for_a_week_has_not_jumped() -> None:
     clock = SteadyClock(host.wall, host.boot)
     host.pass_ms(7 * DAY_MS)
     assert clock() == host.wall_ms and clock.jump is None
+
+
+def test_a_clock_that_stood_before_this_was_released_is_believed_when_it_is_set() -> None:
+    host = Host(wall_ms=5_000)
+    clock = SteadyClock(host.wall, host.boot)
+    host.pass_ms(HOUR_MS)
+    host.wall_ms = BEGUN_MS
+    assert clock() == BEGUN_MS and clock.jump is None
+    host.wall_ms += TEN_YEARS_MS
+    assert clock() == BEGUN_MS
+
+
+def test_a_jump_up_to_the_time_of_the_journal_and_what_passed_since_is_believed() -> None:
+    host = Host(wall_ms=BEGUN_MS - 100 * DAY_MS)
+    clock = SteadyClock(host.wall, host.boot)
+    clock.trust(BEGUN_MS)
+    host.pass_ms(30 * DAY_MS)
+    believed = clock()
+    right = BEGUN_MS + 30 * DAY_MS
+    seen = []
+    for host.wall_ms in (right + MAX_JUMP_MS + 1, right + MAX_JUMP_MS):
+        seen.append(clock())
+    assert seen == [believed, right + MAX_JUMP_MS]
+
+
+async def test_batches_are_judged_and_stamped_by_the_host_while_its_jump_is_not_believed() -> None:
+    async with in_memory_gateway() as gateway:
+        services = gateway.running.services
+        clock = services.clock
+        assert isinstance(clock, SteadyClock)
+        clock._booted_ms = clock._trusted_ms = clock._booted_ms - 10 * DAY_MS
+        clock._checked_ms = 0
+        assert clock.jump is not None
+        now_ms = clock_ms()
+        for kind in ("CreateTime", "LogAppendTime"):
+            await gateway.create(kind, message_timestamp_type=kind)
+            batch = bytes(build_batch([Record(value=b"x")], base_timestamp=now_ms))
+            data = TopicProduceData(kind, partition_data=[PartitionProduceData(0, batch)])
+            response = await gateway.ask(ApiKey.PRODUCE, 8, ProduceRequest(None, -1, 5000, [data]))
+            assert response.responses[0].partition_responses[0].error_code == 0
+            (run,) = services.shard.state.topics.by_name[kind].partitions[0].runs()
+            assert now_ms <= run.max_timestamp <= clock_ms()
 
 
 async def opened(clock: Callable[[], int], elapsed: Callable[[], int] | None = None) -> Shard:
@@ -145,7 +191,7 @@ async def test_a_jump_of_ten_minutes_and_back_is_no_warning_and_one_of_ten_years
         watch.look()
     (warning,) = watch.warnings()
     assert warning["reason"] == "clock_jumped"
-    assert "2033-11-11T22:13:20Z" in warning["detail"] and "2023-11-14T22:23:20Z" in warning["detail"]
+    assert "2037-01-12T08:00:00Z" in warning["detail"] and "2027-01-15T08:10:00Z" in warning["detail"]
     assert alarms == ["clock.jumped"]
     host.wall_ms -= TEN_YEARS_MS
     watch.look()
@@ -162,7 +208,7 @@ async def test_a_clock_behind_the_journal_by_more_than_the_grace_is_a_warning_th
         watch.look()
     (warning,) = watch.warnings()
     assert warning["reason"] == "clock_behind"
-    assert "2023-11-14T22:13:20Z" in warning["detail"] and "2023-11-14T20:13:20Z" in warning["detail"]
+    assert "2027-01-15T08:00:00Z" in warning["detail"] and "2027-01-15T06:00:00Z" in warning["detail"]
     assert (watch.ahead_ms, alarms) == (2 * HOUR_MS, ["clock.behind"])
     await shard.close()
 
