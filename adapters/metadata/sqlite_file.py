@@ -139,12 +139,12 @@ class SqliteFile:
         """A file that was made for nothing goes again: it would be taken for a ledger."""
         if not self._is_unused or self._db is None:
             return self._drop()
-        # Before the locks are let go, so that nobody else has begun to use it.
-        with suppress(OSError):
-            self._path.unlink()
+        # Before the locks are let go, and the file itself last: from then on these names may be those of
+        # another process. SQLite unlinks nothing when it closes a file that is gone.
+        for suffix in ("-wal", "-shm", ""):
+            with suppress(OSError):
+                self._path.with_name(self._path.name + suffix).unlink()
         self._drop()
-        with suppress(OSError):
-            self._wal.unlink()
 
     def _open(self, thorough: bool) -> None:
         unclean = self._wal.exists() and self._wal.stat().st_size > 0

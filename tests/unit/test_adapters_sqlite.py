@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -282,6 +283,41 @@ def test_a_file_that_was_made_for_nothing_goes_again(path: Path) -> None:
     with opened(path):
         pass
     assert path.exists()
+
+
+class _Overtaken(SqliteFile):
+    """Another file takes its path: as soon as it can, before or after this one lets its lock go."""
+
+    def __init__(self, path: Path, before: bool) -> None:
+        super().__init__(path)
+        self._before = before
+        self.next = SqliteFile(path)
+
+    def _drop(self) -> None:
+        if self._before:
+            self._overtake()
+        super()._drop()
+        if not self._before:
+            self._overtake()
+
+    def _overtake(self) -> None:
+        self.next.open()
+        self.next.put("key", b"value", None)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_file_that_was_made_for_nothing_takes_nothing_of_the_next_one_with_it(
+    path: Path, tmp_path: Path, before: bool
+) -> None:
+    file = _Overtaken(path, before)
+    file.open()
+    file.close()
+    crashed = tmp_path / "crashed.db"
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", f"{crashed}{suffix}")
+    with opened(crashed) as found:
+        assert value_of(found.get("key")) == b"value"
+    file.next.close()
 
 
 def flipped(path: Path, what: bytes, at: int, bit: int) -> None:
