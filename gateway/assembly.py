@@ -310,9 +310,7 @@ async def _keep_house(
     )
     retention = Retention(shard, _topic_configs(configs), shard.clock, wait_seconds)
     check_ms = settings.broker.log_retention_check_interval_ms
-    housekeeper = Housekeeper(
-        shard, checkpointer, garbage, retention, grace_ms, check_ms, lambda: space.is_full
-    )
+    housekeeper = Housekeeper(shard, checkpointer, garbage, retention, grace_ms, check_ms, space)
     stack.push_async_callback(checkpointer.write_last_image)
     task = asyncio.create_task(housekeeper.run(), name="housekeeper")
     stack.push_async_callback(_end, task)

@@ -96,6 +96,13 @@ class FreeSpace:
         """Half of the reserve is used: what is left is for deletions."""
         return self.least is not None and self.least.free_bytes < self.least.reserve_bytes // 2
 
+    def spares(self, size_bytes: int) -> bool:
+        """Whether so much may be written besides records. While the disk is full that must leave the half of
+        the reserve that is for deletions."""
+        if not self.is_full or self.least is None:
+            return True
+        return self.least.free_bytes - size_bytes > self.least.reserve_bytes // 2
+
     def start(self) -> None:
         """Look once, and from now on in a thread: a file system that hangs must not stop the event loop."""
         self.look()

@@ -82,6 +82,8 @@ class Checkpointer:
         self._rule = rule
         self._clock = clock
         self._imaged = -1
+        self.snapshot_bytes = 0
+        """The size of the newest snapshot."""
         self._writing = asyncio.Lock()
 
     @property
@@ -98,6 +100,7 @@ class Checkpointer:
         """Find out where the last snapshot was taken."""
         keys = await self._own_snapshots()
         self._rule.last_applied = applied_of(keys[-1]) if keys else 0
+        self.snapshot_bytes = sum(info.size for info in await self._blobs.list(keys[-1])) if keys else 0
 
     async def write_image(self) -> None:
         """Bring the image up to the last applied entry. A failure is logged: the journal has it all."""
@@ -153,7 +156,7 @@ class Checkpointer:
         await self._blobs.put(key, [data])
         self._rule.last_applied = snapshot.applied
         self._rule.last_journal_bytes = journal_bytes
-        self._rule.last_size = len(data)
+        self._rule.last_size = self.snapshot_bytes = len(data)
         log.info("snapshot.written", key=key, size=len(data), entries=snapshot.applied)
         return key
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.shard import Shard
 from gateway.housekeeping.checkpoint import Checkpointer
 from gateway.housekeeping.garbage import GarbageCollector
@@ -35,23 +36,30 @@ class Housekeeper:
         retention: Retention,
         grace_ms: int,
         retention_check_ms: int,
-        is_disk_full: Callable[[], bool] = lambda: False,
+        space: FreeSpace | None = None,
     ) -> None:
-        """A disk that is full gets no new image: it may be deleted at any time, and a restart needs none."""
+        """A disk that is full gets no new image: it may be deleted at any time, and a restart needs none. A
+        snapshot, behind which the journal is pruned, it gets if that fits."""
         self._shard = shard
         self._loop_time = asyncio.get_running_loop().time
         now = self._loop_time()
+        disk = space or FreeSpace(())
 
         async def write_image() -> None:
-            if not is_disk_full():
+            if not disk.is_full:
                 await checkpointer.write_image()
+
+        async def take_snapshot() -> None:
+            # The image is brought up to it first, and may grow by as much.
+            if disk.spares(2 * checkpointer.snapshot_bytes):
+                await checkpointer.snapshot_if_due()
 
         sweep_s = min(60.0, grace_ms / 4_000)
         self._steps = [
             _Step("drain", TICK_S, lambda: garbage.drain(self._loop_time)),
             _Step("retention", retention_check_ms / 1000, retention.apply, now + retention_check_ms / 1000),
             _Step("image", 5.0, write_image, now + 5.0),
-            _Step("snapshot", 5.0, checkpointer.snapshot_if_due, now + 5.0),
+            _Step("snapshot", 5.0, take_snapshot, now + 5.0),
             _Step("sweep", sweep_s, lambda: garbage.sweep(self._loop_time), now + sweep_s),
             _Step("full disk", FULL_S, lambda: garbage.sweep_if_full(self._loop_time), now + FULL_S),
             _Step("producers", 600.0, lambda: garbage.expire_producers(self._loop_time), now + 600.0),

@@ -4,10 +4,12 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from gateway.coordination.free_space import FreeSpace
 from gateway.housekeeping import housekeeper as housekeeper_module
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import FULL_GRACE_MS, PRODUCER_EXPIRATION_MS
@@ -288,14 +290,38 @@ async def test_a_draft_under_way_while_a_full_disk_is_swept_is_stored_under_a_ne
     assert len(await host.read("t")) == 1
 
 
-def always_due(host: Embedded, monkeypatch: pytest.MonkeyPatch) -> Housekeeper:
+def always_due(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch, space: FreeSpace | None = None
+) -> Housekeeper:
     """A housekeeper that does every step at every tick."""
     monkeypatch.setattr(housekeeper_module, "TICK_S", 0.001)
     retention = Retention(host.shard, lambda name, configs: configs[name], host.clock, WAIT_S)
-    keeper = Housekeeper(host.shard, host.checkpointer, host.garbage, retention, GRACE_MS, 1)
+    keeper = Housekeeper(host.shard, host.checkpointer, host.garbage, retention, GRACE_MS, 1, space)
     for step in keeper._steps:
         step.every_s = step.due_at = 0.0
     return keeper
+
+
+async def test_a_full_disk_gets_no_snapshot_that_would_use_what_is_kept_for_deletions(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await host.checkpointer.snapshot()
+    host.checkpointer._rule.entries = 1
+    reserve, needed = 1 << 20, 2 * host.checkpointer.snapshot_bytes
+    status = SimpleNamespace(f_frsize=1, f_bavail=0, f_blocks=1 << 40)
+    space = FreeSpace([host.root], reserve, lambda _: cast(Any, status))
+    keeper = always_due(host, monkeypatch, space)
+    taken = []
+    for status.f_bavail in (reserve // 2 + needed, reserve // 2 + needed + 1):
+        space.look()
+        assert space.is_full and needed > 0
+        before = host.checkpointer.snapshotted
+        await host.send("t", 0, Client().batch("t", 0))
+        for step in keeper._steps:
+            if step.name == "snapshot":
+                await keeper._step(step)
+        taken.append(host.checkpointer.snapshotted > before)
+    assert taken == [False, True]
 
 
 async def until(reached: Callable[[], Awaitable[bool]]) -> None:
