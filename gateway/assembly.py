@@ -327,7 +327,7 @@ def _bound_producers(settings: Settings, services: Services, housekeeper: Housek
     limits, shard = settings.limits, services.shard
     shard.state.producer_bounds = ProducerBounds(limits.producers, limits.partition_producers)
     wait_s = settings.ledger.commit_timeout_ms / 1000
-    relief = ProducerRelief(shard, services.produce.crowded, shard.now_ms, wait_s)
+    relief = ProducerRelief(shard, services.produce.crowded, shard.now_ms, wait_s, _monotonic_ms)
     housekeeper.add("crowded producers", CROWDED_PRODUCERS_S, relief.relieve)
 
 

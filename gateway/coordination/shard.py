@@ -107,6 +107,8 @@ class Shard:
         self.journal_bytes = 0
         """Bytes appended by this process, for the decision to take a snapshot."""
         self.last_nonce = b""
+        self.recovered_ms = state.entry_time_ms
+        """The time of the last entry that an earlier process wrote."""
         self.broken: Exception | None = None
         """Why nothing more is accepted, once ownership is lost."""
         self.growth_refusal = ""

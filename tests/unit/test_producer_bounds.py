@@ -19,6 +19,7 @@ from tests.model.harness import topic_id
 from tests.support.in_memory import in_memory_gateway, records
 
 TOPIC = topic_id(1)
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -83,6 +84,53 @@ async def test_the_longest_silent_go_and_none_that_was_active_of_late(host: Embe
     # One that went may begin again anywhere.
     host.shard.state.producer_bounds = ProducerBounds(10, 8)
     assert await host.send("t", 0, clients[1].batch("t", 0)) == [16]
+
+
+async def relieved(host: Embedded, relief: ProducerRelief) -> int:
+    """How many go when another producer finds the partition full."""
+    assert await host.send("t", 0, Client(6).batch("t", 0)) == [TOO_MANY_PRODUCERS]
+    relief._not_before = 0.0
+    return await relief.relieve()
+
+
+async def test_a_clock_that_is_set_ahead_makes_no_producer_silent(host: Embedded) -> None:
+    elapsed_ms = 0
+
+    def pass_ms(ms: int) -> None:
+        nonlocal elapsed_ms
+        elapsed_ms += ms
+        host.clock.now_ms += ms
+
+    relief = ProducerRelief(host.shard, host.room.crowded, host.clock, WAIT_S, lambda: elapsed_ms)
+    pass_ms(2 * SILENT_MS)
+    assert await relief.relieve() == 0
+    clients = [Client(i) for i in range(6)]
+    for client in clients:
+        await host.send("t", 0, client.batch("t", 0))
+    host.clock.now_ms += 20 * HOUR_MS
+    gone = [await relieved(host, relief)]
+    pass_ms(SILENT_MS - 1)
+    await host.send("t", 0, clients[0].batch("t", 0))
+    gone.append(await relieved(host, relief))
+    pass_ms(1)
+    gone.append(await relieved(host, relief))
+    assert gone == [0, 0, 2]
+    assert 0 in host.log("t").producers
+
+
+async def test_a_producer_is_not_silent_while_no_gateway_ran(tmp_path: Path) -> None:
+    clock = Clock()
+    async with Embedded(tmp_path, clock) as host:
+        await host.ask(CreateTopic("t", TOPIC, 1, {}))
+        await host.send("t", 0, Client(0).batch("t", 0))
+        clock.now_ms += SILENT_MS
+        await host.send("t", 0, *[Client(i).batch("t", 0) for i in range(1, 6)])
+    clock.now_ms += HOUR_MS
+    async with Embedded(tmp_path, clock) as host:
+        host.shard.state.producer_bounds = ProducerBounds(10, 6)
+        relief = ProducerRelief(host.shard, host.room.crowded, host.clock, WAIT_S, lambda: 0)
+        assert await relieved(host, relief) == 1
+        assert set(host.log("t").producers) == {1, 2, 3, 4, 5}
 
 
 async def test_a_flood_never_evicts_a_producer_in_use(host: Embedded) -> None:
