@@ -161,17 +161,23 @@ async def test_sweeping_while_batches_come_in_deletes_nothing_that_is_live(scrat
         assert produced == 80 and len(await host.read("t")) == 80
 
 
+CALLS_OF_A_SWEEP = 2
+"""To delete one object: with all that are due, and then once more by itself."""
+
+
+@pytest.mark.parametrize("times", [1, CALLS_OF_A_SWEEP])
 @pytest.mark.parametrize("fault", [Fault.ERROR_BEFORE, Fault.ERROR_AFTER, Fault.LATE])
-async def test_a_deletion_that_failed_is_done_again(scratch: Path, fault: Fault) -> None:
-    faults, clock = Faults(1, fault, only=["segments.delete"]), Clock()
+async def test_a_deletion_that_failed_is_done_again(scratch: Path, fault: Fault, times: int) -> None:
+    faults, clock = Faults(1, fault, times=times, only=["segments.delete"]), Clock()
     async with Embedded(scratch, clock, faults) as host:
         await host.ask(CreateTopic("t", topic_id(1), 1, {}))
         await host.send("t", 0, Client().batch("t", 0))
         await host.ask(DeleteTopic(topic_id(1)))
         await host.sweep()
         clock.now_ms += GRACE_MS + 1
-        with pytest.raises(Exception, match="fault on purpose"):
-            await host.sweep()
-        assert host.shard.state.files.garbage
+        # One failure is made good by the same sweep; what it cannot delete waits for the next.
+        await host.sweep()
+        assert len(faults.failed) == times
+        assert bool(host.shard.state.files.garbage) == (times == CALLS_OF_A_SWEEP)
         await host.sweep()
         assert await host.objects() == set() and not host.shard.state.files.garbage
