@@ -4,7 +4,6 @@ import json
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.partitioner import partition_of
+from tests.support.command import COMMAND, WAIT_S, run
 from tests.support.gateway import Gateway
-
-COMMAND = [sys.executable, "-m", "gateway.cli.main"]
-WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +21,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     gateway.start()
     yield gateway
     gateway.terminate()
-
-
-def run(gateway: Gateway, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *arguments, "-b", gateway.bootstrap]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=WAIT_S)
 
 
 def test_a_topic_is_created_described_altered_and_deleted(gateway: Gateway) -> None:

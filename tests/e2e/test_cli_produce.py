@@ -4,18 +4,15 @@ import json
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.command import COMMAND, WAIT_S
 from tests.support.gateway import Gateway
 from tests.support.terminal import CTRL_C, Terminal
-
-COMMAND = [sys.executable, "-m", "gateway.cli.main"]
-WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")

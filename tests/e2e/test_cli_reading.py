@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from gateway.config import SETTINGS
+from tests.support.command import COMMAND, WAIT_S, run
 from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.ports import free_ports
 from tests.support.terminal import CTRL_C, CTRL_D, Terminal
 
-COMMAND = [sys.executable, "-m", "gateway.cli.main"]
-WAIT_S = 60.0
 HOSTILE = "\x1b[31mRED\x1b[2J\nfake-group  Empty"
 
 
@@ -25,11 +24,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     gateway.start()
     yield gateway
     gateway.terminate()
-
-
-def run(gateway: Gateway, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *arguments, "-b", gateway.bootstrap]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=WAIT_S)
 
 
 def test_a_tail_goes_on_over_a_restart_and_prints_each_record_once(gateway_factory: GatewayFactory) -> None:
