@@ -3,12 +3,15 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # pip must not run twice at a time in one environment.
 .NOTPARALLEL:
-.PHONY: help run demo test test-unit test-full lint bench clean test-setup
+.PHONY: help run demo test test-unit test-full lint bench wheel changelog audit pins clean test-setup
 
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
-PINS := pyproject.toml constraints.txt
+PIP := $(PY) -m pip install -qq --disable-pip-version-check
+# What comes from a package index is pinned with its hashes; our own tree is built with what was installed so.
+PINNED := $(PIP) --require-hashes -r requirements/run.txt
+OURSELVES := $(PIP) --no-deps --no-build-isolation -e .
+PINS := pyproject.toml requirements/run.txt
 
 # Of `make run`, which takes other free ports when these are taken; SERVE_ARGS are flags of `dragoman serve`.
 PORT ?= 9092
@@ -37,29 +40,44 @@ demo: $(VENV)/.stamp-run ## produce and consume through the gateway that `make r
 	@$(PY) -m gateway.cli.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
 
 test: test-setup ## run all tests, end with a table of suites and skips
-	@$(PY) -m pytest $(PYTEST_ARGS)
+	@$(PY) -m tests.support.run_suites $(PYTEST_ARGS)
 
 test-unit: $(VENV)/.stamp-test ## the unit tests, or those of PYTEST_ARGS, without setting up Kafka, Spark and Go
-	@$(PY) -m pytest $(if $(PYTEST_ARGS),$(PYTEST_ARGS),tests/unit)
+	@$(PY) -m tests.support.run_suites --unit $(PYTEST_ARGS)
 
 test-full: test-setup ## the same, with the tests marked `full` (long runs)
-	@DRAGOMAN_TEST_FULL=1 $(PY) -m pytest $(PYTEST_ARGS)
+	@DRAGOMAN_TEST_FULL=1 $(PY) -m tests.support.run_suites $(PYTEST_ARGS)
 
-lint: $(VENV)/.stamp-lint $(VENV)/.stamp-test ## ruff, mypy --strict and the import contracts
+lint: $(VENV)/.stamp-lint $(VENV)/.stamp-test ## ruff, mypy --strict, the import contracts, sizes, printed pages
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/mypy tests/support tests/e2e tests/differential tests/hostile tools bench
 	$(VENV)/bin/lint-imports --no-logo
+	sh tools/lint_extra.sh
 
 bench: test-setup $(VENV)/.stamp-bench ## measure Apache Kafka and Dragoman side by side, write docs/performance.md
 	@$(PY) -m bench.run $(BENCH_ARGS)
+
+wheel: $(VENV)/.stamp-release ## build dist/*.tar.gz and dist/*.whl, install the wheel and serve with it
+	@$(PY) tools/check_wheel.py
+
+changelog: $(VENV)/.stamp-release ## print what changelog.d has for the next release
+	@$(VENV)/bin/towncrier build --draft --version Unreleased
+
+audit: $(VENV)/.stamp-audit $(VENV)/.stamp-run ## known vulnerabilities of the pinned packages, dist/sbom.json (needs a network)
+	@mkdir -p dist
+	@$(PY) -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --of JSON -o dist/sbom.json requirements/run.txt
+	$(VENV)/bin/pip-audit --strict --disable-pip --progress-spinner off $(addprefix -r ,$(wildcard requirements/*.txt))
+
+pins: $(VENV)/.stamp-audit ## write requirements/ from constraints.txt (needs a network)
+	@$(PY) tools/pin_requirements.py
 
 clean: ## remove the environment, caches and build output (not ./data)
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 test-setup: $(VENV)/.stamp-test $(VENV)/.stamp-spark
+	@[ -d .cache ] || echo "Fetching and building what the tests use, once: some minutes" >&2
 	@$(PY) -m tests.support.kafka
 	@$(PY) -m tests.support.spark
 	@$(PY) -m tests.support.environments
@@ -71,15 +89,17 @@ $(PY):
 	if [ -z "$$python" ]; then \
 	  echo "Dragoman needs Python 3.11 or newer with venv and pip on PATH (make PYTHON=/path/to/python)." >&2; exit 1; fi; \
 	echo "Setting up $(VENV) with $$($$python --version)" >&2; \
-	$$python -m venv --clear $(VENV) && $(PY) -m pip install -qq --disable-pip-version-check "pip>=24"
+	$$python -m venv --clear $(VENV) && $(PIP) --require-hashes -r requirements/pip.txt
 
 # One stamp an extra, so that `make run` installs only what a gateway needs.
 $(VENV)/.stamp-run: $(PINS) | $(PY)
 	@echo "Installing Dragoman" >&2
-	@$(PIP) -e .
+	@$(PINNED)
+	@$(OURSELVES)
 	@touch $@
 
-$(VENV)/.stamp-%: $(PINS) | $(PY)
+$(VENV)/.stamp-%: requirements/%.txt $(PINS) | $(PY)
 	@echo "Installing Dragoman and what '$*' needs" >&2
-	@$(PIP) -e '.[$*]'
+	@$(PINNED) -r requirements/$*.txt
+	@$(OURSELVES)
 	@touch $@ $(VENV)/.stamp-run

@@ -1,1 +1,1 @@
-"""Where bytes and facts live: one file a backend, each implementing a port of the ledger."""
+"""Backends: one file each, implementing a port of the ledger."""

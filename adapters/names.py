@@ -1,4 +1,4 @@
-"""Which keys a store accepts, the same in every backend."""
+"""The keys that a store accepts, the same in every backend."""
 
 MAX_KEY_BYTES = 1024
 MAX_COMPONENT_BYTES = 200
@@ -13,7 +13,7 @@ def check_metadata_key(key: str) -> str:
 
 def check_blob_key(key: str) -> str:
     """The key. ValueError unless it is a relative `/`-separated path whose components are 1 to 200 bytes
-    long and do not begin with a dot (those are left to the stores themselves)."""
+    long and do not begin with a dot (the stores use such names themselves)."""
     check_metadata_key(key)
     for component in key.split("/"):
         if not 0 < len(component.encode()) <= MAX_COMPONENT_BYTES or component.startswith("."):

@@ -1,31 +1,59 @@
-"""Which backend a URL names. Opening raises StoreUnavailable, StoreDamaged, StoreTooNew or StoreLocked
+"""From a URL to its backend. Opening raises StoreUnavailable, StoreDamaged, StoreTooNew or StoreLocked
 with one sentence for the operator, and UnknownStore for a URL that names no backend of this build."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from adapters.blobs.files import Access as Access
 from adapters.blobs.files import FileBlobs
 from adapters.blobs.memory import MemoryBlobs
 from adapters.disk import Directories
+from adapters.images.sqlite import SqliteImage
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.memory import MemorySegments
-from adapters.segments.objects import KnownBlobs, ObjectSegments
+from adapters.segments.objects import ObjectSegments
 from adapters.segments.wal import ROLL_AGE_MS, WalSegments
-from ledger.ports import MetadataStore, SegmentStore
+from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore
 
 METADATA_URLS = ("memory:", "sqlite:PATH")
 SEGMENT_URLS = ("memory:", "file:DIR", "objects+memory:", "objects+file:DIR")
 BLOB_URLS = ("memory:", "file:DIR")
+IMAGE_URLS = ("sqlite:PATH",)
 
 BLOBS_DIRECTORY = "blobs"
-"""Blobs of `file:DIR` lie in here, so that they can share DIR with the WAL and the metadata."""
-OBJECTS = "objects+"
+"""Blobs of `file:DIR` are in here, so that they can share DIR with the WAL and the metadata."""
+MEMORY: Final = "memory:"
+OBJECTS: Final = "objects+"
+METADATA_FILE: Final = "metadata.db"
+IMAGE_FILE: Final = "image.db"
+"""These two are in the data directory."""
 
 
 class UnknownStore(ValueError):
-    """The URL names no backend of this build; the message lists those there are."""
+    """The URL names no backend of this build; the message lists the known ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUrls:
+    """Of the stores of one gateway."""
+
+    metadata: str
+    segments: str
+    blobs: str
+    image: str | None
+    """None: the metadata ends with the process, and so would its image."""
+
+
+def urls_in(directory: Path, metadata: str = "", data: str = "") -> StoreUrls:
+    """URLs of the stores of a data directory, where `metadata` and `data` name no others. The blobs are where
+    the segments are."""
+    metadata_url = metadata or f"sqlite:{directory / METADATA_FILE}"
+    data_url = data or f"file:{directory}"
+    image_url = None if metadata_url == MEMORY else f"sqlite:{directory / IMAGE_FILE}"
+    return StoreUrls(metadata_url, data_url, data_url.removeprefix(OBJECTS), image_url)
 
 
 def open_metadata(url: str, *, thorough: bool = False) -> MetadataStore:
@@ -56,8 +84,8 @@ def open_segments(url: str, *, shard: int = 0, roll_age_ms: int = ROLL_AGE_MS) -
     raise _unknown("segment", url, SEGMENT_URLS)
 
 
-def open_blobs(url: str, access: Access = Access.OWNED) -> KnownBlobs:
-    """`memory:` or `file:DIR`, whose parent must exist; the blobs lie in `DIR/blobs`."""
+def open_blobs(url: str, access: Access = Access.OWNED) -> Blobs:
+    """`memory:` or `file:DIR`, whose parent must exist; the blobs are in `DIR/blobs`."""
     match _split(url):
         case ("memory", ""):
             return MemoryBlobs()
@@ -66,6 +94,14 @@ def open_blobs(url: str, access: Access = Access.OWNED) -> KnownBlobs:
                 Directories(Path(path)).open_root()
             return FileBlobs(os.path.join(path, BLOBS_DIRECTORY), access=access)
     raise _unknown("blob", url, BLOB_URLS)
+
+
+def open_image(url: str) -> ImageStore:
+    """`sqlite:PATH`, whose directory must exist. Nothing is opened before the first call."""
+    match _split(url):
+        case ("sqlite", path) if path:
+            return SqliteImage(path)
+    raise _unknown("image", url, IMAGE_URLS)
 
 
 def directory_of(url: str) -> Path | None:

@@ -1,7 +1,7 @@
 """Blocking calls off the event loop: a few threads of a store's own, and a deadline for every call.
 
 Plainer than an executor of the standard library, whose hand-over costs more than the calls here take: a
-call and its answer each pass through one queue.
+call and its result each pass through one queue.
 """
 
 import asyncio
@@ -21,48 +21,51 @@ DEADLINE_S = 30.0
 OPEN_DEADLINE_S = 300.0
 MAX_WAITING = 4096
 
-_Answer: TypeAlias = asyncio.Future[Any] | Future[Any]
+_Result: TypeAlias = asyncio.Future[Any] | Future[Any]
 
 
 class Overdue(OutcomeUnknown):
     """The call did not end before its deadline; it may still have its effect."""
 
 
-class _Asked:
-    """A call that waits for a thread, and who is told what it came to; without them nothing is done."""
+class _Call:
+    """A call that waits for a thread, and its caller; a call whose caller has gone is not made."""
 
-    __slots__ = ("answer", "call", "loop")
+    __slots__ = ("call", "future", "loop")
 
     def __init__(
-        self, call: Callable[[], Any], answer: _Answer, loop: asyncio.AbstractEventLoop | None
+        self, call: Callable[[], Any], future: _Result, loop: asyncio.AbstractEventLoop | None
     ) -> None:
         self.call: Callable[[], Any] | None = call
-        self.answer: _Answer | None = answer
+        self.future: _Result | None = future
         self.loop = loop
 
 
-class _Calls(SimpleQueue[_Asked | None]):
-    """Calls that wait for a thread; None sends one home."""
+class _Calls(SimpleQueue[_Call | None]):
+    """Calls that wait for a thread; None ends one."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_waiting: int) -> None:
         super().__init__()
-        self._most = most
+        self.max_waiting = max_waiting
 
     @property
     def are_too_many(self) -> bool:
-        return self.qsize() >= self._most
+        return self.qsize() >= self.max_waiting
 
 
 class StoreThreads:
     """The threads of one store. With a single thread, calls run in the order in which they came."""
 
-    def __init__(self, store: str, threads: int, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(
+        self, store: str, threads: int, deadline_s: float = DEADLINE_S, max_waiting: int = MAX_WAITING
+    ) -> None:
+        """`max_waiting` bounds the queue; a cancelled call counts until a thread has skipped it."""
         self._store = store
         self._count = threads
         self._deadline_s = deadline_s
-        self._calls = _Calls(MAX_WAITING)
+        self._calls = _Calls(max_waiting)
         self._due: dict[asyncio.Future[Any], float] = {}
-        """When each call that is waited for is overdue (loop time), the oldest first."""
+        """When each pending call is overdue (loop time), the oldest first."""
         self._watched_by: asyncio.AbstractEventLoop | None = None
         """The event loop that has a timer for the oldest of them."""
         self._started = False
@@ -71,8 +74,8 @@ class StoreThreads:
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The call's result. Overdue after the deadline; StoreUnavailable, without having begun, when
         too many calls wait already or the store is closed. A call that is cancelled or overdue before a
-        thread came to it is never begun."""
-        return await self._answer_of(*self._ask(partial(call, *args, **kwargs)))
+        thread takes it is never begun."""
+        return await self._result_of(*self._submit(partial(call, *args, **kwargs)))
 
     async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for a call that changes nothing: overdue is StoreUnavailable."""
@@ -83,52 +86,54 @@ class StoreThreads:
 
     def run_now(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same from plain code, for opening a store before there is an event loop."""
-        answer: Future[T] = Future()
-        self._queue(partial(call, *args, **kwargs), answer, None)
+        future: Future[T] = Future()
+        self._queue(partial(call, *args, **kwargs), future, None)
         try:
-            return answer.result(OPEN_DEADLINE_S)
+            return future.result(OPEN_DEADLINE_S)
         except TimeoutError as error:
             raise StoreUnavailable(f"{self._store} did not open within {OPEN_DEADLINE_S:g} s") from error
 
     def shut(self) -> None:
-        """Take no more calls; those that wait and are under way end by themselves."""
+        """Refuse further calls; waiting calls and those under way end by themselves."""
         if not self._closed:
             self._closed = True
             for _ in range(self._count if self._started else 0):
                 self._calls.put(None)
 
     async def close(self, last: Callable[[], None]) -> None:
-        """Run `last` behind the calls that came before it, then end the threads. Idempotent. Overdue if
+        """Run `last` after the calls before it, then end the threads. Idempotent. Overdue if
         that takes too long."""
         if self._closed:
             return
-        asked, answer = self._ask(last)
+        pending, future = self._submit(last)
         self.shut()
-        await self._answer_of(asked, answer)
+        await self._result_of(pending, future)
 
-    def _ask(self, call: Callable[[], T]) -> tuple[_Asked, asyncio.Future[T]]:
+    def _submit(self, call: Callable[[], T]) -> tuple[_Call, asyncio.Future[T]]:
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        return self._queue(call, answer, loop), answer
+        future: asyncio.Future[T] = loop.create_future()
+        return self._queue(call, future, loop), future
 
-    async def _answer_of(self, asked: _Asked, answer: asyncio.Future[T]) -> T:
-        self._watch(answer)
+    async def _result_of(self, pending: _Call, future: asyncio.Future[T]) -> T:
+        self._watch(future)
         try:
-            return await answer
+            return await future
         finally:
-            self._due.pop(answer, None)
-            # While the threads hang it stays in the queue, but not with a draft that nobody waits for.
-            asked.call = asked.answer = None
+            self._due.pop(future, None)
+            # While the threads hang it stays in the queue, but without a draft that is not awaited any more.
+            pending.call = pending.future = None
             # An error keeps this frame alive, so the frame must not keep what holds the error.
-            del asked, answer
+            del pending, future
 
     def _queue(
-        self, call: Callable[[], Any], answer: _Answer, loop: asyncio.AbstractEventLoop | None
-    ) -> _Asked:
+        self, call: Callable[[], Any], future: _Result, loop: asyncio.AbstractEventLoop | None
+    ) -> _Call:
         if self._closed:
             raise StoreUnavailable(f"{self._store} is closed")
         if self._calls.are_too_many:
-            raise StoreUnavailable(f"{self._store} is too slow: {MAX_WAITING} calls wait for it; try again")
+            raise StoreUnavailable(
+                f"{self._store} is too slow: {self._calls.max_waiting} calls wait for it; try again"
+            )
         if not self._started:
             self._started = True
             for number in range(self._count):
@@ -136,18 +141,18 @@ class StoreThreads:
                 threading.Thread(
                     target=_work, args=(self._calls,), name=f"{self._store}-{number}", daemon=True
                 ).start()
-        asked = _Asked(call, answer, loop)
-        self._calls.put(asked)
-        return asked
+        pending = _Call(call, future, loop)
+        self._calls.put(pending)
+        return pending
 
-    def _watch(self, answer: asyncio.Future[Any]) -> None:
+    def _watch(self, future: asyncio.Future[Any]) -> None:
         """One timer serves all calls: one each would cost more than the rest of the hand-over."""
-        loop = answer.get_loop()
+        loop = future.get_loop()
         due = loop.time() + self._deadline_s
         if self._watched_by is not loop:
-            # Nobody waits on a loop that has ended.
+            # No call is awaited on a loop that has ended.
             self._due.clear()
-        self._due[answer] = due
+        self._due[future] = due
         if self._watched_by is not loop:
             self._watched_by = loop
             loop.call_at(due, self._expire, loop)
@@ -155,56 +160,56 @@ class StoreThreads:
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         self._watched_by = None
         now = loop.time()
-        for answer, due in list(self._due.items()):
+        for future, due in list(self._due.items()):
             if due > now:
                 self._watched_by = loop
                 loop.call_at(due, self._expire, loop)
                 return
-            del self._due[answer]
-            if not answer.done():
-                answer.set_exception(Overdue(f"{self._store} did not answer within {self._deadline_s:g} s"))
+            del self._due[future]
+            if not future.done():
+                future.set_exception(Overdue(f"{self._store} did not answer within {self._deadline_s:g} s"))
 
 
 def _work(calls: _Calls) -> None:
-    while (asked := calls.get()) is not None:
-        _do(asked)
-        # Waiting for the next call holds on to nothing of this one.
-        del asked
+    while (pending := calls.get()) is not None:
+        _do(pending)
+        # While waiting for the next call, keep no reference to this one.
+        del pending
 
 
-def _do(asked: _Asked) -> None:
-    call, answer = asked.call, asked.answer
-    asked.call = asked.answer = None
-    if call is None or answer is None or answer.done():
+def _do(pending: _Call) -> None:
+    call, future = pending.call, pending.future
+    pending.call = pending.future = None
+    if call is None or future is None or future.done():
         return
     try:
         result = call()
     except BaseException as error:
-        _tell(asked.loop, answer, None, error)
+        _return(pending.loop, future, None, error)
     else:
-        _tell(asked.loop, answer, result, None)
+        _return(pending.loop, future, result, None)
     finally:
-        # As in `_answer_of`.
-        del call, answer
+        # As in `_result_of`.
+        del call, future
 
 
-def _tell(
-    loop: asyncio.AbstractEventLoop | None, answer: _Answer, result: Any, failure: BaseException | None
+def _return(
+    loop: asyncio.AbstractEventLoop | None, future: _Result, result: Any, failure: BaseException | None
 ) -> None:
     if loop is None:
-        _settle(answer, result, failure)
+        _complete(future, result, failure)
         return
     try:
-        loop.call_soon_threadsafe(_settle, answer, result, failure)
+        loop.call_soon_threadsafe(_complete, future, result, failure)
     except RuntimeError:
-        # The loop has ended, and with it whoever asked.
+        # The event loop has ended, and the caller with it.
         return
 
 
-def _settle(answer: _Answer, result: Any, failure: BaseException | None) -> None:
-    if answer.done():
+def _complete(future: _Result, result: Any, failure: BaseException | None) -> None:
+    if future.done():
         return
     if failure is not None:
-        answer.set_exception(failure)
+        future.set_exception(failure)
     else:
-        answer.set_result(result)
+        future.set_result(result)

@@ -19,12 +19,14 @@ from bench.stats import percentile
 from bench.synthetic import BATCHES, commit, new_locator, topic_id
 from gateway.cli.process import tune_collector
 from gateway.housekeeping.garbage import SLICE_RUNS
-from ledger.journal import GROUP_COMMIT_BATCHES, NONCE_BYTES, decode_entry, encode_entry
-from ledger.machine import decide
+from ledger.journal import GROUP_COMMIT_BATCHES, NONCE_BYTES, apply_entry, decode_entry, encode_entry
+from ledger.objects.requests import RaiseFloor
 from ledger.overlay import Overlay
-from ledger.records import encode_record
-from ledger.requests import CreateTopic, DeleteTopic, DrainRuns, RaiseFloor, Request
+from ledger.partitions.requests import DrainRuns
+from ledger.registry import decide, encode_record
+from ledger.requests import Request
 from ledger.state import LedgerState
+from ledger.topics.requests import CreateTopic, DeleteTopic
 from tests.support.versions import ROOT
 
 PARTITIONS = 1_000
@@ -45,7 +47,7 @@ def ledger_alone(runs: int) -> dict[str, float]:
 
 
 @dataclass(slots=True)
-class Times:
+class LocalHistogram:
     """Seconds of each step, an entry at a time."""
 
     decide: list[float] = field(default_factory=list)
@@ -60,9 +62,9 @@ class Ledger:
     def __init__(self) -> None:
         self.state = LedgerState()
         self.now_ms = START_MS
-        self.times = Times()
+        self.times = LocalHistogram()
 
-    def entry(self, requests: list[Request], times: Times) -> None:
+    def entry(self, requests: list[Request], times: LocalHistogram) -> None:
         self.now_ms += 1
         # CPU time: what others on the machine do is no cost of the ledger.
         clock = time.thread_time
@@ -75,16 +77,16 @@ class Ledger:
         encoded = clock()
         entry = decode_entry(data, "bench")
         decoded = clock()
-        self.state.apply_entry(entry)
+        apply_entry(self.state, entry)
         applied = clock()
         times.decide.append(decided - start)
         times.encode.append(encoded - decided)
         times.decode.append(decoded - encoded)
         times.apply.append(applied - decoded)
 
-    def fill(self, runs: int, partitions: int, topic: int, times: Times) -> None:
+    def fill(self, runs: int, partitions: int, topic: int, times: LocalHistogram) -> None:
         """Commit until the topic has `runs` runs."""
-        self.entry([CreateTopic(f"t{topic}", topic_id(topic), partitions, {})], Times())
+        self.entry([CreateTopic(f"t{topic}", topic_id(topic), partitions, {})], LocalHistogram())
         sequences, locator, start = [0] * partitions, "", 0
         requests: list[Request] = []
         for number, first in enumerate(range(0, runs, BATCHES)):
@@ -104,7 +106,7 @@ def main(runs: int) -> None:
     tune_collector()
     ledger = Ledger()
     # Interpreter, imports and the first allocations are not the ledger's.
-    ledger.fill(3 * BATCHES, 10, 1, Times())
+    ledger.fill(3 * BATCHES, 10, 1, LocalHistogram())
     before = _resident()
     ledger.fill(runs, PARTITIONS, 0, ledger.times)
     with_answers = _resident()
@@ -112,7 +114,7 @@ def main(runs: int) -> None:
     assert stored == runs, stored
     figures = _times_a_batch(ledger.times) | _finds(ledger.state)
     figures["bytes_run"] = (with_answers - before) / runs
-    floor, drain = Times(), Times()
+    floor, drain = LocalHistogram(), LocalHistogram()
     ledger.entry([RaiseFloor(ledger.now_ms + 1)], floor)
     figures["bytes_run_below_floor"] = (_resident() - before) / runs
     ledger.entry([DeleteTopic(topic_id(0))], drain)
@@ -124,7 +126,7 @@ def main(runs: int) -> None:
     sys.stdout.write(json.dumps(figures) + "\n")
 
 
-def _times_a_batch(times: Times) -> dict[str, float]:
+def _times_a_batch(times: LocalHistogram) -> dict[str, float]:
     batches = BATCHES * DRAFTS_AN_ENTRY
     steps = {"decide": times.decide, "encode": times.encode, "decode": times.decode, "apply": times.apply}
     return {f"{name}_us_batch": 1e6 * median(taken) / batches for name, taken in steps.items()}

@@ -10,15 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from adapters.open import open_blobs, open_metadata
+from adapters.open import IMAGE_FILE, METADATA_FILE, open_blobs, open_image, open_metadata
 from bench.synthetic import BATCHES, commit, new_locator, topic_id
-from gateway.assembly import IMAGE_FILE, METADATA_FILE
 from gateway.coordination.clock import clock_ms
-from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
-from ledger.requests import Created, CreateTopic, FileCommit
+from ledger.partitions.requests import FileCommit
+from ledger.topics.requests import Created, CreateTopic
 from tests.support.versions import ROOT
 
 IMAGE, JOURNAL = "image", "journal"
@@ -37,7 +36,7 @@ def write_ledger(directory: Path, runs: int, partitions: int, source: str) -> No
 async def _write(directory: Path, runs: int, partitions: int, source: str) -> None:
     store = open_metadata(f"sqlite:{directory / METADATA_FILE}")
     blobs = open_blobs(f"file:{directory}")
-    image = ImageFile(directory / IMAGE_FILE) if source == IMAGE else None
+    image = open_image(f"sqlite:{directory / IMAGE_FILE}") if source == IMAGE else None
     shard = await open_shard(store, blobs, image, 1, clock_ms)
     await _fill(shard, runs, partitions)
     if image is not None:

@@ -19,7 +19,7 @@ from tests.support.kafka import KafkaServer, kafka_classpath
 KAFKA, DRAGOMAN = "kafka", "dragoman"
 ADMIN_TIMEOUT_S = 300.0
 LEADER_TIMEOUT_S = 60.0
-MOST_AT_ONCE = 5_000
+MAX_AT_ONCE = 5_000
 """Partitions that a request creates: Kafka refuses more than 10,000 records of its metadata log in one."""
 # What kafka-server-start.sh and kafka-run-class.sh of the release pass by default.
 JVM_FLAGS = (
@@ -109,13 +109,13 @@ def _admin(server: Server) -> AdminClient:
 def create_topic(server: Server, name: str, partitions: int) -> None:
     """Errors: KafkaException, RuntimeError when partitions do not show up in time."""
     admin = _admin(server)
-    topics = [NewTopic(name, num_partitions=min(partitions, MOST_AT_ONCE), replication_factor=1)]
+    topics = [NewTopic(name, num_partitions=min(partitions, MAX_AT_ONCE), replication_factor=1)]
     for future in admin.create_topics(topics, request_timeout=ADMIN_TIMEOUT_S).values():
         future.result(ADMIN_TIMEOUT_S)
-    have = min(partitions, MOST_AT_ONCE)
+    have = min(partitions, MAX_AT_ONCE)
     _await_partitions(admin, name, have)
     while have < partitions:
-        have = min(have + MOST_AT_ONCE, partitions)
+        have = min(have + MAX_AT_ONCE, partitions)
         grown = admin.create_partitions([NewPartitions(name, have)], request_timeout=ADMIN_TIMEOUT_S)
         for future in grown.values():
             future.result(ADMIN_TIMEOUT_S)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ledger.keys import RANDOM_BYTES, uuid7
-from ledger.requests import CommitBatch, CommitFile
+from ledger.partitions.requests import CommitBatch, CommitFile
 from ledger.types import TOPIC_ID_BYTES, TopicId
 
 BATCHES = 1_000
@@ -22,7 +22,7 @@ def new_locator(created_ms: int, random: Callable[[int], bytes]) -> str:
     return f"wal/0/{uuid7(created_ms, random(RANDOM_BYTES))}.wal"
 
 
-def commit(
+def commit(  # noqa: PLR0913 - fields of a commit
     locator: str, start: int, first: int, count: int, sequences: list[int], now_ms: int, topic: int = 0
 ) -> tuple[CommitFile, int]:
     """`count` batches for the partitions from `first` on, in turn, and where the object ends then.

@@ -1,1 +1,1 @@
-"""Kafka on the wire: servers, handlers, and the rooms where requests are decided."""
+"""Kafka on the wire: servers, handlers, and the services that decide requests."""

@@ -1,6 +1,6 @@
-"""Puts a gateway together from its settings: stores, shard, rooms, server; and takes it apart in reverse.
+"""Starts a gateway from its settings: stores, shard, services, server; and closes them in reverse.
 
-The one place that knows the adapters.
+The only module that imports the adapters.
 """
 
 import asyncio
@@ -14,63 +14,69 @@ from typing import Final
 
 import structlog
 
-from adapters.open import Access, UnknownStore, directory_of, open_blobs, open_metadata, open_segments
-from gateway.accepting import open_sockets, warn_of_plaintext
+from adapters.open import METADATA_FILE as METADATA_FILE
+from adapters.open import (
+    Access,
+    UnknownStore,
+    directory_of,
+    open_blobs,
+    open_image,
+    open_metadata,
+    open_segments,
+    urls_in,
+)
+from gateway.addresses import Address, Listener, parse_address, parse_bindings
 from gateway.admin.readiness import Readiness
 from gateway.admin.server import AdminServer, admin_address
 from gateway.admin.shards import ShardFacts, shard_page
-from gateway.config import ConfigError, Settings
-from gateway.context import Services
-from gateway.coordination.belonging import check_cluster, check_unclaimed, claim_data
+from gateway.configs.describe import topic_value
+from gateway.configs.service import ConfigService
 from gateway.coordination.claim import Claim, check_claim, put_claim
 from gateway.coordination.clock import ClockWatch, SteadyClock, boot_ms, clock_ms
+from gateway.coordination.cluster_id import claim_cluster_id, verify_cluster_id, verify_unclaimed
+from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.free_space import FreeSpace
-from gateway.coordination.gathering import Gathering
-from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.datadir import DATA_SETTING, DataDirectory, DirectoryLock
 from gateway.fetch.cache import RunCache
-from gateway.fetch.offsets import OffsetsRoom
+from gateway.fetch.list_offsets import ListOffsetsService
+from gateway.fetch.operation import FetchOptions
 from gateway.fetch.reader import RunReader
-from gateway.fetch.room import FetchOptions, FetchRoom
+from gateway.fetch.service import FetchService
 from gateway.fetch.sessions import FetchSessions
-from gateway.groups.expiry import OffsetExpiry
-from gateway.groups.offsets import CommittedOffsets
-from gateway.groups.room import GroupsRoom
+from gateway.groups.coordinator import GroupCoordinator
+from gateway.groups.offset_expiry import OffsetExpiry
+from gateway.groups.offset_manager import OffsetManager
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.housekeeper import Housekeeper
 from gateway.housekeeping.producers import ProducerRelief
 from gateway.housekeeping.retention import Retention
-from gateway.listeners import Address, Listener, parse_address, parse_bindings
-from gateway.produce.admission import RuleBook
+from gateway.network.acceptor import open_sockets, warn_of_plaintext
+from gateway.network.server import Server
 from gateway.produce.producer_ids import ProducerIds
-from gateway.produce.room import ProduceOptions, ProduceRoom
-from gateway.quotas.room import QuotasRoom
-from gateway.requests.opening import BatchOpener
-from gateway.requests.slicing import SliceScheduler
+from gateway.produce.service import ProduceOptions, ProduceService
+from gateway.produce.validation import TopicPolicies
+from gateway.quotas.manager import ClientQuotaManager
+from gateway.requests.context import Services
 from gateway.router import HANDLERS, RequestRouter, served_versions
+from gateway.scheduling.batch_opening import BatchOpener
+from gateway.scheduling.slices import SliceScheduler
 from gateway.security.tls import Certificates
-from gateway.server import Server
+from gateway.settings import ConfigError, Settings
 from gateway.telemetry.metrics import Metrics, ShardView
 from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, TimedSegments
-from gateway.topics.configs_room import ConfigsRoom
-from gateway.topics.describing import topic_value
-from gateway.topics.room import TopicsRoom
+from gateway.topics.service import TopicService
 from gateway.version import product_version
-from ledger.ports import Blobs, MetadataStore, SegmentStore
-from ledger.producers import ProducerBounds
+from ledger.partitions.producers import ProducerBounds
+from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore
 from ledger.state import LedgerState
 
 log = structlog.get_logger()
 
-METADATA_FILE: Final = "metadata.db"
-IMAGE_FILE: Final = "image.db"
 BACKUP_OPEN_FILE: Final = "backup-open"
-MEMORY_URL: Final = "memory:"
-OBJECTS_PREFIX: Final = "objects+"
 CLOSE_SECONDS: Final = 10.0
 CROWDED_PRODUCERS_S: Final = 1.0
 DEAD_OFFSETS_S: Final = 5.0
@@ -94,7 +100,7 @@ class Stores:
     metadata: MetadataStore
     segments: SegmentStore
     blobs: Blobs
-    image: ImageFile | None
+    image: ImageStore | None
     watch: StoreWatch
     directories: Sequence[Path]
     """Local ones that are written to."""
@@ -104,7 +110,7 @@ class Stores:
 async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
     """Start everything; at the end drain and close everything, in reverse.
 
-    Raises ConfigError, the StoreErrors of `ledger.errors`, and `gateway.accepting.ListenFailed`.
+    Raises ConfigError, the StoreErrors of `ledger.errors`, and `gateway.network.acceptor.ListenFailed`.
     """
     bindings = parse_bindings(settings.listeners.listen, settings.listeners.advertise)
     admin_bind = parse_address(settings.admin.listen, "admin.listen") if settings.admin.listen else None
@@ -114,26 +120,16 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
     async with AsyncExitStack() as stack:
         stores = await _open_stores(settings, stack, metrics)
         clock = SteadyClock()
-        journal = Journal(stores.metadata, 0)
-        await check_unclaimed(journal, stores.blobs)
-        shard = await open_shard(
-            stores.metadata,
-            stores.blobs,
-            stores.image,
-            settings.broker.node_id,
-            clock,
-            gathering=Gathering(),
-            verify=partial(_verify_claim, journal, stores.blobs),
-            elapsed=boot_ms,
-        )
-        clock.trust(shard.state.entry_time_ms)
+        shard = await _open_shard(settings, stores, clock)
         stack.push_async_callback(shard.close)
         space = _watch_space(settings, stores, shard, metrics, stack)
         await _claim(stores, shard)
-        configs = ConfigsRoom(shard, settings)
-        housekeeper, facts = await _keep_house(settings, stores, shard, configs, space, metrics, stack)
+        configs = ConfigService(shard, settings)
+        housekeeper, facts = await _start_housekeeping(
+            settings, stores, shard, configs, space, metrics, stack
+        )
         metrics.orphan_objects.set_function(facts.orphan_objects)
-        services = await _open_rooms(settings, stores, shard, configs, space, stack, metrics)
+        services = await _open_services(settings, stores, shard, configs, space, stack, metrics)
         _expire_offsets(settings, services, housekeeper)
         _bound_producers(settings, services, housekeeper)
         watch = ClockWatch(shard, clock, settings.ledger.orphan_grace_ms, metrics.alarm)
@@ -154,7 +150,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         server = Server(settings.limits, router, metrics, certificates, wait_ms)
         stack.push_async_callback(server.close)
         listeners = await server.listen(bindings)
-        # First of all at the end: what waits is answered, so that the drain need not wait for it.
+        # First at shutdown: waiting requests are answered, so that the drain need not wait for them.
         stack.callback(services.fetch.close)
         stack.callback(services.groups.close)
         stack.callback(setattr, readiness, "is_draining", True)
@@ -162,16 +158,33 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         yield RunningGateway(services, listeners, server.bound, admin, reload)
 
 
+async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock) -> Shard:
+    journal = Journal(stores.metadata, 0)
+    await verify_unclaimed(journal, stores.blobs)
+    shard = await open_shard(
+        stores.metadata,
+        stores.blobs,
+        stores.image,
+        settings.broker.node_id,
+        clock,
+        commit_delay=CommitDelay(),
+        verify=partial(_verify_claim, journal, stores.blobs),
+        elapsed=boot_ms,
+    )
+    clock.trust(shard.state.entry_time_ms)
+    return shard
+
+
 async def _verify_claim(journal: Journal, blobs: Blobs, state: LedgerState) -> None:
     if state.applied:
-        await check_cluster(blobs, state.cluster_id)
+        await verify_cluster_id(blobs, state.cluster_id)
     await check_claim(journal, blobs)
 
 
 async def _claim(stores: Stores, shard: Shard) -> None:
-    """Right behind the entry that began the epoch. A journal in memory claims nothing: it does not last."""
+    """Right after the entry that began the epoch. A journal in memory claims nothing: it does not last."""
     state, is_lasting = shard.state, stores.image is not None
-    await claim_data(stores.blobs, state.cluster_id, lasting=is_lasting)
+    await claim_cluster_id(stores.blobs, state.cluster_id, lasting=is_lasting)
     if is_lasting:
         claim = Claim(state.cluster_id, state.epoch, state.applied - 1, shard.last_nonce)
         await put_claim(stores.blobs, shard.journal.shard, claim)
@@ -183,7 +196,7 @@ def _nothing_to_reload() -> None:
 
 @asynccontextmanager
 async def opened_stores(settings: Settings, *, thorough: bool = False) -> AsyncIterator[Stores]:
-    """The stores alone, with the data directory locked, for commands that look at a ledger at rest.
+    """The stores alone, with the data directory locked, for commands on an offline ledger.
     `thorough`: after a check of the metadata store's structure.
 
     Raises ConfigError and the StoreErrors of `ledger.errors`: StoreLocked while a gateway runs.
@@ -193,12 +206,12 @@ async def opened_stores(settings: Settings, *, thorough: bool = False) -> AsyncI
 
 
 def opened_blobs(directory: Path) -> AbstractAsyncContextManager[Blobs]:
-    """The blobs of a backup, to be put. Without a lock, so nothing of what others put is touched."""
+    """The blobs of a backup, for putting. Without a lock, so what other processes put is not touched."""
     return _opened_blobs(directory, Access.SHARED)
 
 
 def opened_source(directory: Path) -> AbstractAsyncContextManager[Blobs]:
-    """The blobs of a data directory or of a backup, to be read alone: nothing in it is made or changed."""
+    """The blobs of a data directory or of a backup, for reading: nothing in it is created or changed."""
     return _opened_blobs(directory, Access.READ_ONLY)
 
 
@@ -214,44 +227,42 @@ async def _opened_blobs(directory: Path, access: Access) -> AsyncIterator[Blobs]
 async def _open_stores(
     settings: Settings, stack: AsyncExitStack, metrics: Metrics, *, thorough: bool = False
 ) -> Stores:
-    """Every store behind a wrapper that takes its times."""
+    """Every store in a wrapper that measures its calls."""
     storage = settings.storage
     watch = StoreWatch(metrics)
     directory = Path(storage.data_dir)
-    metadata_url = storage.metadata or f"sqlite:{directory / METADATA_FILE}"
-    data_url = storage.data or f"file:{directory}"
-    in_memory = metadata_url == MEMORY_URL
+    urls = urls_in(directory, storage.metadata, storage.data)
     locked = None
-    if not in_memory or not storage.data:
+    if urls.image is not None or not storage.data:
         stack.callback(DataDirectory(directory).close)
         locked = directory
     try:
-        metadata = open_metadata(metadata_url, thorough=thorough)
+        metadata = open_metadata(urls.metadata, thorough=thorough)
         stack.push_async_callback(metadata.close)
         if metadata.exclusive:
             # Where one gateway alone may write the metadata, one alone may delete from the data.
-            _lock_data(directory_of(data_url), locked, stack)
-        segments = open_segments(data_url, roll_age_ms=settings.ledger.orphan_grace_ms // 4)
+            _lock_data(directory_of(urls.segments), locked, stack)
+        segments = open_segments(urls.segments, roll_age_ms=settings.ledger.orphan_grace_ms // 4)
         stack.push_async_callback(segments.close)
-        blobs = open_blobs(data_url.removeprefix(OBJECTS_PREFIX))
+        blobs = open_blobs(urls.blobs)
         stack.push_async_callback(blobs.close)
     except UnknownStore as error:
         raise ConfigError(str(error)) from error
     if not storage.allow_unsafe_acks:
         _check_durable(metadata, segments)
-    named = (directory_of(metadata_url), directory_of(data_url))
+    named = (directory_of(urls.metadata), directory_of(urls.segments))
     directories = [found for found in named if found is not None]
     timed = TimedMetadata(metadata, watch), TimedSegments(segments, watch), TimedBlobs(blobs, watch)
-    if in_memory:
+    if urls.image is None:
         return Stores(*timed, None, watch, directories)
-    image = ImageFile(directory / IMAGE_FILE)
+    image = open_image(urls.image)
     stack.push_async_callback(image.close)
     return Stores(*timed, image, watch, [directory, *directories])
 
 
 def _lock_data(directory: Path | None, locked: Path | None, stack: AsyncExitStack) -> None:
     if directory is None or not directory.absolute().parent.is_dir():
-        return  # opening it says what is missing
+        return  # opening it reports what is missing
     if locked is None or directory.resolve() != locked.resolve():
         stack.callback(DirectoryLock(directory, DATA_SETTING).close)
 
@@ -283,11 +294,11 @@ def _watch_space(
     return space
 
 
-async def _keep_house(
+async def _start_housekeeping(  # noqa: PLR0913 - what is assembled
     settings: Settings,
     stores: Stores,
     shard: Shard,
-    configs: ConfigsRoom,
+    configs: ConfigService,
     space: FreeSpace,
     metrics: Metrics,
     stack: AsyncExitStack,
@@ -297,7 +308,7 @@ async def _keep_house(
     checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, shard.clock)
     await checkpointer.start()
     wait_seconds = settings.ledger.commit_timeout_ms / 1000
-    # Who copies the data of a running gateway says so by this file.
+    # A copy of a running gateway's data is announced by this file.
     backup_open = Path(settings.storage.data_dir) / BACKUP_OPEN_FILE
     garbage = GarbageCollector(
         shard,
@@ -307,6 +318,7 @@ async def _keep_house(
         wait_seconds,
         is_disk_full=lambda: space.is_full and not backup_open.exists(),
         alarm=metrics.alarm,
+        elapsed=_monotonic_ms,
     )
     retention = Retention(shard, _topic_configs(configs), shard.clock, wait_seconds)
     check_ms = settings.broker.log_retention_check_interval_ms
@@ -341,11 +353,11 @@ def _expire_offsets(settings: Settings, services: Services, housekeeper: Houseke
 
 
 def _watch_clock(watch: ClockWatch, housekeeper: Housekeeper, metrics: Metrics) -> None:
-    async def look() -> None:
-        watch.look()
+    async def check() -> None:
+        watch.check()
 
-    watch.look()
-    housekeeper.add("clock", CLOCK_S, look)
+    watch.check()
+    housekeeper.add("clock", CLOCK_S, check)
     metrics.clock_behind_seconds.set_function(lambda: watch.ahead_ms / 1000)
 
 
@@ -358,9 +370,9 @@ def _readiness(settings: Settings, stores: Stores, shard: Shard, space: FreeSpac
     )
 
 
-def _topic_configs(room: ConfigsRoom) -> Callable[[str, Mapping[str, str]], str]:
-    """Tells a topic config in force from what is set on the topic."""
-    return lambda name, configs: topic_value(name, configs, room.defaults)
+def _topic_configs(service: ConfigService) -> Callable[[str, Mapping[str, str]], str]:
+    """The value of a topic config that is in force, by its name and what is set on the topic."""
+    return lambda name, configs: topic_value(name, configs, service.defaults)
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -369,11 +381,11 @@ async def _end(task: asyncio.Task[None]) -> None:
         await task
 
 
-async def _open_rooms(
+async def _open_services(  # noqa: PLR0913 - what is assembled
     settings: Settings,
     stores: Stores,
     shard: Shard,
-    configs: ConfigsRoom,
+    configs: ConfigService,
     space: FreeSpace,
     stack: AsyncExitStack,
     metrics: Metrics,
@@ -384,40 +396,32 @@ async def _open_rooms(
     options = ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight)
     opener = BatchOpener()
     stack.callback(opener.close)
-    # By the clock that clients are likely to share, also while a jump of it is not believed.
-    produce = ProduceRoom(shard, stores.segments, options, clock_ms, cache.put, space, opener)
+    # The host's clock, which clients are likely to share, even while a jump of it is not believed.
+    produce = ProduceService(shard, stores.segments, options, clock_ms, cache.put, space, opener)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
     reader = RunReader(stores.segments, cache, shard.state.files.locator, metrics.alarm)
-    limits = settings.limits
-    sessions = FetchSessions(limits.fetch_sessions, _fetch_session_id, limits.fetch_partitions)
-    fetch_options = FetchOptions(
-        in_flight_bytes=limits.fetch_bytes,
-        kept_partitions=limits.fetch_partitions,
-        longest_wait_s=limits.request_timeout_ms / 1000,
-        ledger_wait_s=ledger.commit_timeout_ms / 1000,
-    )
-    offsets = OffsetsRoom(shard, reader, opener, settings.limits.decompressed_bytes)
-    groups = GroupsRoom(shard, settings)
+    offsets = ListOffsetsService(shard, reader, opener, settings.limits.decompressed_bytes)
+    groups = GroupCoordinator(shard, settings)
     groups.start()
     metrics.groups.set_function(lambda: groups.group_count)
     metrics.group_members.set_function(lambda: groups.member_count)
-    group_offsets = CommittedOffsets(shard, groups, settings)
-    # Behind the drain: what waits for the journal until then has its deadline.
+    group_offsets = OffsetManager(shard, groups, settings)
+    # After the drain: until then what waits for the journal has its own deadline.
     stack.callback(group_offsets.close)
     return Services(
         settings=settings,
         shard=shard,
         produce=produce,
-        produce_rules=RuleBook(
+        topic_policies=TopicPolicies(
             _topic_configs(configs), settings.limits.decompressed_bytes, lambda: configs.defaults
         ),
-        fetch=FetchRoom(shard, reader, sessions, fetch_options, shard.clock),
+        fetch=_fetch_service(settings, shard, reader),
         offsets=offsets,
-        topics=TopicsRoom(shard, settings, configs),
+        topics=TopicService(shard, settings, configs),
         configs=configs,
         groups=groups,
         group_offsets=group_offsets,
-        quotas=QuotasRoom(shard, settings.quotas, _monotonic_ms),
+        quotas=ClientQuotaManager(shard, settings.quotas, _monotonic_ms),
         producer_ids=ProducerIds(shard),
         cluster_id=shard.state.cluster_id,
         node_id=settings.broker.node_id,
@@ -426,6 +430,18 @@ async def _open_rooms(
         served=served_versions(HANDLERS),
         scheduler=SliceScheduler(settings.limits.request_memory_bytes),
     )
+
+
+def _fetch_service(settings: Settings, shard: Shard, reader: RunReader) -> FetchService:
+    limits = settings.limits
+    sessions = FetchSessions(limits.fetch_sessions, _fetch_session_id, limits.fetch_partitions)
+    options = FetchOptions(
+        in_flight_bytes=limits.fetch_bytes,
+        partitions_in_memory=limits.fetch_partitions,
+        longest_wait_s=limits.request_timeout_ms / 1000,
+        ledger_wait_s=settings.ledger.commit_timeout_ms / 1000,
+    )
+    return FetchService(shard, reader, sessions, options, shard.clock)
 
 
 def _monotonic_ms() -> int:

@@ -12,20 +12,20 @@ from ledger.errors import StoreDamaged, StoreLocked, StoreTooNew, StoreUnavailab
 LOCK_FILE: Final = "lock"
 FORMAT_FILE: Final = "format"
 FORMAT_VERSION: Final = 1
-"""Of the directory: which stores lie in it under which names. Each of them has a version of its own."""
+"""Of the directory: its stores and their names. Each store has a version of its own."""
 SETTING: Final = "--data-dir (storage.data_dir)"
 DATA_SETTING: Final = "--data (storage.data)"
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
-"""Records are nobody's business but this user's."""
+"""Only this user may read records."""
 
 
 class DirectoryLock:
     """An open, locked directory. The kernel frees the lock when the process dies, however it dies."""
 
     def __init__(self, path: Path, setting: str = SETTING) -> None:
-        """Create the directory if need be and take its lock. StoreLocked says who has it;
-        StoreUnavailable why the directory cannot be used; both name the setting that chose it."""
+        """Create the directory if it is missing and take its lock. StoreLocked names the process that has it,
+        StoreUnavailable the reason why the directory cannot be used; both name the setting that chose it."""
         self.path = path
         self._setting = setting
         try:
@@ -61,11 +61,12 @@ class DirectoryLock:
         self._sign()
 
     def _sign(self) -> None:
-        """Leave word of who holds the lock. Only for people: the lock itself is the kernel's."""
-        word = json.dumps({"pid": os.getpid(), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        """Write the process id into the lock file, for people: the lock itself is the kernel's."""
+        started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        holder = json.dumps({"pid": os.getpid(), "started": started})
         try:
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, word.encode(), 0)
+            os.pwrite(self._descriptor, holder.encode(), 0)
         except OSError as error:
             raise StoreUnavailable(
                 f"the data directory {self.path} cannot be written: {error.strerror}; free some space, "
@@ -86,11 +87,12 @@ class DataDirectory(DirectoryLock):
 
 
 def check_format(path: Path) -> None:
-    """Write down the format version of a directory that has none yet. StoreTooNew if it is not known here."""
+    """Write the format version of a directory that has none yet. StoreTooNew if this build does not know
+    it."""
     file = path / FORMAT_FILE
     try:
         text = file.read_text()[:20]
-        # An empty file says nothing: its writer died before the bytes were there.
+        # An empty file: its writer died before the bytes were durable.
         version = int(text) if text else _write_format(file)
     except FileNotFoundError:
         version = _write_format(file)
@@ -115,7 +117,7 @@ def _write_format(file: Path) -> int:
             written.write(f"{FORMAT_VERSION}\n")
             written.flush()
             # Before the rename: a name that is durable must not lead to bytes that are not.
-            os.fdatasync(written.fileno())
+            os.fsync(written.fileno())
         draft.replace(file)
         _sync(file.parent)
     except OSError as error:
@@ -127,14 +129,14 @@ def _write_format(file: Path) -> int:
 
 def _holder(descriptor: int) -> str:
     try:
-        word = json.loads(os.pread(descriptor, 200, 0))
-        return f"the gateway with process id {word['pid']}, started {word['started']}"
+        holder = json.loads(os.pread(descriptor, 200, 0))
+        return f"the gateway with process id {holder['pid']}, started {holder['started']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another gateway"
 
 
 def _create(path: Path) -> None:
-    """Make the directory and what is missing above it, each durably known to its parent."""
+    """Make the directory and its missing parents, each of them durable."""
     missing = []
     above = path.absolute()
     while not above.exists():

@@ -8,9 +8,7 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
-from gateway.connection import Peer
-from gateway.context import Cancellable, MessageReply, Reply, RequestContext, Services
-from gateway.fetch.budget import Hold
+from gateway.completion import Cancellable, Completion
 from gateway.handlers import (
     alter_client_quotas,
     alter_configs,
@@ -51,10 +49,13 @@ from gateway.handlers import (
     produce,
     sync_group,
 )
-from gateway.handlers.throttling import throttle_request
-from gateway.handlers.waiting import Waiting
-from gateway.quotas.altering import REQUEST
-from gateway.requests.encoded import Encoded
+from gateway.network.pipeline import Peer
+from gateway.quotas.alter import REQUEST
+from gateway.requests.context import RequestContext, Services
+from gateway.requests.deferred import defer
+from gateway.requests.response_cache import Encoded
+from gateway.requests.throttling import throttle_request
+from gateway.response import Buffers, Response
 from gateway.telemetry.handler_time import HandlerTime
 from gateway.telemetry.parked import Parked, parked_in_this_task
 from gateway.wire.apis import RANGES, ApiKey
@@ -62,50 +63,51 @@ from gateway.wire.connection import CloseConnection, Request
 from gateway.wire.errors import Malformed, NeedsSlices
 from gateway.wire.header import encode_response_header
 from gateway.wire.messages import codec
+from ledger.errors import ErrorName
 from ledger.types import Buffer
 
 _THROTTLE_TIME: Final = Struct(">i")
 NOT_SERVED_BELOW: Final[Mapping[ApiKey, int]] = {ApiKey.PRODUCE: 3}
-"""Versions that are advertised, because clients look for them, but never answered."""
+"""Versions that are advertised, because clients check for them, but never served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """`handle(context, request)` gives the response message, or None where the protocol has no answer.
+    """`handle(context, request)` returns the response message, or None where the protocol has no response.
 
-    A `raw` one gets the body's bytes and gives the buffers of the answer's body. A `patient` one may wait
-    for other clients for longer than the longest request timeout, by deadlines of its own.
+    A `raw` one gets the body's bytes and returns the `Response`, without its header. One that `may_park` may
+    wait for other clients for longer than the longest request timeout, by deadlines of its own.
     """
 
     handle: Callable[[RequestContext, Any], Awaitable[Any]]
     versions: tuple[int, int]
     raw: bool = False
-    patient: bool = False
+    may_park: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Pipelined:
-    """`start(context, body, reply)` takes a request up without waiting, and sees to it that the reply gets
-    the buffers of the answer's body. Does so while earlier requests of its connection are unanswered, if
-    those are pipelined too."""
+    """`start(context, body, completion)` accepts a request without waiting; the completion gets the buffers
+    of the response's body. It is called while earlier requests of its connection are unanswered, if those
+    are pipelined too."""
 
-    start: Callable[[RequestContext, memoryview, Reply], Cancellable]
+    start: Callable[[RequestContext, memoryview, Completion[Buffers | None]], Cancellable]
     versions: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """`start(context, request, reply)` takes a request up without waiting, and sees to it that the reply gets
-    the response message. What nearly always can be answered at once, or by who settles it, needs no task of
-    its own; the rest is awaited in one (`gateway.handlers.waiting`)."""
+class Inline:
+    """`start(context, request, completion)` accepts a request without waiting; the completion gets the
+    response message. A request that nearly always is answered at once, or by the shard's completion, needs
+    no task of its own; else it is awaited in one (`gateway.requests.deferred`)."""
 
-    start: Callable[[RequestContext, Any, MessageReply], Cancellable | None]
+    start: Callable[[RequestContext, Any, Completion[object]], Cancellable | None]
     wait: Callable[[RequestContext, Any], Coroutine[Any, Any, Any]]
     """The same in a task, for a request that is not decoded at once."""
     versions: tuple[int, int]
 
 
-AnyHandler: TypeAlias = Handler | Pipelined | Prompt
+AnyHandler: TypeAlias = Handler | Pipelined | Inline
 
 HANDLERS: Final[Mapping[ApiKey, AnyHandler]] = {
     ApiKey.PRODUCE: Pipelined(produce.start, RANGES[ApiKey.PRODUCE]),
@@ -144,15 +146,15 @@ HANDLERS: Final[Mapping[ApiKey, AnyHandler]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler(
         describe_topic_partitions.handle, RANGES[ApiKey.DESCRIBE_TOPIC_PARTITIONS]
     ),
-    ApiKey.OFFSET_COMMIT: Prompt(
+    ApiKey.OFFSET_COMMIT: Inline(
         offset_commit.start, offset_commit.wait_in_slices, RANGES[ApiKey.OFFSET_COMMIT]
     ),
     ApiKey.OFFSET_FETCH: Handler(offset_fetch.handle, RANGES[ApiKey.OFFSET_FETCH]),
     ApiKey.FIND_COORDINATOR: Handler(find_coordinator.handle, RANGES[ApiKey.FIND_COORDINATOR]),
-    ApiKey.JOIN_GROUP: Handler(join_group.handle, RANGES[ApiKey.JOIN_GROUP], patient=True),
-    ApiKey.HEARTBEAT: Prompt(heartbeat.start, heartbeat.wait, RANGES[ApiKey.HEARTBEAT]),
+    ApiKey.JOIN_GROUP: Handler(join_group.handle, RANGES[ApiKey.JOIN_GROUP], may_park=True),
+    ApiKey.HEARTBEAT: Inline(heartbeat.start, heartbeat.wait, RANGES[ApiKey.HEARTBEAT]),
     ApiKey.LEAVE_GROUP: Handler(leave_group.handle, RANGES[ApiKey.LEAVE_GROUP]),
-    ApiKey.SYNC_GROUP: Handler(sync_group.handle, RANGES[ApiKey.SYNC_GROUP], patient=True),
+    ApiKey.SYNC_GROUP: Handler(sync_group.handle, RANGES[ApiKey.SYNC_GROUP], may_park=True),
     ApiKey.DESCRIBE_GROUPS: Handler(describe_groups.handle, RANGES[ApiKey.DESCRIBE_GROUPS]),
     ApiKey.LIST_GROUPS: Handler(list_groups.handle, RANGES[ApiKey.LIST_GROUPS]),
     ApiKey.DELETE_GROUPS: Handler(delete_groups.handle, RANGES[ApiKey.DELETE_GROUPS]),
@@ -164,12 +166,12 @@ HANDLERS: Final[Mapping[ApiKey, AnyHandler]] = {
 
 
 def served_versions(handlers: Mapping[ApiKey, AnyHandler]) -> dict[int, tuple[int, int]]:
-    """Lowest and highest version of each API, as ApiVersions tells them."""
+    """Lowest and highest version of each API, as ApiVersions reports them."""
     return {int(key): handler.versions for key, handler in handlers.items()}
 
 
 CANCELLED: Final = "CANCELLED"
-"""What a request is counted under whose client left, or whose connection was closed, before its answer."""
+"""The outcome of a request whose client left, or whose connection was closed, before its response."""
 
 
 class RequestRouter:
@@ -179,25 +181,25 @@ class RequestRouter:
         self._services = services
         self._handlers: dict[int, tuple[ApiKey, Handler]] = {}
         self._pipelined: dict[int, tuple[ApiKey, Pipelined]] = {}
-        self._prompt: dict[int, tuple[ApiKey, Prompt]] = {}
+        self._inline: dict[int, tuple[ApiKey, Inline]] = {}
         for key, handler in handlers.items():
             if isinstance(handler, Pipelined):
                 self._pipelined[int(key)] = (key, handler)
-            elif isinstance(handler, Prompt):
-                self._prompt[int(key)] = (key, handler)
+            elif isinstance(handler, Inline):
+                self._inline[int(key)] = (key, handler)
             else:
                 self._handlers[int(key)] = (key, handler)
-        self._patient = {key for key, (_, handler) in self._handlers.items() if handler.patient}
+        self._may_park = {key for key, (_, handler) in self._handlers.items() if handler.may_park}
         self.served = served_versions(handlers)
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key in self._pipelined
 
-    def is_prompt(self, api_key: int) -> bool:
-        return api_key in self._prompt
+    def is_inline(self, api_key: int) -> bool:
+        return api_key in self._inline
 
-    def is_patient(self, api_key: int) -> bool:
-        return api_key in self._patient
+    def may_park(self, api_key: int) -> bool:
+        return api_key in self._may_park
 
     def starved_since(self) -> float:
         return self._services.fetch.budget.stuck_since
@@ -205,49 +207,58 @@ class RequestRouter:
     def waiting_since(self) -> float:
         return self._services.fetch.budget.waiting_since
 
-    async def answer(
-        self, request: Request, peer: Peer, received_at: float, hold: Hold
-    ) -> Sequence[Buffer] | None:
-        """Response header and body. Raises Malformed, and CloseConnection for a version never answered."""
+    async def answer(self, request: Request, peer: Peer, received_at: float) -> Response | None:
+        """Response header and body. Raises Malformed, and CloseConnection for a version never served."""
         key, handler = self._handlers[request.header.api_key]
         counted = _Counted(key, self._context(key, request, peer, received_at), parked_in_this_task())
-        counted.context.hold = hold
         try:
-            body = await self._timed_body(key, handler, counted.context, request)
+            response = await self._timed_body(key, handler, counted.context, request)
         except BaseException as error:
             counted.failed(error)
             raise
         finally:
-            counted.context.leave()
+            counted.context.end()
         version = 0 if request.unsupported_api_versions else request.header.api_version
-        return counted.answered(version, body)
+        if response is None:
+            counted.finished(version, None)
+        else:
+            response.buffers = counted.finished(version, response.buffers) or ()
+        return response
 
-    def start(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> Cancellable | None:
-        """The same for a pipelined or prompt request; the reply gets response header and body. None: it has
-        it already."""
-        prompt = self._prompt.get(request.header.api_key)
-        if prompt is not None:
-            return self._start_prompt(*prompt, request, peer, received_at, reply)
+    def start(
+        self, request: Request, peer: Peer, received_at: float, completion: Completion[Buffers | None]
+    ) -> Cancellable | None:
+        """The same for a pipelined or inline request; the completion gets response header and body. None: it
+        has them already."""
+        inline = self._inline.get(request.header.api_key)
+        if inline is not None:
+            return self._start_inline(*inline, request, peer, received_at, completion)
         key, pipelined = self._pipelined[request.header.api_key]
-        counted = _CountedReply(key, self._context(key, request, peer, received_at), reply)
+        counted = _CountedCompletion(key, self._context(key, request, peer, received_at), completion)
         try:
             return pipelined.start(counted.context, request.body, counted)
         except Exception as error:
             counted.failed(error)
             raise
 
-    def _start_prompt(
-        self, key: ApiKey, prompt: Prompt, request: Request, peer: Peer, received_at: float, reply: Reply
+    def _start_inline(
+        self,
+        key: ApiKey,
+        inline: Inline,
+        request: Request,
+        peer: Peer,
+        received_at: float,
+        completion: Completion[Buffers | None],
     ) -> Cancellable | None:
-        counted = _CountedMessage(key, self._context(key, request, peer, received_at), reply)
+        counted = _MessageCompletion(key, self._context(key, request, peer, received_at), completion)
         context = counted.context
         if context.handler_time is not None:
             context.handler_time.start()
         try:
             message = codec.decode_small_request(key, context.header.api_version, request.body)
-            return prompt.start(context, message, counted)
+            return inline.start(context, message, counted)
         except NeedsSlices:
-            return Waiting(context, partial(_heavy_body, key, prompt, context, request.body), counted)
+            return defer(context, partial(_heavy_body, key, inline, context, request.body), counted)
         except Exception as error:
             counted.failed(error)
             raise
@@ -274,31 +285,33 @@ class RequestRouter:
 
     def _timed_body(
         self, key: ApiKey, handler: Handler, context: RequestContext, request: Request
-    ) -> Awaitable[Sequence[Buffer] | None]:
+    ) -> Awaitable[Response | None]:
         body = self._body(key, handler, context, request)
         return body if context.handler_time is None else context.handler_time.timed(body)
 
     async def _body(
         self, key: ApiKey, handler: Handler, context: RequestContext, request: Request
-    ) -> Sequence[Buffer] | None:
+    ) -> Response | None:
         version = request.header.api_version
         if request.unsupported_api_versions:
-            return [codec.encode_response(key, 0, api_versions.too_new(context))]
+            return Response([codec.encode_response(key, 0, api_versions.too_new(context))])
         if handler.raw:
-            buffers: Sequence[Buffer] | None = await handler.handle(context, request.body)
-            return buffers
+            made: Response | None = await handler.handle(context, request.body)
+            return made
         try:
             message = codec.decode_small_request(key, version, request.body)
         except NeedsSlices:
             message = await _decoded(key, context, request.body)
-            if handler.patient:
+            if handler.may_park:
                 context.leave()
         response = await handler.handle(context, message)
-        return None if response is None else [await _encoded_in_slices(key, context, response)]
+        if isinstance(response, Encoded):
+            return Response([_with_throttle_time(context, response), *response.rest])
+        return None if response is None else Response([await _encoded_in_slices(key, context, response)])
 
 
 class _Counted:
-    """Counts one request when it is done, and puts the header before its answer."""
+    """Counts one request when it is done, and puts the header before its response."""
 
     __slots__ = ("_began", "_key", "_parked", "context")
 
@@ -309,7 +322,7 @@ class _Counted:
         # The loop clock counts in whole milliseconds.
         self._began = time.perf_counter()
 
-    def answered(self, version: int, body: Sequence[Buffer] | None) -> Sequence[Buffer] | None:
+    def finished(self, version: int, body: Sequence[Buffer] | None) -> Sequence[Buffer] | None:
         self._count(self.context.error)
         if body is None:
             return None
@@ -321,7 +334,9 @@ class _Counted:
         elif isinstance(error, asyncio.CancelledError):
             self._count(CANCELLED)
         else:
-            self._count(self.context.error if isinstance(error, CloseConnection) else "UNKNOWN_SERVER_ERROR")
+            self._count(
+                self.context.error if isinstance(error, CloseConnection) else ErrorName.UNKNOWN_SERVER_ERROR
+            )
 
     def _count(self, outcome: str) -> None:
         took_s = time.perf_counter() - self._began
@@ -329,39 +344,43 @@ class _Counted:
         self.context.services.metrics.request_done(self._key.name, outcome, took_s, parked_s)
 
 
-class _CountedReply(_Counted):
-    """The reply to the handler of a pipelined request."""
+class _CountedCompletion(_Counted):
+    """What the handler of a pipelined request completes: counts it, then completes the connection's."""
 
-    __slots__ = ("_reply",)
+    __slots__ = ("_completion",)
 
-    def __init__(self, key: ApiKey, context: RequestContext, reply: Reply) -> None:
+    def __init__(self, key: ApiKey, context: RequestContext, completion: Completion[Buffers | None]) -> None:
         super().__init__(key, context)
-        self._reply = reply
+        self._completion = completion
 
-    def answer(self, buffers: Sequence[Buffer] | None) -> None:
-        self._reply.answer(self.answered(self.context.header.api_version, buffers))
+    def done(self) -> bool:
+        return self._completion.done()
 
-    def fail(self, error: Exception) -> None:
+    def set_result(self, buffers: Any, /) -> None:
+        """The buffers of the body, or None where the protocol has no response."""
+        self._completion.set_result(self.finished(self.context.header.api_version, buffers))
+
+    def set_exception(self, error: Exception, /) -> None:
         self.failed(error)
-        self._reply.fail(error)
+        self._completion.set_exception(error)
 
 
-class _CountedMessage(_CountedReply):
-    """The reply to the handler of a prompt request."""
+class _MessageCompletion(_CountedCompletion):
+    """The same for an inline request, whose handler gives the response message."""
 
     __slots__ = ()
 
-    def answer(self, response: Any) -> None:
+    def set_result(self, response: Any, /) -> None:
         context = self.context
         if context.handler_time is not None:
             context.handler_time.start()
-        # Who settles a request goes on with others, whatever becomes of this answer.
+        # The caller goes on with other requests, whatever becomes of this response.
         try:
             body = [response if isinstance(response, bytes) else _encoded(self._key, context, response)]
         except Exception as error:
-            self.fail(error)
+            self.set_exception(error)
             return
-        self._reply.answer(self.answered(context.header.api_version, body))
+        self._completion.set_result(self.finished(context.header.api_version, body))
 
 
 async def _decoded(key: ApiKey, context: RequestContext, body: memoryview) -> Any:
@@ -369,22 +388,20 @@ async def _decoded(key: ApiKey, context: RequestContext, body: memoryview) -> An
     return await context.decoded(decoding, len(body))
 
 
-async def _heavy_body(key: ApiKey, prompt: Prompt, context: RequestContext, body: memoryview) -> Buffer:
+async def _heavy_body(key: ApiKey, inline: Inline, context: RequestContext, body: memoryview) -> Buffer:
     try:
-        response = await prompt.wait(context, await _decoded(key, context, body))
+        response = await inline.wait(context, await _decoded(key, context, body))
         return await _encoded_in_slices(key, context, response)
     finally:
-        context.leave()
+        context.end()
 
 
 async def _encoded_in_slices(key: ApiKey, context: RequestContext, response: Any) -> Buffer:
-    if isinstance(response, Encoded):
-        return _with_throttle_time(context, response)
     if not context.is_heavy:
         return _encoded(key, context, response)
     _prepare(context, response)
     return await context.slices.drive_heavy(
-        codec.encoding_response(key, context.header.api_version, response)
+        codec.encoding_response(key, context.header.api_version, response, context.slices.kept)
     )
 
 
@@ -401,7 +418,7 @@ def _encoded(key: ApiKey, context: RequestContext, response: Any) -> bytes:
 
 
 def _prepare(context: RequestContext, response: Any) -> None:
-    """Count its error, and tell it how long its client is throttled."""
+    """Count its error, and set how long its client is throttled."""
     _note_error(context, response)
     if context.handler_time is not None:
         throttle_ms = throttle_request(context)
@@ -412,5 +429,5 @@ def _prepare(context: RequestContext, response: Any) -> None:
 def _note_error(context: RequestContext, response: Any) -> None:
     """Count the request under its response's own error, where the API has one for all."""
     code = getattr(response, "error_code", 0)
-    if code and context.error == "NONE":
+    if code and context.error == ErrorName.NONE:
         context.error = str(getattr(code, "name", code))

@@ -1,9 +1,9 @@
-"""Journal entries: keys, and bytes.
+"""Journal entries: keys, bytes, and what applying one does.
 
-Entry N of a shard lies at `journal/<shard>/<N:020d>`:
+Entry N of a shard has the key `journal/<shard>/<N:020d>`:
 `0 4s "DJE1" | 4 u16 version=1 | 6 u16 record count | 8 i32 epoch | 12 i64 time (unix ms) | 20 16s nonce |
 36 u32 CRC-32C over [0, 36) and the records | 40 ... records`.
-The nonce tells an owner whether an entry found after an unknown outcome is its own.
+By the nonce an owner knows an entry as its own that it finds after an unknown outcome.
 """
 
 import struct
@@ -13,21 +13,24 @@ from dataclasses import dataclass
 import crc32c
 
 from ledger.errors import StoreDamaged, StoreTooNew
-from ledger.records import MetadataRecord, decode_records
+from ledger.partitions.state import PartitionLog
+from ledger.records import MAX_RECORDS_BYTES, MetadataRecord
+from ledger.registry import REGISTRY, Registry
+from ledger.state import LedgerState
 from ledger.types import Buffer
 
 MAGIC = b"DJE1"
 VERSION = 1
 NONCE_BYTES = 16
-MAX_ENTRY_BYTES = 512 * 1024
 GROUP_COMMIT_BATCHES = 1_000
-"""So many may share an entry: they are decided, encoded and applied in one go, for which an event loop stands
-still for some milliseconds. A larger draft, of up to `ledger.draft_batches`, has an entry of its own."""
+"""At most that many share an entry: they are decided, encoded and applied in one iteration of the event loop,
+which takes some milliseconds. A larger draft, of up to `ledger.draft_batches`, has an entry of its own."""
 
 _HEAD = struct.Struct(">4sHHiq16s")
 _CRC = struct.Struct(">I")
 REMEDY = "restore the metadata store from a backup, or name another (--metadata, --data-dir)"
 HEAD_BYTES = _HEAD.size + _CRC.size
+MAX_ENTRY_BYTES = HEAD_BYTES + MAX_RECORDS_BYTES
 
 
 def entry_key(shard: int, number: int) -> str:
@@ -61,13 +64,13 @@ def encode_entry(epoch: int, time_ms: int, nonce: bytes, records: Sequence[bytes
 
 
 def nonce_of(data: Buffer) -> bytes:
-    """The nonce alone, for the owner that asks whether an entry is its own."""
+    """The nonce alone, for an owner that checks whether an entry is its own."""
     if len(data) < HEAD_BYTES:
         return b""
     return bytes(_HEAD.unpack_from(data)[5])
 
 
-def decode_entry(data: Buffer, where: str) -> Entry:
+def decode_entry(data: Buffer, where: str, registry: Registry = REGISTRY) -> Entry:
     """Parse and check an entry. `where` (its key) is named in errors."""
     if len(data) < HEAD_BYTES:
         raise StoreDamaged(f"journal entry {where} is cut short at {len(data)} bytes: {REMEDY}")
@@ -80,4 +83,17 @@ def decode_entry(data: Buffer, where: str) -> Entry:
     (crc,) = _CRC.unpack_from(data, _HEAD.size)
     if crc != crc32c.crc32c(view[HEAD_BYTES:], crc32c.crc32c(view[: _HEAD.size])):
         raise StoreDamaged(f"journal entry {where} is damaged (its CRC-32C does not match): {REMEDY}")
-    return Entry(epoch, time_ms, nonce, list(decode_records(view[HEAD_BYTES:], count)))
+    return Entry(epoch, time_ms, nonce, list(registry.decode_records(view[HEAD_BYTES:], count)))
+
+
+def apply_entry(state: LedgerState, entry: Entry, registry: Registry = REGISTRY) -> list[PartitionLog]:
+    """Apply a durable entry. Returns the partitions whose offsets moved or that were deleted."""
+    state.is_whole = False
+    state.touched = {}
+    state.entry_time_ms = entry.time_ms
+    appliers = registry.appliers
+    for record in entry.records:
+        appliers[type(record)](state, record)
+    state.applied += 1
+    state.is_whole = True
+    return list(state.touched.values())

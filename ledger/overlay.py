@@ -1,18 +1,22 @@
 """What was decided for the entry that is being filled, on top of the durable state."""
 
 from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from ledger.groups import Group, OffsetKey
-from ledger.producers import ProducerState
-from ledger.quotas import QuotaEntity, ResourceKey
+from ledger.groups.state import Group, OffsetKey
+from ledger.partitions.producers import ProducerState
+from ledger.settings.state import QuotaEntity, ResourceKey
 from ledger.state import LedgerState
 from ledger.types import TopicId
+
+Part = TypeVar("Part")
 
 
 class Overlay:
     """Made empty for each entry; holds only what later decisions of the same entry must see."""
 
     __slots__ = (
+        "_parts",
         "configs",
         "created",
         "deleted",
@@ -66,3 +70,13 @@ class Overlay:
         """How many of them are new to a partition in this entry."""
         self.touched_objects: set[int] = set()
         """Objects that lose runs in this entry: they may be closed by it."""
+        self._parts: dict[type, Any] | None = None
+
+    def part(self, kind: type[Part]) -> Part:
+        """What a feature keeps for itself, empty at first (cf. `LedgerState.part`)."""
+        if self._parts is None:
+            self._parts = {}
+        part = self._parts.get(kind)
+        if part is None:
+            part = self._parts[kind] = kind()
+        return part

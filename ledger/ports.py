@@ -1,4 +1,4 @@
-"""The three ports: what the ledger asks of a backend, and nothing more.
+"""The four ports: what the ledger needs of a backend, and nothing more.
 
 Every backend passes the contract suite of its port (tests/contract). Methods raise the errors of
 `ledger.errors`: `StoreUnavailable` when a call certainly had no effect, `OutcomeUnknown` when it may
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from ledger.rows import Row
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
 
@@ -20,6 +21,11 @@ class BlobInfo:
 
 class Blobs(Protocol):
     """Immutable named bytes. Keys are `/`-separated relative paths; a key is never reused."""
+
+    @property
+    def durable_ack(self) -> bool:
+        """What is acknowledged survives kill -9 and loss of power."""
+        ...
 
     async def put(self, key: str, parts: Sequence[Buffer]) -> None:
         """Create-only and atomic: durable and whole when it returns. AlreadyExists if the key is there."""
@@ -76,11 +82,13 @@ class MetadataStore(Protocol):
     @property
     def exclusive(self) -> bool:
         """True if this process alone can write for as long as the store is open (an embedded file under
-        a lock): then nobody else can have gone on since the last read."""
+        a lock): then no other process can have written since the last read."""
         ...
 
     @property
-    def durable_ack(self) -> bool: ...
+    def durable_ack(self) -> bool:
+        """What is acknowledged survives kill -9 and loss of power."""
+        ...
 
     async def get(self, key: str) -> Versioned | None: ...
 
@@ -111,9 +119,9 @@ class Capabilities:
     durable_ack: bool
     """When `write` returns, the draft survives kill -9 and loss of power."""
     overlapping: bool = False
-    """Writes side by side are done sooner than one after the other: a store far away, not one disk."""
+    """Concurrent writes end sooner than sequential ones: true of a remote store, not of one disk."""
     keeps_reads: bool = False
-    """What was read is read again at little cost: the system keeps what it read of files in memory."""
+    """Reading the same bytes again costs little: the operating system caches files in memory."""
 
 
 class SegmentStore(Protocol):
@@ -131,7 +139,7 @@ class SegmentStore(Protocol):
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
         """The bytes of each position in order; None where object or range is not there. Raises
-        StoreUnavailable when the store cannot be asked."""
+        StoreUnavailable when the store cannot be reached."""
         ...
 
     async def abandon(self, locator: str) -> None:
@@ -144,6 +152,42 @@ class SegmentStore(Protocol):
 
     async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
         """What is stored, live or not, ascending by locator (and so by creation time)."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class ImageStore(Protocol):
+    """The durable state of one shard as rows, for a fast restart. Disposable, since the journal has all of
+    it: an image may lose its newest writes, but never a part of one. Calls take effect in the order in which
+    they were made. Any call may raise StoreUnavailable."""
+
+    @property
+    def location(self) -> str:
+        """Where the image is, for messages to the operator."""
+        ...
+
+    async def load(self) -> tuple[Sequence[Row], bytes] | None:
+        """(rows, nonce of the last applied entry) in any order of rows; None if there is no image.
+        StoreDamaged if it cannot be read."""
+        ...
+
+    async def rows(self) -> tuple[Sequence[Row], bytes]:
+        """The same; an image that is not there has no rows and an empty nonce."""
+        ...
+
+    async def write(self, rows: Sequence[Row], nonce: bytes) -> None:
+        """Bring the image up to the entry with this nonce, in one atomic step: a row replaces the one of its
+        section and key, a row whose value is None removes it. Idempotent. OutcomeUnknown if it may or may not
+        have been written."""
+        ...
+
+    async def clear(self) -> None:
+        """Begin an empty image, also in the place of a damaged one."""
+        ...
+
+    async def remove(self) -> None:
+        """There is no image any more, until one is written."""
         ...
 
     async def close(self) -> None: ...

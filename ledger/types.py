@@ -1,4 +1,4 @@
-"""The ledger's values: topic ids, batches on their way into storage, and where they lie afterwards."""
+"""The ledger's values: topic ids, batches on their way into storage, and their positions afterwards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,18 +14,10 @@ NO_PRODUCER_ID = -1
 NO_TIMESTAMP = -1
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPartition:
-    """A partition by its topic's id, which outlives the name (KIP-516)."""
-
-    topic_id: TopicId
-    partition: int
-
-
 class DraftBatch(NamedTuple):
     """One checked record batch of a draft, as the producer sent it (base offset not yet assigned).
 
-    The fields beside `data` repeat what its header says; a segment store may write them beside the
+    The fields other than `data` repeat what its header says; a segment store may write them next to the
     batch for diagnosis, but the ledger alone is the truth.
     """
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-pytest_plugins = ["pytester", "tests.support.suite_table", "tests.support.kafka", "tests.support.gateway"]
+pytest_plugins = [
+    "pytester",
+    "tests.support.workers",
+    "tests.support.suite_table",
+    "tests.support.kafka",
+    "tests.support.gateway",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,6 +1,6 @@
-"""Prints what the code says once: settings, protocol table, states of groups, example configuration.
+"""Prints what the code says once: settings, protocol, states of groups, example configuration, file map.
 
-python tools/print_docs.py           write the pages of docs/ named below and config/embedded.toml
+python tools/print_docs.py           write the pages named below, of ARCHITECTURE.md the file map
 python tools/print_docs.py --check   say which of them are not as they would be written; exit code 1
 """
 
@@ -13,37 +13,40 @@ from typing import Any, Final, get_args
 
 from msgspec import Meta
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 from gateway.config import ENVIRONMENT_PREFIX, SETTINGS, Setting
-from gateway.groups.states import MEANINGS, TRANSITIONS, State
+from gateway.groups.classic.states import MEANINGS, TRANSITIONS, State
 from gateway.router import HANDLERS, NOT_SERVED_BELOW, Pipelined
 from gateway.wire.apis import FIRST_FLEXIBLE, RANGES, ApiKey
+from tools.file_map import with_file_map
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 WIDTH: Final = 100
 UNITS: Final = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 TIMES: Final = ((3_600_000, "h"), (60_000, "min"), (1000, "s"))
 SECTIONS: Final[Mapping[str, str]] = {
-    "listeners": "Where clients connect, and what they are told.",
-    "tls": "Of all SSL:// listeners. SIGHUP reads the files again, for connections from then on; a file that "
-    "cannot be used leaves what was loaded before in force.",
-    "storage": "Where data lies.",
-    "ledger": "How drafts are gathered, and how long things are kept.",
-    "limits": "Every bound has a default. Whoever goes beyond one waits or is closed; the others go on.",
+    "listeners": "Where clients connect, and the addresses that they get.",
+    "tls": "Of all SSL:// listeners. SIGHUP reads the files again, for new connections; if a file cannot be "
+    "used, those that were loaded before stay in force.",
+    "storage": "Where data is stored.",
+    "ledger": "When drafts are written, and how long things are kept.",
+    "limits": "Every bound has a default. A client beyond one waits or is closed; the others are served.",
     "cache": "Memory for reading.",
     "admin": "Health, metrics and version pages, without authentication: keep them on loopback.",
     "log": "Events on stderr.",
     "broker": "Broker configs under Kafka's names.",
-    "quotas": "How use is measured against client quotas, under the names of Kafka's broker configs.",
+    "quotas": "How usage is measured for client quotas, under the names of Kafka's broker configs.",
     "groups": "Consumer groups, under the names of Kafka's broker configs.",
 }
 
 GROUPS_HEAD: Final = """# Consumer groups
 
-Printed from `gateway/groups/states.py` by `tools/print_docs.py`; a test holds them together.
+Printed from `gateway/groups/classic/states.py` by `tools/print_docs.py`; a test holds them together.
 
 The classic protocol: members join, the coordinator decides a generation, one member (the leader) assigns
-partitions to all, and each gets its share. Names and answers are those of Apache Kafka, which the tests
-compare with."""
+partitions to all, and each gets its share. Names and responses are those of Apache Kafka, with which the
+tests compare them."""
 
 GROUPS_TAIL: Final = """## What is durable
 
@@ -53,42 +56,41 @@ the generation before any JoinGroup is answered, and again with the assignments 
 answered. After a restart a group goes on in its generation: members that come back within their session
 timeout send heartbeats, commit and fetch as if nothing had happened.
 
-Volatile are waits and what was not answered yet: member ids that were given out but have not joined, a
-rebalance that is under way, and the time since a member was heard from. All of them begin again in full.
+Volatile are waits and unanswered requests: member ids that were assigned but have not joined, a rebalance
+under way, and the time since a member's last heartbeat. Their timeouts start again in full.
 
 ## Committed offsets
 
-They lie in the journal by topic id: what was committed for a deleted topic is never taken for a later one of
-the same name. A commit is answered when it is durable. An offset expires
-`groups.offsets.retention.minutes` after its commit, in an empty group also not before so long after it became
-empty; while a group lives only offsets of topics that none of its consumers reads expire. A group without
-members and offsets goes. This is looked at each `groups.offsets.retention.check.interval.ms`.
+They are in the journal by topic id: an offset of a deleted topic is never used for a later topic of the same
+name. A commit is answered when it is durable. An offset expires `groups.offsets.retention.minutes` after its
+commit; in an empty group, not before that time has passed since the group became empty. In a group with
+members only offsets of topics that no consumer of the group reads expire. A group without members and offsets
+is removed. This is checked every `groups.offsets.retention.check.interval.ms`.
 
 ## Where it differs from Kafka
 
-- Among protocols with the same number of votes the one that the leader likes best is chosen; Kafka's choice
-  depends on the order of a hash map. The next leader is the member that came first; Kafka's is any.
+- Among protocols with the same number of votes the leader's preferred one is chosen; Kafka's choice depends
+  on the order of a hash map. The next leader is the member that joined first; in Kafka it may be any.
 - A JoinGroup or SyncGroup that is replaced by a later one of the same member is answered with
   REBALANCE_IN_PROGRESS. Kafka never answers it.
-- A group has a bound for its members (`groups.group.max.size`, 10,000; Kafka: none), also for member ids
-  that were given out but have not joined, and for all that its members say (`limits.group_bytes`).
-- An empty group that never had a generation is forgotten when its last pending member is; Kafka keeps it
-  until it looks for expired offsets. So is a group that only commits with its last offset, and one of which
-  nothing could be committed.
-- In an empty group an offset that was committed after its last member had left lives as long as any other;
-  Kafka counts only from when the group became empty.
-- DescribeGroups tells no assignments of a generation that is not assigned yet; Kafka those of the one before.
-- Every gateway takes every group's requests, so FindCoordinator names the one that receives it. Transactions
+- The number of members of a group is bounded (`groups.group.max.size`, 10,000; Kafka: none), with member ids
+  that were assigned but have not joined, and so is the size of their metadata (`limits.group_bytes`).
+- An empty group that never had a generation is removed with its last pending member; Kafka keeps it until it
+  checks for expired offsets. A group that only commits is removed with its last offset, and at once if its
+  first commit could not be stored.
+- In an empty group an offset that was committed after its last member had left stays its full time; Kafka
+  counts only from the moment when the group became empty.
+- DescribeGroups returns no assignments while the generation has none; Kafka returns those of the one before.
+- Every gateway serves every group, so FindCoordinator names the one that receives it. Transactions
   have no coordinator yet: TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
-- `limits.groups` (100,000; Kafka: none) also bounds groups that only commit, and groups with configs. When
-  there are so many, new ones are refused, and those that are there go on.
+- `limits.groups` (100,000; Kafka: none) also counts groups that only commit, and groups with configs. At the
+  bound new groups are refused, and existing ones are served.
 
-The bound is of all clients together, and a group belongs to no client: nothing in the protocol says whose it
-is, and offsets that were committed must stay for their time, as consumers come back for them. So one client
-that may connect can use all groups up, with one OffsetCommit each, until `groups.offsets.retention.minutes`
-has gone by. There is no fair share that a consumer group of Kafka would expect. What helps is to let only
-those connect that should (`tls.client_auth=required`, docs/tls.md), to delete such groups
-(`dragoman groups list`, `dragoman groups delete`), and to raise the bound.
+The bound holds for all clients together: the protocol does not say which client a group belongs to, and
+committed offsets must stay for their time, as consumers come back for them. So one client that may connect
+can use up all groups, with one OffsetCommit each, until `groups.offsets.retention.minutes` have passed.
+Against this, let only trusted clients connect (`tls.client_auth=required`, docs/tls.md), delete such groups
+(`dragoman groups list`, `dragoman groups delete`), and raise the bound.
 """
 
 
@@ -96,14 +98,14 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "Printed from `gateway/config.py` by `tools/print_docs.py`; a test holds them together.",
+        "Printed from `gateway/settings.py` by `tools/print_docs.py`; a test holds them together.",
         "",
         "A value comes from a flag of `dragoman serve` (`--set section.key=value`), else the environment "
         f"(`{ENVIRONMENT_PREFIX}SECTION_KEY`), else the TOML file of `--config`, else the default. Lists are "
         "separated by commas in flags and environment. An unknown name or a value out of bounds ends with "
-        "exit code 2 and the nearest right name. A variable of no section and near no name is logged "
+        "exit code 2 and the most similar name that exists. A variable that resembles no setting is logged "
         "(`settings.unknown_variable`) and has no effect; those that Kubernetes sets for its Services are "
-        "passed over. Sizes are bytes, times are milliseconds.",
+        "ignored. Sizes are bytes, times are milliseconds.",
         "",
     ]
     for section, settings in _by_section():
@@ -123,8 +125,8 @@ def protocol_page() -> str:
         "# Protocol",
         "",
         "Printed from the table of handlers in `gateway/router.py` by `tools/print_docs.py`; a test holds "
-        "them together. What is not listed first is not advertised, and a request of it closes its "
-        "connection, as in Kafka.",
+        "them together. An API that is not in the first table is not advertised, and a request of it closes "
+        "its connection, as in Kafka.",
         "",
         "| API | key | versions | Apache Kafka 4.3.1 | flexible from | |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -135,7 +137,7 @@ def protocol_page() -> str:
         row = [_api_name(key), int(key), _versions(served), _versions(RANGES[key])]
         row += ["" if flexible is None or flexible > served[1] else flexible, _remark(key)]
         lines.append(_row(row))
-    lines += ["", "## Not there yet", "", "| API | key | Apache Kafka 4.3.1 |", "| --- | --- | --- |"]
+    lines += ["", "## Not supported yet", "", "| API | key | Apache Kafka 4.3.1 |", "| --- | --- | --- |"]
     lines += [_row([_api_name(key), int(key), _versions(RANGES[key])]) for key in sorted(missing)]
     return "\n".join([*lines, ""])
 
@@ -172,6 +174,10 @@ def embedded_toml() -> str:
             else:
                 lines.append(f"{setting.key} = {_toml(setting.default)}")
     return "\n".join([*lines, ""])
+
+
+def architecture() -> str:
+    return with_file_map((ROOT / "ARCHITECTURE.md").read_text("utf-8"))
 
 
 def _by_section() -> Iterator[tuple[str, list[Setting]]]:
@@ -238,7 +244,7 @@ def _remark(key: ApiKey) -> str:
             "but never answered"
         )
     if isinstance(HANDLERS[key], Pipelined):
-        remarks.append("requests of a connection overlap; answers keep their order")
+        remarks.append("requests of a connection overlap; responses keep their order")
     return "; ".join(remarks)
 
 
@@ -259,6 +265,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "docs/protocol.md": protocol_page,
     "docs/groups.md": groups_page,
     "config/embedded.toml": embedded_toml,
+    "ARCHITECTURE.md": architecture,
 }
 
 

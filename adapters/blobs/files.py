@@ -9,7 +9,16 @@ from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
-from adapters.disk import FILE_MODE, Directories, check_writable, explain, read_at, sync_directory, write_all
+from adapters.disk import (
+    FILE_MODE,
+    Directories,
+    check_writable,
+    explain,
+    read_at,
+    sync_data,
+    sync_directory,
+    write_all,
+)
 from adapters.names import check_blob_key
 from adapters.threads import DEADLINE_S, StoreThreads
 from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreUnavailable
@@ -32,7 +41,7 @@ class Access(Enum):
 class FileBlobs:
     """Blobs in a local directory. A key cannot lie below another key (ValueError)."""
 
-    durable = True
+    durable_ack = True
 
     def __init__(
         self,
@@ -181,7 +190,7 @@ class _BlobFiles:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
             write_all(fd, parts)
-            os.fdatasync(fd)
+            sync_data(fd)
         finally:
             os.close(fd)
 

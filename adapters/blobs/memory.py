@@ -12,7 +12,7 @@ from ledger.types import Buffer
 class MemoryBlobs:
     """Blobs in a dictionary. May be shared within one event loop."""
 
-    durable = False
+    durable_ack = False
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}

@@ -157,6 +157,9 @@ class SqliteFile:
         is_new = self._check_format(db)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
+        # On macOS, whose fsync leaves bytes in the cache of the drive; without effect elsewhere.
+        db.execute("PRAGMA fullfsync = 1")
+        db.execute("PRAGMA checkpoint_fullfsync = 1")
         db.execute(f"PRAGMA wal_autocheckpoint = {AUTOCHECKPOINT_PAGES}")
         if not is_new:
             self._check_order(db)
@@ -170,7 +173,7 @@ class SqliteFile:
         self._version = incarnation[0] << COUNTER_BITS
         self._is_unused = is_new
         # A process killed between write and fsync left commits that can be read but are not durable, and
-        # whoever reads them here will build on them: the checkpoint syncs the WAL, then the file.
+        # a reader of them here builds on them: the checkpoint syncs the WAL, then the file.
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         sync_directory(self._path.parent)
 
@@ -197,8 +200,8 @@ class SqliteFile:
         return False
 
     def _check_order(self, db: sqlite3.Connection) -> None:
-        """Every key, as they lie: one that is another than it was is mostly out of order, and whoever looks
-        for what lies behind it may not find that any more."""
+        """Every key in stored order: a key that was changed by damage is mostly out of order, and a search
+        for a key after it may no longer find that one."""
         last = b""
         for (key,) in db.execute("SELECT CAST(key AS BLOB) FROM entry"):
             if key <= last:
@@ -273,7 +276,7 @@ def check_openable(path: Path) -> None:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "is a directory")
         if not path.exists():
-            # Never opened when it is there: closing it would drop the locks of whoever has it open.
+            # Never opened when it is there: closing it would drop the locks of a process that has it open.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
         else:
             check_writable(path)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from adapters.segments.locators import WAL_PREFIX, WalLocators, wal_created_ms
 from adapters.segments.ranges import MergedRange, merge_adjacent
@@ -16,29 +15,20 @@ READS_AT_ONCE = 16
 LIST_PAGE = 1000
 
 
-class KnownBlobs(Blobs, Protocol):
-    """Blobs that say whether what they acknowledge survives kill -9 and loss of power."""
-
-    @property
-    def durable(self) -> bool: ...
-
-
 class ObjectSegments:
     """A SegmentStore over any Blobs, which it closes with itself."""
 
-    def __init__(
-        self, blobs: KnownBlobs, *, shard: int = 0, random: Callable[[int], bytes] = os.urandom
-    ) -> None:
+    def __init__(self, blobs: Blobs, *, shard: int = 0, random: Callable[[int], bytes] = os.urandom) -> None:
         self._blobs = blobs
         self._locators = WalLocators(shard, random)
         self._reads = asyncio.Semaphore(READS_AT_ONCE)
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(deletes=True, atomic=True, durable_ack=self._blobs.durable, overlapping=True)
+        return Capabilities(deletes=True, atomic=True, durable_ack=self._blobs.durable_ack, overlapping=True)
 
     async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
-        """StoreUnavailable on every failure: nobody was told the key, so what may lie there is an orphan."""
+        """StoreUnavailable on every failure: no caller got the key, so an object under it is an orphan."""
         if not batches:
             raise ValueError("a draft without batches has no place in a WAL object")
         frame = encode_frame(batches)

@@ -52,7 +52,7 @@ class WalSegments:
             raise
 
     async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
-        """StoreUnavailable on every failure: nobody was told a position, so bytes that may be there are
+        """StoreUnavailable on every failure: no caller got a position, so bytes that may be there are
         orphans. The batches' bytes must not change before this returns."""
         try:
             return await self._writing.run(self._writer.write, batches, created_ms)

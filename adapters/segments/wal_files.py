@@ -8,7 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.disk import FILE_MODE, Directories, check_writable, explain, read_at, sync_directory, write_all
+from adapters.disk import (
+    FILE_MODE,
+    Directories,
+    check_writable,
+    explain,
+    read_at,
+    sync_data,
+    sync_directory,
+    write_all,
+)
 from adapters.segments.locators import WAL_PREFIX, WalLocators, wal_created_ms
 from adapters.segments.ranges import MergedRange, merge_adjacent
 from adapters.segments.wal_version import check_newest
@@ -68,7 +77,7 @@ class WalWriter:
         try:
             file = self._file_for(frame.size, created_ms)
             write_all(file.fd, frame.buffers)
-            os.fdatasync(file.fd)
+            sync_data(file.fd)
         except BaseException as error:
             # What is in the file behind its last good frame is not known any more, and after a failed
             # sync a second one may succeed without having written a thing.

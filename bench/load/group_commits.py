@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from bench.load.club import Club, lines
 from bench.load.member import Member
+from bench.load.member_group import MemberGroup, lines
 from bench.load.phases import run_phases
 
 WARM_COMMITS = 200
@@ -19,26 +19,26 @@ def phases(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     topic, each = spec["topic"], spec["commits_each"]
     with asyncio.Runner() as runner:
         opened = runner.run(lines(spec["host"], spec["port"], spec["members"]))
-        club = Club(f"commits-{time.monotonic_ns()}", opened)
-        runner.run(club.await_coordinator())
-        runner.run(club.form())
-        runner.run(_commit_all(club, topic, 0, WARM_COMMITS))
+        member_group = MemberGroup(f"commits-{time.monotonic_ns()}", opened)
+        runner.run(member_group.await_coordinator())
+        runner.run(member_group.form())
+        runner.run(_commit_all(member_group, topic, 0, WARM_COMMITS))
         yield {}
         started = time.monotonic()
-        runner.run(_commit_all(club, topic, WARM_COMMITS, WARM_COMMITS + each))
+        runner.run(_commit_all(member_group, topic, WARM_COMMITS, WARM_COMMITS + each))
         took_s = time.monotonic() - started
-        committed = runner.run(club.committed(topic, spec["members"]))
+        committed = runner.run(member_group.committed(topic, spec["members"]))
         if committed != [WARM_COMMITS + each] * spec["members"]:
             raise RuntimeError(f"committed offsets are {committed} after {WARM_COMMITS + each} commits each")
-        runner.run(club.check_stable())
+        runner.run(member_group.check_stable())
         try:
             yield {"commits": each * spec["members"], "took_s": took_s}
         finally:
-            runner.run(club.end())
+            runner.run(member_group.end())
 
 
-async def _commit_all(club: Club, topic: str, first: int, end: int) -> None:
-    commits = (_commit(member, topic, i, first, end) for i, member in enumerate(club.members))
+async def _commit_all(member_group: MemberGroup, topic: str, first: int, end: int) -> None:
+    commits = (_commit(member, topic, i, first, end) for i, member in enumerate(member_group.members))
     await asyncio.gather(*commits)
 
 

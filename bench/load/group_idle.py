@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bench.load.club import Club, lines
 from bench.load.member import Member
+from bench.load.member_group import MemberGroup, lines
 from bench.load.phases import run_phases
 
 
@@ -18,20 +18,22 @@ def phases(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     with asyncio.Runner() as runner:
         opened = runner.run(lines(spec["host"], spec["port"], spec["members"]))
         prefix = f"idle-{time.monotonic_ns()}"
-        clubs = [Club(f"{prefix}-{i}", opened[i : i + size]) for i in range(0, len(opened), size)]
-        for club in clubs:
-            runner.run(club.await_coordinator())
-            runner.run(club.form())
-        members = [member for club in clubs for member in club.members]
+        member_groups = [
+            MemberGroup(f"{prefix}-{i}", opened[i : i + size]) for i in range(0, len(opened), size)
+        ]
+        for member_group in member_groups:
+            runner.run(member_group.await_coordinator())
+            runner.run(member_group.form())
+        members = [member for member_group in member_groups for member in member_group.members]
         yield {}
         heartbeats = runner.run(_beat(members, spec["rounds"], spec["heartbeat_s"]))
-        for club in clubs:
-            runner.run(club.check_stable())
+        for member_group in member_groups:
+            runner.run(member_group.check_stable())
         try:
             yield {"heartbeats": heartbeats}
         finally:
-            for club in clubs:
-                runner.run(club.end())
+            for member_group in member_groups:
+                runner.run(member_group.end())
 
 
 async def _beat(members: Sequence[Member], rounds: int, interval_s: float) -> int:

@@ -1,9 +1,9 @@
-"""Connections of the admin address: few at a time, and none for longer than it does something.
+"""Connections of the admin address: few at a time, and closed when they are idle.
 
-Whoever reaches the address may open as many as the machine lets him, and say nothing on them: they must not
-take the file descriptors of Kafka's clients, nor keep out who looks after the gateway. So there are at most
-`most` of them; one more takes the place of the one that has been waiting for its client the longest. And one
-whose client does not send a whole request head in time is closed.
+A host that can reach the address may open any number of connections and send nothing. These must not use up
+the file descriptors of Kafka's clients, nor shut out operators and probes. So their number is bounded; one
+more replaces the one that has waited for its client the longest. A connection whose client does not send a
+whole request head in time is closed.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from aiohttp import web
 
 from gateway.telemetry.logs import QuietLog
 
-ACCEPTS_A_TURN: Final = 16
-"""After which other work gets its turn."""
+MAX_ACCEPTS: Final = 16
+"""In one event-loop iteration."""
 EXHAUSTED_WAIT_S: Final = 1.0
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -25,14 +25,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class AdminConnections:
-    """Takes connections off listening sockets. `head_s`: how long the head of a request may take, from the
-    connection's beginning or from the answer before."""
+    """Accepts connections of listening sockets. `head_s`: how long the head of a request may take, from the
+    beginning of the connection or from the response before."""
 
-    def __init__(self, most: int, head_s: float) -> None:
-        self._most = most
+    def __init__(self, max_connections: int, head_s: float) -> None:
+        self._max_connections = max_connections
         self._head_s = head_s
         self._waiting_since: dict[asyncio.BaseTransport, float] = {}
-        """Loop time since when each waits for its client; the longest first."""
+        """The loop time since when each connection waits for its client, the longest wait first."""
         self._busy: set[asyncio.BaseTransport] = set()
         """Those with a request under way."""
         self._openings: set[asyncio.Task[None]] = set()
@@ -64,7 +64,7 @@ class AdminConnections:
 
     @web.middleware
     async def watched(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A connection whose request is under way waits for nobody."""
+        """While its request is under way a connection does not count as waiting."""
         transport = request.transport
         if transport is None or self._waiting_since.pop(transport, None) is None:
             return await handler(request)
@@ -76,7 +76,7 @@ class AdminConnections:
             self._waiting_since[transport] = self._loop.time()
 
     def _accept(self, listening: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
-        for _ in range(ACCEPTS_A_TURN):
+        for _ in range(MAX_ACCEPTS):
             try:
                 sock, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -88,7 +88,7 @@ class AdminConnections:
                     self._loop.call_later(EXHAUSTED_WAIT_S, self._resume, listening, protocol)
                 return
             sock.setblocking(False)
-            if len(self._busy) >= self._most:
+            if len(self._busy) >= self._max_connections:
                 sock.close()
                 self._quiet.info("admin.connection_refused", reason="too_many")
                 continue
@@ -107,9 +107,9 @@ class AdminConnections:
             sock.close()  # the peer is gone already
             return
         self._waiting_since[transport] = self._loop.time()
-        if len(self) > self._most:
+        if len(self) > self._max_connections:
             self._forget_closed()
-        while len(self) > self._most:
+        while len(self) > self._max_connections:
             self._end(next(iter(self._waiting_since)), "too_many")
 
     def _sweep_later(self) -> None:

@@ -1,4 +1,4 @@
-"""Why clients should stay away, for /readyz."""
+"""The reasons why the gateway is not ready, for /readyz."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from gateway.coordination.shard import Shard
 
 @dataclass(slots=True)
 class Readiness:
-    """`failing` tells of operations of the stores why they fail, while they do."""
+    """`failing`: operations of the stores that fail at present, with their reasons."""
 
     shard: Shard
     failing: Callable[[], Mapping[str, str]]
@@ -44,7 +44,7 @@ class Readiness:
         try:
             status = os.statvfs(self.directory)
         except OSError as error:
-            return f"{self.directory} cannot be looked at: {error.strerror}"
+            return f"{self.directory} cannot be measured: {error.strerror}"
         free = status.f_bavail * status.f_frsize
         if free >= self.min_free_bytes:
             return None

@@ -1,5 +1,5 @@
 """The admin address: /healthz, /readyz, /metrics, /version, /debug/shards. Plain HTTP, by default on loopback
-only. Nothing here changes anything, and nothing tells what records hold."""
+only. No page changes anything or shows the content of records."""
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -7,9 +7,9 @@ from typing import Final
 
 from aiohttp import web
 
+from gateway.addresses import Address
 from gateway.admin.connections import AdminConnections
-from gateway.config import Admin
-from gateway.listeners import Address
+from gateway.settings import Admin
 from gateway.telemetry.metrics import Metrics
 
 HEADER_BYTES: Final = 8190
@@ -18,8 +18,8 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class AdminServer:
-    """Answers operators and probes. `not_ready` gives the reasons why clients should stay away, `shards` a
-    page for each shard, `warnings` what an operator should see to although clients are served."""
+    """Answers operators and probes. `not_ready` gives the reasons why it is not ready, `shards` a page for
+    each shard, `warnings` what needs an operator although clients are served."""
 
     def __init__(
         self,
@@ -85,5 +85,5 @@ class AdminServer:
 
 
 def admin_address(sockets: Sequence[socket.socket], configured: Address) -> Address:
-    """Where the admin server really listens."""
+    """The bound address of the admin server."""
     return Address(configured.host, int(sockets[0].getsockname()[1]))

@@ -1,4 +1,4 @@
-"""What /debug/shards says of a shard: where its journal stands, and what its state holds."""
+"""The page of a shard in /debug/shards: figures of its journal and its state."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ class ShardPage(TypedDict):
     shard: int
     cluster_id: str
     owner: int | None
-    """Node id; null when this gateway has lost the shard and does not know who has it."""
+    """Node id; null when this gateway has lost the shard and does not know the owner."""
     epoch: int
     entries: int
     """Applied; the number of the next entry."""
@@ -23,7 +23,7 @@ class ShardPage(TypedDict):
     topics: int
     partitions: int
     draining_partitions: int
-    """Which still have runs that nobody can read."""
+    """Those that still have unreadable runs."""
     runs: int
     objects: int
     garbage_objects: int
@@ -37,7 +37,7 @@ class ShardPage(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ShardFacts:
-    """Where the page takes what the shard itself does not know."""
+    """The sources of figures that the shard itself does not know."""
 
     node_id: int
     image_entries: Callable[[], int | None]

@@ -6,19 +6,20 @@ import struct
 from types import TracebackType
 from typing import Any, Final
 
+from gateway.addresses import Address
 from gateway.cli.tls import hint_for, reason_of
-from gateway.listeners import Address
 from gateway.wire.apis import ApiKey
 from gateway.wire.header import RequestHeader, decode_response_header, encode_request_header
 from gateway.wire.messages import codec
 
 CLIENT_ID: Final = "dragoman"
-MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
+MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">i")
 
 
 class ClientError(Exception):
-    """The other end is not there, hung up, or did not answer in time. `hint` says what may help."""
+    """The server cannot be reached, closed the connection, or did not respond in time. `hint`: what may
+    help."""
 
     hint: str = ""
 
@@ -68,15 +69,15 @@ class Client:
         try:
             self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
             (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
-            if not 4 <= size <= MAX_ANSWER_BYTES:
+            if not 4 <= size <= MAX_RESPONSE_BYTES:
                 raise ClientError(f"{self._address} {_spoken(size)}")
-            answer = memoryview(self._read(size))
+            response = memoryview(self._read(size))
         except OSError as error:
             raise ClientError(f"{self._address} did not answer {key.name}: {reason_of(error)}") from error
-        correlation_id, body_at = decode_response_header(key, version, answer)
+        correlation_id, body_at = decode_response_header(key, version, response)
         if correlation_id != self._correlation_id:
-            raise ClientError(f"{self._address} answered another request")
-        return codec.decode_response(key, version, answer[body_at:])
+            raise ClientError(f"{self._address} responded to another request")
+        return codec.decode_response(key, version, response[body_at:])
 
     def _read(self, size: int) -> bytes:
         received = bytearray()
@@ -89,12 +90,12 @@ class Client:
 
 
 def _spoken(size: int) -> str:
-    """What begins with four bytes that cannot be the length of an answer."""
+    """What a response is whose first four bytes cannot be its length."""
     head = size.to_bytes(4, "big", signed=True)
     # An alert or a handshake of any version of TLS.
     if head[:2] in (b"\x15\x03", b"\x16\x03"):
         return "answered in TLS"
-    return "answered in HTTP" if head == b"HTTP" else f"sent an answer of {size} bytes"
+    return "answered in HTTP" if head == b"HTTP" else f"sent a response of {size} bytes"
 
 
 def _connected(address: Address, timeout: float, tls: ssl.SSLContext | None) -> socket.socket:

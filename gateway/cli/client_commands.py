@@ -29,7 +29,7 @@ stay as they are. Only "value" must be there; without "partition" the key decide
 record has the time of now; "topic" and "offset" are passed over.
 """)
 CONSUME_HELP = help_text("""
-Print records, from the earliest on and then as they come, until Ctrl-C (exit code 130).
+Print records, from the earliest on and then as they are written, until Ctrl-C (exit code 130).
 
     dragoman consume greetings --to-end       # what is there, then stop
     dragoman consume orders --from -10        # the last ten of each partition
@@ -84,7 +84,9 @@ TlsKey = Annotated[
         envvar="DRAGOMAN_CLIENT_TLS_KEY",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.", metavar="")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="JSON on stdout; errors stay text on stderr.", metavar="")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", metavar="")]
 Names = Annotated[
     list[str], typer.Argument(help="Topic names.", metavar="TOPIC", autocompletion=complete_topics)
@@ -103,6 +105,26 @@ Configs = Annotated[
 KeySeparator = typer.Option(
     "--key-separator", "-K", help=r"Between key and value; \t is a tab.", metavar="TEXT"
 )
+Start = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        "-o",
+        help="earliest, latest, offset, -N from the end, time.",
+        metavar="WHERE",
+        autocompletion=completer_of("earliest", "latest"),
+    ),
+]
+Printed = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        help="value, key-value or json.",
+        metavar="FORMAT",
+        autocompletion=completer_of("value", "key-value", "json"),
+    ),
+]
 
 topics_app = typer.Typer(name="topics", help=TOPICS_HELP, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -264,35 +286,17 @@ def consume(
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            "-o",
-            help="earliest, latest, offset, -N from the end, time.",
-            metavar="WHERE",
-            autocompletion=completer_of("earliest", "latest"),
-        ),
-    ] = "earliest",
+    start: Start = "earliest",
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", "-p", help="Only this; repeat for more.", metavar="N")
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-c", min=0, help="Stop after so many records.", metavar="N")
+        int | None, typer.Option("--count", "-c", min=0, help="Stop after N records.", metavar="N")
     ] = None,
     to_end: Annotated[
         bool, typer.Option("--to-end", "-e", help="Stop at the present end.", metavar="")
     ] = False,
-    format_: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            help="value, key-value or json.",
-            metavar="FORMAT",
-            autocompletion=completer_of("value", "key-value", "json"),
-        ),
-    ] = "value",
+    format_: Printed = "value",
     key_separator: Annotated[str, KeySeparator] = r"\t",
     null: Annotated[str, typer.Option("--null", help="Printed for a null.", metavar="TEXT")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.", metavar="")] = False,

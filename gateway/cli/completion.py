@@ -1,6 +1,6 @@
-"""What a shell proposes for the values of flags: words, and the names of topics and groups that are there.
+"""Completion of the values of flags: words, and the names of existing topics and groups.
 
-Nothing here may fail or take long: a shell that asks gets nothing where there is nobody to ask.
+Nothing here may fail or take long: without a reachable endpoint a shell gets no proposals.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from gateway.cli.contact import DEFAULT_BOOTSTRAP, Contact
 if TYPE_CHECKING:
     from gateway.cli.endpoint import Endpoint
 
-ANSWER_S: Final = 2.0
+RESPONSE_S: Final = 2.0
 Completer = Callable[[str], list[str]]
 
 
@@ -36,25 +36,27 @@ def complete_settings(incomplete: str) -> list[str]:
 
 def complete_configs(incomplete: str) -> list[str]:
     """Of topics."""
-    from gateway.topics.configs import TOPIC_CONFIGS
+    from gateway.configs.topic_configs import TOPIC_CONFIGS
 
     return _begun(list(TOPIC_CONFIGS), incomplete)
 
 
 def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
-    return _begun(_told(ctx, lambda endpoint: list(endpoint.topics())), incomplete)
+    return _begun(_names_from(ctx, lambda endpoint: list(endpoint.topics())), incomplete)
 
 
 def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
     from gateway.cli.groups import found_groups
 
-    return _begun(_told(ctx, lambda endpoint: [line.group for line in found_groups(endpoint)]), incomplete)
+    return _begun(
+        _names_from(ctx, lambda endpoint: [line.group for line in found_groups(endpoint)]), incomplete
+    )
 
 
-def _told(ctx: typer.Context, names: Callable[["Endpoint"], Sequence[str]]) -> Sequence[str]:
+def _names_from(ctx: typer.Context, names: Callable[["Endpoint"], Sequence[str]]) -> Sequence[str]:
     from gateway.cli.client import ClientError
     from gateway.cli.endpoint import Endpoint
-    from gateway.config import ConfigError
+    from gateway.settings import ConfigError
 
     given: dict[str, Any] = ctx.params
     contact = Contact(
@@ -62,7 +64,7 @@ def _told(ctx: typer.Context, names: Callable[["Endpoint"], Sequence[str]]) -> S
         *(given.get(name) or "" for name in ("tls_ca", "tls_cert", "tls_key")),
     )
     try:
-        with Endpoint(contact, ANSWER_S) as endpoint:
+        with Endpoint(contact, RESPONSE_S) as endpoint:
             return names(endpoint)
     except (ClientError, ConfigError, OSError):
         return []

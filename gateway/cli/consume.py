@@ -35,7 +35,7 @@ FETCH_BYTES: Final = 8 * 1024 * 1024
 PARTITION_BYTES: Final = 1024 * 1024
 DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 PATIENCE_S: Final = 30.0
-"""How long a gateway that has answered before is waited for, as one that restarts."""
+"""How long to retry a gateway that responded before, as it may be restarting."""
 RETRY_S: Final = 0.2
 
 
@@ -129,10 +129,10 @@ def fetched(
             mine = {part: at for part, at in positions.items() if topic.leaders[part] == leader}
             failure = None
             try:
-                answered = _fetch(endpoint, topic, leader, mine)
+                fetched = _fetch(endpoint, topic, leader, mine)
             except ClientError as error:
-                answered, failure = [], error
-            for data in answered:
+                fetched, failure = [], error
+            for data in fetched:
                 partition = data.partition_index
                 if data.error_code:
                     failure = _refusal(endpoint, topic, partition, positions[partition], data.error_code)
@@ -148,7 +148,7 @@ def fetched(
 
 
 class _Patience:
-    """How long what may pass is waited for: counted from the first failure after a success."""
+    """Retries of a transient failure, for PATIENCE_S from the first one after a success."""
 
     def __init__(self) -> None:
         self._until: float | None = None
@@ -157,7 +157,7 @@ class _Patience:
         self._until = None
 
     def wait_after(self, error: ClientError) -> None:
-        """Raises the error if waiting is of no use, or was for too long."""
+        """Raises the error if it is not transient, or lasts for too long."""
         if isinstance(error, Unreachable) or (isinstance(error, Refusal) and not _may_pass(error.error)):
             raise error
         if self._until is None:
@@ -169,12 +169,12 @@ class _Patience:
 
 
 def _may_pass(error: ErrorCode) -> bool:
-    """Kafka calls an unknown topic retriable too; here it was there before, so that it was deleted."""
+    """Kafka calls an unknown topic retriable too; here it existed before, so it was deleted."""
     return error.retriable and error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _with_leaders(endpoint: Endpoint, topic: TopicInfo) -> TopicInfo:
-    """The topic as it is told now; as it was, while nobody answers."""
+    """The topic of a new Metadata response; the old one while there is no response."""
     try:
         return endpoint.topics([topic.name])[topic.name]
     except ClientError:
@@ -182,7 +182,7 @@ def _with_leaders(endpoint: Endpoint, topic: TopicInfo) -> TopicInfo:
 
 
 def _fetch(endpoint: Endpoint, topic: TopicInfo, leader: int, positions: Mapping[int, int]) -> Sequence[Any]:
-    """An answer for each partition that has something to say. ClientError."""
+    """The response of each partition that has records or an error. ClientError."""
     partitions = [
         FetchPartition(partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
         for partition, offset in positions.items()
@@ -193,10 +193,10 @@ def _fetch(endpoint: Endpoint, topic: TopicInfo, leader: int, positions: Mapping
         max_bytes=FETCH_BYTES,
         topics=[FetchTopic(topic.name, partitions=partitions)],
     )
-    answer = endpoint.ask(ApiKey.FETCH, request, leader, 4)
-    if answer.error_code:
-        raise Refusal(f"fetch of {topic.name}", answer.error_code)
-    return [data for told in answer.responses for data in told.partitions]
+    response = endpoint.ask(ApiKey.FETCH, request, leader, 4)
+    if response.error_code:
+        raise Refusal(f"fetch of {topic.name}", response.error_code)
+    return [data for topic_data in response.responses for data in topic_data.partitions]
 
 
 def _refusal(endpoint: Endpoint, topic: TopicInfo, partition: int, offset: int, code: int) -> ClientError:
@@ -209,7 +209,7 @@ def _refusal(endpoint: Endpoint, topic: TopicInfo, partition: int, offset: int, 
 
 
 def _records(topic: TopicInfo, data: Any, positions: dict[int, int], end: int | None) -> Iterator[Consumed]:
-    """Records of one answer from the partition's position on, which moves along with them."""
+    """Records of one response from the partition's position on, which follows them."""
     partition = data.partition_index
     for batch in whole_batches(memoryview(data.records or b"")):
         try:
@@ -237,7 +237,7 @@ def _timestamp(header: Any, record: Record) -> int:
 
 
 def whole_batches(view: memoryview) -> Iterator[memoryview]:
-    """Batches of a fetch answer; a broker may cut the last one off."""
+    """Batches of a fetch response; a broker may cut the last one off."""
     while len(view) >= HEADER_BYTES:
         size = LENGTH_PREFIX_BYTES + int.from_bytes(view[LENGTH_AT : LENGTH_AT + 4], "big")
         if size > len(view):

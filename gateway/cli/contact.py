@@ -8,8 +8,8 @@ DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """`bootstrap` is HOST:PORT, several separated by commas, the first that answers is used; SSL:// before
-    it asks for TLS, and so does any of the files. Those are paths of PEM files, empty if not given."""
+    """`bootstrap` is HOST:PORT, several separated by commas, the first that responds is used; SSL:// before
+    it means TLS, and so does any of the files. Those are paths of PEM files, empty if not given."""
 
     bootstrap: str
     tls_ca: str = ""

@@ -13,10 +13,10 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from gateway.addresses import Address, parse_address
 from gateway.cli.client import Client, ClientError
 from gateway.cli.exits import Exit
-from gateway.config import ConfigError
-from gateway.listeners import Address, parse_address
+from gateway.settings import ConfigError
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -46,7 +46,7 @@ class Consumed:
 
 
 def run_demo(bootstrap: Address, console: Console) -> None:
-    """Raises ClientError when something does not answer as it should."""
+    """ClientError when a response is not as expected."""
     with Client(bootstrap) as client:
         topic_id = create_topic(client)
         console.print(f"Topic [bold]{TOPIC}[/bold] is there, its id is {uuid.UUID(bytes=topic_id)}.")
@@ -60,7 +60,7 @@ def run_demo(bootstrap: Address, console: Console) -> None:
 
 
 def create_topic(client: Client) -> bytes:
-    """Ask for the topic by name, which creates it, until a leader is told. Returns its id."""
+    """Request Metadata of the topic, which creates it, until it has a leader. Returns its id."""
     request = MetadataRequest([MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=True)
     error = ErrorCode.NONE
     for _ in range(TRIES):
@@ -83,10 +83,12 @@ def produce(client: Client, topic_id: bytes) -> int:
     partition = PartitionProduceData(PARTITION, batch)
     topic = TopicProduceData(topic_id=topic_id, partition_data=[partition])
     request = ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[topic])
-    answer = client.ask(ApiKey.PRODUCE, PRODUCE_VERSION, request).responses[0].partition_responses[0]
-    if answer.error_code:
-        raise ClientError(f"produce was refused: {ErrorCode(answer.error_code).name} {answer.error_message}")
-    return int(answer.base_offset)
+    response = client.ask(ApiKey.PRODUCE, PRODUCE_VERSION, request).responses[0].partition_responses[0]
+    if response.error_code:
+        raise ClientError(
+            f"produce was refused: {ErrorCode(response.error_code).name} {response.error_message}"
+        )
+    return int(response.base_offset)
 
 
 def consume(client: Client, topic_id: bytes, offset: int) -> list[Consumed]:
@@ -100,10 +102,10 @@ def consume(client: Client, topic_id: bytes, offset: int) -> list[Consumed]:
             max_bytes=MAX_BYTES,
             topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
         )
-        answer = client.ask(ApiKey.FETCH, FETCH_VERSION, request)
-        if answer.error_code or not answer.responses:
-            raise ClientError(f"fetch was refused: {ErrorCode(answer.error_code).name}")
-        data = answer.responses[0].partitions[0]
+        response = client.ask(ApiKey.FETCH, FETCH_VERSION, request)
+        if response.error_code or not response.responses:
+            raise ClientError(f"fetch was refused: {ErrorCode(response.error_code).name}")
+        data = response.responses[0].partitions[0]
         if data.error_code:
             raise ClientError(f"fetch was refused: {ErrorCode(data.error_code).name}")
         consumed += [record for record in _records(data.records) if record.offset >= offset]

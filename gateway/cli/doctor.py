@@ -1,4 +1,4 @@
-"""`dragoman doctor`: looks at a data directory that no gateway uses, and tells what needs an operator."""
+"""`dragoman doctor`: checks a data directory that no gateway uses, and reports what needs an operator."""
 
 import os
 import shutil
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from gateway.assembly import opened_stores
-from gateway.cli.at_rest import SHARD, check_there, owner_of, run, settings_for
 from gateway.cli.exits import Exit
+from gateway.cli.offline_state import SHARD, check_there, owner_of, run, settings_for
 from gateway.cli.output import counted, print_json, print_text, talk
-from gateway.config import Settings
-from gateway.coordination.checking import (
+from gateway.coordination.journal import Journal
+from gateway.offline.doctor import (
     Diagnosis,
     check_batches,
     check_image,
@@ -18,7 +18,7 @@ from gateway.coordination.checking import (
     check_objects,
     check_versions,
 )
-from gateway.coordination.journal import Journal
+from gateway.settings import Settings
 from ledger.errors import StoreDamaged, StoreTooNew
 
 FEW_FREE_BYTES: Final = 1024**3
@@ -65,17 +65,17 @@ def _check_directory(directory: Path, diagnosis: Diagnosis) -> None:
     try:
         usage = shutil.disk_usage(directory)
     except OSError:
-        return  # permissions, and told; or it is not there, which is told next
+        return  # permissions, already reported; or it is missing, which is reported next
     percent = usage.free * 100 // usage.total
     free = f"{usage.free // 1024**2} MiB ({percent} %) are free"
     if usage.free < FEW_FREE_BYTES and percent < FEW_FREE_PERCENT:
-        diagnosis.findings.append(f"disk: only {free}; make room, or produce will fail")
+        diagnosis.findings.append(f"disk: only {free}; free some space, or produce will fail")
     else:
         diagnosis.notes.append(f"disk: {free}")
 
 
 def _closed_in(directory: Path) -> list[str]:
-    """Of the directory, what lies in it and the directories below: what this user cannot use."""
+    """The paths that this user cannot use, of the directory, its entries and the directories below."""
     closed = [] if _is_open(directory, os.X_OK) else [str(directory)]
 
     def note(error: OSError) -> None:
@@ -89,7 +89,7 @@ def _closed_in(directory: Path) -> list[str]:
 
 
 def _is_open(path: Path, more: int = 0) -> bool:
-    """Also what is not there: that is told elsewhere."""
+    """True also of a missing path, which is reported elsewhere."""
     try:
         return not path.exists() or os.access(path, os.R_OK | os.W_OK | more)
     except OSError:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
+from gateway.addresses import Address, parse_address
 from gateway.cli.client import Client, ClientError, NotConnected
 from gateway.cli.contact import Contact
 from gateway.cli.tls import client_context
-from gateway.listeners import Address, parse_address
 from gateway.wire.apis import ApiKey, codec_range
 from gateway.wire.errors import ErrorCode, Malformed
 from gateway.wire.messages.generated.api_versions import ApiVersionsRequest
@@ -26,21 +26,22 @@ BY_NAME: Final[Mapping[ApiKey, int]] = {
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
 }
-"""The newest version that is used; behind it requests name topics by id."""
+"""The newest version that is used; after it requests name topics by id."""
 LEADER_WAIT_S: Final = 15.0
 GROUP_KEY: Final = 0
-"""As FindCoordinator numbers what it looks for."""
+"""FindCoordinator's key type of a group."""
 RETRY_S: Final = 0.1
 FIRST_CONTACT_S: Final = 2.0
-"""How long an address that was told is tried that never answered before: a restart may go on elsewhere."""
+"""How long to try an advertised address that has never responded: a restarted broker may advertise
+another."""
 
 
 class Unreachable(ClientError):
-    """The endpoint answers, but the address that it tells its clients does not: no use to try again."""
+    """The endpoint responds, but the address that it advertises does not: a retry is of no use."""
 
 
 class Refusal(ClientError):
-    """The endpoint answered with an error."""
+    """The endpoint responded with an error."""
 
     def __init__(self, what: str, code: int, message: str | None = None) -> None:
         self.error = _error(code)
@@ -67,7 +68,7 @@ def _error(code: int) -> ErrorCode:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as Metadata tells it; `leaders[i]` leads partition i."""
+    """A topic as Metadata returns it; `leaders[i]` leads partition i."""
 
     name: str
     topic_id: bytes
@@ -102,14 +103,14 @@ class Endpoint:
 
     def ask(self, key: ApiKey, request: Any, node: int | None = None, lowest: int = 0) -> Any:
         """Ask a node (any, if None) in the newest version that both sides know. ClientError; Unreachable if
-        the address told for the node is of no use."""
+        the advertised address of the node cannot be reached."""
         address = self._first if node is None else self._nodes.get(node, self._first)
         if address not in self._versions:
             self._reach(address)
         return self._ask(address, key, request, lowest)
 
     def ask_controller(self, key: ApiKey, request: Any, lowest: int = 0) -> Any:
-        """Ask where topics are changed."""
+        """Ask the controller, which changes topics."""
         if self._controller < 0:
             self._refresh(MetadataRequest([]))
         return self.ask(key, request, self._controller, lowest)
@@ -120,7 +121,7 @@ class Endpoint:
         return sorted(self._nodes)
 
     def ask_coordinator(self, key: ApiKey, group_id: str, request: Any, lowest: int = 0) -> Any:
-        """Ask the node that looks after a group. Refusal if there is none, after a while."""
+        """Ask the coordinator of a group. Refusal if there is none within LEADER_WAIT_S."""
         deadline = time.monotonic() + LEADER_WAIT_S
         while True:
             found = self._coordinator(group_id)
@@ -132,31 +133,31 @@ class Endpoint:
             time.sleep(RETRY_S)
 
     def topics(self, names: Sequence[str] | None = None, create: bool = False) -> dict[str, TopicInfo]:
-        """Topics by name, all if None. Refusal for one that cannot be told; waits for leaders."""
+        """Topics by name, all if None. Refusal for one that cannot be described; waits for leaders."""
         wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         deadline = time.monotonic() + LEADER_WAIT_S
         while True:
-            answer = self._refresh(MetadataRequest(wanted, allow_auto_topic_creation=create))
-            failed = [topic for topic in answer.topics if topic.error_code]
-            leaderless = any(part.leader_id < 0 for topic in answer.topics for part in topic.partitions)
+            response = self._refresh(MetadataRequest(wanted, allow_auto_topic_creation=create))
+            failed = [topic for topic in response.topics if topic.error_code]
+            leaderless = any(part.leader_id < 0 for topic in response.topics for part in topic.partitions)
             is_final = any(not _may_pass(_error(topic.error_code), create) for topic in failed)
             if (not failed and not leaderless) or is_final or time.monotonic() > deadline:
                 break
             time.sleep(RETRY_S)
         for topic in failed if names is not None else ():
             raise Refusal(f"topic {topic.name}", topic.error_code)
-        return {topic.name: _topic(topic) for topic in answer.topics if not topic.error_code}
+        return {topic.name: _topic(topic) for topic in response.topics if not topic.error_code}
 
     def _coordinator(self, group_id: str) -> Any:
         request = FindCoordinatorRequest(group_id, GROUP_KEY, [group_id])
-        answer = self._ask(self._first, ApiKey.FIND_COORDINATOR, request, 0)
-        return answer.coordinators[0] if answer.coordinators else answer
+        response = self._ask(self._first, ApiKey.FIND_COORDINATOR, request, 0)
+        return response.coordinators[0] if response.coordinators else response
 
     def _refresh(self, request: MetadataRequest) -> Any:
-        answer = self._ask(self._first, ApiKey.METADATA, request, 5)
-        self._nodes = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
-        self._controller = answer.controller_id
-        return answer
+        response = self._ask(self._first, ApiKey.METADATA, request, 5)
+        self._nodes = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
+        self._controller = response.controller_id
+        return response
 
     def _find(self, contact: Contact, addresses: Sequence[Address]) -> Address:
         failures = []
@@ -170,20 +171,20 @@ class Endpoint:
         raise ClientError(f"{'; '.join(map(str, failures))}: {hint}")
 
     def _hint(self, contact: Contact) -> str:
-        """For what was connected to and then did not answer."""
+        """For a server that accepted the connection and did not respond."""
         if self._tls is None:
             return "if it speaks TLS, name it --bootstrap SSL://HOST:PORT"
         if not contact.tls_cert:
-            # TLS 1.3 tells a client only by closing that its certificate is missed.
+            # In TLS 1.3 a server that misses a client certificate just closes the connection.
             return "is that an SSL:// listener, and does it ask for a client certificate (--tls-cert)?"
         return "does it trust the CA of this client certificate?"
 
-    def _reach(self, told: Address) -> None:
-        """Connect for the first time to an address that the endpoint told its clients."""
+    def _reach(self, advertised: Address) -> None:
+        """Connect for the first time to an advertised address."""
         deadline = time.monotonic() + FIRST_CONTACT_S
         while True:
             try:
-                self._connect(told, FIRST_CONTACT_S)
+                self._connect(advertised, FIRST_CONTACT_S)
                 return
             except ClientError as error:
                 if time.monotonic() > deadline:
@@ -191,7 +192,7 @@ class Endpoint:
                     self._connect(self._first)
                     reason = error.reason if isinstance(error, NotConnected) else str(error)
                     raise Unreachable(
-                        f"{self._first} answered, but tells clients to connect to {told} "
+                        f"{self._first} responded, but advertises {advertised} "
                         f"(listeners.advertise), which cannot be reached: {reason}"
                     ) from error
             time.sleep(RETRY_S)
@@ -202,11 +203,13 @@ class Endpoint:
             return client
         client = Client(address, self._timeout, self._tls, connect_timeout)
         try:
-            answer = client.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+            response = client.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
         except BaseException:
             client.__exit__(None, None, None)
             raise
-        self._versions[address] = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        self._versions[address] = {
+            one.api_key: (one.min_version, one.max_version) for one in response.api_keys
+        }
         self._clients[address] = client
         return client
 
@@ -217,9 +220,9 @@ class Endpoint:
             return client.ask(key, version, request)
         except Malformed as error:
             self._forget(address)
-            raise ClientError(f"{address} answered {key.name} with what cannot be read: {error}") from error
+            raise ClientError(f"{address} answered {key.name} with a malformed response: {error}") from error
         except BaseException:
-            # Also when interrupted: an answer that comes late must not be taken for the next.
+            # Also when interrupted: a late response must not be taken for the next one.
             self._forget(address)
             raise
 

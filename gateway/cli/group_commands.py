@@ -13,7 +13,7 @@ GROUPS_HELP = help_text("""
 List, describe and delete consumer groups, and set where they go on reading.
 
     dragoman groups list --state Stable
-    dragoman groups describe billing      # offsets, lag, and who reads what
+    dragoman groups describe billing      # offsets, lag, and members of partitions
     dragoman groups reset-offsets billing --to 2026-01-31T12:00:00
 """)
 RESET_HELP = help_text("""
@@ -60,7 +60,9 @@ def list_(
     end_with(lambda: list_groups(Contact(bootstrap, tls_ca, tls_cert, tls_key), states or [], as_json))
 
 
-@groups_app.command(help="Print the state of groups, their offsets and lag, and who reads which partition.")
+@groups_app.command(
+    help="Print the state of groups, their offsets and lag, and the member that reads each partition."
+)
 def describe(
     names: Groups,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

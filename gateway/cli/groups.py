@@ -103,11 +103,11 @@ def found_groups(endpoint: Endpoint, states: Sequence[str] = ()) -> list[GroupLi
     """Of all nodes, in the order of their names; in any state if none is said. Refusal."""
     request = ListGroupsRequest(list(states))
     lowest = 4 if states else 0
-    answers = [endpoint.ask(ApiKey.LIST_GROUPS, request, node, lowest) for node in endpoint.nodes()]
-    for answer in answers:
-        if answer.error_code:
-            raise Refusal("groups cannot be listed", answer.error_code)
-    found = sorted((one for answer in answers for one in answer.groups), key=lambda one: one.group_id)
+    responses = [endpoint.ask(ApiKey.LIST_GROUPS, request, node, lowest) for node in endpoint.nodes()]
+    for response in responses:
+        if response.error_code:
+            raise Refusal("groups cannot be listed", response.error_code)
+    found = sorted((one for response in responses for one in response.groups), key=lambda one: one.group_id)
     return [GroupLine(one.group_id, one.group_state, one.protocol_type, one.group_type) for one in found]
 
 
@@ -124,8 +124,8 @@ def describe(contact: Contact, names: Sequence[str], with_members: bool, as_json
 
 def describe_group(endpoint: Endpoint, name: str) -> GroupDescription:
     """Refusal if there is no such group."""
-    answer = endpoint.ask_coordinator(ApiKey.DESCRIBE_GROUPS, name, DescribeGroupsRequest([name]))
-    (group,) = answer.groups
+    response = endpoint.ask_coordinator(ApiKey.DESCRIBE_GROUPS, name, DescribeGroupsRequest([name]))
+    (group,) = response.groups
     if group.error_code or group.group_state == DEAD:
         raise Refusal(f"group {name}", group.error_code or ErrorCode.GROUP_ID_NOT_FOUND)
     members = [_member_line(member) for member in group.members]
@@ -151,13 +151,13 @@ def _member_line(member: Any) -> MemberLine:
 def committed_offsets(endpoint: Endpoint, group: str) -> dict[Partition, Any]:
     """What a group has committed, by topic and partition. Refusal."""
     request = OffsetFetchRequest(group, None, [OffsetFetchRequestGroup(group, topics=None)])
-    answer = endpoint.ask_coordinator(ApiKey.OFFSET_FETCH, group, request, 2)
-    told = answer.groups[0] if answer.groups else answer
-    if told.error_code:
-        raise Refusal(f"offsets of group {group}", told.error_code)
+    response = endpoint.ask_coordinator(ApiKey.OFFSET_FETCH, group, request, 2)
+    group_offsets = response.groups[0] if response.groups else response
+    if group_offsets.error_code:
+        raise Refusal(f"offsets of group {group}", group_offsets.error_code)
     return {
         (topic.name, partition.partition_index): partition
-        for topic in told.topics
+        for topic in group_offsets.topics
         for partition in topic.partitions
         if partition.committed_offset >= 0
     }
@@ -179,8 +179,8 @@ def delete(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:
     deleted = []
     with Endpoint(contact) as endpoint:
         for name in names:
-            answer = endpoint.ask_coordinator(ApiKey.DELETE_GROUPS, name, DeleteGroupsRequest([name]))
-            (result,) = answer.results
+            response = endpoint.ask_coordinator(ApiKey.DELETE_GROUPS, name, DeleteGroupsRequest([name]))
+            (result,) = response.results
             if result.error_code:
                 failures.append(Refusal(f"group {name} was not deleted", result.error_code))
             else:

@@ -21,7 +21,7 @@ from gateway.wire.messages.generated.offset_commit import (
 
 CURRENT: Final = "current"
 STOPPED: Final = ("Empty", DEAD)
-"""States in which a group takes offsets from somebody who is none of its members."""
+"""States in which a group accepts offsets from a client that is not a member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ def reset_offsets(contact: Contact, options: ResetOptions) -> Exit:
         lines = _plan(endpoint, options, before)
         if options.execute and lines:
             _commit(endpoint, options.group, lines)
-    _tell(lines, options, is_new)
+    _print_plan(lines, options, is_new)
     return Exit.OK
 
 
 def _check_stopped(endpoint: Endpoint, group: str) -> bool:
     """ClientError if it has members; else whether there is no such group yet."""
-    answer = endpoint.ask_coordinator(ApiKey.DESCRIBE_GROUPS, group, DescribeGroupsRequest([group]))
-    (found,) = answer.groups
+    response = endpoint.ask_coordinator(ApiKey.DESCRIBE_GROUPS, group, DescribeGroupsRequest([group]))
+    (found,) = response.groups
     if found.group_state not in STOPPED:
         raise ClientError(
             f"group {group} is {found.group_state} with {counted(len(found.members), 'member')}: "
@@ -125,11 +125,11 @@ def _targets(
     if options.shift is not None or options.to == CURRENT:
         # What was never committed has no place to be moved from: it goes to the end, as a new consumer would.
         shift = options.shift or 0
-        asked = {part: before.get((topic.name, part), ends[part] - shift) + shift for part in chosen}
+        wanted = {part: before.get((topic.name, part), ends[part] - shift) + shift for part in chosen}
     else:
         assert options.to is not None
-        asked = starting_offsets(endpoint, topic, options.to, "--to")
-    return {part: min(max(asked[part], firsts[part]), ends[part]) for part in chosen}
+        wanted = starting_offsets(endpoint, topic, options.to, "--to")
+    return {part: min(max(wanted[part], firsts[part]), ends[part]) for part in chosen}
 
 
 def _commit(endpoint: Endpoint, group: str, lines: Sequence[ResetLine]) -> None:
@@ -138,15 +138,15 @@ def _commit(endpoint: Endpoint, group: str, lines: Sequence[ResetLine]) -> None:
         topic = topics.setdefault(line.topic, OffsetCommitRequestTopic(line.topic))
         topic.partitions.append(OffsetCommitRequestPartition(line.partition, line.new_offset))
     request = OffsetCommitRequest(group, topics=list(topics.values()))
-    answer = endpoint.ask_coordinator(ApiKey.OFFSET_COMMIT, group, request)
-    for topic in answer.topics:
+    response = endpoint.ask_coordinator(ApiKey.OFFSET_COMMIT, group, request)
+    for topic in response.topics:
         for partition in topic.partitions:
             if partition.error_code:
                 where = f"{topic.name}-{partition.partition_index}"
                 raise Refusal(f"offset of group {group} for {where} was not reset", partition.error_code)
 
 
-def _tell(lines: Sequence[ResetLine], options: ResetOptions, is_new: bool) -> None:
+def _print_plan(lines: Sequence[ResetLine], options: ResetOptions, is_new: bool) -> None:
     if options.as_json:
         print_json({"group": options.group, "executed": options.execute and bool(lines), "offsets": lines})
     else:

@@ -5,12 +5,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from gateway.assembly import METADATA_FILE, Stores, opened_blobs, opened_source, opened_stores
-from gateway.cli.at_rest import ledger_at_rest, recovered_at_rest, run, settings_for
 from gateway.cli.exits import Exit
-from gateway.cli.output import UsageError, print_json, print_table, print_text, shown_time, talk
+from gateway.cli.offline_state import offline_ledger, recover_offline, run, settings_for
+from gateway.cli.output import UsageError, counted, print_json, print_table, print_text, shown_time, talk
 from gateway.cli.ownership import hand_over
-from gateway.config import Settings
-from gateway.coordination.backup import (
+from gateway.coordination.blob_keys import applied_of
+from gateway.coordination.recovery import snapshot_keys
+from gateway.offline.backup import (
     Backup,
     Restored,
     StoreNotEmpty,
@@ -18,8 +19,8 @@ from gateway.coordination.backup import (
     restore_backup,
     write_backup,
 )
-from gateway.coordination.recovery import applied_of, snapshot_keys
-from gateway.coordination.survey import Survey, survey
+from gateway.offline.inspect import Inspection, inspect_ledger
+from gateway.settings import Settings
 from ledger.errors import StoreDamaged
 
 SHOWN_OBJECTS = 10
@@ -28,22 +29,23 @@ SHOWN_OBJECTS = 10
 def show(config: str | None, data_dir: str | None, as_json: bool) -> Exit:
     """Print what the ledger holds."""
     settings = settings_for(config, data_dir)
-    found = run(lambda: _survey(settings))
+    found = run(lambda: _inspect_ledger(settings))
     if as_json:
         print_json(found)
     else:
-        _print_survey(found)
+        _print_inspection(found)
     return Exit.OK
 
 
-async def _survey(settings: Settings) -> Survey:
-    async with ledger_at_rest(settings) as (stores, journal, image):
-        recovered = await recovered_at_rest(stores, journal, image)
-        return await survey(journal, recovered, stores.blobs, stores.segments)
+async def _inspect_ledger(settings: Settings) -> Inspection:
+    async with offline_ledger(settings) as (stores, journal, image):
+        recovered = await recover_offline(stores, journal, image)
+        return await inspect_ledger(journal, recovered, stores.blobs, stores.segments)
 
 
-def _print_survey(found: Survey) -> None:
+def _print_inspection(found: Inspection) -> None:
     journal, objects = found.journal, found.objects
+    offsets = sum(group.committed_offsets for group in found.groups)
     print_table(
         ("cluster", found.cluster_id),
         [
@@ -53,14 +55,11 @@ def _print_survey(found: Survey) -> None:
             ("owner epoch", journal.epoch),
             ("read from", journal.recovered_from),
             ("snapshots", len(journal.snapshots)),
-            ("live objects", f"{objects.live}, {objects.live_bytes} bytes"),
-            ("garbage", f"{objects.garbage}, {objects.garbage_bytes} bytes"),
-            ("orphans", f"{len(objects.orphans)}, of which {len(objects.kept)} are kept for ever"),
+            ("live objects", f"{objects.live}, {counted(objects.live_bytes, 'byte')}"),
+            ("garbage", f"{objects.garbage}, {counted(objects.garbage_bytes, 'byte')}"),
+            ("orphans", f"{len(objects.orphans)}, of which kept for ever: {len(objects.kept)}"),
             ("orphan floor", _when(objects.floor_ms)),
-            (
-                "groups",
-                f"{len(found.groups)}, {sum(group.committed_offsets for group in found.groups)} offsets",
-            ),
+            ("groups", f"{len(found.groups)}, {counted(offsets, 'offset')}"),
             ("client quotas", len(found.quotas)),
             ("configs of brokers and groups", len(found.configs)),
         ],
@@ -87,15 +86,15 @@ def backup(config: str | None, data_dir: str | None, to: str, as_json: bool) -> 
     if as_json:
         print_json(made)
     talk(
-        f"Backed up {made.entries} journal entries ({made.topics} topics), the last of "
+        f"Backed up {_reach(made)}, the last of "
         f"{shown_time(made.last_entry_ms)}, to {to}. Record batches are not in it: copy the data as well."
     )
     return Exit.OK
 
 
 async def _backup(settings: Settings, to: Path) -> Backup:
-    async with ledger_at_rest(settings) as (stores, journal, image):
-        recovered = await recovered_at_rest(stores, journal, image)
+    async with offline_ledger(settings) as (stores, journal, image):
+        recovered = await recover_offline(stores, journal, image)
         async with opened_blobs(to) as blobs:
             return await write_backup(journal, recovered, blobs, _now_ms())
 
@@ -113,7 +112,7 @@ def restore(config: str | None, data_dir: str | None, source: str, as_json: bool
         hand_over(settings.storage)
     if as_json:
         print_json(done)
-    _tell_restored(done, newer, settings)
+    _print_restored(done, newer, settings)
     return Exit.FINDINGS if done.missing else Exit.OK
 
 
@@ -147,28 +146,41 @@ async def _opened_for_restore(settings: Settings, stack: AsyncExitStack) -> Stor
         raise UsageError(f"{_metadata_of(settings)} cannot be opened ({error}): {_NEVER_OVER}") from error
 
 
-def _tell_restored(done: Restored, newest: int, settings: Settings) -> None:
+def _print_restored(done: Restored, newest: int, settings: Settings) -> None:
     made = done.backup
     for reason in done.skipped:
         talk(f"Passed over a damaged snapshot: {reason}")
     talk(
-        f"Restored {made.entries} journal entries ({made.topics} topics), the last of "
+        f"Restored {_reach(made)}, the last of "
         f"{shown_time(made.last_entry_ms)}. This begins cluster epoch {done.cluster_epoch}: what was "
         "acknowledged later has no offsets any more."
     )
     if newest > made.entries:
         talk(
-            f"The data directory itself holds a snapshot of {newest} entries; if it is of the same ledger, "
-            f"start anew with --from {settings.storage.data_dir} to get more back."
+            f"The data directory itself holds a snapshot of {counted(newest, 'entry', 'entries')}; if it is "
+            f"of the same ledger, restore again with --from {settings.storage.data_dir} to get more back."
         )
-    _tell_objects("objects of later records are stored; they are kept for ever", done.kept)
-    _tell_objects("objects that the ledger names are not stored: their offsets cannot be read", done.missing)
+    _print_objects(
+        "object of later records is stored; it is kept for ever",
+        "objects of later records are stored; they are kept for ever",
+        done.kept,
+    )
+    _print_objects(
+        "object that the ledger names is not stored: its offsets cannot be read",
+        "objects that the ledger names are not stored: their offsets cannot be read",
+        done.missing,
+    )
 
 
-def _tell_objects(what: str, locators: list[str]) -> None:
+def _reach(made: Backup) -> str:
+    """How much is in a backup."""
+    return f"{counted(made.entries, 'journal entry', 'journal entries')} ({counted(made.topics, 'topic')})"
+
+
+def _print_objects(one: str, several: str, locators: list[str]) -> None:
     if locators:
         more = f" and {len(locators) - SHOWN_OBJECTS} more" if len(locators) > SHOWN_OBJECTS else ""
-        talk(f"{len(locators)} {what}: {', '.join(locators[:SHOWN_OBJECTS])}{more}")
+        talk(f"{counted(len(locators), one, several)}: {', '.join(locators[:SHOWN_OBJECTS])}{more}")
 
 
 def _now_ms() -> int:

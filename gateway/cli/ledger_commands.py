@@ -7,9 +7,9 @@ import typer
 from gateway.cli.help_text import help_text
 
 LEDGER_HELP = help_text("""
-Look at the offset ledger of a data directory, back it up, put it back.
+Inspect the offset ledger of a data directory, back it up, restore it.
 
-These work while no gateway uses the directory; otherwise they say who does, and end with 5.
+These work while no gateway uses the directory; otherwise they name its process, and end with 5.
 """)
 SHOW_HELP = help_text("""
 Print topics, partitions, runs, objects, journal numbers, garbage and orphans.
@@ -47,7 +47,9 @@ Config = Annotated[str | None, typer.Option(help="TOML file with settings.", met
 DataDir = Annotated[
     str | None, typer.Option(help="Directory of the embedded stores; default data.", metavar="DIR")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.", metavar="")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="JSON on stdout; errors stay text on stderr.", metavar="")
+]
 
 ledger_app = typer.Typer(name="ledger", help=LEDGER_HELP, no_args_is_help=True, rich_markup_mode="rich")
 

@@ -1,6 +1,7 @@
 """The `dragoman` command. Heavy modules are imported only when a command runs, so that --help is quick."""
 
-from typing import Annotated
+import sys
+from typing import Annotated, Final
 
 import typer
 
@@ -19,6 +20,7 @@ from gateway.cli.group_commands import groups_app
 from gateway.cli.help_text import help_text
 from gateway.cli.ledger_commands import DOCTOR_HELP, doctor, ledger_app
 
+PLATFORMS: Final = ("linux", "darwin")
 HELP = help_text("""
 A Kafka endpoint that stores nothing itself.
 
@@ -74,6 +76,17 @@ def dragoman(
     pass
 
 
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Any setting; repeat for more.",
+        metavar="SECTION.KEY=VALUE",
+        autocompletion=complete_settings,
+    ),
+]
+
+
 @app.command(help=SERVE_HELP)
 def serve(
     config: Annotated[str | None, typer.Option(help="TOML file with settings.", metavar="FILE")] = None,
@@ -85,7 +98,7 @@ def serve(
     ] = None,
     advertise: Annotated[
         list[str] | None,
-        typer.Option(help="What clients are told to connect to, one a --listen.", metavar="HOST:PORT"),
+        typer.Option(help="Address that clients connect to, one for each --listen.", metavar="HOST:PORT"),
     ] = None,
     admin: Annotated[
         str | None, typer.Option(help="Health, metrics and version pages; '' = none.", metavar="HOST:PORT")
@@ -99,19 +112,11 @@ def serve(
     data_dir: Annotated[
         str | None, typer.Option(help="Directory of the embedded stores; default data.", metavar="DIR")
     ] = None,
-    node_id: Annotated[int | None, typer.Option(help="Broker id that clients are told.", metavar="N")] = None,
+    node_id: Annotated[int | None, typer.Option(help="Broker id of this gateway.", metavar="N")] = None,
     ready_file: Annotated[
         str | None, typer.Option(help="Written (JSON: pid, ports) once clients can connect.", metavar="PATH")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Any setting; repeat for more.",
-            metavar="SECTION.KEY=VALUE",
-            autocompletion=complete_settings,
-        ),
-    ] = None,
+    assignments: Assignments = None,
 ) -> None:
     from gateway.cli.serve import run_gateway
 
@@ -125,7 +130,7 @@ def serve(
         "broker.node.id": node_id,
     }
     given = {name: value for name, value in flags.items() if value is not None}
-    raise typer.Exit(run_gateway(config, given, set_ or [], ready_file))
+    raise typer.Exit(run_gateway(config, given, assignments or [], ready_file))
 
 
 @app.command(help="List every setting with its default and its name in the environment.")
@@ -147,6 +152,9 @@ app.command(help=DOCTOR_HELP)(doctor)
 
 def main() -> None:
     """Entry point of the `dragoman` command."""
+    if not sys.platform.startswith(PLATFORMS):
+        typer.echo(f"dragoman: it runs on Linux and macOS, not on {sys.platform}; WSL has a Linux", err=True)
+        raise SystemExit(2)
     app()
 
 

@@ -1,4 +1,4 @@
-"""Which offset a word, a number or a time means, asked of the leaders."""
+"""The offset that a word, a number or a time means, from ListOffsets of the leaders."""
 
 import datetime
 from typing import Final
@@ -29,8 +29,8 @@ def list_offsets(endpoint: Endpoint, topic: TopicInfo, timestamp: int) -> dict[i
             if node == leader
         ]
         request = ListOffsetsRequest(CONSUMER, topics=[ListOffsetsTopic(topic.name, wanted)])
-        answer = endpoint.ask(ApiKey.LIST_OFFSETS, request, leader, 1)
-        for found in answer.topics[0].partitions:
+        response = endpoint.ask(ApiKey.LIST_OFFSETS, request, leader, 1)
+        for found in response.topics[0].partitions:
             if found.error_code:
                 raise Refusal(f"offsets of {topic.name}-{found.partition_index}", found.error_code)
             offsets[found.partition_index] = found.offset

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from gateway.cli.client import ClientError
 from gateway.cli.exits import Exit
-from gateway.config import ConfigError
+from gateway.settings import ConfigError
 from gateway.wire.errors import Unencodable
 from ledger.errors import StoreError, StoreLocked
 
@@ -30,7 +30,7 @@ GAP: Final = "  "
 
 
 class UsageError(Exception):
-    """The arguments do not fit together; the message says what to write instead."""
+    """The arguments contradict each other; the message says what to write instead."""
 
 
 class OutputError(Exception):
@@ -57,30 +57,27 @@ def _run(work: Callable[[], Exit]) -> Exit:
             if sys.stdout is not None:
                 sys.stdout.flush()
         return code
-    except (ConfigError, UsageError) as error:
+    except (ConfigError, UsageError, Unencodable, UnicodeEncodeError) as error:
+        # The last two: an argument that is too long, or no text.
         return _complain(error, Exit.USAGE)
-    except (Unencodable, UnicodeEncodeError) as error:
-        # An argument that is too long, or no text.
-        return _complain(error, Exit.USAGE)
-    except Failures as error:
-        for failure in error.failures:
-            _complain(failure, Exit.FAILED)
-        return Exit.FAILED
-    except ClientError as error:
-        return _complain(error, Exit.FAILED)
-    except OutputError as error:
-        let_go_of_stdout()
-        return _complain(error, Exit.FAILED)
-    except StoreLocked as error:
-        return _complain(error, Exit.IN_USE)
+    except (ClientError, OutputError) as error:
+        return _failed(error)
     except StoreError as error:
-        return _complain(error, Exit.STORE)
+        return _complain(error, Exit.IN_USE if isinstance(error, StoreLocked) else Exit.STORE)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Who reads our output has enough.
+        # The reader of our output has enough.
         let_go_of_stdout()
         return Exit.OK
+
+
+def _failed(error: ClientError | OutputError) -> Exit:
+    if isinstance(error, OutputError):
+        let_go_of_stdout()
+    for failure in error.failures if isinstance(error, Failures) else [error]:
+        _complain(failure, Exit.FAILED)
+    return Exit.FAILED
 
 
 def raise_failures(failures: Sequence[ClientError]) -> None:
@@ -119,7 +116,7 @@ def _complain(error: Exception, code: Exit) -> Exit:
 
 
 def talk(text: str) -> None:
-    """A line for people, on stderr; where it cannot be written there is nobody to tell that."""
+    """A line for people, on stderr; errors are ignored, as they could be reported nowhere."""
     with suppress(OSError):
         typer.echo(escaped(text), err=True)
 
@@ -140,7 +137,7 @@ def print_text(text: str = "") -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns on stdout, as wide as they need to be when nobody looks; folded at a terminal's width."""
+    """Columns on stdout: folded at the width of a terminal, else as wide as the cells."""
     cells = [[escaped(str(cell)) for cell in row] for row in rows]
     if sys.stdout is not None and sys.stdout.isatty():
         with writing():
@@ -153,7 +150,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 
 def _print_folded(head: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    """Long cells are folded, so that short ones beside them are not, where that is possible."""
+    """Long cells are folded, so that short ones need not be, where possible."""
     console = Console(highlight=False, markup=False)
     widths = _widths([head, *cells])
     short = sum(width for width in widths if width <= MAX_UNFOLDED)
@@ -181,7 +178,7 @@ def _print(text: str) -> None:
 
 
 def escaped(text: str) -> str:
-    """Names that strangers chose, safe to look at: nothing in them moves the cursor of a terminal, changes
+    """Names that clients chose, made safe to print: nothing in them moves the cursor of a terminal, changes
     its colours or begins a line."""
     if text.isprintable():
         return text
@@ -199,7 +196,7 @@ def shown_time(unix_ms: int) -> str:
 
 
 def confirm(question: str) -> None:
-    """Asks on a terminal and goes on after a yes; else leaves, with 1 after a no and 130 after Ctrl-C."""
+    """On a terminal, asks and returns after a yes; exits with 1 after a no and 130 after Ctrl-C."""
     if sys.stdin is None or not sys.stdin.isatty():
         return
     sys.stderr.write(escaped(question) + " [y/N]: ")

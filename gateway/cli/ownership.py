@@ -5,7 +5,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.config import Storage
+from gateway.settings import Storage
 
 ROOT = 0
 
@@ -25,7 +25,7 @@ def hand_over(storage: Storage) -> None:
 
 def _give(path: Path, owner: os.stat_result) -> None:
     there = path.lstat()
-    # A second name may stand for a file elsewhere, which is not to be given away.
+    # A symbolic link may name a file elsewhere, whose owner must not change.
     is_its_own = stat.S_ISDIR(there.st_mode) or there.st_nlink == 1
     if there.st_uid == ROOT != owner.st_uid and is_its_own:
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""What a gateway asks of the C library's allocator and of Python's garbage collector.
+"""Settings of the C library's allocator and of Python's garbage collector.
 
 Both are set for programs with small buffers and many short-lived objects in cycles. A gateway moves buffers
 of a megabyte all the time, and makes almost no cycles (docs/decisions/0009-hot-path.md).
@@ -20,19 +20,20 @@ _M_TOP_PAD: Final = (-2, 16 * MIB)
 _M_MMAP_THRESHOLD: Final = (-3, 32 * MIB)
 _M_ARENA_MAX: Final = (-8, 1)
 
-COLLECTOR: Final = (20_000, 5, 4_000)
-"""Containers made, less those let go, before the young are looked at; times that, before the older are. The
-older are at most 100,000 then, which takes about 10 ms."""
+COLLECTOR: Final = (20_000, 1, 12_000)
+"""Thresholds of `gc.set_threshold`: containers allocated less those freed, before generation 0 is collected,
+and how many collections of one generation before the next. Generations 0 and 1 have at most 60,000 containers
+then, which takes about 5 ms."""
 CALM_S: Final = 10.0
 CALM_BYTES: Final = 16 * MIB
-"""When no more than this comes and goes in so long, what the allocator keeps for more is given back."""
+"""At most this traffic within CALM_S is a calm time: free memory is returned to the system."""
 BUSY_BYTES: Final = 64 * MIB
-"""It has been busy before if so much came and went."""
+"""At least this traffic since the last return is a busy time."""
 
 
 def tune_allocator(environment: Mapping[str, str]) -> bool:
-    """Keep freed buffers for the next ones. To be called before there are threads. False, and nothing is
-    changed, where the C library is not glibc or the operator has chosen for himself."""
+    """Keep freed buffers for the next ones. Call this before there are threads. False, without a change,
+    where the C library is not glibc or the environment has settings of its own."""
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in environment):
         return False
     libc = _glibc()
@@ -44,8 +45,8 @@ def tune_allocator(environment: Mapping[str, str]) -> bool:
 
 
 def tune_collector() -> None:
-    """To be called when everything is open: what is there now stays, and is never looked at again. What
-    opening took and needs no longer is given back."""
+    """Call this when everything is open: present objects are never collected again. Memory that only opening
+    needed is returned to the system."""
     gc.collect()
     give_back()
     gc.freeze()
@@ -53,15 +54,15 @@ def tune_collector() -> None:
 
 
 def give_back() -> None:
-    """Let the system have the pages that nothing lies in."""
+    """Return free pages to the system."""
     libc = _glibc()
     if libc is not None:
         libc.malloc_trim(0)
 
 
 async def give_back_when_calm(moved_bytes: Callable[[], float], calm_s: float = CALM_S) -> None:
-    """Until cancelled: whenever a busy time is over, give back the memory that it needed. `moved_bytes`
-    tells how much has come and gone in all."""
+    """Until cancelled: after each busy time, return its memory to the system. `moved_bytes` is the traffic so
+    far."""
     seen = given_back_at = moved_bytes()
     while True:
         await asyncio.sleep(calm_s)

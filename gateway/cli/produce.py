@@ -35,7 +35,7 @@ MAX_SEQUENCE: Final = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class ProduceOptions:
-    """`key_separator`: what stands between key and value of a line; empty for lines without keys. `null`:
+    """`key_separator`: the text between key and value of a line; empty for lines without keys. `null`:
     the text of a key or value that is none."""
 
     topic: str
@@ -87,13 +87,14 @@ def produce(contact: Contact, options: ProduceOptions) -> Exit:
                 lambda sent: progress.update(task, description=counted(sent, "record")),
             )
             partitioner = Partitioner(len(topic.leaders), options.partitions)
-            _send_lines(_Gathering(sender, partitioner, headers, bool(options.partitions)), parse)
+            _send_lines(_Batches(sender, partitioner, headers, bool(options.partitions)), parse)
         talk(f"Produced {counted(sender.sent, 'record')} to {topic.name}{_spread(sender)}.")
     return Exit.OK
 
 
-class _Gathering:
-    """Gathers records into batches: full ones go at once, the others when no more lines are waiting."""
+class _Batches:
+    """Collects records into batches: full ones are sent at once, the others when no more lines are
+    waiting."""
 
     def __init__(
         self,
@@ -140,12 +141,12 @@ class _Gathering:
         if given.partition >= self.sender.partitions:
             raise BadLine(
                 f"names partition {given.partition}, but there are 0 to {self.sender.partitions - 1}: "
-                "leave the field out, and the key decides, or say --partition"
+                "leave the field out, so that the key decides, or use --partition"
             )
         return given.partition
 
     def flush(self) -> None:
-        """Send all that was gathered. ClientError, OutputError."""
+        """Send all batches. ClientError, OutputError."""
         for partition, batch in list(self._batches.items()):
             base_offset = self.sender.send(partition, batch)
             del self._batches[partition]
@@ -153,7 +154,7 @@ class _Gathering:
         self._partitioner.next_batch()
 
     def finish_interrupted(self) -> None:
-        """Send what was gathered, unless that could store a batch twice."""
+        """Send the batches, unless that could store one of them twice."""
         self.sender.patience_s = INTERRUPTED_PATIENCE_S
         try:
             if self.sender.is_idempotent or all(batch.sequence is None for batch in self._batches.values()):
@@ -173,36 +174,37 @@ class _Gathering:
         return lines if more <= 0 else f"{lines}, and {counted(more, 'record')} of the lines after it"
 
 
-def _send_lines(gathering: _Gathering, parse: Parser) -> None:
-    """ClientError that says up to which line all is acknowledged; KeyboardInterrupt after having said it."""
+def _send_lines(batches: _Batches, parse: Parser) -> None:
+    """ClientError that names the last line up to which all are acknowledged; KeyboardInterrupt after printing
+    it."""
     try:
-        _gather(gathering, parse)
+        _read_lines(batches, parse)
     except ClientError as error:
-        raise ClientError(f"{error}; {gathering.said()}") from error
+        raise ClientError(f"{error}; {batches.said()}") from error
     except OutputError as error:
-        raise OutputError(f"{error}; {gathering.said()}") from error
+        raise OutputError(f"{error}; {batches.said()}") from error
     except KeyboardInterrupt:
-        gathering.finish_interrupted()
-        talk(f"Interrupted: {gathering.said()}.")
+        batches.finish_interrupted()
+        talk(f"Interrupted: {batches.said()}.")
         raise
 
 
-def _gather(gathering: _Gathering, parse: Parser) -> None:
+def _read_lines(batches: _Batches, parse: Parser) -> None:
     try:
         for line in lines_of(sys.stdin.fileno()):
             if line is None:
-                gathering.flush()
+                batches.flush()
             else:
-                gathering.add(parse(line))
+                batches.add(parse(line))
     except BadLine as error:
         # The good lines before it count.
-        bad = gathering.lines + 1
-        gathering.flush()
+        bad = batches.lines + 1
+        batches.flush()
         raise ClientError(f"line {bad} {error}") from None
     except OSError as error:
-        gathering.flush()
+        batches.flush()
         raise ClientError(f"cannot read stdin: {error.strerror or error}") from error
-    gathering.flush()
+    batches.flush()
 
 
 class Sender:
@@ -254,7 +256,7 @@ class Sender:
         return base_offset
 
     def report(self, partition: int, base_offset: int, count: int) -> None:
-        """Of what was sent, as far as somebody wants to know. OutputError."""
+        """Print what was sent, if --json wants it. OutputError."""
         self._on_sent(self.sent)
         if not self._as_json:
             return
@@ -267,7 +269,7 @@ class Sender:
         try:
             print_line(line)
         except BrokenPipeError:
-            # Whoever read them has enough of these lines; the records are sent all the same.
+            # The reader of stdout has closed it; the records are sent nevertheless.
             let_go_of_stdout()
 
     def _deliver(self, partition: int, data: bytes) -> int:
@@ -276,14 +278,14 @@ class Sender:
         deadline = time.monotonic() + self.patience_s
         while True:
             try:
-                answer = self._endpoint.ask(
+                response = self._endpoint.ask(
                     ApiKey.PRODUCE, request, self._topic.leaders[partition], 3
                 ).responses[0]
-                result = answer.partition_responses[0]
+                result = response.partition_responses[0]
                 if not result.error_code or result.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                     return int(result.base_offset)
                 failure: ClientError = Refusal(
-                    f"records for {self._topic.name}-{partition} were not taken",
+                    f"records for {self._topic.name}-{partition} were refused",
                     result.error_code,
                     result.error_message,
                 )
@@ -302,14 +304,14 @@ class Sender:
         try:
             self._topic = self._endpoint.topics([self._topic.name])[self._topic.name]
         except ClientError:
-            return  # the next attempt says what is wrong
+            return  # the next attempt reports the error
 
 
 def _new_producer(endpoint: Endpoint) -> Producer:
-    answer = endpoint.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, TIMEOUT_MS))
-    if answer.error_code:
-        raise Refusal("no producer id was given; --no-idempotent does without", answer.error_code)
-    return Producer(answer.producer_id, answer.producer_epoch, 0)
+    response = endpoint.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, TIMEOUT_MS))
+    if response.error_code:
+        raise Refusal("no producer id was assigned; --no-idempotent needs none", response.error_code)
+    return Producer(response.producer_id, response.producer_epoch, 0)
 
 
 def _codec(name: str) -> Codec:

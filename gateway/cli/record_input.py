@@ -1,4 +1,4 @@
-"""What stands on stdin of `dragoman produce`: lines of text, or what `consume --json` prints."""
+"""The records on stdin of `dragoman produce`: lines of text, or what `consume --json` prints."""
 
 import base64
 import binascii

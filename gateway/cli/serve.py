@@ -1,4 +1,4 @@
-"""`dragoman serve`: run a gateway until it is told to stop."""
+"""`dragoman serve`: run a gateway until a signal stops it."""
 
 import asyncio
 import json
@@ -16,13 +16,14 @@ import uvloop
 from rich.console import Console
 from rich.markup import escape
 
-from gateway.accepting import ListenFailed
+from gateway.addresses import PLAINTEXT, Address
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli.exits import Exit
 from gateway.cli.process import give_back_when_calm, tune_allocator, tune_collector
 from gateway.cli.systemd import READY, STOPPING, notify, reloading
-from gateway.config import ConfigError, Settings, load_settings, parse_assignment
-from gateway.listeners import PLAINTEXT, Address
+from gateway.config import load_settings, parse_assignment
+from gateway.network.acceptor import ListenFailed
+from gateway.settings import ConfigError, Settings
 from gateway.telemetry.logs import log_loop_errors, set_up_logs, warn_of_variables
 from gateway.version import product_version
 from ledger.errors import StoreError, StoreLocked
@@ -30,12 +31,12 @@ from ledger.errors import StoreError, StoreLocked
 log = structlog.get_logger()
 
 HINTS: Final = """\
-[bold]Dragoman[/bold] {version} listens on {listeners} (data: {data}).{told} Any Kafka client will do:
+[bold]Dragoman[/bold] {version} listens on {listeners} (data: {data}).{advertised} Any Kafka client works:
   produce   echo hello | kcat -P -b {bootstrap}{options} -t greetings
   consume   kcat -C -b {bootstrap}{options} -t greetings -o beginning -e"""
 DEMO_HINT: Final = "  or both   {command} demo --bootstrap {bootstrap}"
 LIVELY: Final = ("debug", "info")
-"""Log levels at which a gateway is not told to be silent."""
+"""Log levels at which a gateway greets on a terminal."""
 
 
 def run_gateway(
@@ -66,7 +67,7 @@ async def _serve(settings: Settings, ready_file: Path | None) -> Exit:
     stop = _Stop()
     log_loop_errors(asyncio.get_running_loop())
     if ready_file is not None:
-        # Left over by a gateway that was killed; nobody may take it for ours.
+        # From a gateway that was killed: it must not be taken for ours.
         ready_file.unlink(missing_ok=True)
     async with running_gateway(settings) as gateway:
         if ready_file is not None:
@@ -106,7 +107,7 @@ class _Stop:
 
     def __init__(self) -> None:
         self.reason = "shard lost"
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._code = Exit.FAILED
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._on_signal, signal.SIGTERM, Exit.OK)
@@ -115,7 +116,7 @@ class _Stop:
         loop.add_signal_handler(signal.SIGINT, self._on_signal, signal.SIGINT, Exit.INTERRUPTED)
 
     async def wait(self, lost: asyncio.Event) -> Exit:
-        waits = [asyncio.create_task(self._asked.wait()), asyncio.create_task(lost.wait())]
+        waits = [asyncio.create_task(self._requested.wait()), asyncio.create_task(lost.wait())]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
@@ -123,15 +124,15 @@ class _Stop:
         return self._code
 
     def _on_signal(self, number: signal.Signals, code: Exit) -> None:
-        if self._asked.is_set():
+        if self._requested.is_set():
             log.warning("gateway.killed", signal=number.name)
             os._exit(code or Exit.FAILED)
         self.reason, self._code = number.name, code
-        self._asked.set()
+        self._requested.set()
 
 
 def write_ready_file(path: Path, gateway: RunningGateway) -> None:
-    """Atomically: who finds the file finds all of it."""
+    """Atomically: a file that exists is complete."""
     listeners = [
         {"name": listener.name, "host": bound.host or listener.host, "port": bound.port}
         for listener, bound in zip(gateway.listeners, gateway.bound, strict=True)
@@ -158,7 +159,7 @@ def _listening_on(gateway: RunningGateway) -> list[str]:
 
 
 def _places(settings: Settings, gateway: RunningGateway) -> dict[str, object]:
-    """Where the gateway is and where its data lies, for its log."""
+    """Addresses and data directory, for the log."""
     return {
         "listeners": _listening_on(gateway),
         "advertised": [str(Address(listener.host, listener.port)) for listener in gateway.listeners],
@@ -168,7 +169,7 @@ def _places(settings: Settings, gateway: RunningGateway) -> dict[str, object]:
 
 
 def _greet(settings: Settings, gateway: RunningGateway) -> None:
-    """For somebody who has just started it on a terminal."""
+    """Print hints for a user who has just started it on a terminal."""
     listener = next((known for known in gateway.listeners if known.name == PLAINTEXT), gateway.listeners[0])
     bootstrap = str(Address(listener.host, listener.port))
     bound = [str(address) for address in gateway.bound]
@@ -178,7 +179,7 @@ def _greet(settings: Settings, gateway: RunningGateway) -> None:
         HINTS.format(
             version=product_version(),
             listeners=", ".join(f"[green]{escape(place)}[/green]" for place in _listening_on(gateway)),
-            told=f" Clients are told [green]{escape(', '.join(advertised))}[/green]."
+            advertised=f" It advertises [green]{escape(', '.join(advertised))}[/green]."
             if advertised != bound
             else "",
             data=escape(settings.storage.data or settings.storage.data_dir),

@@ -1,6 +1,6 @@
-"""Word to systemd, for units of Type=notify: one datagram to the socket that NOTIFY_SOCKET names.
+"""Notifies systemd, for units of Type=notify: one datagram to the socket that NOTIFY_SOCKET names.
 
-The protocol is that of sd_notify(3). Where nobody listens, nothing happens: a gateway is not to fail for it.
+The protocol is that of sd_notify(3). Errors are ignored: a gateway must not fail for them.
 """
 
 import os
@@ -18,10 +18,10 @@ def notify(*assignments: str) -> None:
     address = os.environ.get(SOCKET_VARIABLE, "")
     if not address.startswith(("/", "@")):
         return
-    # A name that begins with a zero byte is in no file system.
+    # An abstract socket: its name begins with a zero byte.
     target = "\0" + address[1:] if address.startswith("@") else address
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
             sender.sendto("\n".join(assignments).encode(), target)
     except OSError:
@@ -29,5 +29,5 @@ def notify(*assignments: str) -> None:
 
 
 def reloading() -> tuple[str, str]:
-    """What a unit of Type=notify-reload hears first after its signal; READY ends it."""
+    """The first notification of a unit of Type=notify-reload after its signal; READY ends the reload."""
     return "RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}"

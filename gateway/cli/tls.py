@@ -5,9 +5,9 @@ import ssl
 from pathlib import Path
 from typing import Final
 
+from gateway.addresses import PLAINTEXT, PROTOCOLS, SSL
 from gateway.cli.contact import Contact
-from gateway.config import ConfigError
-from gateway.listeners import PLAINTEXT, PROTOCOLS, SSL
+from gateway.settings import ConfigError
 
 PASSWORD_VARIABLE: Final = "DRAGOMAN_TLS_KEY_PASSWORD"
 """The same that `serve` reads: a password on a command line would be seen by every user."""
@@ -51,7 +51,7 @@ def hint_for(error: OSError) -> str:
         if "mismatch" in error.verify_message:
             return "name it by a name or address that its certificate has"
         if "expired" in error.verify_message or "not yet valid" in error.verify_message:
-            return "renew it, or look at the clock of this machine"
+            return "renew it, or check the clock of this machine"
         return "is --tls-ca the CA that signed it?"
     if isinstance(error, ssl.SSLError) and "CERTIFICATE" in str(error.reason):
         return "a client certificate is given with --tls-cert"

@@ -107,10 +107,10 @@ def create(
         TIMEOUT_MS,
     )
     with Endpoint(contact) as endpoint:
-        answer = endpoint.ask_controller(ApiKey.CREATE_TOPICS, request, 4)
+        response = endpoint.ask_controller(ApiKey.CREATE_TOPICS, request, 4)
     failures = []
     created = []
-    for topic in answer.topics:
+    for topic in response.topics:
         if topic.error_code:
             failures.append(
                 Refusal(f"topic {topic.name} was not created", topic.error_code, topic.error_message)
@@ -223,8 +223,8 @@ def delete(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:
     failures = []
     deleted = []
     with Endpoint(contact) as endpoint:
-        answer = endpoint.ask_controller(ApiKey.DELETE_TOPICS, request, 1)
-    for topic in answer.responses:
+        response = endpoint.ask_controller(ApiKey.DELETE_TOPICS, request, 1)
+    for topic in response.responses:
         if topic.error_code:
             failures.append(
                 Refusal(f"topic {topic.name} was not deleted", topic.error_code, topic.error_message)

@@ -1,1 +1,1 @@
-"""The shard: its journal, its owner, and where requests meet durable truth."""
+"""The shard: its journal, its recovery, and the owner that decides requests against the durable state."""

@@ -1,11 +1,11 @@
-"""Which journal the data belongs to now: a blob beside it names the entry that began the newest epoch.
+"""The journal that the data belongs to: a blob next to the data names the entry that began the newest epoch.
 
-A copy of a metadata store has the same cluster id, so that alone does not tell a copy from the original. So
-every start claims the data for its epoch. A journal without the entry of the newest claim is a copy that was
-left behind, or went on elsewhere, and would take the records of the other for orphans.
+A copy of a metadata store has the cluster id of the original. So every start claims the data for its epoch. A
+journal without the entry of the newest claim is an outdated copy, or one that was continued elsewhere; its
+owner would take records of the other journal for orphans.
 
 A blob `claim/{shard}/{number}` is JSON: format version, cluster id, epoch, number and nonce of the entry.
-Numbers only grow, and each is given once: of two gateways that claim at a time, one fails.
+Numbers only grow, and each is used once: of two gateways that claim at the same time, one fails.
 """
 
 import json
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.coordination.journal import Journal
-from gateway.coordination.recovery import continues
 from ledger.errors import AlreadyExists, StoreDamaged, StoreError, StoreLocked, StoreTooNew
+from ledger.journal import entry_key, nonce_of
 from ledger.ports import Blobs
 
 log = structlog.get_logger(__name__)
@@ -35,12 +35,13 @@ class Claim:
 
 
 async def check_claim(journal: Journal, blobs: Blobs) -> None:
-    """Before anything is written. StoreDamaged if another journal than this has opened the data since."""
+    """Call this before anything is written. StoreDamaged if another journal than this has claimed the
+    data."""
     keys = await _keys(blobs, journal.shard)
     if not keys:
         return
     claim = _decode(await blobs.get(keys[-1]), keys[-1])
-    if not await continues(journal, claim.entry + 1, claim.nonce, await journal.start()):
+    if not await _has_begun(journal, claim):
         raise StoreDamaged(
             "the data was opened since by another copy of this metadata store (its epoch "
             f"{claim.epoch} began at journal entry {claim.entry}, which this copy does not have): "
@@ -62,6 +63,13 @@ async def put_claim(blobs: Blobs, shard: int, claim: Claim) -> None:
         await blobs.delete(keys)
     except StoreError as error:
         log.warning("claim.older_not_deleted", error=str(error))
+
+
+async def _has_begun(journal: Journal, claim: Claim) -> bool:
+    """Whether the entry of the claim is in this journal. An entry that begins an epoch is never pruned: if it
+    is absent, even below the journal's start, it was never there."""
+    found = await journal.store.get(entry_key(journal.shard, claim.entry))
+    return found is not None and nonce_of(found.value) == claim.nonce
 
 
 async def _keys(blobs: Blobs, shard: int) -> list[str]:

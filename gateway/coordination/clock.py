@@ -1,10 +1,11 @@
-"""The clock of a gateway, which follows no jump ahead, and a watch over how clock and journal differ.
+"""The clock of a gateway, which ignores jumps ahead, and a watch over the difference of clock and journal.
 
-Entry times never go back. One entry that was written while the clock was far ahead would hold back all that
-is measured by them, until the clock gets there. Two things prevent that. A jump of more than a day against
-the time since boot is not believed, so it never reaches the journal, unless the journal was there already, or
-the clock stood before any release of this program. Where the journal is ahead all the same
-(the clock was wrong from the start), `Shard.now_ms` goes on by the time since boot.
+Entry times never go back. One entry that was written while the clock was far ahead would stop all ages that
+are measured by entry times, until the clock gets there. Two rules prevent that. A jump of more than a day,
+compared with the time since boot, is not believed, so it never reaches the journal; exceptions are a journal
+that is already at that time when the gateway starts, and a clock from before any release of this program.
+Where the journal is ahead nevertheless (the clock was wrong from the start), `Shard.now_ms` continues by the
+time since boot.
 """
 
 import time
@@ -23,8 +24,12 @@ Milliseconds = Callable[[], int]
 
 MAX_JUMP_MS: Final = 24 * 60 * 60 * 1000
 RELEASED_MS: Final = 1_767_225_600_000
-"""2026-01-01. A clock that is before this is plainly wrong, as on hosts that begin in 1970 until it is set:
-whatever it is set to is better."""
+"""2026-01-01. A clock before this is plainly wrong, as on hosts that begin in 1970 until it is set: any other
+time is better."""
+TRUST_MS: Final = 60 * 60 * 1000
+"""How long after the start a jump to the time of the journal is believed: a host sets its clock soon after
+its boot. Later a jump is more likely an error, and so was the clock that wrote the journal; retention would
+delete for good the records that both make look old."""
 CHECK_MS: Final = 60_000
 """A clock that has moved less than this since it was checked has not jumped."""
 LOG_PERIOD_S: Final = 3600.0
@@ -46,14 +51,14 @@ COUNTS_SUSPEND: Final = hasattr(time, "CLOCK_BOOTTIME")
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """What the host's clock says, and what is believed."""
+    """The host's clock, and the time that is believed instead."""
 
     clock_ms: int
     believed_ms: int
 
 
 class SteadyClock:
-    """Unix ms. Follows the host's clock, but for a jump ahead of what was believed at the start and since."""
+    """Unix ms. Follows the host's clock, except for a jump ahead of the time that was believed so far."""
 
     def __init__(self, wall: Milliseconds = clock_ms, boot: Milliseconds | None = None) -> None:
         """Without `boot`, on systems that do not count suspension, every jump is believed."""
@@ -61,19 +66,24 @@ class SteadyClock:
         self._boot = boot if boot is not None or not COUNTS_SUSPEND else boot_ms
         self._checked_ms = wall()
         self._booted_ms = self._checked_ms - (self._boot() if self._boot is not None else 0)
-        """The unix time of the boot, as the latest that was believed: stepping back and forth is no jump."""
+        """The unix time of the boot, the latest that was believed: a clock that is set back and then right
+        again does not jump."""
         self._trusted_ms = self._booted_ms
-        """The same, by the time up to which a jump is believed in any case."""
+        """The same, by the time up to which a jump is believed in any case,"""
+        self._trusted_until = 0
+        """until this time since boot."""
 
     def trust(self, entry_time_ms: int) -> None:
-        """Believe a jump to this time, and as far beyond it as time passes from now on: the journal has got
-        there already."""
+        """For `TRUST_MS`, believe a jump to this time plus the time that has passed since this call: the
+        journal is there already."""
         if self._boot is not None:
-            self._trusted_ms = entry_time_ms - self._boot()
+            boot = self._boot()
+            self._trusted_ms = entry_time_ms - boot
+            self._trusted_until = boot + TRUST_MS
 
     def __call__(self) -> int:
         wall = self._wall()
-        # Once for each entry and request that needs it: mostly one reading and one comparison.
+        # Called for each entry and for requests: mostly one reading of the clock and one comparison.
         return wall if 0 <= wall - self._checked_ms < CHECK_MS else self._checked(wall)
 
     @property
@@ -88,7 +98,8 @@ class SteadyClock:
             return wall
         boot = self._boot()
         believed = self._booted_ms + boot
-        jumped = wall - boot - max(self._booted_ms, self._trusted_ms) > MAX_JUMP_MS
+        trusted = self._trusted_ms if boot <= self._trusted_until else self._booted_ms
+        jumped = wall - boot - max(self._booted_ms, trusted) > MAX_JUMP_MS
         if jumped and believed >= RELEASED_MS:
             return believed
         self._booted_ms = max(self._booted_ms, wall - boot)
@@ -97,10 +108,12 @@ class SteadyClock:
 
 
 class ClockWatch:
-    """Says where clock and ledger differ: a gauge, an alarm when it begins, and warnings for people."""
+    """Reports a difference of clock and ledger: a gauge, an alarm when it begins, and warnings for
+    operators."""
 
     def __init__(self, shard: Shard, clock: SteadyClock, grace_ms: int, alarm: Callable[[str], None]) -> None:
-        """A ledger that is ahead by less than `grace_ms` is as it should be: clocks are set now and then."""
+        """A ledger that is ahead by less than `grace_ms` is no reason for a warning: clocks are adjusted now
+        and then."""
         self._shard = shard
         self._clock = clock
         self._grace_ms = grace_ms
@@ -130,8 +143,8 @@ class ClockWatch:
             )
         return [{"reason": reason, "detail": detail} for reason, detail in found.items()]
 
-    def look(self) -> None:
-        """Raise an alarm for what has begun since the last look; say it again every hour."""
+    def check(self) -> None:
+        """Raise an alarm for each difference that is new since the last check; log it every hour."""
         now = time.monotonic()
         warnings = {row["reason"]: row["detail"] for row in self.warnings()}
         for reason, detail in warnings.items():

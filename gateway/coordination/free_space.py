@@ -1,8 +1,8 @@
 """Free space on the disks that this gateway writes to, and the reserve that Produce may not use.
 
-A journal that cannot grow can free nothing: deletions are journaled too. So records stop while there is still
-room for what frees some. The disks are looked at by a thread, a few times a second at most; in between the
-bytes of drafts are counted.
+A journal that cannot grow can free nothing: deletions are journaled too. So records are refused while there
+is still space for deletions. A thread measures the disks, a few times a second at most; in between the bytes
+of drafts are counted.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -29,17 +29,31 @@ RESERVE_SHARE: Final = 20
 PERIOD_S: Final = 0.5
 MIN_PERIOD_S: Final = 0.1
 LOG_PERIOD_S: Final = 60.0
+MAX_FAILED_MEASUREMENTS: Final = 20
+"""In a row, during which a disk counts as it was measured last. After that a write to it fails with the
+reason."""
 DRAFT_OVERHEAD_BYTES: Final = 16 * 1024
-"""What one draft writes besides its batches: pages of the journal, most of all."""
+"""What one draft writes besides its batches: mainly pages of the journal."""
 
 
 class DiskFull(StoreUnavailable):
     """A draft would use the reserve; nothing was written."""
 
 
+@dataclass(slots=True)
+class _Measurement:
+    """The last successful one of a file system."""
+
+    disk: "Disk"
+    written: int
+    """Bytes of drafts whose writing had ended by then."""
+    failed: int = 0
+    """Failed attempts since."""
+
+
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """One file system as it was seen."""
+    """One file system as it was measured."""
 
     directory: Path
     free_bytes: int
@@ -52,7 +66,7 @@ class Disk:
 
 
 class FreeSpace:
-    """Used on the event loop, but for the thread that looks."""
+    """For the event loop, except for the thread that measures."""
 
     def __init__(
         self,
@@ -65,19 +79,22 @@ class FreeSpace:
         self._reserve_bytes = reserve_bytes
         self._statvfs = statvfs
         self.least: Disk | None = None
-        """The disk with the least to spare when it was last looked."""
+        """The disk with the least spare bytes, as last measured."""
         self.refusal = ""
-        """Why no records are taken, while that is so."""
+        """Why records are refused at the moment; empty if they are not."""
         self.refused = 0
         """Batches refused."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when `refusal` or `is_critical` may have changed."""
         self._taken = 0
-        self._seen_taken = 0
+        self._measured_taken = 0
         self._in_flight = 0
-        self._seen_in_flight = 0
+        self._measured_in_flight = 0
+        self._measurements: dict[Path, _Measurement] = {}
+        """For the thread that measures."""
         self._wanted = 0
-        """The size of a draft that did not fit: smaller ones must not use up what is being freed for it."""
+        """The size of a draft that did not fit: smaller ones must not use the space that is being freed for
+        it."""
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._quiet = QuietLog(LOG_PERIOD_S, keyed_by=("directory",))
@@ -88,7 +105,7 @@ class FreeSpace:
 
     @property
     def free_bytes(self) -> int | None:
-        """On the disk with the least to spare, as last looked at."""
+        """On the disk with the least spare bytes, as last measured."""
         return self.least.free_bytes if self.least is not None else None
 
     @property
@@ -97,15 +114,16 @@ class FreeSpace:
         return self.least is not None and self.least.free_bytes < self.least.reserve_bytes // 2
 
     def spares(self, size_bytes: int) -> bool:
-        """Whether so much may be written besides records. While the disk is full that must leave the half of
-        the reserve that is for deletions."""
+        """Whether `size_bytes` may be written besides records. While the disk is full, the half of the
+        reserve that is for deletions must be left."""
         if not self.is_full or self.least is None:
             return True
         return self.least.free_bytes - size_bytes > self.least.reserve_bytes // 2
 
     def start(self) -> None:
-        """Look once, and from now on in a thread: a file system that hangs must not stop the event loop."""
-        self.look()
+        """Measure once, and from now on in a thread: a file system that hangs must not stop the event
+        loop."""
+        self.measure()
         if self._directories:
             loop = asyncio.get_running_loop()
             threading.Thread(target=self._watch, args=(loop,), name="free-space", daemon=True).start()
@@ -114,9 +132,9 @@ class FreeSpace:
         self._stopped.set()
         self._wake.set()
 
-    def look(self) -> None:
+    def measure(self) -> None:
         """Blocking."""
-        self._seen(*self._look())
+        self._on_measured(*self._measure())
 
     @contextmanager
     def writing(self, batch_bytes: int) -> Iterator[None]:
@@ -138,43 +156,66 @@ class FreeSpace:
         while not self._stopped.is_set():
             self._wake.wait(PERIOD_S)
             self._wake.clear()
-            seen = self._look()
+            measured = self._measure()
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(self._seen, *seen)
+                loop.call_soon_threadsafe(self._on_measured, *measured)
             self._stopped.wait(MIN_PERIOD_S)
 
-    def _look(self) -> tuple[list[Disk], int, int]:
-        # In this order: what begins in between is counted twice for a moment, never forgotten.
+    def _measure(self) -> tuple[list[Disk], int, int]:
+        # In this order, a draft that begins in between is counted twice for a moment, but never left out.
         taken = self._taken
         in_flight = self._in_flight
-        disks = []
-        for directory in self._directories:
-            try:
-                status = self._statvfs(directory)
-            except OSError:
-                continue  # writing to it will say why
-            free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
-            disks.append(Disk(directory, free, self._reserve_of(total)))
-        return disks, taken, in_flight
+        disks = [self._measure_disk(directory, taken - in_flight) for directory in self._directories]
+        return [disk for disk in disks if disk is not None], taken, in_flight
 
-    def _seen(self, disks: Sequence[Disk], taken: int, in_flight: int) -> None:
-        self._seen_taken, self._seen_in_flight = taken, in_flight
+    def _measure_disk(self, directory: Path, written: int) -> Disk | None:
+        try:
+            status = self._statvfs(directory)
+        except OSError:
+            return self._last_measured(directory, written)
+        free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+        disk = Disk(directory, free, self._reserve_of(total))
+        self._measurements[directory] = _Measurement(disk, written)
+        return disk
+
+    def _last_measured(self, directory: Path, written: int) -> Disk | None:
+        """The last measurement, less the bytes written since; None once that was too long ago."""
+        measurement = self._measurements.get(directory)
+        if measurement is None:
+            return None
+        measurement.failed += 1
+        if measurement.failed > MAX_FAILED_MEASUREMENTS:
+            del self._measurements[directory]
+            return None
+        return replace(
+            measurement.disk, free_bytes=measurement.disk.free_bytes - (written - measurement.written)
+        )
+
+    def _on_measured(self, disks: Sequence[Disk], taken: int, in_flight: int) -> None:
+        self._measured_taken, self._measured_in_flight = taken, in_flight
         self.least = min(disks, key=lambda disk: disk.spare_bytes, default=None)
         if self.least is None:
+            if self.is_full:
+                log.warning("disk.not_seen", effect="records are taken until a write fails")
+                self._accept_again()
+            self.on_change()
             return
-        # Somewhat more than the reserve must be free before records are taken again: no flapping.
+        # Hysteresis: somewhat more than the reserve must be free before records are accepted again.
         needed = max(self.least.reserve_bytes // 4, self._wanted) if self.is_full else 0
         if self._spare_bytes() <= needed:
             self._refuse(self.least)
         elif self.is_full:
             log.info("disk.space_again", directory=str(self.least.directory), free=self.least.free_bytes)
-            self.refusal = ""
-            self._wanted = 0
+            self._accept_again()
         self.on_change()
+
+    def _accept_again(self) -> None:
+        self.refusal = ""
+        self._wanted = 0
 
     def _spare_bytes(self) -> int:
         assert self.least is not None
-        return self.least.spare_bytes - (self._taken - self._seen_taken) - self._seen_in_flight
+        return self.least.spare_bytes - (self._taken - self._measured_taken) - self._measured_in_flight
 
     def _refuse(self, disk: Disk) -> None:
         self.refusal = (

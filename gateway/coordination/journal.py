@@ -1,7 +1,7 @@
 """A shard's journal in a metadata store: append exactly once, read in order.
 
-An append has three outcomes in the store and two here: it is in the journal, or it certainly is not.
-What lies between is resolved by reading the entry back; the nonce tells whose it is.
+An append has three outcomes in the store and two here: it is in the journal, or it certainly is not. An
+unknown outcome is resolved by reading the entry back; its nonce shows which gateway wrote it.
 """
 
 import asyncio
@@ -48,22 +48,22 @@ class Journal:
         self.store = store
         self.shard = shard
         self.unknown_key = ""
-        """The entry of which it is not known whether it is durable, while that is so."""
+        """The entry whose durability is unknown at the moment; empty if there is none."""
 
     async def append(self, number: int, data: bytes) -> None:
         """Make entry `number` durable. StoreUnavailable: it certainly is not there and will not be.
-        OwnershipLost: somebody else's is. Waits as long as the outcome is unknown."""
+        OwnershipLost: another gateway's entry is. Waits while the outcome is unknown."""
         key = entry_key(self.shard, number)
         outcome = await self._put(key, data)
         wait_s = FIRST_RETRY_S
         while not isinstance(outcome, Won):
-            # A Lost may be our own put, reported after the client library's retry: only the nonce tells.
+            # Lost may be the result of our own put, after a retry by the client library: the nonce decides.
             found = await self._read(key)
             if found is not None:
                 if nonce_of(found) != nonce_of(data):
                     raise OwnershipLost(f"journal entry {key} was written by another gateway")
                 break
-            # Absent, and yet it may still arrive late: the same bytes again, never others.
+            # Absent, but the put may still take effect: repeat it with the same bytes, never with others.
             self.unknown_key = key
             log.warning("journal.outcome_unknown", key=key, retry_s=wait_s)
             await asyncio.sleep(wait_s)
@@ -98,7 +98,7 @@ class Journal:
                 wait_s = min(wait_s * 2, LONGEST_RETRY_S)
 
     async def _check_start(self, number: int) -> None:
-        """An append counts only if nobody pruned past it meanwhile."""
+        """An append counts only if no other gateway has pruned past it meanwhile."""
         if self.store.exclusive:
             return
         try:
@@ -111,7 +111,7 @@ class Journal:
             raise OwnershipLost(f"the journal was pruned past entry {number}", certain=False)
 
     async def start(self) -> int:
-        """The lowest entry number that is sure to be there."""
+        """The lowest entry number that is certainly present."""
         found = await self.store.get(start_key(self.shard))
         return decode_start(found.value, start_key(self.shard)) if found is not None else 0
 
@@ -119,13 +119,13 @@ class Journal:
         return await self.store.get(entry_key(self.shard, number)) is None
 
     async def check_first(self) -> None:
-        """StoreDamaged unless the first key is that of an entry: a damaged one may lie before all others."""
+        """StoreDamaged unless the first key is that of an entry: a damaged key may sort before all others."""
         for key, _ in await self.store.scan(entry_prefix(self.shard), "", 1):
             self._number_of(key)
 
     async def entries(self, first: int) -> AsyncIterator[StoredEntry]:
-        """Entries from `first` on, in order, to the end as it is when reached. May have gaps below
-        `start`: the caller checks the numbers. StoreDamaged names a key that is no entry's."""
+        """Entries from `first` on, in order, up to the end at that moment. May have gaps below `start`: the
+        caller checks the numbers. StoreDamaged names a key that is not that of an entry."""
         prefix = entry_prefix(self.shard)
         start, last = entry_key(self.shard, first), -1
         while True:
@@ -133,7 +133,7 @@ class Journal:
             for key, found in page:
                 number = self._number_of(key)
                 if number <= last:
-                    raise StoreDamaged(f"the journal has {key!r} behind entry {last}: {REMEDY}")
+                    raise StoreDamaged(f"the journal has {key!r} after entry {last}: {REMEDY}")
                 last = number
                 yield StoredEntry(number, key, found.value)
             if len(page) < SCAN_ENTRIES:
@@ -143,7 +143,7 @@ class Journal:
     def _number_of(self, key: str) -> int:
         digits = key[len(entry_prefix(self.shard)) :]
         if not _NUMBER.fullmatch(digits):
-            raise StoreDamaged(f"the journal has a key {key!r}, which is no entry's: {REMEDY}")
+            raise StoreDamaged(f"the journal has a key {key!r}, which is not that of an entry: {REMEDY}")
         return int(digits)
 
 

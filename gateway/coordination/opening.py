@@ -5,38 +5,37 @@ import base64
 import uuid
 from collections.abc import Awaitable, Callable
 
-from gateway.coordination.gathering import Gathering
-from gateway.coordination.imagefile import ImageFile
+from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import recover
 from gateway.coordination.shard import Shard
-from ledger.ports import Blobs, MetadataStore
+from ledger.ports import Blobs, ImageStore, MetadataStore
 from ledger.state import LedgerState
 
 OPEN_SECONDS = 30.0
 
 
-async def open_shard(
+async def open_shard(  # noqa: PLR0913 - the stores of a gateway
     store: MetadataStore,
     blobs: Blobs | None,
-    image: ImageFile | None,
+    image: ImageStore | None,
     node_id: int,
     clock: Callable[[], int],
     shard: int = 0,
-    gathering: Gathering | None = None,
+    commit_delay: CommitDelay | None = None,
     verify: Callable[[LedgerState], Awaitable[None]] | None = None,
     elapsed: Callable[[], int] | None = None,
 ) -> Shard:
     """Recover the shard's state and begin a new epoch. The caller closes the shard before the stores.
 
-    `clock` gives unix ms, `elapsed` ms on a clock that nobody sets. `verify` may refuse the recovered state
+    `clock` gives unix ms, `elapsed` ms on a monotonic clock. `verify` may refuse the recovered state
     before anything is written. Raises StoreDamaged, StoreTooNew, StoreUnavailable with one sentence each.
     """
     journal = Journal(store, shard)
     recovered = await recover(journal, image, blobs)
     if verify is not None:
         await verify(recovered.state)
-    opened = Shard(journal, recovered.state, clock, gathering, elapsed)
+    opened = Shard(journal, recovered.state, clock, commit_delay, elapsed)
     opened.last_nonce = recovered.nonce
     opened.journal_bytes = recovered.journal_bytes
     try:

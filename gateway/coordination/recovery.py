@@ -1,13 +1,13 @@
-"""From nothing to the durable state: image, else snapshot, else the first entry; then the journal."""
+"""Recovery: the durable state from the image, else a snapshot, else nothing, plus the journal entries after
+it."""
 
-import re
 import struct
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import structlog
 
-from gateway.coordination.imagefile import ImageFile
+from gateway.coordination.blob_keys import applied_of, is_snapshot_key
 from gateway.coordination.journal import Journal, StoredEntry
 from ledger.errors import NotFound, StoreDamaged, StoreError, StoreTooNew
 from ledger.formats.snapshot import (
@@ -18,16 +18,15 @@ from ledger.formats.snapshot import (
     snapshot_prefix,
 )
 from ledger.image import cluster_id_of, everything, restore
-from ledger.journal import NONCE_BYTES, Entry, decode_entry, entry_key, nonce_of
+from ledger.journal import NONCE_BYTES, Entry, apply_entry, decode_entry, entry_key, nonce_of
 from ledger.keys import created_ms
-from ledger.ports import Blobs
+from ledger.ports import Blobs, ImageStore
 from ledger.state import LedgerState
 
 log = structlog.get_logger(__name__)
 
 KEPT_SNAPSHOTS = 2
 IMAGE = "image"
-_SNAPSHOT_NAME = re.compile(r"[0-9]{20}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Recovered:
@@ -41,11 +40,11 @@ class Recovered:
 
 
 class DoesNotFit(StoreDamaged):
-    """A journal entry cannot be applied to the state that was begun from."""
+    """A journal entry cannot be applied to the state from an image or a snapshot."""
 
 
-async def recover(journal: Journal, image: ImageFile | None, blobs: Blobs | None) -> Recovered:
-    """Read everything durable. StoreDamaged names the entry that cannot be read; nothing is guessed."""
+async def recover(journal: Journal, image: ImageStore | None, blobs: Blobs | None) -> Recovered:
+    """Read everything durable. StoreDamaged names the entry that cannot be read: none is skipped."""
     start = await journal.start()
     await journal.check_first()
     loaded = await _load_image(image)
@@ -62,8 +61,8 @@ async def recover(journal: Journal, image: ImageFile | None, blobs: Blobs | None
 
 @dataclass(slots=True)
 class _Loaded:
-    """What the image says: a state, or why it says none. `applied` and `cluster_id` as they were then: the
-    journal is applied to the state itself."""
+    """The state in the image, or why there is none. `applied` and `cluster_id` are those of the image: the
+    journal is applied to `state` later."""
 
     state: LedgerState | None = None
     nonce: bytes = b""
@@ -72,7 +71,7 @@ class _Loaded:
     too_new: StoreTooNew | None = None
 
 
-async def _load_image(image: ImageFile | None) -> _Loaded:
+async def _load_image(image: ImageStore | None) -> _Loaded:
     try:
         loaded = await image.load() if image is not None else None
         if loaded is None:
@@ -109,7 +108,7 @@ async def _follow_first_that_fits(
 async def _beginnings(
     journal: Journal, loaded: _Loaded, blobs: Blobs | None, start: int
 ) -> AsyncIterator[Recovered]:
-    """States that the journal goes on from, the best first."""
+    """States that this journal continues, the newest first."""
     if loaded.state is not None:
         if loaded.applied >= start and await continues(journal, loaded.applied, loaded.nonce, start):
             yield Recovered(loaded.state, loaded.nonce, IMAGE)
@@ -139,8 +138,8 @@ async def _from_snapshot(journal: Journal, blobs: Blobs, key: str, start: int) -
 
 
 async def _check_image_ahead(journal: Journal, loaded: _Loaded, state: LedgerState, start: int) -> None:
-    """StoreDamaged if the image knows entries of this journal that are missing at its end: their offsets
-    would be given again. An image is removed at a restore, so it is never of a journal that was replaced."""
+    """StoreDamaged if the image has entries of this journal that are missing at its end: their offsets would
+    be assigned again. A restore removes the image, so it is never that of a replaced journal."""
     if loaded.state is None or loaded.applied <= start or loaded.cluster_id != state.cluster_id:
         return
     if await journal.is_absent(loaded.applied - 1):
@@ -148,8 +147,8 @@ async def _check_image_ahead(journal: Journal, loaded: _Loaded, state: LedgerSta
 
 
 async def _check_snapshots(journal: Journal, blobs: Blobs, state: LedgerState, start: int) -> None:
-    """The same for the snapshots, also where the image is just as old as the journal. Those from before the
-    last restore may be of the journal that it replaced."""
+    """The same for the snapshots, which show it even where the image is as old as the journal. Snapshots from
+    before the last restore may be those of the journal that it replaced."""
     restored_ms = max((record.kept_to_ms for record in state.restores), default=0)
     for key in reversed(await snapshot_keys(blobs, journal.shard)):
         if created_ms(key) < restored_ms:
@@ -188,8 +187,8 @@ def _older_copy(journal: Journal, state: LedgerState, source: str, applied: int)
 
 
 async def own_snapshots(journal: Journal, blobs: Blobs, applied: int) -> list[str]:
-    """Keys of the snapshots that this journal, with `applied` entries, goes on from; oldest first. Beside
-    them others may lie: of the journal that was here before a new or restored metadata store."""
+    """Keys of the snapshots that this journal, with `applied` entries, continues; oldest first. The blobs may
+    also hold snapshots of a journal that was here before a new or restored metadata store."""
     start = await journal.start()
     own: list[str] = []
     for key in await snapshot_keys(blobs, journal.shard):
@@ -206,15 +205,10 @@ async def _nonce_in(blobs: Blobs, key: str) -> bytes:
         return b""
 
 
-def applied_of(snapshot_key: str) -> int:
-    """How many entries a snapshot holds, as its key says."""
-    return int(snapshot_key.rsplit("/", 1)[-1].split("-", 1)[0])
-
-
 async def snapshot_keys(blobs: Blobs, shard: int) -> list[str]:
-    """Keys of the snapshots that are there, oldest first. What has another name is none."""
+    """Keys of all snapshots of the shard, oldest first. A blob with another name is not one."""
     keys = [info.key for info in await blobs.list(snapshot_prefix(shard))]
-    return [key for key in keys if _SNAPSHOT_NAME.fullmatch(key.rsplit("/", 1)[-1])]
+    return [key for key in keys if is_snapshot_key(key)]
 
 
 async def _read_snapshot(blobs: Blobs, key: str) -> Snapshot | None:
@@ -226,7 +220,8 @@ async def _read_snapshot(blobs: Blobs, key: str) -> Snapshot | None:
 
 
 async def continues(journal: Journal, applied: int, nonce: bytes, start: int) -> bool:
-    """Whether the journal goes on from there: its entry `applied - 1` has this nonce, or is pruned."""
+    """Whether the journal continues a state of `applied` entries: entry `applied - 1` has this nonce, or is
+    pruned."""
     if applied == 0:
         return True
     found = await journal.store.get(entry_key(journal.shard, applied - 1))
@@ -245,7 +240,7 @@ async def _follow(journal: Journal, recovered: Recovered) -> None:
             )
         entry = _decode(stored)
         try:
-            state.apply_entry(entry)
+            apply_entry(state, entry)
         except (StoreDamaged, LookupError, ValueError, struct.error) as error:
             raise DoesNotFit(
                 f"journal entry {stored.key} does not fit the state from {recovered.source}: {error!r}"

@@ -1,8 +1,8 @@
-"""The driver of a shard: decide, append, apply, answer.
+"""The driver of a shard: decide, append, apply, return results.
 
-One append is in flight at a time; all that waits meanwhile goes into the next entry (group commit).
+One append is in flight at a time; requests that arrive meanwhile go into the next entry (group commit).
 Requests are decided when their entry is filled, so against everything durable plus what the same entry
-already holds. No answer leaves before the last entry it looked at is durable.
+already holds. No result is returned before the last entry that it depends on is durable.
 """
 
 import asyncio
@@ -10,27 +10,30 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import structlog
 
-from gateway.coordination.gathering import Gathering
+from gateway.completion import Completion
+from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.journal import Journal, OwnershipLost
+from ledger.cluster.requests import BecomeOwner, Owner
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.journal import (
     GROUP_COMMIT_BATCHES,
     HEAD_BYTES,
     MAX_ENTRY_BYTES,
     NONCE_BYTES,
+    apply_entry,
     decode_entry,
     encode_entry,
     entry_key,
 )
-from ledger.machine import decide
 from ledger.overlay import Overlay
-from ledger.partitions import PartitionLog
-from ledger.records import encode_record
-from ledger.requests import GROWING, Answer, BecomeOwner, CommitFile, Owner, Request, work
+from ledger.partitions.requests import CommitFile
+from ledger.partitions.state import PartitionLog
+from ledger.registry import REGISTRY, decide, encode_record
+from ledger.requests import LedgerResult, Request
 from ledger.state import LedgerState
 
 log = structlog.get_logger(__name__)
@@ -40,24 +43,9 @@ MAX_WAITING = 20_000
 Subscriber = Callable[[Sequence[PartitionLog]], None]
 
 
-class Asker(Protocol):
-    """Who waits for an answer, and is told once, in the turn in which that may be told: a future, or what
-    needs none. It may submit requests when it is told, and never raises."""
-
-    def done(self) -> bool:
-        """Whether it waits no longer; what is not decided yet is then left."""
-        ...
-
-    def set_result(self, result: Answer, /) -> None: ...
-
-    def set_exception(self, exception: Exception, /) -> None:
-        """StoreUnavailable for certain failure; of any other the outcome is unknown."""
-        ...
-
-
-class _Asked(NamedTuple):
+class _Submitted(NamedTuple):
     request: Request
-    answered: Asker
+    completion: Completion[LedgerResult]
 
 
 @dataclass(slots=True)
@@ -66,17 +54,17 @@ class _Filling:
 
     time_ms: int
     records: list[bytes] = field(default_factory=list)
-    answers: list[tuple[Asker, Answer]] = field(default_factory=list)
+    answers: list[tuple[Completion[LedgerResult], LedgerResult]] = field(default_factory=list)
     size: int = HEAD_BYTES
     work: int = 0
     files: int = 0
     """Of the answers, how many are of committed files."""
 
-    def has_room(self, request: Request) -> bool:
+    def has_capacity(self, request: Request) -> bool:
         if not self.records:
             return True
         fits = self.size + request.weight <= MAX_ENTRY_BYTES
-        return fits and self.work + work(request) <= GROUP_COMMIT_BATCHES
+        return fits and self.work + request.work <= GROUP_COMMIT_BATCHES
 
     def fail(self, error: Exception) -> None:
         """Tell all who wait. They are let go of: the error keeps frames alive that hold this entry, and
@@ -93,11 +81,11 @@ class Shard:
         journal: Journal,
         state: LedgerState,
         clock: Callable[[], int],
-        gathering: Gathering | None = None,
+        commit_delay: CommitDelay | None = None,
         elapsed: Callable[[], int] | None = None,
     ) -> None:
-        """Without `gathering` every entry is filled as soon as somebody asks. `elapsed`, ms on a clock that
-        nobody sets, lets time go on while `clock` is behind the last entry; without it time stands still."""
+        """Without `commit_delay` an entry is filled as soon as a request waits. `elapsed`, ms on a monotonic
+        clock, lets time go on while `clock` is behind the last entry; without it time stands still."""
         self.journal = journal
         self.state = state
         self.clock = clock
@@ -113,10 +101,10 @@ class Shard:
         """Why nothing more is accepted, once ownership is lost."""
         self.growth_refusal = ""
         """Why nothing that makes the ledger grow is accepted, while the space left is kept for deletions."""
-        self._waiting: deque[_Asked] = deque()
+        self._waiting: deque[_Submitted] = deque()
         self._barriers: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
-        self._gathering = gathering or Gathering(0.0)
+        self._commit_delay = commit_delay or CommitDelay(0.0)
         self._subscribers: list[Subscriber] = []
         self._task: asyncio.Task[None] | None = None
         self.lost = asyncio.Event()
@@ -143,7 +131,7 @@ class Shard:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._gathering.close()
+        self._commit_delay.close()
         self._fail_waiting(closed)
 
     def now_ms(self) -> int:
@@ -162,31 +150,31 @@ class Shard:
             self._went_on = None
         return max(clock_ms, now_ms)
 
-    def submit(self, request: Request) -> asyncio.Future[Answer]:
+    def submit(self, request: Request) -> asyncio.Future[LedgerResult]:
         """Queue a request; requests are decided in the order of this call. The future raises
         StoreUnavailable for certain failure; until it is done the outcome is unknown."""
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[LedgerResult] = asyncio.get_running_loop().create_future()
         self.submit_for(answered, request)
         return answered
 
-    def submit_for(self, answered: Asker, request: Request) -> None:
-        """The same for who needs no future; what fails at once is told before this returns."""
+    def submit_for(self, completion: Completion[LedgerResult], request: Request) -> None:
+        """The same for a caller that needs no future. What fails at once completes before this returns."""
         if self.broken is not None:
-            answered.set_exception(StoreUnavailable(f"this gateway does not own the shard: {self.broken}"))
+            completion.set_exception(StoreUnavailable(f"this gateway does not own the shard: {self.broken}"))
         elif len(self._waiting) >= MAX_WAITING:
-            answered.set_exception(StoreUnavailable("too many requests wait for the journal"))
-        elif self.growth_refusal and type(request) in GROWING:
-            answered.set_exception(StoreUnavailable(self.growth_refusal))
+            completion.set_exception(StoreUnavailable("too many requests wait for the journal"))
+        elif self.growth_refusal and type(request) in REGISTRY.growing:
+            completion.set_exception(StoreUnavailable(self.growth_refusal))
         else:
-            self._waiting.append(_Asked(request, answered))
+            self._waiting.append(_Submitted(request, completion))
             self._wake.set()
             if type(request) is CommitFile:
                 # Its batches have had their linger.
-                self._gathering.hurry()
+                self._commit_delay.skip()
             else:
-                self._gathering.came()
+                self._commit_delay.arrived()
 
-    async def ask(self, request: Request, deadline: float) -> Answer:
+    async def ask(self, request: Request, deadline: float) -> LedgerResult:
         """Ask and wait. `deadline` is loop time; TimeoutError means that the outcome is unknown."""
         async with asyncio.timeout_at(deadline):
             return await self.submit(request)
@@ -218,8 +206,8 @@ class Shard:
                 self._wake.clear()
                 while self._waiting or self._barriers:
                     if self._waiting:
-                        await self._gathering.gather(asyncio.get_running_loop().time())
-                    await self._turn()
+                        await self._commit_delay.wait(asyncio.get_running_loop().time())
+                    await self._write_entry()
         except OwnershipLost as error:
             log.error("shard.ownership_lost", shard=self.journal.shard, reason=str(error))
             self._break(error)
@@ -228,15 +216,15 @@ class Shard:
             log.exception("shard.failed", shard=self.journal.shard)
             self._break(error)
 
-    async def _turn(self) -> None:
-        """One entry, or one proof for the barriers that wait."""
+    async def _write_entry(self) -> None:  # noqa: C901 - one entry, from filling to results
+        """One entry, or one proof of ownership for the barriers that wait."""
         barriers, self._barriers = self._barriers, []
         filling = _Filling(self.now_ms())
         try:
             self._fill(filling)
             if self._waiting:
-                # There was no room for it, so it has waited.
-                self._gathering.hurry()
+                # The entry was full, so this request has waited.
+                self._commit_delay.skip()
             if filling.records:
                 await self._append(filling)
             elif barriers:
@@ -257,33 +245,33 @@ class Shard:
             filling.fail(OutcomeUnknown(f"the append was interrupted: {error!r}"))
             self._barriers = barriers + self._barriers
             raise
-        self._gathering.told(len(filling.answers) - filling.files, asyncio.get_running_loop().time())
-        for answered, answer in filling.answers:
-            if not answered.done():
-                answered.set_result(answer)
+        self._commit_delay.expect(len(filling.answers) - filling.files, asyncio.get_running_loop().time())
+        for completion, answer in filling.answers:
+            if not completion.done():
+                completion.set_result(answer)
         for barrier in barriers:
             if not barrier.done():
                 barrier.set_result(None)
         if not filling.records:
-            # Nothing was waited for, and who was refused may have asked again: others have their turn.
+            # Nothing was awaited, and a refused client may have sent its next request: let other tasks run.
             await asyncio.sleep(0)
 
     def _fill(self, filling: _Filling) -> None:
         overlay = Overlay(self.state)
-        while self._waiting and filling.has_room(self._waiting[0].request):
-            asked = self._waiting[0]
-            if asked.answered.done():
+        while self._waiting and filling.has_capacity(self._waiting[0].request):
+            request, completion = self._waiting[0]
+            if completion.done():
                 self._waiting.popleft()
-                continue  # its asker gave up while it was still undecided
-            decision = decide(self.state, overlay, asked.request, filling.time_ms)
-            # Encoded before it is taken out: whatever cannot be written fails with all that waits.
+                continue  # its caller gave up while it was still undecided
+            decision = decide(self.state, overlay, request, filling.time_ms)
+            # Encoded before the request leaves the queue: if a record cannot be written, all that wait fail.
             records = [encode_record(record) for record in decision.records]
             self._waiting.popleft()
-            filling.answers.append((asked.answered, decision.answer))
+            filling.answers.append((completion, decision.result))
             filling.records += records
             filling.size += sum(map(len, records))
-            filling.work += work(asked.request)
-            filling.files += type(asked.request) is CommitFile
+            filling.work += request.work
+            filling.files += type(request) is CommitFile
 
     async def _append(self, filling: _Filling) -> None:
         number = self.state.applied
@@ -292,7 +280,7 @@ class Shard:
         await self.journal.append(number, data)
         # Applied from its bytes, as every follower and every restart will.
         entry = decode_entry(data, entry_key(self.journal.shard, number))
-        touched = self.state.apply_entry(entry)
+        touched = apply_entry(self.state, entry)
         self.journal_bytes += len(data)
         self.last_nonce = entry.nonce
         if touched:
@@ -310,14 +298,14 @@ class Shard:
 
     def _fail_waiting(self, error: StoreUnavailable) -> None:
         waiting, self._waiting = self._waiting, deque()
-        _fail([(asked.answered, None) for asked in waiting], error)
+        _fail([(submitted.completion, None) for submitted in waiting], error)
         for barrier in self._barriers:
             if not barrier.done():
                 barrier.set_exception(error)
         self._barriers.clear()
 
 
-def _fail(waiting: Sequence[tuple[Asker, Answer | None]], error: Exception) -> None:
-    for answered, _ in waiting:
-        if not answered.done():
-            answered.set_exception(error)
+def _fail(waiting: Sequence[tuple[Completion[LedgerResult], LedgerResult | None]], error: Exception) -> None:
+    for completion, _ in waiting:
+        if not completion.done():
+            completion.set_exception(error)

@@ -1,43 +1,35 @@
-"""A bound on the bytes that all fetches together hold, from before they read until they are sent.
+"""A bound on the bytes that all fetches together hold, from before they are read until they are sent.
 
 Fairness. While there is enough, a fetch gets its bytes at once. When fetches have to wait, the next grant
 goes to the next address in rotation, and among the connections of an address by weighted fair queueing:
-each has a tag, the bytes that its address had been granted when it began to wait, plus what it asks for,
-plus what it still holds in unsent answers. The lowest tag is next, so that a small fetch passes large ones,
-a connection that holds nothing passes one that does not read, and no fetch is passed for ever.
+each fetch has a tag, the bytes that its address had been granted when the wait began, plus the bytes that it
+waits for, plus those that its connection still holds in unsent responses. The lowest tag is next, so that a
+small fetch passes large ones, a connection that holds nothing passes one that does not read, and no fetch is
+passed for ever.
 
-An eighth is a reserve for small fetches of connections that hold nothing: large ones cannot use all of the
-budget up, and a consumer at the end of its partitions is served while others leave answers unread.
+An eighth is a reserve for small fetches of connections that hold nothing: large fetches cannot use up the
+whole budget, and a consumer at the end of its partitions is served while others leave responses unread.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Final, TypeAlias
+from typing import Final
 
-from gateway.requests.slicing import Owner
-from gateway.security.door import network_of
-
-Hold: TypeAlias = Callable[[Callable[[], None]], None]
-"""Takes what gives bytes back, and calls it when the answer that holds them is sent or its client gone."""
+from gateway.scheduling.client_network import network_of
+from gateway.scheduling.slices import Owner
 
 NO_OWNER: Final = Owner(0, "")
 SMALL_BYTES: Final = 64 * 1024
-"""A fetch of at most so many bytes may use the reserve."""
+"""The largest fetch that may use the reserve."""
 RESERVE_FRACTION: Final = 8
 FAIR_FLOOR_BYTES: Final = 1024 * 1024
-"""While others wait a fetch may still have so many bytes."""
+"""A fetch may have this much even while others wait."""
 MAX_REMEMBERED: Final = 10_000
-"""Connections of an address whose place in the queue outlives a wait that ended without a grant."""
+"""Connections of an address that keep their place in the queue after a wait that ended without a grant."""
 
 MAX_DEAD: Final = 64
-"""Fetches that have left an address's queue before what they leave there is cleared."""
-
-
-def give_back_at_once(release: Callable[[], None]) -> None:
-    """The `Hold` of who keeps nothing."""
-    release()
+"""Fetches that have left an address's queue before its heap is cleared of them."""
 
 
 class Share:
@@ -51,15 +43,15 @@ class Share:
         self.connection_id = connection_id
         self.size = size
 
-    def give_back(self, keep: int = 0) -> None:
-        """Free all of it, but for so many bytes."""
-        given = self.size - keep
-        if given > 0:
+    def release(self, keep: int = 0) -> None:
+        """Free all of it but `keep` bytes."""
+        freed = self.size - keep
+        if freed > 0:
             self.size = keep
-            self._budget.release(self.connection_id, given, self._is_reserved)
+            self._budget.release(self.connection_id, freed, self._is_reserved)
 
     def grow(self, size: int) -> bool:
-        """Make it so large, if that can be done without a wait."""
+        """Make it `size` bytes large, if that is possible without a wait."""
         more = size - self.size
         if more > 0:
             if self._is_reserved and size > SMALL_BYTES:
@@ -71,23 +63,23 @@ class Share:
 
 
 class FetchBudget:
-    """A fetch that asks for more than there is in all gets all of it, but for the reserve."""
+    """A fetch that needs more than the budget gets all of it, without the reserve."""
 
     def __init__(self, max_bytes: int) -> None:
         reserve_bytes = max_bytes // RESERVE_FRACTION
-        # Of a small budget all is for everybody.
+        # A small budget has no reserve.
         self._reserve_bytes = reserve_bytes if reserve_bytes >= 2 * SMALL_BYTES else 0
         self.max_bytes = max_bytes - self._reserve_bytes
         """The most that one fetch can get."""
         self._used = 0
         self._used_of_reserve = 0
         self._held: dict[int, int] = {}
-        """Bytes by connection, of those that hold any."""
+        """Bytes by connection. One that holds none is not here."""
         self._small = _FairQueue()
-        """Waiting fetches that may have their bytes from the reserve."""
+        """Waiting fetches that may use the reserve."""
         self._large = _FairQueue()
         self._waiting: dict[_Waiter, None] = {}
-        """In the order in which they came."""
+        """In order of arrival."""
         self._stuck_since = 0.0
 
     @property
@@ -96,9 +88,9 @@ class FetchBudget:
 
     @property
     def stuck_since(self) -> float:
-        """If some wait: since when (loop time) none has got anything. Else 0. Waits that end without a
-        grant make no difference: a client that tries again and again starves too; nor does what small fetches
-        get from the reserve while large ones wait."""
+        """If some wait: since when (loop time) none has been granted bytes. Else 0. Waits that end without a
+        grant make no difference: a client that repeats its fetch starves too; nor do grants from the reserve
+        while large fetches wait."""
         return self._stuck_since if self._waiting else 0.0
 
     @property
@@ -107,13 +99,18 @@ class FetchBudget:
         return next(iter(self._waiting)).since if self._waiting else 0.0
 
     @property
+    def missing_bytes(self) -> int:
+        """What the waiting fetches need beyond what is free, without the reserve."""
+        return max(0, sum([waiter.size for waiter in self._waiting]) + self._used - self.max_bytes)
+
+    @property
     def fair_bytes(self) -> int:
-        """What a fetch may ask for while others wait: with as much for everybody nobody would have to."""
+        """What a fetch may have while others wait: an equal share for each."""
         sharing = len(self._held) + len(self._waiting) + 1
         return max(self.max_bytes // sharing, min(FAIR_FLOOR_BYTES, self.max_bytes))
 
     def acquire_now(self, size: int, owner: Owner = NO_OWNER) -> Share | None:
-        """Bytes to give back later; None if they have to be waited for."""
+        """Bytes to release later; None if the caller has to wait for them."""
         size = min(size, self.max_bytes)
         connection_id = owner.connection_id
         if not self._waiting and self._used + size <= self.max_bytes:
@@ -123,7 +120,7 @@ class FetchBudget:
         return None
 
     async def acquire(self, size: int, deadline: float, owner: Owner = NO_OWNER) -> Share:
-        """The same, waiting for them. TimeoutError at the deadline (loop time)."""
+        """As `acquire_now`, and waits. TimeoutError at the deadline (loop time)."""
         if (share := self.acquire_now(size, owner)) is not None:
             return share
         loop = asyncio.get_running_loop()
@@ -138,7 +135,7 @@ class FetchBudget:
                 return await waiter.granted
         except BaseException as error:
             if waiter.granted.done() and not waiter.granted.cancelled():
-                waiter.granted.result().give_back()
+                waiter.granted.result().release()
             else:
                 waiter.granted.cancel()
                 del self._waiting[waiter]
@@ -149,12 +146,12 @@ class FetchBudget:
     def take_more(self, connection_id: int, size: int, is_reserved: bool) -> bool:
         """For a `Share` that is to grow."""
         if is_reserved:
-            is_there = not self._small and self._fits_reserve(size)
+            is_free = not self._small and self._fits_reserve(size)
         else:
-            is_there = not self._waiting and self._used + size <= self.max_bytes
-        if is_there:
+            is_free = not self._waiting and self._used + size <= self.max_bytes
+        if is_free:
             self._count(connection_id, size, is_reserved)
-        return is_there
+        return is_free
 
     def release(self, connection_id: int, size: int, is_reserved: bool) -> None:
         """For a `Share` that shrinks."""
@@ -229,7 +226,7 @@ class _Address:
         self.heap: list[tuple[int, int, _Waiter]] = []
         """Some of these may have left."""
         self.remembered: dict[int, int] = {}
-        """Where connections began to wait that have not been granted anything since."""
+        """The tags at which connections began to wait that have been granted nothing since."""
 
 
 class _FairQueue:
@@ -247,7 +244,7 @@ class _FairQueue:
         if address is None:
             address = self._addresses[waiter.network] = _Address()
         waiter.start = address.remembered.pop(waiter.owner.connection_id, address.served)
-        # Even the smallest moves the tags on, so that small ones do not pass a large one for ever.
+        # Even the smallest fetch increases the tag, so that small ones do not pass a large one for ever.
         waiter.tag = waiter.start + held + max(waiter.size, SMALL_BYTES)
         address.waiting += 1
         self._added += 1
@@ -264,21 +261,21 @@ class _FairQueue:
         return None
 
     def granted(self, waiter: _Waiter) -> None:
-        """The first is granted its bytes now, and it is the next address's turn."""
+        """The first is granted its bytes now, and the next address is first."""
         address = self._addresses[waiter.network]
         heappop(address.heap)
         address.served = max(address.served, waiter.tag)
         self._addresses.move_to_end(waiter.network)
-        self._gone(waiter.network, address)
+        self._removed(waiter.network, address)
 
     def leave(self, waiter: _Waiter, keeps_place: bool) -> None:
-        """It waits no longer; the next fetch of its connection may have its place."""
+        """The fetch waits no longer. With `keeps_place` the next fetch of its connection gets its place."""
         address = self._addresses[waiter.network]
         if keeps_place and len(address.remembered) < MAX_REMEMBERED:
             address.remembered[waiter.owner.connection_id] = waiter.start
-        self._gone(waiter.network, address)
+        self._removed(waiter.network, address)
 
-    def _gone(self, network: str, address: _Address) -> None:
+    def _removed(self, network: str, address: _Address) -> None:
         address.waiting -= 1
         if not address.waiting:
             del self._addresses[network]

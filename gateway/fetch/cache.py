@@ -1,4 +1,4 @@
-"""Stored batches in memory: what was produced or read lately, the longest unused going first. Pure."""
+"""Stored batches in memory: those produced or read lately; the least recently used is evicted first. Pure."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
@@ -7,9 +7,9 @@ from typing import Final
 from ledger.types import Buffer
 
 ENTRY_OVERHEAD_BYTES: Final = 512
-"""About what the bookkeeping of one entry costs, counted so that small batches keep to the bound too."""
-MOST_WASTE: Final = 2
-"""How many times its own size an entry may keep in memory."""
+"""About what the bookkeeping of one entry takes: counted, so that the bound holds for small batches too."""
+MAX_WASTE: Final = 2
+"""An entry may keep this multiple of its own size in memory."""
 
 
 class RunCache:
@@ -22,25 +22,25 @@ class RunCache:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[tuple[str, int], memoryview] = OrderedDict()
-        # Starts of entries with several batches, into which a reader may come in the middle.
-        self._stretches: dict[str, list[int]] = {}
+        # Starts of entries with several batches: a reader may begin in the middle of one.
+        self._range_starts: dict[str, list[int]] = {}
         self.held_bytes = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def put(self, locator: str, start: int, data: Buffer) -> None:
-        """Take up one stored batch."""
+        """Cache one stored batch."""
         self._put(locator, start, data)
 
-    def put_stretch(self, locator: str, start: int, data: Buffer) -> None:
-        """Take up batches that lie back to back and were read together."""
+    def put_range(self, locator: str, start: int, data: Buffer) -> None:
+        """Cache adjacent batches that were read together."""
         if self._put(locator, start, data):
-            insort(self._stretches.setdefault(locator, []), start)
+            insort(self._range_starts.setdefault(locator, []), start)
 
     def get(self, locator: str, start: int, size: int) -> tuple[list[memoryview], int]:
-        """Views from `start` on without a gap, and how many bytes they cover: 0 when nothing is held
-        there; more than `size` when the last entry reaches further."""
+        """Views from `start` on without a gap, and the bytes that they cover: 0 if nothing is cached
+        there; more than `size` if the last entry reaches further."""
         views: list[memoryview] = []
         covered = 0
         while covered < size:
@@ -68,7 +68,7 @@ class RunCache:
         if view is not None:
             self._entries.move_to_end(key)
             return view
-        starts = self._stretches.get(locator)
+        starts = self._range_starts.get(locator)
         at = bisect_right(starts, position) - 1 if starts else -1
         if not starts or at < 0:
             return None
@@ -81,18 +81,18 @@ class RunCache:
     def _evict(self) -> None:
         (locator, start), view = self._entries.popitem(last=False)
         self.held_bytes -= len(view) + ENTRY_OVERHEAD_BYTES
-        starts = self._stretches.get(locator)
+        starts = self._range_starts.get(locator)
         if starts:
             at = bisect_left(starts, start)
             if at < len(starts) and starts[at] == start:
                 del starts[at]
                 if not starts:
-                    del self._stretches[locator]
+                    del self._range_starts[locator]
 
 
 def _kept(data: Buffer) -> memoryview:
-    """What an entry holds on to: a view keeps all alive that it was cut from, so a small batch of a large
-    frame is copied."""
+    """What an entry holds. A view keeps all in memory that it was cut from, so a small batch of a large frame
+    is copied."""
     view = memoryview(data)
     whole = len(view.obj) if isinstance(view.obj, bytes | bytearray) else len(view)
-    return view if whole <= MOST_WASTE * len(view) else memoryview(bytes(view))
+    return view if whole <= MAX_WASTE * len(view) else memoryview(bytes(view))

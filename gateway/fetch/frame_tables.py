@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from ledger.formats.wal import HEADER_BYTES, DamagedFrame, TableBatch, batches_of_run, read_frame_head
-from ledger.partitions import PartitionLog
+from ledger.partitions.runs import Run
+from ledger.partitions.state import PartitionLog
 from ledger.ports import SegmentStore
-from ledger.runs import Run
 from ledger.types import Position
 
 WINDOW_BYTES: Final = 256 * 1024
@@ -16,10 +16,11 @@ MAX_KNOWN: Final = 256
 
 
 class FrameTables:
-    """Finds the table of the frame that a run lies in, and keeps what it says of the runs asked for last.
+    """Finds the table of the frame that a run is in, and remembers the batches of the runs that were last
+    looked up.
 
-    Frames are found from the object's first byte on: what only looks like a frame lies within one, and is
-    never come to. One search at a time.
+    Frames are found from the object's first byte on, so that bytes within a frame that look like another are
+    never taken for one. One search at a time.
     """
 
     def __init__(self, segments: SegmentStore) -> None:
@@ -28,7 +29,7 @@ class FrameTables:
         self._searching = asyncio.Lock()
 
     async def of(self, locator: str, run: Run, log: PartitionLog) -> Sequence[TableBatch] | None:
-        """The batches of the run, or None where no table is found that can be believed (`batches_of_run`)."""
+        """The batches of the run, or None if there is no valid table (`batches_of_run`)."""
         key = (locator, run.start, run.size)
         async with self._searching:
             if key not in self._known:
@@ -60,6 +61,6 @@ class FrameTables:
         return None
 
     async def _read(self, locator: str, start: int, size: int) -> memoryview:
-        """Empty where there are no such bytes."""
+        """Empty if the object has no such bytes."""
         (data,) = await self._segments.read([Position(locator, start, size)])
         return memoryview(b"" if data is None else data)

@@ -1,4 +1,4 @@
-"""Where fetches wait for min_bytes: woken by the ledger, one future a request."""
+"""Where fetches wait for min_bytes, one future for each request. The ledger wakes them."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -6,15 +6,15 @@ from typing import Final
 
 from gateway.telemetry.parked import parked
 from ledger.batch.header import HEADER_BYTES
-from ledger.partitions import PartitionLog
+from ledger.partitions.state import PartitionLog
 
 NEWS_BYTES: Final = HEADER_BYTES
-"""No batch is smaller: where less is missing, anything new is enough."""
+"""No batch is smaller. Where no more bytes are missing, any news is enough."""
 
 
 class ParkedFetch:
-    """A fetch that waits. `logs` are its partitions; `is_ready` is told which of them moved, and says
-    whether the wait is over. Without it anything new ends the wait."""
+    """A fetch that waits. `logs` are its partitions; `is_ready` is called with those that moved, and says
+    whether the wait is over. Without it any news ends the wait."""
 
     __slots__ = ("is_ready", "logs", "woken")
 
@@ -44,8 +44,8 @@ class Purgatory:
         return len(self._parked)
 
     def touched(self, logs: Iterable[PartitionLog]) -> None:
-        """These partitions moved or were deleted. Who waits is looked at in the next turn of the loop:
-        by then the room that produced has put what is new into the cache."""
+        """These partitions moved or were deleted. The fetches that wait for them are woken in the next
+        iteration of the event loop: by then the produce service has put the new batches into the cache."""
         is_first = not self._touched
         for log in logs:
             if log.number in self._waiting:
@@ -62,14 +62,15 @@ class Purgatory:
             self.leave(fetch, fetch.logs)
 
     def enter(self, fetch: ParkedFetch, logs: Sequence[PartitionLog]) -> None:
-        """From now on the fetch is woken when one of these moves; for `leave`, whatever happens."""
+        """From now on the fetch is woken when one of these moves. The caller must `leave`, whatever
+        happens."""
         waiting = self._waiting
         for log in logs:
-            beside = waiting.get(log.number)
-            if beside is None:
+            fetches = waiting.get(log.number)
+            if fetches is None:
                 waiting[log.number] = {fetch}
             else:
-                beside.add(fetch)
+                fetches.add(fetch)
 
     async def wait(self, fetch: ParkedFetch, deadline: float) -> bool:
         """As `park`, for a fetch that has entered with all of its partitions."""
@@ -85,7 +86,7 @@ class Purgatory:
             self._parked.discard(fetch)
 
     def close(self) -> None:
-        """Let everybody go who waits, and whoever comes from now on."""
+        """End all waits, and those to come at once."""
         self.is_closed = True
         for fetch in self._parked:
             fetch.wake(False)

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from gateway.fetch.cache import RunCache
 from gateway.fetch.frame_tables import FrameTables
-from gateway.fetch.stream import BatchStream, Damaged, Stretch
+from gateway.fetch.stream import BatchStream, ByteRange, Damaged
 from gateway.telemetry.logs import QuietLog
 from ledger.ports import SegmentStore
 from ledger.types import Buffer, Position
@@ -14,24 +14,25 @@ ALARM_QUIET_S: Final = 60.0
 """Every fetch of a partition meets the same damage again, and clients try again at once."""
 
 
-class Missing(Exception):
-    """An object or range that the ledger named is not in the store: the plan is stale, or data is lost."""
+class MissingObject(Exception):
+    """An object, or a range of one, is in the ledger but not in the store: the plan is stale, or data is
+    lost."""
 
 
-class Wish(NamedTuple):
-    """A stream, and about how many bytes it should be given."""
+class ReadRequest(NamedTuple):
+    """A stream, and about how many bytes to read for it."""
 
     stream: BatchStream
     size: int
 
 
-_Placed: TypeAlias = tuple[str, Stretch]
-"""A stretch, and the locator of its object."""
+_Placed: TypeAlias = tuple[str, ByteRange]
+"""The locator of the object, and the range."""
 
 
 class RunReader:
-    """Fills streams. `locator` translates the ledger's object numbers (KeyError when one is gone);
-    `alarm` counts what must not happen."""
+    """Fills streams. `locator` translates the ledger's object numbers (KeyError when one is deleted);
+    `alarm` counts events that must not happen."""
 
     def __init__(
         self,
@@ -41,8 +42,9 @@ class RunReader:
         alarm: Callable[[str], None],
     ) -> None:
         self._segments = segments
-        # Who catches up reads everything once: buffers that go back at once are still in the processor's
-        # caches when they are read into again, those that pass through a cache of many megabytes are not.
+        # A consumer that catches up reads everything once. A buffer that is freed at once is still in the
+        # processor's caches when the next read fills it; one that passes through a cache of many megabytes
+        # is not.
         self._caches_reads = not segments.capabilities.keeps_reads
         self._locator = locator
         self._alarm = alarm
@@ -50,73 +52,73 @@ class RunReader:
         self._log = QuietLog(ALARM_QUIET_S, keyed_by=("topic", "partition"))
         self.cache = cache
 
-    async def read(self, wishes: Sequence[Wish], max_bytes: int) -> list[Exception | None]:
-        """Give every stream what it asks for next, in one read of the store; those beyond `max_bytes` in
-        all are left for the next call, but never the first. For each stream None, Missing or Damaged.
+    async def read(self, reads: Sequence[ReadRequest], max_bytes: int) -> list[Exception | None]:
+        """Read the next ranges of every stream, in one call of the store; streams beyond `max_bytes` in all,
+        but never the first, are left for the next call. For each stream None, MissingObject or Damaged.
 
         Raises StoreUnavailable.
         """
-        asked, failures = self._plan(wishes, max_bytes)
-        pieces, misses = self._cached(asked)
+        ranges, failures = self._plan(reads, max_bytes)
+        pieces, misses = self._cached(ranges)
         if misses:
             stored = await self._segments.read([position for _, position in misses])
             for (piece, _), data in zip(misses, stored, strict=True):
                 piece.stored = data
         at = 0
-        for index, (wish, group) in enumerate(zip(wishes, asked, strict=True)):
+        for index, (read, group) in enumerate(zip(reads, ranges, strict=True)):
             if failures[index] is None and group:
-                failure = self._give(wish.stream, group, pieces[at : at + len(group)])
-                if isinstance(failure, Damaged) and await self._pass_damaged(wish.stream, failure):
+                failure = self._fill(read.stream, group, pieces[at : at + len(group)])
+                if isinstance(failure, Damaged) and await self._skip_damaged(read.stream, failure):
                     failure = None
                 failures[index] = failure
             at += len(group)
         return failures
 
     def _plan(
-        self, wishes: Sequence[Wish], max_bytes: int
+        self, reads: Sequence[ReadRequest], max_bytes: int
     ) -> tuple[list[list[_Placed]], list[Exception | None]]:
-        """What to read for each stream, or why that cannot be."""
-        asked: list[list[_Placed]] = []
+        """The ranges to read for each stream, or why there are none."""
+        ranges: list[list[_Placed]] = []
         failures: list[Exception | None] = []
         left = max_bytes
-        for wish in wishes:
+        for read in reads:
             placed: list[_Placed] = []
             failure: Exception | None = None
             if left > 0:
                 try:
-                    for stretch in wish.stream.stretches(wish.size):
-                        placed.append((self._locator(stretch.run.object_number), stretch))
-                        left -= stretch.size
+                    for byte_range in read.stream.ranges(read.size):
+                        placed.append((self._locator(byte_range.run.object_number), byte_range))
+                        left -= byte_range.size
                 except KeyError as error:
-                    failure, placed = Missing(f"object {error} is not in the ledger"), []
-            asked.append(placed)
+                    failure, placed = MissingObject(f"object {error} is not in the ledger"), []
+            ranges.append(placed)
             failures.append(failure)
-        return asked, failures
+        return ranges, failures
 
     def _cached(
-        self, asked: Sequence[Sequence[_Placed]]
+        self, ranges: Sequence[Sequence[_Placed]]
     ) -> tuple[list["_Piece"], list[tuple["_Piece", Position]]]:
-        """What the cache has of each stretch, and what is missing in which of them."""
+        """What the cache has of each range, and which position of the store completes it."""
         pieces: list[_Piece] = []
         misses: list[tuple[_Piece, Position]] = []
-        for group in asked:
-            for locator, stretch in group:
-                views, covered = self.cache.get(locator, stretch.start, stretch.size)
+        for group in ranges:
+            for locator, byte_range in group:
+                views, covered = self.cache.get(locator, byte_range.start, byte_range.size)
                 piece = _Piece(views)
                 pieces.append(piece)
-                if covered < stretch.size:
-                    piece.missing = Position(locator, stretch.start + covered, stretch.size - covered)
+                if covered < byte_range.size:
+                    piece.missing = Position(locator, byte_range.start + covered, byte_range.size - covered)
                     misses.append((piece, piece.missing))
         return pieces, misses
 
     def alarm(self, event: str, **fields: object) -> None:
-        """Stored data is not as the ledger says: for a human to look at, now. Every one is counted; of a
-        partition one a minute is written, with how many were left out."""
+        """Stored data is not as the ledger says: an operator has to look at it at once. Every alarm is
+        counted; one a minute of each partition is logged, with the number of those left out."""
         self._log.error(event, **fields)
         self._alarm(event)
 
-    async def _pass_damaged(self, stream: BatchStream, damage: Damaged) -> bool:
-        """Where a damaged batch lies before what is asked for, let the stream go on behind it. Raises
+    async def _skip_damaged(self, stream: BatchStream, damage: Damaged) -> bool:
+        """If the damaged batch is before the requested offset, let the stream go on after it. Raises
         StoreUnavailable."""
         if stream.log is None or stream.batches:
             return False
@@ -126,7 +128,7 @@ class RunReader:
         except KeyError:
             return False
         table = await self._tables.of(locator, run, stream.log)
-        if table is None or not stream.pass_damaged(table):
+        if table is None or not stream.skip_damaged(table):
             return False
         self.alarm(
             "fetch.damaged_batch_passed",
@@ -137,28 +139,28 @@ class RunReader:
         )
         return True
 
-    def _give(
-        self, stream: BatchStream, stretches: Sequence[_Placed], pieces: Sequence["_Piece"]
+    def _fill(
+        self, stream: BatchStream, ranges: Sequence[_Placed], pieces: Sequence["_Piece"]
     ) -> Exception | None:
-        for (locator, stretch), piece in zip(stretches, pieces, strict=True):
+        for (locator, byte_range), piece in zip(ranges, pieces, strict=True):
             missing, stored = piece.missing, piece.stored
             if missing is not None and stored is None:
-                return Missing(f"{locator} has no bytes at {stretch.start} + {stretch.size}")
+                return MissingObject(f"{locator} has no bytes at {byte_range.start} + {byte_range.size}")
             try:
-                whole = stream.take(stretch, [stored] if stored is not None else [], piece.views)
+                whole = stream.take(byte_range, [stored] if stored is not None else [], piece.views)
             except Damaged as error:
                 return Damaged(f"{locator}: {error}")
             if missing is not None and stored is not None and self._caches_reads:
-                # Kept as far as it is whole batches.
-                kept = stretch.start + whole - missing.start
-                if kept > 0:
-                    self.cache.put_stretch(locator, missing.start, memoryview(stored)[:kept])
+                # Only whole batches go into the cache.
+                cached = byte_range.start + whole - missing.start
+                if cached > 0:
+                    self.cache.put_range(locator, missing.start, memoryview(stored)[:cached])
         return None
 
 
 class _Piece:
-    """The bytes of a stretch: what the cache has of it from the beginning on (perhaps reaching further), and
-    what the store gave of the rest."""
+    """The bytes of a range: views of the cache from its start on (they may reach beyond its end), and what
+    the store has of the rest."""
 
     __slots__ = ("missing", "stored", "views")
 

@@ -1,11 +1,12 @@
-"""One partition's stored batches from an offset on, read piece by piece. Pure: says what to read, takes it.
+"""One partition's stored batches from an offset on, read piece by piece. Pure: says what to read, and takes
+it.
 
-Every piece handed in begins at the start of a batch. A batch that is cut off at the end of a piece is
-dropped and read again from its start, so that batches are never joined from two reads. One before the
-offset is not read again: the rest of it is only checked.
+Every piece begins at the start of a batch. A batch that is cut off at the end of a piece is dropped and read
+again from its start, so that batches are never joined from two reads. A batch before the offset is not read
+again: only the rest of it is checked.
 
-True offsets come from counting, so that nothing may count that was not checked: the CRC of every batch that
-comes from the store, also of those before the offset. What comes from the cache was checked before.
+True offsets come from counting records, so every batch from the store has its CRC checked, also those before
+the offset. Batches from the cache were checked before.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,9 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from gateway.fetch.hints import Point, PositionHints
+from gateway.fetch.offset_index import Point, SparseOffsetIndex
 from ledger.batch.header import (
-    CRC_FROM,
+    CRC_COVERS_FROM,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC,
@@ -29,14 +30,14 @@ from ledger.batch.header import (
     walk_whole,
 )
 from ledger.formats.wal import TableBatch
-from ledger.partitions import PartitionLog
-from ledger.runs import Run
+from ledger.partitions.runs import Run
+from ledger.partitions.state import PartitionLog
 from ledger.types import Buffer
 
 PATCHED_BYTES: Final = 16
-"""Base offset, length and leader epoch: outside the CRC, and written anew on the way out."""
+"""Base offset, length and leader epoch: outside the CRC, and written again for each response."""
 MAX_RUNS: Final = 500
-"""Runs of one partition that one fetch looks at."""
+"""Runs of one partition that one fetch may read."""
 FIRST_SEEK_BYTES: Final = 256 * 1024
 LAST_SEEK_BYTES: Final = 4 * 1024 * 1024
 
@@ -57,13 +58,13 @@ class StoredBatch(NamedTuple):
     data: memoryview
 
     def outgoing(self) -> tuple[bytes, memoryview]:
-        """What is sent: patched head, and a view of the rest."""
+        """What is sent: the patched head, and a view of the rest."""
         length = len(self.data) - LENGTH_PREFIX_BYTES
         return outgoing_head(self.base_offset, length), self.data[PATCHED_BYTES:]
 
 
-class Stretch(NamedTuple):
-    """Bytes [start, start + size) of the object of `run`, of which they are a part."""
+class ByteRange(NamedTuple):
+    """Bytes [start, start + size) of the object of `run`, within the run."""
 
     run: Run
     start: int
@@ -71,25 +72,25 @@ class Stretch(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Passing:
-    """A batch before the offset that a read cut off: what follows of it is checked, and not kept."""
+class _Skipped:
+    """A batch before the offset that the end of a read cut off: the rest of it is checked, and not kept."""
 
     position: int
     header: BatchHeader
     base: int
     last: int
     left: int
-    """Bytes that are still to come."""
+    """Bytes that are still to be read."""
     crc: int
-    """Of those that came."""
+    """Of the bytes read so far."""
 
 
 class BatchStream:
     """The batches of a partition that hold offsets >= `offset` and begin below `bound`.
 
     `batches` are those read so far, `available` the bytes from the first of them to the end of the
-    runs: exact when `found`, else at most so many. `beyond` are bytes in runs behind those looked at.
-    `log` is the partition, where a damaged batch may be passed by.
+    runs: exact when `found`, else an upper bound. `beyond` are the bytes in later runs, which the stream does
+    not read. `log` is the partition; without it no damaged batch is skipped.
     """
 
     __slots__ = (
@@ -97,19 +98,19 @@ class BatchStream:
         "_cut",
         "_is_noted",
         "_next_offset",
-        "_passing",
         "_position",
         "_seek_bytes",
+        "_skipping",
         "_table",
         "available",
         "batches",
         "beyond",
         "bound",
         "found",
-        "hints",
         "log",
         "next_size",
         "offset",
+        "offset_index",
         "runs",
     )
 
@@ -118,29 +119,29 @@ class BatchStream:
         runs: Sequence[Run],
         offset: int,
         bound: int,
-        hints: PositionHints,
+        offset_index: SparseOffsetIndex,
         log: PartitionLog | None = None,
     ) -> None:
         self.runs = runs
         self.offset = offset
         self.bound = bound
-        self.hints = hints
+        self.offset_index = offset_index
         self.log = log
         self.batches: list[StoredBatch] = []
         self.next_size = 0
         """Size of the next batch if its header was seen, else 0."""
         self._at = 0
         self._cut: tuple[BatchHeader, memoryview] | None = None
-        self._passing: _Passing | None = None
+        self._skipping: _Skipped | None = None
         self._table: Mapping[int, TableBatch] | None = None
-        """By position: the batches of the run at hand, once one of them was found damaged and passed by."""
+        """By position: the batches of the current run, once a damaged one was skipped."""
         self._seek_bytes = FIRST_SEEK_BYTES
         self.available = sum(run.size for run in runs)
         self.beyond = 0
         self.found = True
         self._next_offset = self._position = 0
         if runs:
-            point = hints.before(runs[0], offset)
+            point = offset_index.before(runs[0], offset)
             self._next_offset, self._position = point.base, point.position
             self.available -= point.position - runs[0].start
             self.found = point.offset >= offset or runs[0].base >= offset
@@ -150,61 +151,61 @@ class BatchStream:
     def at_end(self) -> bool:
         return self._at == len(self.runs)
 
-    def stretches(self, want: int) -> list[Stretch]:
-        """What to read next for about `want` bytes of batches: at least the next batch, as far as its
-        size is known."""
+    def ranges(self, wanted: int) -> list[ByteRange]:
+        """The ranges to read next for about `wanted` bytes of batches: at least the next batch, if its size
+        is known."""
         if not self.found:
-            want = max(want, self._seek_bytes)
+            wanted = max(wanted, self._seek_bytes)
             self._seek_bytes = min(2 * self._seek_bytes, LAST_SEEK_BYTES)
-        left = max(want, self.next_size, HEADER_BYTES)
-        asked: list[Stretch] = []
+        left = max(wanted, self.next_size, HEADER_BYTES)
+        ranges: list[ByteRange] = []
         position = self._position
         for run in self.runs[self._at :]:
-            start = position if not asked else run.start
+            start = position if not ranges else run.start
             size = min(run.start + run.size - start, left)
-            asked.append(Stretch(run, start, size))
+            ranges.append(ByteRange(run, start, size))
             left -= size
             if left < HEADER_BYTES:
                 break
-        return asked
+        return ranges
 
-    def to_read(self, want: int) -> int:
-        """How many bytes `stretches` names at most."""
+    def bytes_to_read(self, wanted: int) -> int:
+        """The most bytes that `ranges(wanted)` has."""
         unread = self.available
         if self.batches:
             unread -= sum([len(batch.data) for batch in self.batches])
-        if not self.found and want < self._seek_bytes:
-            want = self._seek_bytes
-        return want if want < unread else unread
+        if not self.found and wanted < self._seek_bytes:
+            wanted = self._seek_bytes
+        return wanted if wanted < unread else unread
 
-    def take(self, stretch: Stretch, stored: Sequence[Buffer], cached: Sequence[Buffer] = ()) -> int:
-        """Take up what was read of a stretch that `stretches` named, in its order: what the cache had of its
-        beginning, and what the store gave of the rest. Returns how many of its first bytes are whole batches
-        that were checked. Raises Damaged; the stream then is before the damaged batch."""
-        if self.at_end or self.runs[self._at] is not stretch.run or self._position != stretch.start:
-            return 0  # the stretch before this one ended within a batch
+    def take(self, byte_range: ByteRange, stored: Sequence[Buffer], cached: Sequence[Buffer] = ()) -> int:
+        """Take what was read of a range, in the order of `ranges`: what the cache had of its beginning, and
+        the rest from the store. Returns how many of its first bytes are whole batches that were checked.
+        Raises Damaged; the stream is then before the damaged batch."""
+        if self.at_end or self.runs[self._at] is not byte_range.run or self._position != byte_range.start:
+            return 0  # the range before this one ended within a batch
         before = (self._position, self.next_size)
-        begins_whole = self._passing is None
-        end = stretch.run.start + stretch.run.size
+        begins_whole = self._skipping is None
+        end = byte_range.run.start + byte_range.run.size
         self._cut = None
         for i, piece in enumerate((*cached, *stored)):
             view = memoryview(piece)[: end - self._position]
-            if len(view) and not self._take_view(stretch.run, view, is_checked=i < len(cached)):
+            if len(view) and not self._take_view(byte_range.run, view, is_checked=i < len(cached)):
                 break
-        whole = self._position - stretch.start if begins_whole else 0
+        whole = self._position - byte_range.start if begins_whole else 0
         if self.at_end:
             return whole  # the bound was reached
-        self._look_at_cut(stretch.run)
+        self._note_cut(byte_range.run)
         if self._position == end:
-            self._finish_run(stretch.run)
+            self._finish_run(byte_range.run)
         elif (self._position, self.next_size) == before:
             raise Damaged(f"no batch can be read at {self._position}")
         return whole
 
     def _take_view(self, run: Run, view: memoryview, is_checked: bool) -> bool:
         """False if it ends within a batch."""
-        if self._passing is not None:
-            view = self._pass_by(run, self._passing, view)
+        if self._skipping is not None:
+            view = self._check_skipped(run, self._skipping, view)
         taken = 0
         for walked in walk_whole(view):
             taken = walked.position + walked.size_bytes
@@ -215,7 +216,7 @@ class BatchStream:
                 self._batch(run, walked, data)
         if taken < len(view):
             self._cut = self._cut_off(run, view[taken:])
-        return taken == len(view) and self._passing is None
+        return taken == len(view) and self._skipping is None
 
     def _batch(self, run: Run, walked: WalkedBatch, data: memoryview) -> None:
         _, size, stored_base, attributes, last_offset_delta, max_timestamp = walked
@@ -227,16 +228,16 @@ class BatchStream:
             return
         self.found = True
         if not self._is_noted:
-            # The batch that holds the offset, or the first behind it.
+            # The batch that holds the offset, or the first after it.
             self._is_noted = True
-            self.hints.note(run, Point(self.offset, base, self._position - size))
+            self.offset_index.note(run, Point(self.offset, base, self._position - size))
         if base >= self.bound:
             self.stop()
             return
         self.batches.append(StoredBatch(run, self._position, base, last, attributes, max_timestamp, data))
 
     def _offsets(self, run: Run, stored_base: int, last_offset_delta: int, size: int) -> tuple[int, int]:
-        """True base and last offset of the batch at the present position."""
+        """True base and last offset of the batch at the current position."""
         base = self._next_offset if run.dense else stored_base
         last = base + last_offset_delta
         if last_offset_delta < 0 or last > run.last or base < self._next_offset:
@@ -248,8 +249,8 @@ class BatchStream:
         return base, last
 
     def _cut_off(self, run: Run, rest: memoryview) -> tuple[BatchHeader, memoryview] | None:
-        """Header of the batch that begins `rest` and goes on behind it, and `rest`; None if not even a header
-        is there."""
+        """The header of the batch that begins in `rest` and ends after it, and `rest`. None if `rest` is
+        shorter than a header."""
         left_in_run = run.start + run.size - self._position
         if len(rest) < HEADER_BYTES:
             if left_in_run < HEADER_BYTES:
@@ -260,48 +261,49 @@ class BatchStream:
             raise Damaged(str(no_whole_batch(rest)))
         return header, rest
 
-    def _look_at_cut(self, run: Run) -> None:
-        """Of a batch of which the whole was not read: remember its size if it is to be served by what its
-        header says, else check the rest of it as it comes."""
+    def _note_cut(self, run: Run) -> None:
+        """A batch was not read to its end: remember its size if its header says that it is to be served, else
+        check the rest of it when that is read."""
         self.next_size = 0
         if self._cut is None:
             return
-        header, came = self._cut
+        header, begun = self._cut
         size = header.size_bytes
         base, last = self._offsets(run, header.base_offset, header.last_offset_delta, size)
         if last >= self.offset:
             self.found = True
             self.next_size = size
             return
-        crc = crc32c(came[CRC_FROM:])
-        self._passing = _Passing(self._position, header, base, last, size - len(came), crc)
-        self._position += len(came)
+        crc = crc32c(begun[CRC_COVERS_FROM:])
+        self._skipping = _Skipped(self._position, header, base, last, size - len(begun), crc)
+        self._position += len(begun)
 
-    def _pass_by(self, run: Run, passing: _Passing, view: memoryview) -> memoryview:
-        """Check what `view` has of the batch. Returns what follows it."""
-        came = view[: passing.left]
-        passing.crc = crc32c(came, passing.crc)
-        passing.left -= len(came)
-        self._position += len(came)
-        if passing.left:
-            return view[len(came) :]
-        self._passing = None
-        if passing.crc != passing.header.crc:
-            self._position = passing.position
-            raise Damaged(f"the batch at {passing.position} does not match its CRC")
-        self._next_offset = passing.last + 1
-        self.available -= passing.header.size_bytes
-        self.hints.note(run, Point(self._next_offset, self._next_offset, self._position))
-        return view[len(came) :]
+    def _check_skipped(self, run: Run, skipped: _Skipped, view: memoryview) -> memoryview:
+        """Check what `view` has of the skipped batch. Returns what follows the batch."""
+        begun = view[: skipped.left]
+        skipped.crc = crc32c(begun, skipped.crc)
+        skipped.left -= len(begun)
+        self._position += len(begun)
+        if skipped.left:
+            return view[len(begun) :]
+        self._skipping = None
+        if skipped.crc != skipped.header.crc:
+            self._position = skipped.position
+            raise Damaged(f"the batch at {skipped.position} does not match its CRC")
+        self._next_offset = skipped.last + 1
+        self.available -= skipped.header.size_bytes
+        self.offset_index.note(run, Point(self._next_offset, self._next_offset, self._position))
+        return view[len(begun) :]
 
     @property
     def damaged_at(self) -> tuple[Run, int]:
-        """Where the stream stands, when a batch there is damaged: the run, and the position."""
+        """The run and the position of the damaged batch that the stream is before."""
         return self.runs[self._at], self._position
 
-    def pass_damaged(self, table: Sequence[TableBatch]) -> bool:
-        """Go on behind the damaged batch that the stream is before, by the table of its frame, of which these
-        are the batches of the run. False if that cannot be, or if that batch holds the offset."""
+    def skip_damaged(self, table: Sequence[TableBatch]) -> bool:
+        """Go on after the damaged batch that the stream is before. `table` has the run's batches, as the
+        table of their frame says. False if the table does not have that batch, or if the batch holds the
+        offset."""
         run = self.runs[self._at]
         base = run.base
         for row in table:
@@ -331,35 +333,35 @@ class BatchStream:
         if not self.at_end:
             following = self.runs[self._at]
             self._position, self._next_offset = following.start, following.base
-            # Behind the first run nothing is to be skipped any more.
+            # After the first run no batch is before the offset.
             self.found = self.found or following.base >= self.offset
             self._is_noted = self._is_noted or self.found
 
     def stop(self) -> None:
-        """Behind the batches read so far lies something that cannot be read: end with them."""
+        """End with the batches read so far: what follows them cannot be read."""
         self._at = len(self.runs)
         self.available = sum(len(batch.data) for batch in self.batches)
         self.beyond = 0
 
     def note_end(self, batch: StoredBatch) -> None:
-        """The client has got everything up to this batch: remember where it will go on."""
+        """The client gets everything up to this batch: remember where it will go on."""
         following = batch.last_offset + 1
-        self.hints.note(batch.run, Point(following, following, batch.end_position))
+        self.offset_index.note(batch.run, Point(following, following, batch.end_position))
 
 
 def open_stream(
-    log: PartitionLog, offset: int, bound: int, max_bytes: int, hints: PositionHints
+    log: PartitionLog, offset: int, bound: int, max_bytes: int, offset_index: SparseOffsetIndex
 ) -> BatchStream:
     """A stream over enough runs for `max_bytes` from `offset` on."""
     runs = log.find(offset, max_bytes, MAX_RUNS)
-    stream = BatchStream(runs, offset, bound, hints, log)
+    stream = BatchStream(runs, offset, bound, offset_index, log)
     is_enough = stream.found and stream.available >= max_bytes
     if runs and not is_enough and runs[-1].last + 1 < log.high_watermark and len(runs) < MAX_RUNS:
-        # What lies before the offset in the first run was counted as if it could be served; how much that
-        # is may not be known yet.
+        # The bytes before the offset in the first run were counted as if they could be served; how many
+        # these are may not be known yet.
         skipped = sum(run.size for run in runs) - stream.available if stream.found else runs[0].size
         runs = log.find(offset, max_bytes + skipped, MAX_RUNS)
-        stream = BatchStream(runs, offset, bound, hints, log)
+        stream = BatchStream(runs, offset, bound, offset_index, log)
     if len(runs) == MAX_RUNS:
         stream.beyond = log.bytes_from(runs[-1].last + 1, max_bytes)
     return stream

@@ -1,4 +1,4 @@
-"""Which record of a batch is the first with a timestamp. Pure, and slow: a work of the batch opener."""
+"""Which record of a batch is the first with a timestamp. Pure, and slow: a task for the batch opener."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -17,9 +17,9 @@ class TimedOffset(NamedTuple):
 
 
 class TimeSearch:
-    """Looks for the first record from `from_offset` on that is as late as `timestamp`.
+    """Looks for the first record from `from_offset` on whose timestamp is `timestamp` or later.
 
-    With LogAppendTime every record has the batch's own timestamp; else the records must be parsed. Its steps
+    With LogAppendTime every record has the batch's timestamp; else the records must be parsed. Its steps
     raise BatchError for records that cannot be read.
     """
 
@@ -34,7 +34,7 @@ class TimeSearch:
         self._reader = RecordReader(header, batch.data, max_decompressed_bytes)
         self.found: TimedOffset | None = None
         self.latest = NO_TIMESTAMP
-        """The greatest timestamp of what was looked at."""
+        """The latest timestamp of the records that were read."""
 
     @property
     def is_long(self) -> bool:
@@ -44,11 +44,11 @@ class TimeSearch:
         self._reader.release()
 
     def unpack(self) -> bool:
-        return self._is_known_without() or self._reader.unpack()
+        return self._needs_no_records() or self._reader.unpack()
 
     def step(self, is_over: Callable[[], bool]) -> bool:
         batch, timestamp, from_offset = self._batch, self._timestamp, self._from_offset
-        if self._is_known_without():
+        if self._needs_no_records():
             if batch.max_timestamp >= timestamp:
                 self.found = TimedOffset(batch.max_timestamp, max(batch.base_offset, from_offset))
             return True
@@ -69,6 +69,6 @@ class TimeSearch:
                 return reader.is_at_end
         return True
 
-    def _is_known_without(self) -> bool:
-        """Its records need not be looked at."""
+    def _needs_no_records(self) -> bool:
+        """The header is enough."""
         return bool(self._batch.attributes & LOG_APPEND_TIME_BIT)

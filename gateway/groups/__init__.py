@@ -1,1 +1,1 @@
-"""Consumer groups of the classic protocol: a pure machine for each group, and the room that drives them."""
+"""Consumer groups: the coordinator, a pure machine for each group, and committed offsets."""

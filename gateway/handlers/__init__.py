@@ -1,1 +1,1 @@
-"""One module an API: request -> a room -> response. Handlers hold no state."""
+"""One module an API: request, service, response. Each begins with its versions. Handlers hold no state."""

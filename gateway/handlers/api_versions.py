@@ -1,7 +1,11 @@
-"""ApiVersions, versions 0-4 (KIP-35, KIP-511). Printed from what the gateway answers.
+"""ApiVersions (18), v0-4.
 
-Features (KIP-584, KIP-1022) are those of Kafka 4.3.1, at the levels that are built: clients switch to what a
-finalized level promises. docs/decisions/0008 says why each has the one it has.
+KIP-35, KIP-511: printed from what the gateway serves. Features (KIP-584, KIP-1022) are those of Kafka 4.3.1,
+at the levels that are built: clients rely on what a finalized level promises. docs/decisions/0008 gives the
+reason for each.
+
+v1: throttle time. v2: throttled after the response. v3: flexible, but for the response header;
+ClientSoftwareName and ClientSoftwareVersion; features. v4: features from level 0 on.
 """
 
 import re
@@ -9,7 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from gateway.context import RequestContext
+from gateway.requests.context import RequestContext
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.api_versions import (
@@ -31,30 +35,30 @@ FEATURES: Final[Mapping[str, int]] = MappingProxyType(
         "transaction.version": 0,
     }
 )
-"""The one level of each that there is, which is both all that is supported and what is in force."""
+"""The only level of each: both supported and finalized."""
 FEATURES_EPOCH: Final = 1
-"""Grows with every change of FEATURES: a client believes the gateway that tells the highest."""
+"""Grows with every change of FEATURES: a client believes the gateway with the highest epoch."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-NAMED_FROM_VERSION: Final = 3
-FEATURES_FROM_VERSION: Final = 3
-ZERO_LEVELS_FROM_VERSION: Final = 4
-"""Clients that speak older ones refuse a range that begins with 0 (KIP-1022)."""
+FIRST_VERSION_WITH_CLIENT_NAME: Final = 3
+FIRST_VERSION_WITH_FEATURES: Final = 3
+FIRST_VERSION_WITH_ZERO_LEVELS: Final = 4
+"""Clients of older versions refuse a range that begins with 0 (KIP-1022)."""
 
 
 async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    if context.header.api_version >= NAMED_FROM_VERSION and not (
+    if context.header.api_version >= FIRST_VERSION_WITH_CLIENT_NAME and not (
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     response = ApiVersionsResponse(api_keys=_api_keys(context))
-    if context.header.api_version >= FEATURES_FROM_VERSION:
-        lowest = 0 if context.header.api_version >= ZERO_LEVELS_FROM_VERSION else 1
+    if context.header.api_version >= FIRST_VERSION_WITH_FEATURES:
+        lowest = 0 if context.header.api_version >= FIRST_VERSION_WITH_ZERO_LEVELS else 1
         response.supported_features = [
             SupportedFeatureKey(name, level, level) for name, level in FEATURES.items() if level >= lowest
         ]
-        # A feature at level 0 is off, which is told by its absence.
+        # A feature at level 0 is off, which its absence says.
         response.finalized_features = [
             FinalizedFeatureKey(name, level, level) for name, level in FEATURES.items() if level > 0
         ]
@@ -63,7 +67,7 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
 
 
 def too_new(context: RequestContext) -> ApiVersionsResponse:
-    """The answer in version 0 to a version that is not known: which ones are (KIP-511)."""
+    """The response, in version 0, to an unknown version: it lists the known ones (KIP-511)."""
     context.error = ErrorCode.UNSUPPORTED_VERSION.name
     own = [row for row in _api_keys(context) if row.api_key == ApiKey.API_VERSIONS]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)

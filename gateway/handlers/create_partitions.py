@@ -1,82 +1,89 @@
-"""CreatePartitions, versions 0-3 (KIP-195): topics grow, never shrink."""
+"""CreatePartitions (37), v0-3.
+
+KIP-195: topics grow, never shrink.
+
+v1: throttled after the response. v2: flexible. v3: THROTTLING_QUOTA_EXCEEDED (KIP-599).
+"""
 
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from gateway.context import RequestContext
-from gateway.handlers.altering import NO_TIME
-from gateway.handlers.auditing import audited
-from gateway.handlers.throttling import mutation_quota, throttle_mutations
 from gateway.quotas.mutations import MutationQuota
+from gateway.requests.alter_resources import NO_TIME
+from gateway.requests.audit import audited
+from gateway.requests.context import RequestContext
+from gateway.requests.throttling import mutation_quota, throttle_mutations
 from gateway.topics.growing import check_growth
-from gateway.wire.errors import ErrorCode
+from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.messages.generated.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from ledger.errors import ErrorName
 from ledger.requests import Refused
 
-STRICT_FROM = 3
+FIRST_VERSION_WITH_STRICT_CHECKS = 3
 
 
 async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     slices = context.slices
     times = Counter([topic.name async for topic in slices.paced(request.topics)])
     deadline = context.change_deadline(request.timeout_ms)
-    may_deny = await context.services.topics.prove_unknown(times, deadline, slices)
+    is_confirmed = await context.services.topics.confirm_absent(times, deadline, slices)
     once = [topic async for topic in slices.paced(request.topics) if times[topic.name] == 1]
-    quota = mutation_quota(context, STRICT_FROM)
-    answers: Sequence[Refused | None] = [NO_TIME] * len(once)
+    quota = mutation_quota(context, FIRST_VERSION_WITH_STRICT_CHECKS)
+    refusals: Sequence[Refused | None] = [NO_TIME] * len(once)
     if request.timeout_ms > 0:
 
         def grow(topic: CreatePartitionsTopic) -> Coroutine[Any, Any, Refused | None]:
-            return _grow(context, topic, request.validate_only, quota, may_deny, deadline)
+            return _grow(context, topic, request.validate_only, quota, is_confirmed, deadline)
 
-        answers = await slices.gather(grow, once)
-    doubled = [
-        _result(name, Refused("INVALID_REQUEST", "Duplicate topic name."))
+        refusals = await slices.gather(grow, once)
+    duplicates = [
+        _result(name, Refused(ErrorName.INVALID_REQUEST, "Duplicate topic name."))
         async for name, n in slices.paced(times.items())
         if n > 1
     ]
     results = [
-        _result(topic.name, answer) async for topic, answer in slices.paced(zip(once, answers, strict=True))
+        _result(topic.name, refused)
+        async for topic, refused in slices.paced(zip(once, refusals, strict=True))
     ]
-    return CreatePartitionsResponse(throttle_mutations(context, quota), [*doubled, *results])
+    return CreatePartitionsResponse(throttle_mutations(context, quota), [*duplicates, *results])
 
 
 async def _grow(
     context: RequestContext,
-    asked: CreatePartitionsTopic,
+    requested: CreatePartitionsTopic,
     validate_only: bool,
     quota: MutationQuota,
-    may_deny: bool,
+    is_confirmed: bool,
     deadline: float,
 ) -> Refused | None:
-    room = context.services.topics
-    topic = room.get(asked.name)
+    service = context.services.topics
+    topic = service.get(requested.name)
     if topic is None:
-        return unknown_topic(may_deny)
+        return unknown_topic(is_confirmed)
     before = len(topic.partitions)
-    refused = check_growth(asked, before, room.rules())
-    refused = refused or quota.take(asked.count - before)
+    refused = check_growth(requested, before, service.creation_limits())
+    refused = refused or quota.take(requested.count - before)
     if refused is not None or validate_only:
         return refused
-    growth = room.grow(topic, asked.count, deadline)
+    growth = service.grow(topic, requested.count, deadline)
     return await audited(
-        context, growth, "topic.grown", topic=topic.name, partitions=asked.count, before=before
+        context, growth, "topic.grown", topic=topic.name, partitions=requested.count, before=before
     )
 
 
-def unknown_topic(may_deny: bool) -> Refused:
-    if not may_deny:
-        return Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")
-    return Refused("UNKNOWN_TOPIC_OR_PARTITION", "There is no topic of this name.")
+def unknown_topic(is_confirmed: bool) -> Refused:
+    if not is_confirmed:
+        return Refused(ErrorName.REQUEST_TIMED_OUT, "The journal did not answer in time.")
+    return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
 
 
 def _result(name: str, refused: Refused | None) -> CreatePartitionsTopicResult:
     if refused is None:
         return CreatePartitionsTopicResult(name)
-    return CreatePartitionsTopicResult(name, ErrorCode[refused.error], refused.message or None)
+    return CreatePartitionsTopicResult(name, ERROR_CODES[refused.error], refused.message or None)

@@ -1,18 +1,26 @@
-"""CreateTopics, versions 2-7 (KIP-4, KIP-525 for the configs in the answer)."""
+"""CreateTopics (19), v2-7.
+
+KIP-4.
+
+v2: throttle time. v3: throttled after the response. v4: -1 for the default partitions and replication factor
+(KIP-464). v5: flexible; configs in the response (KIP-525). v6: THROTTLING_QUOTA_EXCEEDED (KIP-599). v7:
+TopicId in the response (KIP-516).
+"""
 
 import asyncio
 import uuid
 from collections import Counter
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.handlers.altering import NO_TIME
-from gateway.handlers.auditing import audited, new_topic_fields
-from gateway.handlers.throttling import mutation_quota, throttle_mutations
+from gateway.configs.describe import describe_topic
 from gateway.quotas.mutations import MutationQuota
+from gateway.requests.alter_resources import NO_TIME
+from gateway.requests.audit import audited, new_topic_fields
+from gateway.requests.context import RequestContext
 from gateway.requests.response_size import ResponseTooLarge
+from gateway.requests.throttling import mutation_quota, throttle_mutations
 from gateway.topics.creation import NewTopic, plan_topic
-from gateway.topics.describing import describe_topic
+from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.create_topics import (
     CreatableTopic,
@@ -22,25 +30,26 @@ from gateway.wire.messages.generated.create_topics import (
     CreateTopicsResponse,
 )
 from gateway.wire.primitives import ZERO_UUID
+from ledger.errors import ErrorName
 from ledger.requests import Refused
 
 REPLICATION_FACTOR: Final = 1
-FIRST_WITH_CONFIGS: Final = 5
+FIRST_VERSION_WITH_CONFIGS: Final = 5
 FIXED_BYTES: Final = 6
-"""Of a config, encoded, without its texts."""
+"""Of a config, encoded, without its strings."""
 AT_ONCE: Final = 200
 UNITS_A_TOPIC: Final = 5
-STRICT_FROM = 6
+FIRST_VERSION_WITH_STRICT_CHECKS = 6
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     times = Counter([topic.name async for topic in context.slices.paced(request.topics)])
     deadline = context.change_deadline(request.timeout_ms)
-    quota = mutation_quota(context, STRICT_FROM)
+    quota = mutation_quota(context, FIRST_VERSION_WITH_STRICT_CHECKS)
     described = _Described(context)
     once = [topic async for topic in context.slices.paced(request.topics) if times[topic.name] == 1]
     results = list[CreatableTopicResult]()
-    # What is refused, or only checked, is no more than a look; the rest goes to the journal together.
+    # Topics that are refused or only validated cost little; the rest go to the journal together.
     for start in range(0, len(once), AT_ONCE):
         part = once[start : start + AT_ONCE]
         planned = [
@@ -54,23 +63,23 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
             described.result(topic, *one)
             async for topic, one in context.slices.paced(zip(part, created, strict=True), UNITS_A_TOPIC)
         ]
-    doubled = [
-        _refused(name, Refused("INVALID_REQUEST", "Duplicate topic name."))
+    duplicates = [
+        _refused(name, Refused(ErrorName.INVALID_REQUEST, "Duplicate topic name."))
         async for name, n in context.slices.paced(times.items())
         if n > 1
     ]
-    return CreateTopicsResponse(throttle_mutations(context, quota), [*results, *doubled])
+    return CreateTopicsResponse(throttle_mutations(context, quota), [*results, *duplicates])
 
 
 def _plan(context: RequestContext, topic: CreatableTopic, quota: MutationQuota) -> NewTopic | Refused:
-    """What to create for one topic; counted against the quota, also where it is only validated."""
-    room = context.services.topics
-    refused = room.check_name(topic.name)
+    """What to create for one topic. It counts against the quota, also if it is only validated."""
+    service = context.services.topics
+    refused = service.check_name(topic.name)
     if refused is not None:
         return refused
-    if room.get(topic.name) is not None:
-        return Refused("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists.")
-    planned = plan_topic(topic, room.rules())
+    if service.get(topic.name) is not None:
+        return Refused(ErrorName.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+    planned = plan_topic(topic, service.creation_limits())
     if isinstance(planned, Refused):
         return planned
     return quota.take(planned.partitions) or planned
@@ -79,11 +88,11 @@ def _plan(context: RequestContext, topic: CreatableTopic, quota: MutationQuota) 
 async def _create(
     context: RequestContext, planned: NewTopic | Refused, validate_only: bool, deadline: float
 ) -> tuple[NewTopic, bytes] | tuple[Refused]:
-    """What was created, and its id."""
+    """The topic that was created, and its id."""
     if isinstance(planned, Refused):
         return (planned,)
     if validate_only:
-        # Kafka names an id here too, which no topic will have.
+        # Kafka also returns an id here, which no topic will have.
         return planned, uuid.uuid4().bytes
     creation = context.services.topics.create(planned, deadline)
     created = await audited(context, creation, "topic.created", **new_topic_fields(planned))
@@ -94,16 +103,16 @@ class _Described:
     """The topics of one response. Those whose configs are the same share them."""
 
     def __init__(self, context: RequestContext) -> None:
-        self._has_configs = context.header.api_version >= FIRST_WITH_CONFIGS
+        self._has_configs = context.header.api_version >= FIRST_VERSION_WITH_CONFIGS
         self._defaults = context.services.configs.defaults
         self._size = context.response_size()
         self._known: dict[object, tuple[list[CreatableTopicConfigs], int]] = {}
 
     def result(
-        self, asked: CreatableTopic, planned: NewTopic | Refused, topic_id: bytes = ZERO_UUID
+        self, requested: CreatableTopic, planned: NewTopic | Refused, topic_id: bytes = ZERO_UUID
     ) -> CreatableTopicResult:
         if isinstance(planned, Refused):
-            return _refused(asked.name, planned)
+            return _refused(requested.name, planned)
         result = CreatableTopicResult(
             name=planned.name,
             topic_id=topic_id,
@@ -113,15 +122,15 @@ class _Described:
         )
         if self._has_configs:
             try:
-                result.configs = self._configs(asked, planned)
+                result.configs = self._configs(requested, planned)
             except ResponseTooLarge:
-                # The topic is there; only what it has is left out, as where a client may not describe it.
+                # The topic was created. Its configs are left out, as if the client must not describe them.
                 result.configs, result.topic_config_error_code = None, ErrorCode.INVALID_REQUEST
         return result
 
-    def _configs(self, asked: CreatableTopic, planned: NewTopic) -> list[CreatableTopicConfigs]:
-        # What was set is told in the words of the client, as Kafka does.
-        given = {config.name: config.value for config in asked.configs}
+    def _configs(self, requested: CreatableTopic, planned: NewTopic) -> list[CreatableTopicConfigs]:
+        # A value that was set is returned as the client spelled it, as in Kafka.
+        given = {config.name: config.value for config in requested.configs}
         key = (frozenset(planned.configs.items()), frozenset(given.items()))
         known = self._known.get(key)
         if known is not None:
@@ -142,5 +151,5 @@ class _Described:
 
 def _refused(name: str, refused: Refused) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=name, error_code=ErrorCode[refused.error], error_message=refused.message or None
+        name=name, error_code=ERROR_CODES[refused.error], error_message=refused.message or None
     )

@@ -1,95 +1,103 @@
-"""DeleteRecords, versions 0-2 (KIP-107): raises the log start offset of partitions."""
+"""DeleteRecords (21), v0-2.
+
+KIP-107: raises the log start offset of partitions.
+
+v1: throttled after the response. v2: flexible.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.handlers.auditing import UNKNOWN_OUTCOME, audit, in_words
-from gateway.requests.slicing import CALL_UNITS
-from gateway.topics.describing import topic_value
-from gateway.wire.errors import ErrorCode
+from gateway.configs.describe import topic_value
+from gateway.requests.audit import UNKNOWN_OUTCOME, audit, in_words
+from gateway.requests.context import RequestContext
+from gateway.scheduling.slices import CALL_UNITS
+from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.messages.generated.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from ledger.errors import ErrorName
 from ledger.requests import Refused
-from ledger.topics import INTERNAL_TOPICS
+from ledger.topics.state import INTERNAL_TOPICS
 
 AT_ONCE: Final = 100
 NO_WATERMARK: Final = -1
 
-Key = tuple[str, int]
+PartitionKey = tuple[str, int]
 
 
 async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """A partition that is given twice gets the last offset, as in Kafka."""
+    """The last offset counts for a partition that is given twice, as in Kafka."""
     slices = context.slices
-    asked = {
+    requested = {
         (topic.name, partition.partition_index): partition.offset
         async for topic in slices.paced(request.topics)
         async for partition in slices.paced(topic.partitions)
     }
     # Kafka's timeout is for followers, of which there are none; the journal gets its own time at least.
     deadline = max(context.deadline(request.timeout_ms), context.journal_deadline())
-    may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline, slices)
-    keys = list(asked)
-    answers: list[int | Refused] = []
+    is_confirmed = await context.services.topics.confirm_partitions_absent(requested, deadline, slices)
+    keys = list(requested)
+    outcomes: list[int | Refused] = []
     try:
         for start in range(0, len(keys), AT_ONCE):
             part = keys[start : start + AT_ONCE]
             if slices.is_due(CALL_UNITS * len(part)):
                 await slices.turn()
-            answers += await asyncio.gather(
-                *(_delete(context, key, asked[key], may_deny, deadline) for key in part)
+            outcomes += await asyncio.gather(
+                *(_delete(context, key, requested[key], is_confirmed, deadline) for key in part)
             )
     finally:
-        _audit(context, asked, answers)
+        _audit(context, requested, outcomes)
     topics: dict[str, DeleteRecordsTopicResult] = {}
-    async for (name, index), answer in slices.paced(zip(keys, answers, strict=True)):
+    async for (name, index), outcome in slices.paced(zip(keys, outcomes, strict=True)):
         result = topics.setdefault(name, DeleteRecordsTopicResult(name))
-        result.partitions.append(_result(index, answer))
+        result.partitions.append(_result(index, outcome))
     return DeleteRecordsResponse(topics=list(topics.values()))
 
 
 async def _delete(
-    context: RequestContext, key: Key, offset: int, may_deny: bool, deadline: float
+    context: RequestContext, key: PartitionKey, offset: int, is_confirmed: bool, deadline: float
 ) -> int | Refused:
     name, index = key
-    room = context.services.topics
-    topic = room.get(name)
+    service = context.services.topics
+    topic = service.get(name)
     if name in INTERNAL_TOPICS:
-        return Refused("INVALID_TOPIC_EXCEPTION")
-    if topic is None or room.partition(name, index) is None:
-        return Refused("UNKNOWN_TOPIC_OR_PARTITION" if may_deny else "REQUEST_TIMED_OUT")
+        return Refused(ErrorName.INVALID_TOPIC_EXCEPTION)
+    if topic is None or service.partition(name, index) is None:
+        return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION if is_confirmed else ErrorName.REQUEST_TIMED_OUT)
     policy = topic_value("cleanup.policy", topic.configs, context.services.configs.defaults).split(",")
     if "compact" in policy and "delete" not in policy:
-        return Refused("POLICY_VIOLATION")
-    return await room.delete_records(topic, index, offset, deadline)
+        return Refused(ErrorName.POLICY_VIOLATION)
+    return await service.delete_records(topic, index, offset, deadline)
 
 
-def _audit(context: RequestContext, asked: Mapping[Key, int], answers: Sequence[int | Refused]) -> None:
-    """One event for the whole request, since a request may concern very many partitions. The outcome of
-    those without an answer is not known."""
-    done: list[tuple[Key, int, str]] = []
-    unknown = [UNKNOWN_OUTCOME] * (len(asked) - len(answers))
-    for (key, offset), answer in zip(asked.items(), [*answers, *unknown], strict=True):
-        if not isinstance(answer, Refused):
-            done.append((key, answer, ""))
-        elif answer.error == UNKNOWN_OUTCOME.error:
+def _audit(
+    context: RequestContext, requested: Mapping[PartitionKey, int], outcomes: Sequence[int | Refused]
+) -> None:
+    """One event for the whole request, which may have very many partitions. The outcome is unknown of those
+    without a result."""
+    done: list[tuple[PartitionKey, int, str]] = []
+    unknown = [UNKNOWN_OUTCOME] * (len(requested) - len(outcomes))
+    for (key, offset), outcome in zip(requested.items(), [*outcomes, *unknown], strict=True):
+        if not isinstance(outcome, Refused):
+            done.append((key, outcome, ""))
+        elif outcome.error == UNKNOWN_OUTCOME.error:
             done.append((key, offset, " (outcome unknown)"))
     if done:
         audit(context, "records.deleted", partitions=in_words(done, _deletion))
 
 
-def _deletion(done: tuple[Key, int, str]) -> str:
+def _deletion(done: tuple[PartitionKey, int, str]) -> str:
     (name, index), offset, certainty = done
     return f"{name}-{index} before {offset}{certainty}"
 
 
-def _result(index: int, answer: int | Refused) -> DeleteRecordsPartitionResult:
-    if isinstance(answer, Refused):
-        return DeleteRecordsPartitionResult(index, NO_WATERMARK, ErrorCode[answer.error])
-    return DeleteRecordsPartitionResult(index, answer)
+def _result(index: int, outcome: int | Refused) -> DeleteRecordsPartitionResult:
+    if isinstance(outcome, Refused):
+        return DeleteRecordsPartitionResult(index, NO_WATERMARK, ERROR_CODES[outcome.error])
+    return DeleteRecordsPartitionResult(index, outcome)

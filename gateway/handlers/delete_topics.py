@@ -1,15 +1,19 @@
-"""DeleteTopics, versions 1-6 (by id from 6 on, KIP-516)."""
+"""DeleteTopics (20), v1-6.
+
+v1: throttle time. v2: throttled after the response. v3: TOPIC_DELETION_DISABLED. v4: flexible. v5:
+ErrorMessage, THROTTLING_QUOTA_EXCEEDED (KIP-599). v6: Topics with names or ids (KIP-516).
+"""
 
 import uuid
 from collections import Counter
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.handlers.altering import NO_TIME
-from gateway.handlers.auditing import audited
-from gateway.handlers.throttling import mutation_quota, throttle_mutations
 from gateway.quotas.mutations import MutationQuota
-from gateway.wire.errors import ErrorCode
+from gateway.requests.alter_resources import NO_TIME
+from gateway.requests.audit import audited
+from gateway.requests.context import RequestContext
+from gateway.requests.throttling import mutation_quota, throttle_mutations
+from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.messages.generated.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -17,28 +21,31 @@ from gateway.wire.messages.generated.delete_topics import (
     DeleteTopicState,
 )
 from gateway.wire.primitives import ZERO_UUID
+from ledger.errors import ErrorName
 from ledger.requests import Refused
 from ledger.types import TopicId
 
-STATES_FROM_VERSION: Final = 6
-STRICT_FROM: Final = 5
+FIRST_VERSION_WITH_STATES: Final = 6
+FIRST_VERSION_WITH_STRICT_CHECKS: Final = 5
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    if context.header.api_version >= STATES_FROM_VERSION:
-        asked = request.topics
+    if context.header.api_version >= FIRST_VERSION_WITH_STATES:
+        requested = request.topics
     else:
-        asked = [DeleteTopicState(name=name) for name in request.topic_names]
+        requested = [DeleteTopicState(name=name) for name in request.topic_names]
     slices, deadline = context.slices, context.change_deadline(request.timeout_ms)
-    may_deny = await context.services.topics.prove_unknown([_key(state) for state in asked], deadline, slices)
-    times = Counter([_identity(context, state) async for state in slices.paced(asked)])
+    is_confirmed = await context.services.topics.confirm_absent(
+        [_key(state) for state in requested], deadline, slices
+    )
+    times = Counter([_identity(context, state) async for state in slices.paced(requested)])
     results: dict[object, DeletableTopicResult] = {}
     deletions = {}
-    async for state in slices.paced(asked):
+    async for state in slices.paced(requested):
         identity = _identity(context, state)
         refused = _check(context, state, times[identity] > 1)
         if refused is None:
-            refused = _check_known(context, state, may_deny) if request.timeout_ms > 0 else NO_TIME
+            refused = _check_known(context, state, is_confirmed) if request.timeout_ms > 0 else NO_TIME
         if refused is not None:
             result = _result(state, refused)
             earlier = results.get(identity, result)
@@ -48,11 +55,11 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
             results[identity] = result
         else:
             deletions[identity] = state
-    quota = mutation_quota(context, STRICT_FROM)
-    answers = await slices.gather(
+    quota = mutation_quota(context, FIRST_VERSION_WITH_STRICT_CHECKS)
+    deleted = await slices.gather(
         lambda state: _delete(context, state, quota, deadline), list(deletions.values())
     )
-    return DeleteTopicsResponse(throttle_mutations(context, quota), [*results.values(), *answers])
+    return DeleteTopicsResponse(throttle_mutations(context, quota), [*results.values(), *deleted])
 
 
 def _key(state: DeleteTopicState) -> str | TopicId:
@@ -60,27 +67,29 @@ def _key(state: DeleteTopicState) -> str | TopicId:
 
 
 def _identity(context: RequestContext, state: DeleteTopicState) -> object:
-    """The topic that is meant, so that a name and its own id count as the same."""
+    """Equal for a name and the id of the same topic."""
     topic = context.services.topics.get(_key(state))
     return _key(state) if topic is None else topic.topic_id
 
 
-def _check(context: RequestContext, state: DeleteTopicState, is_doubled: bool) -> Refused | None:
+def _check(context: RequestContext, state: DeleteTopicState, is_duplicate: bool) -> Refused | None:
     if not context.services.settings.broker.delete_topic_enable:
-        return Refused("TOPIC_DELETION_DISABLED", "Topic deletion is disabled (broker.delete.topic.enable).")
+        return Refused(
+            ErrorName.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (broker.delete.topic.enable)."
+        )
     if state.name is None and state.topic_id == ZERO_UUID:
-        return Refused("INVALID_REQUEST", "Neither a topic name nor an id was given.")
+        return Refused(ErrorName.INVALID_REQUEST, "Neither a topic name nor an id was given.")
     if state.name is not None and state.topic_id != ZERO_UUID:
-        return Refused("INVALID_REQUEST", "Give a topic name or an id, not both.")
-    if is_doubled:
-        return Refused("INVALID_REQUEST", "The topic is given more than once.")
+        return Refused(ErrorName.INVALID_REQUEST, "Give a topic name or an id, not both.")
+    if is_duplicate:
+        return Refused(ErrorName.INVALID_REQUEST, "The topic is given more than once.")
     return None
 
 
-def _check_known(context: RequestContext, state: DeleteTopicState, may_deny: bool) -> Refused | None:
+def _check_known(context: RequestContext, state: DeleteTopicState, is_confirmed: bool) -> Refused | None:
     if context.services.topics.get(_key(state)) is None:
-        if not may_deny:
-            return Refused("REQUEST_TIMED_OUT", "The journal did not answer in time.")
+        if not is_confirmed:
+            return Refused(ErrorName.REQUEST_TIMED_OUT, "The journal did not answer in time.")
         return _unknown(state)
     return None
 
@@ -97,7 +106,7 @@ async def _delete(
     deletion = context.services.topics.delete(topic.topic_id, deadline)
     topic_id = str(uuid.UUID(bytes=topic.topic_id))
     refused = await audited(context, deletion, "topic.deleted", topic=topic.name, topic_id=topic_id)
-    if refused is not None and refused.error == "UNKNOWN_TOPIC_ID":
+    if refused is not None and refused.error == ErrorName.UNKNOWN_TOPIC_ID:
         refused = _unknown(state)
     result = _result(state, refused)
     result.name, result.topic_id = topic.name, topic.topic_id
@@ -106,8 +115,8 @@ async def _delete(
 
 def _unknown(state: DeleteTopicState) -> Refused:
     if state.name is None:
-        return Refused("UNKNOWN_TOPIC_ID", "There is no topic of this id.")
-    return Refused("UNKNOWN_TOPIC_OR_PARTITION", "There is no topic of this name.")
+        return Refused(ErrorName.UNKNOWN_TOPIC_ID, "There is no topic of this id.")
+    return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
 
 
 def _result(state: DeleteTopicState, refused: Refused | None) -> DeletableTopicResult:
@@ -116,6 +125,6 @@ def _result(state: DeleteTopicState, refused: Refused | None) -> DeletableTopicR
     return DeletableTopicResult(
         name=state.name,
         topic_id=state.topic_id,
-        error_code=ErrorCode[refused.error],
+        error_code=ERROR_CODES[refused.error],
         error_message=refused.message or None,
     )

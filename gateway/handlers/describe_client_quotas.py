@@ -1,10 +1,13 @@
-"""DescribeClientQuotas, versions 0-1 (KIP-546)."""
+"""DescribeClientQuotas (48), v0-1.
+
+KIP-546. v1: flexible.
+"""
 
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.quotas.describing import Component, find_quotas
-from gateway.wire.errors import ErrorCode
+from gateway.quotas.describe import Component, find_quotas
+from gateway.requests.context import RequestContext
+from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.messages.generated.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -20,12 +23,12 @@ MAX_COMPONENTS: Final = 8
 async def handle(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    # There are three types, and none may be given twice: more are refused whatever they are.
+    # There are three types, and none may be given twice: a longer list is refused whatever is in it.
     parts = request.components[:MAX_COMPONENTS]
-    asked = [Component(part.entity_type, part.match_type, part.match) for part in parts]
-    found = find_quotas(context.services.shard.state.quotas.by_entity, asked, request.strict)
+    components = [Component(part.entity_type, part.match_type, part.match) for part in parts]
+    found = find_quotas(context.services.shard.state.quotas.by_entity, components, request.strict)
     if isinstance(found, Refused):
-        return DescribeClientQuotasResponse(0, ErrorCode[found.error], found.message, None)
+        return DescribeClientQuotasResponse(0, ERROR_CODES[found.error], found.message, None)
     entries = [
         EntryData(
             [EntityData(kind, name) for kind, name in entity],
@@ -33,5 +36,5 @@ async def handle(
         )
         async for entity, values in context.slices.paced(found)
     ]
-    # As Kafka: no error, and an empty text.
+    # As in Kafka: no error, and an empty message.
     return DescribeClientQuotasResponse(error_message="", entries=entries)

@@ -1,9 +1,14 @@
-"""DescribeCluster, versions 0-2 (KIP-700): the gateway alone, at the address of the listener."""
+"""DescribeCluster (60), v0-2.
+
+KIP-700: this gateway alone, at the address of the listener.
+
+v1: EndpointType (KIP-919). v2: IncludeFencedBrokers (KIP-1073).
+"""
 
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from gateway.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
+from gateway.requests.context import RequestContext
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.describe_cluster import (
     DescribeClusterBroker,
@@ -29,5 +34,5 @@ async def handle(context: RequestContext, request: DescribeClusterRequest) -> De
         brokers=[DescribeClusterBroker(services.node_id, listener.host, listener.port)],
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        else NOT_REQUESTED,
     )

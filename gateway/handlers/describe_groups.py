@@ -1,11 +1,14 @@
-"""DescribeGroups, versions 0-6 (operations: KIP-430, a missing group is an error from 6 on: KIP-1043)."""
+"""DescribeGroups (15), v0-6.
+
+v1: throttle time. v2: throttled after the response. v3: authorized operations (KIP-430). v4: GroupInstanceId
+(KIP-345). v5: flexible. v6: GROUP_ID_NOT_FOUND for a missing group (KIP-1043).
+"""
 
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.groups.states import State
-from gateway.groups.views import GroupView
-from gateway.handlers.operations import GROUP_OPERATIONS, NOT_ASKED
+from gateway.groups.describe import DEAD, GroupDescription
+from gateway.requests.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from gateway.requests.context import RequestContext
 from gateway.requests.response_size import ResponseSize, ResponseTooLarge
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.describe_groups import (
@@ -15,12 +18,12 @@ from gateway.wire.messages.generated.describe_groups import (
     DescribeGroupsResponse,
 )
 
-TELLS_MISSING_FROM: Final = 6
-INSTANCES_FROM: Final = 4
+FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND: Final = 6
+FIRST_VERSION_WITH_INSTANCE_IDS: Final = 4
 
 
 async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
     refused = await context.services.topics.barrier(context.journal_deadline())
     if refused is not None:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -38,34 +41,32 @@ def _refused(context: RequestContext, group_id: str, error: ErrorCode) -> Descri
 
 
 def _describe(context: RequestContext, group_id: str, operations: int, size: ResponseSize) -> DescribedGroup:
-    view = context.services.groups.view(group_id)
-    if view is None:
+    group = context.services.groups.describe(group_id)
+    if group is None:
         return _missing(context, group_id, operations)
     try:
-        members = _members(view, context.header.api_version >= INSTANCES_FROM, size)
+        members = _members(group, context.header.api_version >= FIRST_VERSION_WITH_INSTANCE_IDS, size)
     except ResponseTooLarge:
         return _refused(context, group_id, ErrorCode.INVALID_REQUEST)
     return DescribedGroup(
         group_id=group_id,
-        group_state=view.state,
-        protocol_type=view.protocol_type,
-        protocol_data=view.protocol or "",
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol or "",
         members=members,
         authorized_operations=operations,
     )
 
 
 def _missing(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
-    if context.header.api_version < TELLS_MISSING_FROM:
-        return DescribedGroup(
-            group_id=group_id, group_state=State.DEAD.value, authorized_operations=operations
-        )
+    if context.header.api_version < FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND:
+        return DescribedGroup(group_id=group_id, group_state=DEAD, authorized_operations=operations)
     error = ErrorCode.GROUP_ID_NOT_FOUND
-    return DescribedGroup(error, f"Group {group_id} not found.", group_id, State.DEAD.value)
+    return DescribedGroup(error, f"Group {group_id} not found.", group_id, DEAD)
 
 
-def _members(view: GroupView, with_instances: bool, size: ResponseSize) -> list[DescribedGroupMember]:
-    for member in view.members:
+def _members(group: GroupDescription, with_instances: bool, size: ResponseSize) -> list[DescribedGroupMember]:
+    for member in group.members:
         texts = (member.member_id, member.client_id, member.metadata, member.assignment)
         size.take(1, sum(map(len, texts)))
     return [
@@ -77,5 +78,5 @@ def _members(view: GroupView, with_instances: bool, size: ResponseSize) -> list[
             member.metadata,
             member.assignment,
         )
-        for member in view.members
+        for member in group.members
     ]

@@ -1,7 +1,10 @@
-"""DescribeLogDirs, versions 1-5 (KIP-113, KIP-827 for the sizes of the volume, KIP-1066).
+"""DescribeLogDirs (35), v1-5.
 
-Gateways share one backing store, so there is one log directory. It has a name, not a path: which directory
-of which machine lies behind is nothing that clients need to know.
+KIP-113. Gateways share one backing store, so there is one log directory. It has a name, not a path: clients
+need not know which directory of which machine it is.
+
+v1: throttled after the response. v2: flexible. v3: a top-level error. v4: TotalBytes and UsableBytes
+(KIP-827). v5: IsCordoned (KIP-1066).
 """
 
 import asyncio
@@ -9,8 +12,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from gateway.config import Settings
-from gateway.context import RequestContext
+from gateway.requests.context import RequestContext
+from gateway.settings import Settings
 from gateway.wire.messages.generated.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -21,22 +24,24 @@ from gateway.wire.messages.generated.describe_log_dirs import (
 
 LOG_DIR: Final = "dragoman"
 UNKNOWN: Final = -1
-ASK_DISK_SECONDS: Final = 2.0
+STATVFS_TIMEOUT_S: Final = 2.0
 
 
 async def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Partitions that do not exist are left out, as in Kafka."""
-    room, slices = context.services.topics, context.slices
+    service, slices = context.services.topics, context.slices
     if request.topics is None:
-        asked = {topic.name: set(range(len(topic.partitions))) async for topic in slices.paced(room.all())}
+        requested = {
+            topic.name: set(range(len(topic.partitions))) async for topic in slices.paced(service.all())
+        }
     else:
-        asked = {}
+        requested = {}
         async for topic in slices.paced(request.topics):
-            asked.setdefault(topic.topic, set()).update(topic.partitions)
-        keys = [(name, index) async for name, indexes in slices.paced(asked.items()) for index in indexes]
-        await room.prove_partitions_unknown(keys, context.journal_deadline(), slices)
+            requested.setdefault(topic.topic, set()).update(topic.partitions)
+        keys = [(name, index) async for name, indexes in slices.paced(requested.items()) for index in indexes]
+        await service.confirm_partitions_absent(keys, context.journal_deadline(), slices)
     total, usable = await _volume_bytes(context.services.settings)
-    topics = [await _topic(context, name, indexes) async for name, indexes in slices.paced(asked.items())]
+    topics = [await _topic(context, name, indexes) async for name, indexes in slices.paced(requested.items())]
     found = [topic for topic in topics if topic.partitions]
     return DescribeLogDirsResponse(
         results=[DescribeLogDirsResult(log_dir=LOG_DIR, topics=found, total_bytes=total, usable_bytes=usable)]
@@ -44,20 +49,20 @@ async def handle(context: RequestContext, request: DescribeLogDirsRequest) -> De
 
 
 async def _topic(context: RequestContext, name: str, indexes: set[int]) -> DescribeLogDirsTopic:
-    room = context.services.topics
-    logs = [room.partition(name, index) async for index in context.slices.paced(sorted(indexes))]
+    service = context.services.topics
+    logs = [service.partition(name, index) async for index in context.slices.paced(sorted(indexes))]
     sizes = [DescribeLogDirsPartition(log.index, log.size_bytes) for log in logs if log is not None]
     return DescribeLogDirsTopic(name, sizes)
 
 
 async def _volume_bytes(settings: Settings) -> tuple[int, int]:
-    """(total, usable) of the file system that holds the records, or -1 where that is none of ours."""
+    """(total, usable) of the file system that holds the records, or -1 if it is not one of this host."""
     directory = data_directory(settings)
     if directory is None:
         return UNKNOWN, UNKNOWN
     try:
         # A file system that hangs must hang neither the gateway nor the client.
-        async with asyncio.timeout(ASK_DISK_SECONDS):
+        async with asyncio.timeout(STATVFS_TIMEOUT_S):
             found = await asyncio.to_thread(os.statvfs, directory)
     except (OSError, TimeoutError):
         return UNKNOWN, UNKNOWN
@@ -65,7 +70,7 @@ async def _volume_bytes(settings: Settings) -> tuple[int, int]:
 
 
 def data_directory(settings: Settings) -> Path | None:
-    """Where records lie, if in files of this host."""
+    """Where records are stored, if in files of this host."""
     storage = settings.storage
     if not storage.data:
         return Path(storage.data_dir)

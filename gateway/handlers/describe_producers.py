@@ -1,12 +1,12 @@
-"""DescribeProducers, version 0 (KIP-664): who has written into a partition with a producer id.
+"""DescribeProducers (61), v0.
 
-There are no transactions: no coordinator epoch, no open transaction. Timestamps are those of the journal
-entries that took up the producers' last batches.
+KIP-664: which producer ids have written into a partition. There are no transactions: no coordinator epoch, no
+open transaction. Timestamps are those of the journal entries of the producers' last batches.
 """
 
 from typing import Final
 
-from gateway.context import RequestContext
+from gateway.requests.context import RequestContext
 from gateway.requests.response_size import ResponseTooLarge
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.describe_producers import (
@@ -16,8 +16,8 @@ from gateway.wire.messages.generated.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from ledger.partitions import PartitionLog
-from ledger.topics import check_topic_name
+from ledger.partitions.state import PartitionLog
+from ledger.topics.state import check_topic_name
 
 NO_COORDINATOR: Final = -1
 NO_SEQUENCE: Final = -1
@@ -26,12 +26,12 @@ PRODUCER_BYTES: Final = 37
 
 
 async def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    """A partition that is named again is answered again, from what was found the first time."""
-    asked = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
-    may_deny = await context.services.topics.prove_partitions_unknown(
-        asked, context.journal_deadline(), context.slices
+    """A partition that is named again has another result, a copy of the first."""
+    requested = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+    is_confirmed = await context.services.topics.confirm_partitions_absent(
+        requested, context.journal_deadline(), context.slices
     )
-    described = _Described(context, may_deny)
+    described = _Described(context, is_confirmed)
     topics = []
     async for topic in context.slices.paced(request.topics):
         indexes = context.slices.paced(topic.partition_indexes)
@@ -42,9 +42,9 @@ async def handle(context: RequestContext, request: DescribeProducersRequest) -> 
 class _Described:
     """The partitions of one response."""
 
-    def __init__(self, context: RequestContext, may_deny: bool) -> None:
+    def __init__(self, context: RequestContext, is_confirmed: bool) -> None:
         self._context = context
-        self._may_deny = may_deny
+        self._is_confirmed = is_confirmed
         self._size = context.response_size()
         self._known: dict[tuple[str, int], PartitionResponse] = {}
 
@@ -54,12 +54,12 @@ class _Described:
             if known is not None:
                 self._size.take(encoded_bytes=PRODUCER_BYTES * len(known.active_producers))
                 return known
-            made = self._known[name, index] = self._made(name, index)
+            described = self._known[name, index] = self._describe(name, index)
         except ResponseTooLarge:
             return PartitionResponse(index, ErrorCode.INVALID_REQUEST, "The response would be too large.")
-        return made
+        return described
 
-    def _made(self, name: str, index: int) -> PartitionResponse:
+    def _describe(self, name: str, index: int) -> PartitionResponse:
         reason = check_topic_name(name)
         if reason is not None:
             return PartitionResponse(
@@ -67,11 +67,15 @@ class _Described:
             )
         log = self._context.services.topics.partition(name, index)
         if log is None:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self._may_deny else ErrorCode.REQUEST_TIMED_OUT
-            return PartitionResponse(index, error, "There is no such partition." if self._may_deny else None)
+            error = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self._is_confirmed else ErrorCode.REQUEST_TIMED_OUT
+            )
+            return PartitionResponse(
+                index, error, "There is no such partition." if self._is_confirmed else None
+            )
         producers = len(log.producers)
         self._size.take(producers, PRODUCER_BYTES * producers)
-        self._context.slices.is_due(producers)  # the next partition waits for a slice, if these were many
+        self._context.slices.is_due(producers)  # many producers: the next partition waits for a slice
         return PartitionResponse(index, active_producers=_producers(log))
 
 

@@ -1,8 +1,13 @@
-"""ElectLeaders, versions 0-2 (KIP-183, KIP-460): whoever is asked leads already."""
+"""ElectLeaders (43), v0-2.
+
+KIP-183: this gateway leads every partition already.
+
+v1: ElectionType (KIP-460), a top-level error. v2: flexible.
+"""
 
 from typing import Final
 
-from gateway.context import RequestContext
+from gateway.requests.context import RequestContext
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.elect_leaders import (
     ElectLeadersRequest,
@@ -19,24 +24,24 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
     is_known = request.election_type in (PREFERRED, UNCLEAN)
     error = ErrorCode.NONE if is_known else ErrorCode.INVALID_REQUEST
     if request.topic_partitions is None:
-        # Of all partitions Kafka names those alone for which there was something to do.
+        # For all partitions Kafka returns only those for which an election took place.
         topics = context.services.topics.all() if is_known else ()
-        answered = [ReplicaElectionResult(topic.name) async for topic in context.slices.paced(topics)]
-        return ElectLeadersResponse(0, error, answered)
-    may_deny, slices = False, context.slices
+        results = [ReplicaElectionResult(topic.name) async for topic in context.slices.paced(topics)]
+        return ElectLeadersResponse(0, error, results)
+    is_confirmed, slices = False, context.slices
     if is_known:
-        asked = [
+        requested = [
             (topic.topic, index)
             async for topic in slices.paced(request.topic_partitions)
             for index in topic.partitions
         ]
         deadline = context.deadline(request.timeout_ms)
-        may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline, slices)
+        is_confirmed = await context.services.topics.confirm_partitions_absent(requested, deadline, slices)
     results = [
         ReplicaElectionResult(
             topic.topic,
             [
-                _partition(context, topic.topic, index, may_deny)
+                _partition(context, topic.topic, index, is_confirmed)
                 if is_known
                 else PartitionResult(index, error, f"There is no election of type {request.election_type}.")
                 async for index in slices.paced(topic.partitions)
@@ -47,11 +52,11 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
     return ElectLeadersResponse(0, error, results)
 
 
-def _partition(context: RequestContext, name: str, index: int, may_deny: bool) -> PartitionResult:
+def _partition(context: RequestContext, name: str, index: int, is_confirmed: bool) -> PartitionResult:
     if context.services.topics.partition(name, index) is not None:
         return PartitionResult(
-            index, ErrorCode.ELECTION_NOT_NEEDED, "The gateway that is asked leads the partition."
+            index, ErrorCode.ELECTION_NOT_NEEDED, "This gateway leads the partition already."
         )
-    if not may_deny:
+    if not is_confirmed:
         return PartitionResult(index, ErrorCode.REQUEST_TIMED_OUT, "The journal did not answer in time.")
     return PartitionResult(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")

@@ -1,36 +1,40 @@
-"""Fetch (API 1), versions 4 to 18: bytes in, buffers out; the fetch room does the rest."""
+"""Fetch (1), v4-18.
 
-from collections.abc import Generator, Sequence
+Decodes from bytes and encodes to buffers; the fetch service does the rest.
+"""
+
+from collections.abc import Generator
 from functools import partial
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.fetch.sieve import Sieve
-from gateway.handlers.throttling import throttle_fetch
-from gateway.quotas.altering import FETCH
-from gateway.requests.slicing import RESPONSE_BYTES, Owner
+from gateway.fetch.unknown_partitions import UnknownPartitionFilter
+from gateway.quotas.alter import FETCH
+from gateway.requests.context import RequestContext
+from gateway.requests.throttling import throttle_fetch
+from gateway.response import Response
+from gateway.scheduling.freeing import Kept
+from gateway.scheduling.slices import RESPONSE_BYTES, Owner
 from gateway.wire.errors import ErrorCode, NeedsSlices
 from gateway.wire.messages.absent import AbsentPartitions
 from gateway.wire.messages.fetch import (
-    FIRST_WITH_TOPIC_IDS,
+    FIRST_VERSION_WITH_TOPIC_IDS,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopicResponse,
-    decode_small_fetch,
-    decoding_fetch,
-    encode_fetch_response,
-    encoding_fetch_response,
 )
+from gateway.wire.messages.fetch_decoding import decode_small_fetch, decoding_fetch
+from gateway.wire.messages.fetch_encoding import encode_fetch_response, encoding_fetch_response
 from gateway.wire.messages.produce import LeaderIdAndEpoch
 from ledger.batch.header import LEADER_EPOCH
-from ledger.types import Buffer, TopicId
+from ledger.errors import ErrorName
+from ledger.types import TopicId
 
 ISOLATION_LEVELS: Final = (0, 1)
-FIRST_WITH_LEADER: Final = 16
+FIRST_VERSION_WITH_LEADER: Final = 16
 
 
-async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
+async def handle(context: RequestContext, body: memoryview) -> Response:
     """Raises Malformed, for which the connection is closed."""
     version = context.header.api_version
     absent = None
@@ -40,49 +44,56 @@ async def handle(context: RequestContext, body: memoryview) -> Sequence[Buffer]:
         request, absent = await _decoded(context, version, body)
     if request.isolation_level not in ISOLATION_LEVELS and _names_a_topic(context, request):
         context.error = ErrorCode.UNKNOWN_SERVER_ERROR.name
-        return await context.slices.drive(
-            encoding_fetch_response(version, await _refused(context, version, request))
-        )
+        refused = await _refused(context, version, request)
+        return Response(await context.slices.drive(encoding_fetch_response(version, refused)))
     services = context.services
-    most = services.quotas.most_at_once(FETCH, context.user, context.client_id)
-    request.max_bytes = int(min(request.max_bytes, most))
+    max_bytes = services.quotas.max_at_once(FETCH, context.user, context.client_id)
+    request.max_bytes = int(min(request.max_bytes, max_bytes))
     throttle = partial(throttle_fetch, context)
     owner = Owner(context.connection_id, context.peer_host)
-    response = await services.fetch.fetch(
+    result = await services.fetch.fetch(
         version,
         request,
         context.principal,
         context.received_at,
         throttle,
-        context.hold,
         owner,
         context,
         absent,
     )
-    if request.replica_id >= 0 and version >= FIRST_WITH_LEADER:
-        _name_leader(response, services.node_id)
-    context.error = _first_error(response)
-    services.metrics.fetch_bytes.value += _record_bytes(response)
-    if context.is_heavy or response.absent is not None:
-        return await context.slices.drive_heavy(encoding_fetch_response(version, response))
-    return encode_fetch_response(version, response)
+    response = result.response
+    try:
+        if request.replica_id >= 0 and version >= FIRST_VERSION_WITH_LEADER:
+            _name_leader(response, services.node_id)
+        context.error = _first_error(response)
+        services.metrics.fetch_bytes.value += _record_bytes(response)
+        if context.is_heavy or response.absent is not None:
+            buffers = await context.slices.drive_heavy(encoding_fetch_response(version, response))
+        else:
+            buffers = encode_fetch_response(version, response)
+    except BaseException:
+        # Cancelled while it was encoded, or failed.
+        if result.on_sent is not None:
+            result.on_sent()
+        raise
+    return Response(buffers, result.on_sent)
 
 
 async def _decoded(
     context: RequestContext, version: int, body: memoryview
 ) -> tuple[FetchRequest, AbsentPartitions | None]:
-    """A large request, without those of its partitions that do not exist if there are many."""
+    """A large request, and those of its partitions that do not exist if there are many."""
     services = context.services
-    sieve = Sieve(services.shard.state.topics, await services.fetch.is_newest())
+    unknown = UnknownPartitionFilter(services.shard.state.topics, await services.fetch.is_newest())
 
-    def decoding(most: int) -> Generator[int, None, FetchRequest]:
-        return decoding_fetch(version, body, most, sieve.existing)
+    def decoding(max_items: int, kept: Kept) -> Generator[int, None, FetchRequest]:
+        return decoding_fetch(version, body, max_items, unknown.existing, kept)
 
     request = await context.decoded(decoding, len(body))
     context.leave()
-    # The rest is charged by the fetch room, and to `limits.fetch_bytes`.
+    # The fetch service charges the memory of the partitions, and of the records to `limits.fetch_bytes`.
     context.slices.bytes = min(context.slices.bytes, RESPONSE_BYTES)
-    return request, sieve.absent_of(request)
+    return request, unknown.absent_of(request)
 
 
 def _names_a_topic(context: RequestContext, request: FetchRequest) -> bool:
@@ -93,9 +104,9 @@ def _names_a_topic(context: RequestContext, request: FetchRequest) -> bool:
 
 
 async def _refused(context: RequestContext, version: int, request: FetchRequest) -> FetchResponse:
-    """Kafka's answer where it fails before it looks at any partition."""
+    """Kafka's response where it fails before it reads any partition."""
     error = ErrorCode.UNKNOWN_SERVER_ERROR
-    if version >= FIRST_WITH_TOPIC_IDS:
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return FetchResponse([], error)
     topics = [
         FetchTopicResponse(
@@ -127,7 +138,7 @@ def _first_error(response: FetchResponse) -> str:
                 return ErrorCode(partition.error_code).name
     for _, _, error_code, _ in response.absent or ():
         return ErrorCode(error_code).name
-    return ErrorCode.NONE.name
+    return ErrorName.NONE
 
 
 def _record_bytes(response: FetchResponse) -> int:

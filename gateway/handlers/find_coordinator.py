@@ -1,7 +1,10 @@
-"""FindCoordinator, versions 0-6 (KIP-699: several at once from 4 on): where a group is looked after.
+"""FindCoordinator (10), v0-6.
 
 Every gateway takes every group's requests, so the one that receives the request names itself. Transactions
-have no coordinator yet, nor have shares; a transactional id is refused for good.
+and share groups have no coordinator yet; a transactional id is refused for good.
+
+v1: KeyType, throttle time, ErrorMessage. v2: throttled after the response. v3: flexible. v4: CoordinatorKeys,
+several at once (KIP-699). v5: TRANSACTION_ABORTABLE (KIP-890). v6: share groups (KIP-932).
 """
 
 import base64
@@ -9,8 +12,8 @@ import binascii
 from enum import IntEnum
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.handlers.transactional_ids import NO_TRANSACTIONS, refuse_transactions
+from gateway.requests.context import RequestContext
+from gateway.requests.transactional_ids import NO_TRANSACTIONS, refuse_transactions
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.find_coordinator import (
     Coordinator,
@@ -18,15 +21,15 @@ from gateway.wire.messages.generated.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-SEVERAL_FROM: Final = 4
-SHARES_FROM: Final = 6
-NOBODY: Final = -1
+FIRST_VERSION_WITH_BATCHES: Final = 4
+FIRST_VERSION_WITH_SHARE_KEYS: Final = 6
+NO_NODE: Final = -1
 UUID_BYTES: Final = 16
 NO_SUCH_TYPE: Final = "There are coordinators of groups (0), transactions (1) and shares (2) only."
 
 
 class KeyType(IntEnum):
-    """As the protocol numbers what has a coordinator."""
+    """Kinds of coordinators, as the protocol numbers them."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -37,7 +40,7 @@ _TYPES: Final = frozenset(KeyType)
 
 
 async def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    if context.header.api_version >= SEVERAL_FROM:
+    if context.header.api_version >= FIRST_VERSION_WITH_BATCHES:
         return FindCoordinatorResponse(
             error_message=None,
             coordinators=[
@@ -58,12 +61,12 @@ async def handle(context: RequestContext, request: FindCoordinatorRequest) -> Fi
 def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinator:
     if key_type == KeyType.TRANSACTION:
         error = refuse_transactions(context, key)
-        return Coordinator(key, NOBODY, "", NOBODY, error, NO_TRANSACTIONS)
+        return Coordinator(key, NO_NODE, "", NO_NODE, error, NO_TRANSACTIONS)
     error = _refused(context.header.api_version, key_type, key)
     if error is not ErrorCode.NONE:
         context.error = error.name
         reason = "" if key_type in _TYPES else NO_SUCH_TYPE
-        return Coordinator(key, NOBODY, "", NOBODY, error, reason)
+        return Coordinator(key, NO_NODE, "", NO_NODE, error, reason)
     listener = context.listener
     return Coordinator(key, context.services.node_id, listener.host, listener.port)
 
@@ -72,7 +75,7 @@ def _refused(version: int, key_type: int, key: str) -> ErrorCode:
     match key_type:
         case KeyType.GROUP:
             return ErrorCode.NONE
-        case KeyType.SHARE if version < SHARES_FROM or not _names_share(key):
+        case KeyType.SHARE if version < FIRST_VERSION_WITH_SHARE_KEYS or not _names_share(key):
             return ErrorCode.INVALID_REQUEST
         case KeyType.SHARE:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,12 +1,16 @@
-"""ListConfigResources, versions 0-1 (KIP-1142): which resources configs can be described of.
+"""ListConfigResources (74), v0-1.
 
-Client metrics have no configs here, and there are no loggers whose levels could be asked for.
+KIP-1142: resources whose configs can be described. Client metrics have no configs here, and there are no
+loggers whose levels could be changed.
+
+v0: client metrics only. v1: ResourceTypes.
 """
 
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.topics.altering import ResourceType
+from gateway.configs.alter import ResourceType
+from gateway.requests.context import RequestContext
+from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.list_config_resources import (
     ConfigResource,
@@ -14,12 +18,12 @@ from gateway.wire.messages.generated.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-TYPES_FROM_VERSION: Final = 1
+FIRST_VERSION_WITH_TYPES: Final = 1
 
 
 async def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    if context.header.api_version < TYPES_FROM_VERSION:
-        return ListConfigResourcesResponse()  # client metrics alone were meant
+    if context.header.api_version < FIRST_VERSION_WITH_TYPES:
+        return ListConfigResourcesResponse()  # client metrics only
     wanted = set(request.resource_types or ResourceType)
     if not wanted.issubset(ResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -29,7 +33,7 @@ async def handle(context: RequestContext, request: ListConfigResourcesRequest) -
     if wanted & {ResourceType.TOPIC, ResourceType.GROUP}:
         refused = await context.services.topics.barrier(context.journal_deadline())
         if refused is not None:
-            return ListConfigResourcesResponse(error_code=ErrorCode[refused.error])
+            return ListConfigResourcesResponse(error_code=ERROR_CODES[refused.error])
     if ResourceType.GROUP in wanted:
         groups = context.services.configs.groups()
         found += [ConfigResource(name, ResourceType.GROUP) async for name in context.slices.paced(groups)]

@@ -1,12 +1,16 @@
-"""ListGroups, versions 0-5 (states: KIP-518, types: KIP-848): every group of this cluster."""
+"""ListGroups (16), v0-5.
 
-from gateway.context import RequestContext
+v1: throttle time. v2: throttled after the response. v3: flexible. v4: StatesFilter and GroupState (KIP-518).
+v5: TypesFilter and GroupType (KIP-848).
+"""
+
+from gateway.requests.context import RequestContext
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    """A filter that is empty lets all through; letter case does not matter, nor, for states, spaces."""
+    """An empty filter lets all groups pass. Filters ignore letter case, and for states also spaces."""
     refused = await context.services.topics.barrier(context.journal_deadline())
     if refused is not None:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -15,7 +19,7 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
     return ListGroupsResponse(
         groups=[
             ListedGroup(group.group_id, group.protocol_type, group.state, group.group_type)
-            async for group in context.slices.paced(context.services.groups.views())
+            async for group in context.slices.paced(context.services.groups.listings())
             if (not states or group.state.lower() in states) and (not types or group.group_type in types)
         ]
     )

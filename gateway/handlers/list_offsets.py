@@ -1,8 +1,11 @@
-"""ListOffsets (API 2), versions 1 to 11. There are no followers: any replica id is a consumer's."""
+"""ListOffsets (2), v1-11.
 
-from gateway.context import RequestContext
-from gateway.fetch.offsets import OffsetAnswer, OffsetQuestion
-from gateway.requests.slicing import Owner
+There are no followers: every replica id counts as a consumer's.
+"""
+
+from gateway.fetch.list_offsets import OffsetQuery, OffsetResult
+from gateway.requests.context import RequestContext
+from gateway.scheduling.slices import Owner
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -10,18 +13,20 @@ from gateway.wire.messages.generated.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ledger.errors import ErrorName
 
-FIRST_WITH_TIMEOUT = 10
+FIRST_VERSION_WITH_TIMEOUT = 10
 ISOLATION_LEVELS = (0, 1)
 DEFAULT_TIMEOUT_MS = 30_000
 
 
 async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """A partition that is asked for twice is answered once, with INVALID_REQUEST, as Kafka does."""
+    """As in Kafka, a partition that is named twice has one result, INVALID_REQUEST."""
     if request.isolation_level not in ISOLATION_LEVELS:
         return await _failed(context, request)
     slices = context.slices
-    named: dict[tuple[str, int], OffsetQuestion] = {}
+    named: dict[tuple[str, int], OffsetQuery] = {}
+    slices.kept.append(named)
     twice: set[tuple[str, int]] = set()
     async for topic in slices.paced(request.topics):
         async for part in slices.paced(topic.partitions):
@@ -29,42 +34,45 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
             if key in named:
                 twice.add(key)
             else:
-                named[key] = OffsetQuestion(*key, part.timestamp, part.current_leader_epoch)
-    questions = [question async for key, question in slices.paced(named.items()) if key not in twice]
-    answers = await context.services.offsets.list_offsets(
+                named[key] = OffsetQuery(*key, part.timestamp, part.current_leader_epoch)
+    queries = slices.keep([query async for key, query in slices.paced(named.items()) if key not in twice])
+    results = await context.services.offsets.list_offsets(
         context.header.api_version,
-        questions,
+        queries,
         request.isolation_level,
         _deadline(context, request),
         slices,
         Owner(context.connection_id, context.peer_host),
     )
+    slices.keep(results)
     by_partition = {
-        (q.topic, q.partition): answer
-        async for q, answer in slices.paced(zip(questions, answers, strict=True))
+        (query.topic, query.partition): result
+        async for query, result in slices.paced(zip(queries, results, strict=True))
     }
-    refused = OffsetAnswer(ErrorCode.INVALID_REQUEST)
+    slices.keep(by_partition)
+    refused = OffsetResult(ErrorCode.INVALID_REQUEST)
     topics: dict[str, list[ListOffsetsPartitionResponse]] = {}
+    slices.kept.append(topics)
     async for topic in slices.paced(request.topics):
         topics.setdefault(topic.name, [])
     async for name, index in slices.paced(named):
-        answer = by_partition.get((name, index), refused)
-        topics[name].append(_part(index, answer))
-        if answer.error is not ErrorCode.NONE and context.error == ErrorCode.NONE.name:
-            context.error = answer.error.name
+        result = by_partition.get((name, index), refused)
+        topics[name].append(_part(index, result))
+        if result.error is not ErrorCode.NONE and context.error == ErrorName.NONE:
+            context.error = result.error.name
     return ListOffsetsResponse(
         topics=[ListOffsetsTopicResponse(name, parts) async for name, parts in slices.paced(topics.items())]
     )
 
 
 async def _failed(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Kafka's answer where it fails before it looks at any partition."""
-    answer = OffsetAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)
-    context.error = answer.error.name
+    """Kafka's response where it fails before it looks up any partition."""
+    result = OffsetResult(ErrorCode.UNKNOWN_SERVER_ERROR)
+    context.error = result.error.name
     topics = [
         ListOffsetsTopicResponse(
             topic.name,
-            [_part(part.partition_index, answer) async for part in context.slices.paced(topic.partitions)],
+            [_part(part.partition_index, result) async for part in context.slices.paced(topic.partitions)],
         )
         async for topic in context.slices.paced(request.topics)
     ]
@@ -72,13 +80,13 @@ async def _failed(context: RequestContext, request: ListOffsetsRequest) -> ListO
 
 
 def _deadline(context: RequestContext, request: ListOffsetsRequest) -> float:
-    """Loop time. The request has a timeout of its own from version 10 on (KIP-1075)."""
-    if context.header.api_version >= FIRST_WITH_TIMEOUT and request.timeout_ms > 0:
+    """Loop time. From version 10 on the request has a timeout (KIP-1075)."""
+    if context.header.api_version >= FIRST_VERSION_WITH_TIMEOUT and request.timeout_ms > 0:
         return context.deadline(request.timeout_ms)
     return context.deadline(DEFAULT_TIMEOUT_MS)
 
 
-def _part(index: int, answer: OffsetAnswer) -> ListOffsetsPartitionResponse:
+def _part(index: int, result: OffsetResult) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(
-        index, answer.error, answer.timestamp, answer.offset, answer.leader_epoch
+        index, result.error, result.timestamp, result.offset, result.leader_epoch
     )

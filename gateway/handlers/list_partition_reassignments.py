@@ -1,6 +1,9 @@
-"""ListPartitionReassignments, version 0 (KIP-455): no partition is ever on its way to other brokers."""
+"""ListPartitionReassignments (46), v0.
 
-from gateway.context import RequestContext
+KIP-455: no partition ever moves to other brokers.
+"""
+
+from gateway.requests.context import RequestContext
 from gateway.wire.messages.generated.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

@@ -1,19 +1,29 @@
-"""Metadata, versions 0-13. The gateway that is asked leads every partition, at the address of the listener
-over which it is asked; the leader epoch is 0 for ever."""
+"""Metadata (3), v0-13.
+
+This gateway leads every partition, at the address of the listener that received the request. The leader epoch
+is always 0.
+
+v0: an empty array means all topics. v1: null means all topics, racks, ControllerId, IsInternal. v2:
+ClusterId. v3: throttle time. v4: AllowAutoTopicCreation. v5: OfflineReplicas. v6: throttled after the
+response. v7: LeaderEpoch. v8: authorized operations (KIP-430). v9: flexible. v10: TopicId in the response.
+v11: no operations of the cluster (KIP-700). v12: topics by id (KIP-516). v13: a top-level error.
+"""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.handlers.auditing import audited, new_topic_fields
-from gateway.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from gateway.handlers.throttling import mutation_quota
 from gateway.quotas.mutations import QUOTA_EXCEEDED
-from gateway.requests.encoded import Encoded
-from gateway.requests.slicing import Slices
+from gateway.requests.audit import audited, new_topic_fields
+from gateway.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
+from gateway.requests.context import RequestContext
+from gateway.requests.response_cache import Encoded
+from gateway.requests.throttling import mutation_quota
+from gateway.scheduling.slices import Slices
 from gateway.topics.creation import NewTopic
+from gateway.topics.service import TopicKey
 from gateway.wire.apis import ApiKey
+from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages import codec
 from gateway.wire.messages.generated.metadata import (
@@ -25,16 +35,15 @@ from gateway.wire.messages.generated.metadata import (
     MetadataResponseTopic,
 )
 from gateway.wire.primitives import ZERO_UUID
+from ledger.errors import ErrorName
 from ledger.requests import Refused
-from ledger.topics import INTERNAL_TOPICS, Topic, check_topic_name
+from ledger.topics.state import INTERNAL_TOPICS, Topic, check_topic_name
 from ledger.types import TopicId
 
 LEADER_EPOCH: Final = 0
-NULLABLE_NAME_FROM: Final = 12
-FIRST_WITH_THROTTLE_TIME: Final = 3
+FIRST_VERSION_WITH_NULLABLE_NAME: Final = 12
+FIRST_VERSION_WITH_THROTTLE_TIME: Final = 3
 ALWAYS_STRICT: Final = 0
-
-Key = str | TopicId
 
 
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Encoded:
@@ -47,14 +56,14 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
 
 
 async def _all_topics(context: RequestContext, request: MetadataRequest) -> Encoded:
-    """The same for every client of a listener until a topic comes, goes or grows."""
-    version, room = context.header.api_version, context.services.topics
+    """The response is the same for all clients of a listener until a topic is created, deleted or grown."""
+    version, service = context.header.api_version, context.services.topics
 
     async def make() -> bytes:
-        # As the topics are now, or later: never as they were before the request came.
+        # As the topics are now or later, never as they were before the request arrived.
         operations = _topic_operations(request)
         described = _Described(context, operations)
-        topics = [await described.topic(topic) async for topic in context.slices.paced(room.all())]
+        topics = [await described.topic(topic) async for topic in context.slices.paced(service.all())]
         response = _response(context, request, topics)
         return await context.slices.drive(codec.encoding_response(ApiKey.METADATA, version, response))
 
@@ -65,33 +74,33 @@ async def _all_topics(context: RequestContext, request: MetadataRequest) -> Enco
         request.include_topic_authorized_operations,
         request.include_cluster_authorized_operations,
     )
-    return Encoded(await context.services.encoded.get(key, make), version >= FIRST_WITH_THROTTLE_TIME)
+    return Encoded(await context.services.encoded.get(key, make), version >= FIRST_VERSION_WITH_THROTTLE_TIME)
 
 
 def _response(
     context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     services, listener = context.services, context.listener
-    asks_operations = request.include_cluster_authorized_operations
+    wants_operations = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[MetadataResponseBroker(services.node_id, listener.host, listener.port)],
         cluster_id=services.cluster_id,
         controller_id=services.node_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asks_operations else NOT_ASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else NOT_REQUESTED,
     )
 
 
 def _topic_operations(request: MetadataRequest) -> int:
-    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
 
 
 async def _check(context: RequestContext, request: MetadataRequest) -> ErrorCode:
-    """Kafka's answer to a request that names a topic in no proper way; it then describes nothing at all."""
+    """Kafka's error for a request that does not name its topics properly; it then describes none at all."""
     version = context.header.api_version
     async for topic in context.slices.paced(request.topics or ()):
         by_id = topic.topic_id != ZERO_UUID
-        if version < NULLABLE_NAME_FROM and (topic.name is None or by_id):
+        if version < FIRST_VERSION_WITH_NULLABLE_NAME and (topic.name is None or by_id):
             return ErrorCode.INVALID_REQUEST
         if topic.name is None and not by_id:
             return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -110,33 +119,39 @@ async def _refused(context: RequestContext, request: MetadataRequest, error: Err
 
 
 async def _topics(
-    context: RequestContext, request: MetadataRequest, asked: Sequence[MetadataRequestTopic]
+    context: RequestContext, request: MetadataRequest, requested: Sequence[MetadataRequestTopic]
 ) -> list[MetadataResponseTopic]:
-    room, slices, operations = context.services.topics, context.slices, _topic_operations(request)
-    keys = await _keys(asked, slices)
-    legal = [
-        key async for key in slices.paced(keys) if not isinstance(key, str) or check_topic_name(key) is None
-    ]
+    service, slices, operations = context.services.topics, context.slices, _topic_operations(request)
+    keys = await _keys(requested, slices)
+    legal: dict[TopicKey, None] = {
+        key: None
+        async for key in slices.paced(keys)
+        if not isinstance(key, str) or check_topic_name(key) is None
+    }
+    slices.keep(legal)
     deadline = context.journal_deadline()
-    may_deny = await room.prove_unknown(legal, deadline, slices)
+    is_confirmed = await service.confirm_absent(legal, deadline, slices)
     refused: dict[str, Refused] = {}
     if (
-        may_deny
+        is_confirmed
         and request.allow_auto_topic_creation
         and context.services.settings.broker.auto_create_topics_enable
     ):
-        missing = [key async for key in slices.paced(legal) if isinstance(key, str) and room.get(key) is None]
-        refused = await room.create_missing(missing, deadline, partial(_create, context))
-    answers, described = [], _Described(context, operations)
+        missing = [
+            key async for key in slices.paced(legal) if isinstance(key, str) and service.get(key) is None
+        ]
+        refused = await service.create_missing(missing, deadline, partial(_create, context))
+    results, described = list[MetadataResponseTopic](), _Described(context, operations)
+    slices.kept.append(results)
     async for key in slices.paced(keys):
-        topic = room.get(key)
+        topic = service.get(key)
         if topic is not None:
-            answers.append(await described.topic(topic))
+            results.append(await described.topic(topic))
         else:
-            answers.append(_denied(key, may_deny, refused))
+            results.append(_error_result(key, is_confirmed, refused))
             if isinstance(key, str):
-                answers[-1].topic_authorized_operations = operations
-    return answers
+                results[-1].topic_authorized_operations = operations
+    return results
 
 
 async def _create(context: RequestContext, topic: NewTopic, deadline: float) -> Topic | Refused:
@@ -147,21 +162,21 @@ async def _create(context: RequestContext, topic: NewTopic, deadline: float) -> 
     return await audited(context, creation, "topic.created", **new_topic_fields(topic))
 
 
-async def _keys(topics: Sequence[MetadataRequestTopic], slices: Slices) -> list[Key]:
-    """Names or ids asked for, each once, in order. If there is an id, names do not count (KIP-516)."""
-    ids: dict[TopicId, None] = {}
-    names: dict[str, None] = {}
+async def _keys(topics: Sequence[MetadataRequestTopic], slices: Slices) -> dict[TopicKey, None]:
+    """The requested names or ids, each once, in order. If there is an id, names do not count (KIP-516)."""
+    ids: dict[TopicKey, None] = {}
+    names: dict[TopicKey, None] = {}
     async for topic in slices.paced(topics):
         if topic.topic_id != ZERO_UUID:
             ids[TopicId(topic.topic_id)] = None
         elif not ids:
             names[topic.name or ""] = None
-    return list(ids) if ids else list(names)
+    # Dicts of str and bytes: the garbage collector visits every element of a young list, but skips these.
+    return slices.keep(ids or names)
 
 
 class _Described:
-    """The topics of one response. Partitions of the same number look the same in all of them, and are the
-    same object."""
+    """The topics of one response. Partitions of one index are equal in all of them, and the same object."""
 
     def __init__(self, context: RequestContext, operations: int) -> None:
         self._slices = context.slices
@@ -181,7 +196,7 @@ class _Described:
                     isr_nodes=nodes,
                 )
             )
-        # Slicing the list costs little, encoding it later costs as much as it is long.
+        # To slice the list costs little; to encode it later costs time in proportion to its length.
         self._slices.is_due(count >> 3)
         return MetadataResponseTopic(
             name=topic.name,
@@ -192,22 +207,22 @@ class _Described:
         )
 
 
-def _denied(key: Key, may_deny: bool, refused: dict[str, Refused]) -> MetadataResponseTopic:
+def _error_result(key: TopicKey, is_confirmed: bool, refused: dict[str, Refused]) -> MetadataResponseTopic:
     if not isinstance(key, str):
-        error = ErrorCode.UNKNOWN_TOPIC_ID if may_deny else ErrorCode.LEADER_NOT_AVAILABLE
+        error = ErrorCode.UNKNOWN_TOPIC_ID if is_confirmed else ErrorCode.LEADER_NOT_AVAILABLE
         return MetadataResponseTopic(error, name=None, topic_id=key)
     if check_topic_name(key) is not None:
         return MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name=key)
-    if not may_deny:
+    if not is_confirmed:
         return MetadataResponseTopic(ErrorCode.LEADER_NOT_AVAILABLE, name=key)
     return MetadataResponseTopic(_error_of(refused.get(key)), name=key)
 
 
 def _error_of(refused: Refused | None) -> ErrorCode:
-    """A topic that could not be created is unknown; where time may help, clients are told to try again."""
+    """A topic that could not be created is unknown; where time may help, the error is a retriable one."""
     if refused is None or refused is QUOTA_EXCEEDED:
-        # As in Kafka, whose broker asks its controller for the topic and answers without waiting for it.
+        # As in Kafka, where the broker requests the topic from the controller and does not wait for it.
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if refused.error in ("REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR"):
+    if refused.error in (ErrorName.REQUEST_TIMED_OUT, ErrorName.KAFKA_STORAGE_ERROR):
         return ErrorCode.LEADER_NOT_AVAILABLE
-    return ErrorCode[refused.error]
+    return ERROR_CODES[refused.error]

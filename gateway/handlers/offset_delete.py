@@ -1,59 +1,67 @@
-"""OffsetDelete, version 0 (KIP-496): forget offsets of a group, unless its members read the topic."""
+"""OffsetDelete (47), v0.
+
+KIP-496: removes offsets of a group, unless its members subscribe to the topic.
+"""
 
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.groups.commits import NONE, NOT_NOW
-from gateway.handlers.auditing import audit, in_words
-from gateway.wire.errors import ErrorCode
+from gateway.groups.offset_commit import NOT_AVAILABLE
+from gateway.requests.audit import audit, in_words
+from gateway.requests.context import RequestContext
+from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.messages.generated.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ledger.groups import OffsetKey
+from ledger.errors import ErrorName
+from ledger.groups.state import OffsetKey
 
-UNKNOWN: Final = "UNKNOWN_TOPIC_OR_PARTITION"
-CERTAINTY: Final = {NONE: "", NOT_NOW: " (outcome unknown)"}
-"""What an event adds to a partition, by the error that is answered; others are refused for certain."""
+UNKNOWN: Final = ErrorName.UNKNOWN_TOPIC_OR_PARTITION
+CERTAINTY: Final = {ErrorName.NONE: "", NOT_AVAILABLE: " (outcome unknown)"}
+"""What an audit event adds to a partition, by its error. With other errors it was certainly not deleted."""
 
 
 async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     if not request.group_id:
-        return _refused(context, "INVALID_GROUP_ID")
+        return _refused(context, ErrorName.INVALID_GROUP_ID)
     slices = context.slices
-    asked = [
+    requested = [
         (topic.name, part.partition_index)
         async for topic in slices.paced(request.topics)
-        for part in topic.partitions
+        async for part in slices.paced(topic.partitions)
     ]
     deadline = context.journal_deadline()
-    may_deny = await context.services.topics.prove_partitions_unknown(asked, deadline, slices)
-    keys = {pair: _key(context, *pair) async for pair in slices.paced(asked)}
-    known = [(pair, key) for pair in asked if (key := keys[pair]) is not None]
-    rows = [(name, key) for (name, _), key in known]
-    errors = await _removed(context, request.group_id, rows, deadline)
+    is_confirmed = await context.services.topics.confirm_partitions_absent(requested, deadline, slices)
+    keys = {pair: _key(context, *pair) async for pair in slices.paced(requested)}
+    known = [(pair, key) async for pair in slices.paced(requested) if (key := keys[pair]) is not None]
+    rows = [(name, key) async for (name, _), key in slices.paced(known)]
+    errors = await _remove(context, request.group_id, rows, deadline)
     if isinstance(errors, str):
         return _refused(context, errors)
-    # Unknown ones first, as Kafka does, which sorts them out before it asks the coordinator.
-    answered = [(pair, UNKNOWN if may_deny else NOT_NOW) for pair in asked if keys[pair] is None]
-    answered += [(pair, error) for (pair, _), error in zip(known, errors, strict=True)]
+    # Unknown partitions first, as in Kafka, which returns them before it calls the coordinator.
+    missing_error = UNKNOWN if is_confirmed else NOT_AVAILABLE
+    results = [(pair, missing_error) async for pair in slices.paced(requested) if keys[pair] is None]
+    results += [(pair, error) async for (pair, _), error in slices.paced(zip(known, errors, strict=True))]
+    for kept in (requested, known, rows, results):
+        slices.keep(kept)
+    slices.keep(keys)
     topics: dict[str, OffsetDeleteResponseTopic] = {}
-    async for (name, partition), error in slices.paced(answered):
+    async for (name, partition), error in slices.paced(results):
         topic = topics.setdefault(name, OffsetDeleteResponseTopic(name))
-        topic.partitions.append(OffsetDeleteResponsePartition(partition, ErrorCode[error]))
-        if error != NONE and context.error == NONE:
+        topic.partitions.append(OffsetDeleteResponsePartition(partition, ERROR_CODES[error]))
+        if error is not ErrorName.NONE and context.error == ErrorName.NONE:
             context.error = error
     return OffsetDeleteResponse(topics=list(topics.values()))
 
 
-async def _removed(
+async def _remove(
     context: RequestContext, group_id: str, rows: Sequence[tuple[str, OffsetKey]], deadline: float
-) -> str | list[str]:
-    # Until they are answered, the outcome is not known: the client may hang up.
-    errors: str | list[str] = [NOT_NOW] * len(rows)
+) -> ErrorName | list[ErrorName]:
+    # Until there is a result, the outcome is unknown: the client may hang up.
+    errors: ErrorName | list[ErrorName] = [NOT_AVAILABLE] * len(rows)
     try:
         errors = await context.services.group_offsets.remove(group_id, rows, deadline)
         return errors
@@ -68,7 +76,7 @@ async def _removed(
             audit(context, "offsets.deleted", group=group_id, partitions=in_words(done, _deletion))
 
 
-def _deletion(done: tuple[str, int, str]) -> str:
+def _deletion(done: tuple[str, int, ErrorName]) -> str:
     name, index, error = done
     return f"{name}-{index}{CERTAINTY[error]}"
 
@@ -78,6 +86,6 @@ def _key(context: RequestContext, name: str, partition: int) -> OffsetKey | None
     return None if log is None else (log.topic_id, log.index)
 
 
-def _refused(context: RequestContext, error: str) -> OffsetDeleteResponse:
+def _refused(context: RequestContext, error: ErrorName) -> OffsetDeleteResponse:
     context.error = error
-    return OffsetDeleteResponse(error_code=ErrorCode[error])
+    return OffsetDeleteResponse(error_code=ERROR_CODES[error])

@@ -1,17 +1,22 @@
-"""OffsetFetch, versions 1-10 (KIP-709: several groups from 8 on; topic ids from 10 on): how far groups have
-read. A partition without a committed offset has -1, and a group that is not there has committed none.
+"""OffsetFetch (9), v1-10.
 
-Member and epoch matter to groups of the new protocol only; there are no transactions that could hold an
-offset open, so all are stable.
+A partition without a committed offset has -1, and so have all partitions of a group that does not exist.
+MemberId and MemberEpoch only matter to groups of KIP-848. There are no transactions that could hold an offset
+open, so all offsets are stable.
+
+v2: null means all topics, a top-level error. v3: throttle time. v4: throttled after the response. v5:
+CommittedLeaderEpoch. v6: flexible. v7: RequireStable (KIP-447). v8: Groups, several at once (KIP-709). v9:
+MemberId and MemberEpoch (KIP-848). v10: topic ids instead of names (KIP-848).
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gateway.context import RequestContext
-from gateway.groups.commits import NOT_NOW
+from gateway.groups.offset_commit import NOT_AVAILABLE
+from gateway.requests.context import RequestContext
 from gateway.requests.response_size import ResponseSize, ResponseTooLarge
-from gateway.topics.room import Key
+from gateway.topics.service import TopicKey
+from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.offset_fetch import (
     OffsetFetchRequest,
@@ -24,39 +29,41 @@ from gateway.wire.messages.generated.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ledger.groups import CommittedOffset, OffsetKey
+from ledger.groups.state import CommittedOffset, OffsetKey
 from ledger.types import TopicId
 
-SEVERAL_FROM: Final = 8
-IDS_FROM: Final = 10
+FIRST_VERSION_WITH_BATCHES: Final = 8
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 
 
 async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    several = context.header.api_version >= SEVERAL_FROM
-    groups = request.groups if several else [_as_group(request)]
-    # An exact read: what any gateway has acknowledged must show.
+    has_batches = context.header.api_version >= FIRST_VERSION_WITH_BATCHES
+    groups = request.groups if has_batches else [_as_group(request)]
+    # A linearizable read: what any gateway has acknowledged must be visible.
     refused = await context.services.topics.barrier(context.journal_deadline())
     if refused is None:
         size = context.response_size()
-        answers = [await _fetch(context, group, size) async for group in context.slices.paced(groups)]
+        results = [await _fetch(context, group, size) async for group in context.slices.paced(groups)]
     else:
-        context.error = NOT_NOW
-        answers = [OffsetFetchResponseGroup(group.group_id, [], ErrorCode[NOT_NOW]) for group in groups]
-    if several:
-        return OffsetFetchResponse(groups=answers)
-    return await _as_old(context, request, answers[0])
+        context.error = NOT_AVAILABLE
+        results = [
+            OffsetFetchResponseGroup(group.group_id, [], ERROR_CODES[NOT_AVAILABLE]) for group in groups
+        ]
+    if has_batches:
+        return OffsetFetchResponse(groups=results)
+    return await _before_batches(context, request, results[0])
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     topics = request.topics
     if topics is None:
         return OffsetFetchRequestGroup(request.group_id, topics=None)
-    asked = [
+    requested = [
         OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes) for topic in topics
     ]
-    return OffsetFetchRequestGroup(request.group_id, topics=asked)
+    return OffsetFetchRequestGroup(request.group_id, topics=requested)
 
 
 async def _fetch(
@@ -73,42 +80,42 @@ async def _fetch(
 async def _topics(
     context: RequestContext, group: OffsetFetchRequestGroup, size: ResponseSize
 ) -> list[OffsetFetchResponseTopics]:
-    held = context.services.group_offsets.of(group.group_id)
+    offsets = context.services.group_offsets.of(group.group_id)
     if group.topics is None:
-        size.take(len(held))
-        return await _all(context, held, size)
-    by_id = context.header.api_version >= IDS_FROM
+        size.take(len(offsets))
+        return await _all(context, offsets, size)
+    by_id = context.header.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     known, unknown = [], []
     async for topic in context.slices.paced(group.topics):
-        key: Key = TopicId(topic.topic_id) if by_id else topic.name
+        key: TopicKey = TopicId(topic.topic_id) if by_id else topic.name
         found = context.services.topics.get(key)
-        answer = OffsetFetchResponseTopics(topic.name, topic.topic_id)
+        result = OffsetFetchResponseTopics(topic.name, topic.topic_id)
         if found is None and by_id:
-            answer.partitions = [
-                _nothing(i, ErrorCode.UNKNOWN_TOPIC_ID)
+            result.partitions = [
+                _no_offset(i, ErrorCode.UNKNOWN_TOPIC_ID)
                 async for i in context.slices.paced(topic.partition_indexes)
             ]
-            unknown.append(answer)
+            unknown.append(result)
         else:
             topic_id = None if found is None else found.topic_id
-            answer.partitions = await _offsets(context, held, topic_id, topic.partition_indexes, size)
-            known.append(answer)
+            result.partitions = await _offsets(context, offsets, topic_id, topic.partition_indexes, size)
+            known.append(result)
     return known + unknown
 
 
 async def _all(
-    context: RequestContext, held: Mapping[OffsetKey, CommittedOffset], size: ResponseSize
+    context: RequestContext, offsets: Mapping[OffsetKey, CommittedOffset], size: ResponseSize
 ) -> list[OffsetFetchResponseTopics]:
-    """By topic name and partition. Offsets of deleted topics are nobody's."""
+    """By topic name and partition, without offsets of deleted topics."""
     partitions: dict[TopicId, list[int]] = {}
-    for topic_id, partition in held:
+    for topic_id, partition in offsets:
         partitions.setdefault(topic_id, []).append(partition)
     topics = [topic for topic in map(context.services.topics.get, partitions) if topic is not None]
     return [
         OffsetFetchResponseTopics(
             topic.name,
             topic.topic_id,
-            await _offsets(context, held, topic.topic_id, sorted(partitions[topic.topic_id]), size),
+            await _offsets(context, offsets, topic.topic_id, sorted(partitions[topic.topic_id]), size),
         )
         async for topic in context.slices.paced(sorted(topics, key=lambda topic: topic.name))
     ]
@@ -116,17 +123,17 @@ async def _all(
 
 async def _offsets(
     context: RequestContext,
-    held: Mapping[OffsetKey, CommittedOffset],
+    offsets: Mapping[OffsetKey, CommittedOffset],
     topic_id: TopicId | None,
     indexes: Sequence[int],
     size: ResponseSize,
 ) -> list[OffsetFetchResponsePartitions]:
-    """What is committed of these; their number is paid for by the request that names them."""
+    """The committed offsets of these partitions. Their number is not charged: the request names each."""
     found = list[OffsetFetchResponsePartitions]()
     async for index in context.slices.paced(indexes):
-        committed = held.get((topic_id, index)) if topic_id is not None else None
+        committed = offsets.get((topic_id, index)) if topic_id is not None else None
         if committed is None:
-            found.append(_nothing(index, ErrorCode.NONE))
+            found.append(_no_offset(index, ErrorCode.NONE))
         else:
             size.take(encoded_bytes=len(committed.metadata))
             found.append(
@@ -137,19 +144,19 @@ async def _offsets(
     return found
 
 
-def _nothing(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+def _no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(index, NO_OFFSET, NO_EPOCH, "", error)
 
 
-async def _as_old(
+async def _before_batches(
     context: RequestContext, request: OffsetFetchRequest, group: OffsetFetchResponseGroup
 ) -> OffsetFetchResponse:
-    """One group's answer as versions before 8 tell it; version 1 has no error but those of partitions."""
+    """One group's result in the form of versions before 8. Version 1 has errors of partitions only."""
     if group.error_code:
         group.topics = [
             OffsetFetchResponseTopics(
                 topic.name,
-                partitions=[_nothing(i, ErrorCode(group.error_code)) for i in topic.partition_indexes],
+                partitions=[_no_offset(i, ErrorCode(group.error_code)) for i in topic.partition_indexes],
             )
             for topic in request.topics or ()
         ]

@@ -1,13 +1,16 @@
-"""OffsetForLeaderEpoch, versions 2-4 (KIP-101, KIP-320): where a leader's records end.
+"""OffsetForLeaderEpoch (23), v2-4.
 
-The leader epoch is 0 for ever, so all records are of epoch 0 and it ends at the high watermark. Nothing is
-known of later epochs; those below 0 end where the log begins.
+KIP-101, KIP-320: where a leader's records end. The leader epoch is always 0, so all records are of epoch 0,
+which ends at the high watermark. Later epochs are unknown; those below 0 end where the log begins.
+
+v2: CurrentLeaderEpoch, throttle time. v3: ReplicaId. v4: flexible.
 """
 
 from typing import Final
 
-from gateway.context import RequestContext
 from gateway.fetch.planning import NO_EPOCH, check_epoch
+from gateway.requests.context import RequestContext
+from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -19,21 +22,21 @@ from gateway.wire.messages.generated.offset_for_leader_epoch import (
 from ledger.batch.header import LEADER_EPOCH
 from ledger.requests import Refused
 
-NOTHING: Final = -1
+NO_OFFSET: Final = -1
 
 
 async def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Any replica id is a consumer's: there are no followers."""
+    """Every replica id counts as a consumer's: there are no followers."""
     refused = await context.services.topics.barrier(context.journal_deadline())
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic.topic,
                 [
-                    _end(context, topic.topic, asked, refused)
-                    async for asked in context.slices.paced(topic.partitions)
+                    _end(context, topic.topic, requested, refused)
+                    async for requested in context.slices.paced(topic.partitions)
                 ],
             )
             async for topic in context.slices.paced(request.topics)
@@ -42,15 +45,19 @@ async def handle(
 
 
 def _end(
-    context: RequestContext, name: str, asked: OffsetForLeaderPartition, refused: Refused | None
+    context: RequestContext, name: str, requested: OffsetForLeaderPartition, refused: Refused | None
 ) -> EpochEndOffset:
     if refused is not None:
-        return EpochEndOffset(ErrorCode[refused.error], asked.partition)
-    log = context.services.topics.partition(name, asked.partition)
+        return EpochEndOffset(ERROR_CODES[refused.error], requested.partition)
+    log = context.services.topics.partition(name, requested.partition)
     if log is None:
-        return EpochEndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked.partition)
-    error = check_epoch(asked.current_leader_epoch)
-    if error is not ErrorCode.NONE or asked.leader_epoch == NO_EPOCH or asked.leader_epoch > LEADER_EPOCH:
-        return EpochEndOffset(error, asked.partition, NO_EPOCH, NOTHING)
-    end = log.high_watermark if asked.leader_epoch == LEADER_EPOCH else log.log_start
-    return EpochEndOffset(error, asked.partition, asked.leader_epoch, end)
+        return EpochEndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, requested.partition)
+    error = check_epoch(requested.current_leader_epoch)
+    if (
+        error is not ErrorCode.NONE
+        or requested.leader_epoch == NO_EPOCH
+        or requested.leader_epoch > LEADER_EPOCH
+    ):
+        return EpochEndOffset(error, requested.partition, NO_EPOCH, NO_OFFSET)
+    end = log.high_watermark if requested.leader_epoch == LEADER_EPOCH else log.log_start
+    return EpochEndOffset(error, requested.partition, requested.leader_epoch, end)

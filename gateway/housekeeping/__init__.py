@@ -1,1 +1,1 @@
-"""What runs beside the requests: the image, snapshots and pruning, garbage and orphans."""
+"""Background tasks: the image, snapshots and pruning, retention, garbage and orphans."""

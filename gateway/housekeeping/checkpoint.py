@@ -1,46 +1,36 @@
 """Image, snapshots, archive and pruning of one shard's journal.
 
-Order, which is what keeps every step safe to die in: image, snapshot in the blobs, archive in the blobs,
-`start` raised, entries deleted. A restart begins from whichever of them is there.
+In this order, so that the process may die at any step: image, snapshot in the blobs, archive in the blobs,
+`start` raised, entries deleted. A restart begins from the newest of them.
 """
 
 import asyncio
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
-from gateway.coordination.imagefile import ImageFile
+from gateway.coordination.blob_keys import ARCHIVE_BYTES, applied_of, new_archive_key, new_snapshot_key
 from gateway.coordination.journal import Journal, StoredEntry, encode_start
-from gateway.coordination.recovery import KEPT_SNAPSHOTS, applied_of, own_snapshots
+from gateway.coordination.recovery import KEPT_SNAPSHOTS, own_snapshots
 from gateway.coordination.shard import Shard
-from ledger.errors import StoreDamaged, StoreTooNew
-from ledger.formats.snapshot import Snapshot, archive_prefix, encode_archive, encode_snapshot, snapshot_prefix
-from ledger.image import (
-    PartitionCopy,
-    Row,
-    all_rows,
-    drop_dirty,
-    everything,
-    put_back_dirty,
-    restore,
-    take_dirty,
-)
+from ledger.cluster.records import OwnerChanged
+from ledger.errors import StoreError
+from ledger.formats.snapshot import Snapshot, encode_archive, encode_snapshot
+from ledger.image import all_rows, drop_dirty, everything, put_back_dirty, restore, take_dirty
 from ledger.journal import NONCE_BYTES, decode_entry, entry_key, start_key
-from ledger.keys import RANDOM_BYTES, uuid7
-from ledger.ports import Blobs, Won
-from ledger.records import OwnerChanged
+from ledger.partitions.rows import PartitionCopy
+from ledger.ports import Blobs, ImageStore, Won
+from ledger.rows import Row
 
 log = structlog.get_logger(__name__)
 
-ARCHIVE_BYTES = 8 * 1024 * 1024
 DELETE_ENTRIES = 500
 ENCODE_S = 0.002
 PAUSE_S = 0.004
-"""How long rows are encoded before others have their turn, and for how long."""
+"""Rows are encoded for ENCODE_S at a time, with pauses of PAUSE_S for other tasks."""
 LAST_IMAGE_S = 30.0
 
 
@@ -50,8 +40,8 @@ class StateNotWhole(Exception):
 
 @dataclass(slots=True)
 class SnapshotRule:
-    """When the next snapshot is due: journal bytes since the last, or as many entries (which a restart
-    can still count)."""
+    """When the next snapshot is due: journal bytes since the last, or a number of entries, which a restart
+    can still count."""
 
     journal_bytes: int
     entries: int = 200_000
@@ -65,12 +55,12 @@ class SnapshotRule:
 
 
 class Checkpointer:
-    """Writes the state behind, and lets the journal go that is no longer needed."""
+    """Copies the state into the image and snapshots, and prunes the journal."""
 
     def __init__(
         self,
         shard: Shard,
-        image: ImageFile | None,
+        image: ImageStore | None,
         blobs: Blobs,
         rule: SnapshotRule,
         clock: Callable[[], int],
@@ -88,7 +78,7 @@ class Checkpointer:
 
     @property
     def imaged(self) -> int | None:
-        """Entries in the image, as far as this process has written it."""
+        """Entries in the image; None before this process has written it."""
         return self._imaged if self._imaged >= 0 else None
 
     @property
@@ -97,14 +87,14 @@ class Checkpointer:
         return self._rule.last_applied
 
     async def start(self) -> None:
-        """Find out where the last snapshot was taken."""
+        """Find the newest snapshot."""
         keys = await self._own_snapshots()
         self._rule.last_applied = applied_of(keys[-1]) if keys else 0
         self.snapshot_bytes = sum(info.size for info in await self._blobs.list(keys[-1])) if keys else 0
 
     async def write_image(self) -> None:
         """Bring the image up to the last applied entry. A failure is logged: the journal has it all."""
-        # What was taken first is written first, else the image would go back to an older entry.
+        # In the order in which rows are taken, or else the image would go back to an older entry.
         async with self._writing:
             await self._write_image()
 
@@ -126,7 +116,7 @@ class Checkpointer:
         if not self._shard.state.is_whole:
             log.error("image.state_not_whole", entries=applied)
             return
-        # Of one entry, the last: what follows may wait, and others go on meanwhile.
+        # Of one entry, the last: from here on other tasks may run.
         (rows, copies), nonce = take_dirty(self._shard.state), self._shard.last_nonce
         try:
             await self._image.write(rows + await _encoded(copies), nonce)
@@ -134,9 +124,9 @@ class Checkpointer:
         except BaseException as error:
             # Also when cancelled: the thread may still write them or fail to, and twice does no harm.
             put_back_dirty(self._shard.state, rows, copies)
-            if not isinstance(error, sqlite3.Error):
+            if not isinstance(error, StoreError):
                 raise
-            log.warning("image.not_written", path=str(self._image.path), error=str(error))
+            log.warning("image.not_written", path=self._image.location, error=str(error))
 
     async def snapshot_if_due(self) -> None:
         if self._rule.is_due(self._shard.state.applied, self._shard.journal_bytes):
@@ -149,10 +139,9 @@ class Checkpointer:
         journal_bytes = self._shard.journal_bytes
         snapshot = await self._frozen()
         data = await asyncio.to_thread(encode_snapshot, snapshot)
-        # Never older than a restore that is in it: a restart tells by this what the restore replaced.
+        # Never before a restore that is in it: a restart recognises by this which snapshots it replaced.
         now_ms = max(self._clock(), self._shard.state.entry_time_ms)
-        name = uuid7(now_ms, os.urandom(RANDOM_BYTES))
-        key = f"{snapshot_prefix(self._journal.shard)}{snapshot.applied:020d}-{name}"
+        key = new_snapshot_key(self._journal.shard, snapshot.applied, now_ms)
         await self._blobs.put(key, [data])
         self._rule.last_applied = snapshot.applied
         self._rule.last_journal_bytes = journal_bytes
@@ -161,18 +150,18 @@ class Checkpointer:
         return key
 
     async def _frozen(self) -> Snapshot:
-        """The state as of one entry: from the image, so that the event loop need not stand still."""
+        """The state as of one entry: from the image, so that the event loop is not blocked."""
         applied = self._shard.state.applied
         await self.write_image()
         if self._image is None or self._imaged < applied:
             return self._frozen_now()
         try:
             rows, nonce = await self._image.rows()
-            # The disk may have changed them, and a snapshot is what the journal is pruned by.
+            # Verified, since the disk may have damaged them, and the journal is pruned after a snapshot.
             await asyncio.to_thread(restore, rows)
-        except (StoreDamaged, StoreTooNew, sqlite3.DatabaseError) as error:
-            log.error("image.damaged", path=str(self._image.path), error=str(error))
-            await self._begin_image_again(self._image)
+        except StoreError as error:
+            log.error("image.damaged", path=self._image.location, error=str(error))
+            await self._rebuild_image(self._image)
             return self._frozen_now()
         return Snapshot(self._imaged, nonce, rows)
 
@@ -181,14 +170,14 @@ class Checkpointer:
         state = self._shard.state
         return Snapshot(state.applied, self._shard.last_nonce, list(all_rows(state)))
 
-    async def _begin_image_again(self, image: ImageFile) -> None:
+    async def _rebuild_image(self, image: ImageStore) -> None:
         async with self._writing:
             self._imaged = -1
-            self._shard.state.dirty.update(everything(self._shard.state))
+            self._shard.state.dirty.add_all(everything(self._shard.state))
             try:
                 await image.clear()
-            except (sqlite3.Error, OSError) as error:
-                log.warning("image.not_cleared", path=str(image.path), error=str(error))
+            except StoreError as error:
+                log.warning("image.not_cleared", path=image.location, error=str(error))
 
     def _check_whole(self) -> None:
         state = self._shard.state
@@ -196,7 +185,7 @@ class Checkpointer:
             raise StateNotWhole(f"entry {state.applied} was applied by half: no snapshot is made of that")
 
     async def prune(self) -> None:
-        """Archive and let go what the older of the snapshots kept no longer needs."""
+        """Archive and delete the entries before the older of the snapshots that are kept."""
         keys = await self._own_snapshots()
         if len(keys) < KEPT_SNAPSHOTS:
             return
@@ -233,9 +222,8 @@ class Checkpointer:
 
     async def _put_archive(self, first: int, entries: list[bytes]) -> None:
         data = await asyncio.to_thread(encode_archive, first, entries)
-        name = uuid7(self._clock(), os.urandom(RANDOM_BYTES))
-        last = first + len(entries) - 1
-        await self._blobs.put(f"{archive_prefix(self._journal.shard)}{first:020d}-{last:020d}-{name}", [data])
+        key = new_archive_key(self._journal.shard, first, len(entries), self._clock())
+        await self._blobs.put(key, [data])
 
     async def _raise_start(self, number: int) -> None:
         store, key = self._journal.store, start_key(self._journal.shard)
@@ -252,7 +240,7 @@ class Checkpointer:
             await self._journal.store.delete(keys[at : at + DELETE_ENTRIES])
 
     async def _left_below(self, end: int) -> list[str]:
-        """Keys of entries that an earlier pruning did not come to delete: they are archived already."""
+        """Keys of entries that an earlier pruning left: they are archived already."""
         left: list[str] = []
         async for stored in self._journal.entries(0):
             if stored.number >= end:
@@ -263,7 +251,7 @@ class Checkpointer:
 
 
 async def _encoded(copies: Sequence[PartitionCopy]) -> list[Row]:
-    """Thousands of partitions take longer than clients should wait: a little at a time."""
+    """In slices: thousands of partitions take longer than clients should wait."""
     rows: list[Row] = []
     began = time.perf_counter()
     for copy in copies:

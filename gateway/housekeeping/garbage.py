@@ -1,16 +1,24 @@
-"""Lets bytes go that nobody can read: drained runs, dead objects after the grace, orphans below the floor."""
+"""Deletes unreadable bytes: drained runs, dead objects after the grace, orphans below the orphan floor.
+
+The grace of a dead object is for readers that planned before it died. Their deadlines are on the monotonic
+clock, so the grace must also pass in full on that clock, in case the host's clock is set ahead.
+"""
 
 import time
-from collections.abc import Callable, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass, replace
 
 import structlog
 
 from gateway.coordination.shard import Shard
+from gateway.housekeeping.producers import Hearing, in_slices
 from gateway.telemetry.logs import QuietLog
 from ledger.errors import StoreError
+from ledger.objects.requests import ForgetObjects, RaiseFloor
+from ledger.objects.state import ObjectState
+from ledger.partitions.requests import DrainRuns, ExpireProducers
 from ledger.ports import SegmentStore
-from ledger.requests import Done, DrainRuns, ExpireProducers, ForgetObjects, RaiseFloor
+from ledger.requests import Done
 
 log = structlog.get_logger(__name__)
 quiet = QuietLog(3600.0, keyed_by=("locator",))
@@ -21,24 +29,47 @@ SLICE_PRODUCERS = 1_000
 PRODUCER_EXPIRATION_MS = 24 * 60 * 60 * 1000
 """Kafka's default of producer.id.expiration.ms."""
 FULL_GRACE_MS = 10_000
-"""The grace while a disk is full and nobody copies the data. The floor may be raised at any time: an upload
-under way is then stored again under a new key. A reader that still looked at a dead run looks again."""
+"""The grace while a disk is full and the data is not being copied. The floor may be raised at any time: an
+upload under way is then stored again under a new key. A reader of a dead run plans again."""
 HANGING_S = 5.0
-"""A deletion that fails after this long: it is the store that hangs, not an object that is stuck."""
+"""If a deletion takes longer to fail, the store hangs; otherwise one object cannot be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What one sweep let go."""
+    """What one sweep deleted."""
 
     objects: int
     orphans: int
 
 
+class Graces:
+    """Since when objects have been dead, on a monotonic clock (sans-I/O).
+
+    Objects that were dead when the process began are not among them: their readers ended with the earlier
+    process. Their grace ends by entry times alone, so that a gateway that is restarted more often than the
+    grace takes still frees space.
+    """
+
+    def __init__(self, dead: Iterable[int]) -> None:
+        """`dead`: numbers of the objects that are dead already."""
+        self._before = frozenset(dead)
+        self._since: dict[int, int] = {}
+
+    def note(self, dead: Iterable[int], elapsed_ms: int) -> None:
+        """`dead` are all dead objects now; others were deleted."""
+        since = self._since
+        self._since = {n: since.get(n, elapsed_ms) for n in dead if n not in self._before}
+
+    def is_over(self, number: int, grace_ms: int, elapsed_ms: int) -> bool:
+        """For an object that was noted."""
+        return number in self._before or self._since[number] + grace_ms <= elapsed_ms
+
+
 class GarbageCollector:
     """Deletes bytes first and journals it afterwards: a crash in between only repeats the deletion."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its clocks and callbacks
         self,
         shard: Shard,
         segments: SegmentStore,
@@ -48,8 +79,10 @@ class GarbageCollector:
         *,
         is_disk_full: Callable[[], bool] = lambda: False,
         alarm: Callable[[str], None] = lambda _: None,
+        elapsed: Callable[[], int] | None = None,
     ) -> None:
-        """`alarm` is called, with a name for it, for every object that cannot be deleted, at each try."""
+        """`alarm` is called with an event name at each failed deletion of an object. Without `elapsed`,
+        monotonic ms, graces and idle times are measured by `clock` and entries alone."""
         self._shard = shard
         self._segments = segments
         self._grace_ms = grace_ms
@@ -57,42 +90,68 @@ class GarbageCollector:
         self._wait_s = wait_s
         self._is_disk_full = is_disk_full
         self._alarm = alarm
+        self._elapsed = elapsed
+        self._graces = Graces(shard.state.files.garbage)
+        elapsed_ms = elapsed() if elapsed is not None else 0
+        self._hearing_by_clock, self._hearing_by_entries = (
+            Hearing(shard.recovered_ms or now, now, elapsed_ms, PRODUCER_EXPIRATION_MS)
+            for now in (clock(), self._now_ms())
+        )
         self.orphans_left = 0
-        """Objects that no entry names and that stayed at the last sweep: most are young, and may yet be
+        """Objects that no entry names and that the last sweep kept: most are new, and may still be
         committed."""
 
     async def drain(self, loop_time: Callable[[], float]) -> None:
-        """Let go of unreadable runs, slice by slice, so that no single entry takes long to apply."""
+        """Drop unreadable runs in slices, so that no single entry takes long to apply."""
         while self._shard.state.draining:
             if await self._done(DrainRuns(SLICE_RUNS), loop_time) == 0:
                 return
 
     async def expire_producers(self, loop_time: Callable[[], float]) -> None:
-        # A time that is not in the future may be from before the journal got ahead.
-        clock_ms = self._clock()
-        before_ms, ahead_before_ms = (now - PRODUCER_EXPIRATION_MS for now in (clock_ms, self._now_ms()))
+        # A time that is not in the future may be from before the journal's clock was ahead.
+        clock_ms, now_ms = self._clock(), self._now_ms()
+        before_ms = self._silent_since(self._hearing_by_clock, clock_ms)
+        ahead_before_ms = self._silent_since(self._hearing_by_entries, now_ms)
         request = ExpireProducers(before_ms, SLICE_PRODUCERS, clock_ms, ahead_before_ms)
+        numbers, count = list[int](), 0
+        async for log in in_slices(list(self._shard.state.logs.values())):
+            expired = sum([request.has_expired(producer.last_ms) for producer in log.producers.values()])
+            if expired:
+                numbers.append(log.number)
+                count += expired
+            if count >= SLICE_PRODUCERS:
+                await self._expire(replace(request, partitions=numbers), loop_time)
+                numbers, count = [], 0
+        if numbers:
+            await self._expire(replace(request, partitions=numbers), loop_time)
+
+    async def _expire(self, request: ExpireProducers, loop_time: Callable[[], float]) -> None:
         while await self._done(request, loop_time) == SLICE_PRODUCERS:
             pass
 
     async def sweep(self, loop_time: Callable[[], float]) -> Sweep:
         """Delete what is dead, raise the floor, then delete what is dead or orphaned below it."""
         grace_ms = min(self._grace_ms, FULL_GRACE_MS) if self._is_disk_full() else self._grace_ms
-        # Before anything is journaled: on a full disk this is what makes the space for it.
+        # Before anything is journaled: on a full disk this frees the space for the journal.
         objects = await self._delete_garbage(grace_ms, loop_time)
         await self._done(RaiseFloor(self._now_ms() - grace_ms), loop_time)
         objects += await self._delete_garbage(grace_ms, loop_time)
         return Sweep(objects, await self._delete_orphans())
 
     async def sweep_if_full(self, loop_time: Callable[[], float]) -> None:
-        """A disk that is full is swept more often, and garbage does not stay for the whole grace."""
+        """Sweep a full disk more often, without the full grace for garbage."""
         if self._is_disk_full():
             await self.sweep(loop_time)
 
     async def _delete_garbage(self, grace_ms: int, loop_time: Callable[[], float]) -> int:
         if not self._segments.capabilities.deletes:
             return 0
-        due = list(self._shard.state.files.due_garbage(self._now_ms(), grace_ms))
+        self._note_dead()
+        due = [
+            stored
+            for stored in self._shard.state.files.due_garbage(self._now_ms(), grace_ms)
+            if self._is_grace_over(stored, grace_ms)
+        ]
         deleted, failure = 0, None
         for at in range(0, len(due), SLICE_OBJECTS):
             part = due[at : at + SLICE_OBJECTS]
@@ -103,7 +162,7 @@ class GarbageCollector:
                 if numbers:
                     await self._done(ForgetObjects(numbers), loop_time)
             except (StoreError, TimeoutError) as error:
-                # What is due next may be what gives the journal its space again.
+                # The next objects may be those that free space for the journal.
                 failure = error
         if deleted:
             log.info("garbage.deleted", objects=deleted)
@@ -112,7 +171,7 @@ class GarbageCollector:
         return deleted
 
     async def _delete(self, locators: Set[str]) -> Set[str]:
-        """Returns those that are gone: one that cannot be deleted keeps none of the others."""
+        """Returns the deleted ones. An object that cannot be deleted does not prevent the others."""
         try:
             await self._segments.delete(sorted(locators))
             return locators
@@ -132,8 +191,8 @@ class GarbageCollector:
         return gone
 
     async def _delete_orphans(self) -> int:
-        # Every commit that was decided before the floor rose is applied by now, and none after it may
-        # name an object below it: what no entry knows, no entry ever will.
+        # Every commit that was decided before the floor rose is applied by now, and none after it may name
+        # an object below it. So an object below it that no entry names will never be named.
         if not self._segments.capabilities.deletes:
             return 0
         files = self._shard.state.files
@@ -155,6 +214,18 @@ class GarbageCollector:
         self.orphans_left = left
         return deleted
 
+    def _note_dead(self) -> None:
+        if self._elapsed is not None:
+            self._graces.note(self._shard.state.files.garbage, self._elapsed())
+
+    def _is_grace_over(self, stored: ObjectState, grace_ms: int) -> bool:
+        return self._elapsed is None or self._graces.is_over(stored.number, grace_ms, self._elapsed())
+
+    def _silent_since(self, hearing: Hearing, now_ms: int) -> int:
+        if self._elapsed is None:
+            return now_ms - PRODUCER_EXPIRATION_MS
+        return hearing.silent_since(now_ms, self._elapsed())
+
     def _now_ms(self) -> int:
         return max(self._clock(), self._shard.now_ms())
 
@@ -163,6 +234,6 @@ class GarbageCollector:
         request: DrainRuns | ExpireProducers | ForgetObjects | RaiseFloor,
         loop_time: Callable[[], float],
     ) -> int:
-        answer = await self._shard.ask(request, loop_time() + self._wait_s)
-        assert isinstance(answer, Done)
-        return answer.count
+        result = await self._shard.ask(request, loop_time() + self._wait_s)
+        assert isinstance(result, Done)
+        return result.count

@@ -1,4 +1,4 @@
-"""The clock of housekeeping: one task, steps that are due in turn, a failure of one delays none for long."""
+"""Runs the steps of housekeeping when they are due: one task; a step that fails does not stop the others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ class _Step:
 
 
 class Housekeeper:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it keeps
         self,
         shard: Shard,
         checkpointer: Checkpointer,
@@ -38,8 +38,8 @@ class Housekeeper:
         retention_check_ms: int,
         space: FreeSpace | None = None,
     ) -> None:
-        """A disk that is full gets no new image: it may be deleted at any time, and a restart needs none. A
-        snapshot, behind which the journal is pruned, it gets if that fits."""
+        """On a full disk no image is written, since a restart needs none. A snapshot, after which the journal
+        is pruned, is written if it fits."""
         self._shard = shard
         self._loop_time = asyncio.get_running_loop().time
         now = self._loop_time()
@@ -50,7 +50,7 @@ class Housekeeper:
                 await checkpointer.write_image()
 
         async def take_snapshot() -> None:
-            # The image is brought up to it first, and may grow by as much.
+            # The image is written first, and may grow by the same size.
             if disk.spares(2 * checkpointer.snapshot_bytes):
                 await checkpointer.snapshot_if_due()
 
@@ -66,7 +66,7 @@ class Housekeeper:
         ]
 
     def add(self, name: str, every_s: float, run: Callable[[], Awaitable[object]]) -> None:
-        """One more step, the first time so long from now."""
+        """One more step, first in `every_s`."""
         self._steps.append(_Step(name, every_s, run, self._loop_time() + every_s))
 
     async def run(self) -> None:

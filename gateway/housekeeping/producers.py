@@ -1,56 +1,59 @@
-"""Makes room for new producers where `limits.producers` or `limits.partition_producers` are nearly used up.
+"""Forgets idle producers where `limits.producers` or `limits.partition_producers` are nearly used up.
 
-A producer that has been silent for a quarter of an hour may be forgotten, the longest silent first. What goes
-is decided by the machine, by the time of the entry (`ledger.requests.ForgetProducers`); this only proposes,
-and proposes none that could not be heard because the clock was set or the gateway did not run.
+A producer that has been idle for 15 minutes may be forgotten, the longest idle first. The machine decides, by
+the time of the entry (`ForgetProducers`); this module only proposes. It proposes no producer whose idle time
+may be wrong because the clock was set or the gateway did not run.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from heapq import nsmallest
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import structlog
 
 from gateway.coordination.shard import Shard
-from ledger.partitions import PartitionLog
-from ledger.producers import SILENT_MS
-from ledger.requests import Done, ForgetProducers
+from ledger.partitions.producers import SILENT_MS
+from ledger.partitions.requests import ForgetProducers
+from ledger.partitions.state import PartitionLog
+from ledger.requests import Done
 
 log = structlog.get_logger(__name__)
 
 HIGH_SHARE: Final = 0.9
-"""Above this share of a bound the silent ones go,"""
+"""Above this share of a bound idle ones are forgotten,"""
 LOW_SHARE: Final = 0.8
 """until no more than this is left."""
 SLICE_PRODUCERS: Final = 1_000
 PAUSE_S: Final = 10.0
-"""After nothing could be forgotten, wait before all are looked at again."""
+"""After nothing could be forgotten, how long to wait before all are checked again."""
 MAX_STEP_MS: Final = 60_000
-"""By more than this a clock goes on by itself only if it was set, or if the gateway stood still."""
+"""A clock advances by more than this between two readings only if it was set, or if the gateway stood
+still."""
 
 
 class Hearing:
-    """Until when producers could be heard, whatever the clock was set to (sans-I/O)."""
+    """The time until which producers could be heard, independent of changes of the clock (sans-I/O)."""
 
-    def __init__(self, until_ms: int, now_ms: int, elapsed_ms: int) -> None:
-        """Before, a process heard them until `until_ms`."""
+    def __init__(self, until_ms: int, now_ms: int, elapsed_ms: int, silent_ms: int = SILENT_MS) -> None:
+        """An earlier process heard them until `until_ms`."""
+        self._silent_ms = silent_ms
         self._until_ms = until_ms
         self._since = elapsed_ms
         self._seen = now_ms, elapsed_ms
 
     def silent_since(self, now_ms: int, elapsed_ms: int) -> int:
-        """Producers whose last batch is of this time or earlier were silent for SILENT_MS in which they could
-        be heard. `elapsed_ms` is of a clock that is never set, and stands still while the gateway does."""
+        """Producers whose last batch is of this time or earlier were idle for `silent_ms` during which they
+        could be heard. `elapsed_ms` is of a monotonic clock that stops while the gateway stands still."""
         seen_ms, seen_elapsed = self._seen
         if now_ms - seen_ms > elapsed_ms - seen_elapsed + MAX_STEP_MS:
             self._until_ms, self._since = self._heard_ms(seen_ms, seen_elapsed), elapsed_ms
         self._seen = now_ms, elapsed_ms
-        return self._heard_ms(now_ms, elapsed_ms) - SILENT_MS
+        return self._heard_ms(now_ms, elapsed_ms) - self._silent_ms
 
     def _heard_ms(self, now_ms: int, elapsed_ms: int) -> int:
         heard_for = elapsed_ms - self._since
-        return now_ms if heard_for >= SILENT_MS else min(now_ms, self._until_ms + heard_for)
+        return now_ms if heard_for >= self._silent_ms else min(now_ms, self._until_ms + heard_for)
 
 
 class ProducerRelief:
@@ -77,7 +80,7 @@ class ProducerRelief:
         """How many were forgotten."""
         state, loop = self._shard.state, asyncio.get_running_loop()
         bounds = state.producer_bounds
-        # Also while none has to go: a step of the clock is seen between two looks at it.
+        # Also while none has to be forgotten: a step of the clock shows between two readings.
         before_ms = self._silent_since()
         is_full = state.producer_count > HIGH_SHARE * bounds.total
         if not (is_full or self._crowded) or loop.time() < self._not_before:
@@ -106,27 +109,53 @@ class ProducerRelief:
     def _now_ms(self) -> int:
         return max(self._clock(), self._shard.state.entry_time_ms)
 
-    async def _forget(self, partitions: Iterable[PartitionLog], excess: int, before_ms: int) -> int:
-        """So many of those that are silent."""
+    async def _forget(self, partitions: Sequence[PartitionLog], excess: int, before_ms: int) -> int:
+        """Forget `excess` of the idle producers, the longest idle first, to the second."""
         if excess <= 0:
             return 0
-        silent: list[tuple[int, int, int]] = []
-        looked_at = 0
-        for partition in partitions:
-            looked_at += 1 + len(partition.producers)
-            silent += [
-                (producer.last_ms, partition.number, producer_id)
-                for producer_id, producer in partition.producers.items()
-                if producer.last_ms <= before_ms
-            ]
-            if looked_at >= SLICE_PRODUCERS:
-                looked_at = 0
-                await asyncio.sleep(0)
-        going = [(number, producer_id) for _, number, producer_id in nsmallest(excess, silent)]
+        silent = Counter[int]()
+        async for partition in in_slices(partitions):
+            times = [producer.last_ms for producer in partition.producers.values()]
+            silent.update([last_ms // 1000 for last_ms in times if last_ms <= before_ms])
+        last_s, of_last = _last_to_go(silent, excess)
+        going: list[tuple[int, int]] = []
+        async for partition in in_slices(partitions):
+            for producer_id, producer in partition.producers.items():
+                last_ms = producer.last_ms
+                if last_ms > before_ms or last_ms // 1000 > last_s:
+                    continue
+                if last_ms // 1000 == last_s:
+                    if not of_last:
+                        continue
+                    of_last -= 1
+                going.append((partition.number, producer_id))
         forgotten = 0
         for start in range(0, len(going), SLICE_PRODUCERS):
             request = ForgetProducers(going[start : start + SLICE_PRODUCERS])
-            answer = await self._shard.ask(request, asyncio.get_running_loop().time() + self._wait_s)
-            assert isinstance(answer, Done)
-            forgotten += answer.count
+            result = await self._shard.ask(request, asyncio.get_running_loop().time() + self._wait_s)
+            assert isinstance(result, Done)
+            forgotten += result.count
         return forgotten
+
+
+async def in_slices(partitions: Sequence[PartitionLog]) -> AsyncIterator[PartitionLog]:
+    """The partitions; other tasks run after every thousand of their producers."""
+    checked = 0
+    for partition in partitions:
+        yield partition
+        checked += 1 + len(partition.producers)
+        if checked >= SLICE_PRODUCERS:
+            checked = 0
+            await asyncio.sleep(0)
+
+
+def _last_to_go(silent: Counter[int], excess: int) -> tuple[int, int]:
+    """The last second with producers to forget, and how many of that second. `silent` counts producers by
+    second; `excess` are to be forgotten in all."""
+    last_s, left = 0, 0
+    for last_s in sorted(silent):
+        left = min(excess, silent[last_s])
+        excess -= left
+        if not excess:
+            break
+    return last_s, left

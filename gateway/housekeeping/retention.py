@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from gateway.coordination.shard import Shard
-from ledger.requests import DeleteRecords, LowWatermark
-from ledger.retention import UNLIMITED, retention_offset
-from ledger.topics import Topic
+from ledger.partitions.requests import DeleteRecords, LowWatermark
+from ledger.partitions.retention import UNLIMITED, retention_offset
+from ledger.topics.state import Topic
 
 log = structlog.get_logger(__name__)
 
 SLICE_RUNS = 2_000
 YIELD_EVERY = 500
-"""Partitions looked at before other work gets its turn."""
+"""Partitions that are checked before other tasks run."""
 
 Value = Callable[[str, Mapping[str, str]], str]
 """A topic config in force, by name and what is set."""
@@ -29,14 +29,14 @@ class Retention:
 
     async def apply(self) -> int:
         """Raise the log start of every partition that keeps too much. Returns how many were raised."""
-        raised = looked = 0
+        raised = checked = 0
         for topic in list(self._shard.state.topics.by_id.values()):
             bounds = self._bounds(topic)
             for partition in range(len(topic.partitions)) if bounds is not None else ():
                 assert bounds is not None
                 raised += await self._apply_to(topic, partition, bounds)
-                looked += 1
-                if looked % YIELD_EVERY == 0:
+                checked += 1
+                if checked % YIELD_EVERY == 0:
                     await asyncio.sleep(0)
         return raised
 
@@ -65,8 +65,8 @@ class Retention:
         if offset <= ledger_log.log_start:
             return 0
         request = DeleteRecords(topic.topic_id, partition, offset)
-        answer = await self._shard.ask(request, asyncio.get_running_loop().time() + self._wait_s)
-        if not isinstance(answer, LowWatermark):
+        result = await self._shard.ask(request, asyncio.get_running_loop().time() + self._wait_s)
+        if not isinstance(result, LowWatermark):
             return 0
-        log.info("retention.applied", topic=topic.name, partition=partition, log_start=answer.offset)
+        log.info("retention.applied", topic=topic.name, partition=partition, log_start=result.offset)
         return 1

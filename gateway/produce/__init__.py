@@ -1,1 +1,1 @@
-"""Produce: from checked batches of many connections to stored, numbered, answered drafts."""
+"""Produce: from batches of many connections to stored and committed drafts."""

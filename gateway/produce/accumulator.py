@@ -1,6 +1,6 @@
 """Gathers the batches of all connections into drafts (sans-I/O).
 
-Batches of a partition keep the order in which they came, and lie side by side in their draft.
+Batches of a partition keep their order of arrival, and are adjacent in their draft.
 """
 
 from collections import deque
@@ -8,48 +8,61 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ledger.batch.header import BatchHeader
-from ledger.partitions import PartitionLog
+from ledger.errors import ErrorName
+from ledger.partitions.state import PartitionLog
 from ledger.types import Buffer
 
 
-class Waiter:
-    """A produce request that waits for `remaining` partitions. `given_up`: it was answered meanwhile.
-    `sender` is its connection, and the address at the other end."""
+class ProduceCompletion:
+    """Completion of one Produce request (`gateway.completion.Completion`), which counts its batches down.
 
-    __slots__ = ("given_up", "remaining", "sender")
+    `sender` is its connection, and the address at the other end. `remaining` batches have no result yet.
+    Once `is_done` the request is answered or cancelled, and batches that no draft has taken must not be
+    stored any more.
+    """
+
+    __slots__ = ("is_done", "remaining", "sender")
 
     def __init__(self, sender: tuple[int, str] = (0, "")) -> None:
         self.sender = sender
         self.remaining = 0
-        self.given_up = False
+        self.is_done = False
 
-    def is_waiting(self) -> bool:
+    def done(self) -> bool:
+        return self.is_done
+
+    def set_result(self, result: None, /) -> None:
+        """Every batch has its result, in the fields of its `PendingBatch`."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """TimeoutError: the deadline has passed."""
+
+    def wants_result(self) -> bool:
         """Whether work is still to be put into its batches."""
-        return not self.given_up
+        return not self.is_done
 
-    def settle(self) -> None:
-        """All partitions are answered; a subclass wakes who waits."""
-
-    def resolved(self, count: int = 1) -> None:
-        self.remaining -= count
+    def count_down(self) -> None:
+        """One batch has its result."""
+        self.remaining -= 1
         if self.remaining == 0:
-            self.settle()
+            self.set_result(None)
 
 
 @dataclass(slots=True, eq=False)
 class PendingBatch:
-    """One batch on its way. Its answer is written into the fields below and told to its waiter."""
+    """One batch that is not committed yet. Its result is written into the fields below and counted by its
+    completion."""
 
     log: PartitionLog
     header: BatchHeader
     data: Buffer
-    waiter: Waiter
-    error: str = ""
-    """Kafka's error name, or empty."""
+    completion: ProduceCompletion
+    error: ErrorName | None = None
+    """Why it is refused."""
     message: str = ""
     record_errors: Sequence[tuple[int, str]] = ()
     in_log: bool = False
-    """Whether an error tells where the log begins."""
+    """Whether the response to a refused batch has the log start offset."""
     base_offset: int = -1
     log_start: int = -1
     append_time_ms: int = -1
@@ -58,17 +71,17 @@ class PendingBatch:
     def accepted(self, base_offset: int, log_start: int) -> None:
         self.base_offset = base_offset
         self.log_start = log_start
-        self.waiter.resolved()
+        self.completion.count_down()
 
-    def refused(self, error: str, message: str = "") -> None:
+    def refused(self, error: ErrorName, message: str = "") -> None:
         self.error = error
         self.message = message
         self.append_time_ms = -1
-        self.waiter.resolved()
+        self.completion.count_down()
 
 
 class Accumulator:
-    """Batches that wait for a draft. `left_out` is told of those whose requests have given up."""
+    """Batches that wait for a draft. `left_out` is called with those whose requests are done before."""
 
     def __init__(
         self, draft_bytes: int, draft_batches: int, left_out: Callable[[PendingBatch], None] | None = None
@@ -89,15 +102,15 @@ class Accumulator:
         return self.waiting_bytes >= self.draft_bytes or len(self._waiting) >= self.draft_batches
 
     def add(self, batch: PendingBatch) -> None:
-        batch.waiter.remaining += 1
+        batch.completion.remaining += 1
         self._waiting.append(batch)
         self.waiting_bytes += len(batch.data)
         if self.waiting_bytes > self._sweep_at[0] or len(self._waiting) > self._sweep_at[1]:
             self._sweep()
 
     def take(self) -> list[PendingBatch]:
-        """The next draft, grouped by partition; at least one batch, if any waits. A batch whose request
-        was answered with a timeout is left out: once answered with an error, it must not be stored."""
+        """The next draft, grouped by partition; at least one batch, if any waits. A batch whose request is
+        done is left out: it has a response with an error, and must not be stored."""
         groups: dict[int, list[PendingBatch]] = {}
         size = count = 0
         while self._waiting and count < self.draft_batches:
@@ -106,7 +119,7 @@ class Accumulator:
                 break
             self._waiting.popleft()
             self.waiting_bytes -= len(batch.data)
-            if batch.waiter.given_up:
+            if batch.completion.is_done:
                 self._leave_out(batch)
                 continue
             groups.setdefault(batch.log.number, []).append(batch)
@@ -115,12 +128,12 @@ class Accumulator:
         return [batch for group in groups.values() for batch in group]
 
     def _sweep(self) -> None:
-        """Let go of batches whose requests have given up: with a store that hangs, no draft takes them, and
-        the clients send them again and again. Looked for when twice as much waits as was left last time."""
+        """Leave out batches whose requests are done: with a store that hangs no draft takes them, and the
+        clients send them again and again. Runs when twice as much waits as was left by the last run."""
         waiting, self._waiting = self._waiting, deque()
         self.waiting_bytes = 0
         for batch in waiting:
-            if batch.waiter.given_up:
+            if batch.completion.is_done:
                 self._leave_out(batch)
             else:
                 self._waiting.append(batch)

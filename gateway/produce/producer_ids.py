@@ -1,13 +1,13 @@
 """Producer ids for idempotent producers, taken from the journal in blocks.
 
-A block that was not used up when the gateway stops is never given out: ids are unique, not dense, as
-with Kafka.
+The rest of a block that is not used up when the gateway stops is lost: as in Kafka, ids are unique, not
+dense.
 """
 
 import asyncio
 
 from gateway.coordination.shard import Shard
-from ledger.requests import Reserved, ReserveProducerIds
+from ledger.partitions.requests import Reserved, ReserveProducerIds
 
 BLOCK = 1_000
 
@@ -20,7 +20,7 @@ class ProducerIds:
         self._refill = asyncio.Lock()
 
     async def take(self, deadline: float) -> int:
-        """A producer id that nobody had before. Raises as `Shard.ask`."""
+        """A producer id that was never given before. Raises as `Shard.ask`."""
         while self._next == self._end:
             async with asyncio.timeout_at(deadline), self._refill:
                 if self._next == self._end:

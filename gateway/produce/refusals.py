@@ -4,16 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-MOST_TOLD: Final = 1000
-"""Records of one batch that a refusal names; Kafka names all, whatever that takes."""
+from ledger.errors import ErrorName
+
+MAX_SHOWN: Final = 1000
+"""Records of one batch that a refusal names; Kafka names all of them."""
+
+GATEWAY_FAILED: Final = "the gateway failed; its log says how"
+SHUTTING_DOWN: Final = "the gateway is shutting down"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Kafka's error name, a readable reason, and (index, reason) of single records (KIP-467). `in_log`:
-    the producer is told where the log begins."""
+    """Kafka's error name, a readable reason, and (index, reason) of single records (KIP-467). With `in_log`
+    the response has the log start offset."""
 
-    error: str
+    error: ErrorName
     message: str
     records: Sequence[tuple[int, str]] = ()
     in_log: bool = False

@@ -1,1 +1,1 @@
-"""The quotas room: how much each user, client and address may ask of this gateway."""
+"""Client quotas: how much each user, client and address may use of this gateway."""

@@ -1,9 +1,9 @@
-"""A rate over a sliding window of samples, as Kafka measures what it holds against a quota. Pure.
+"""A rate over a sliding window of samples, as Kafka measures it for a quota. Pure.
 
-What happens is added up in samples of one window each (`quota.window.size.seconds`); the newest `windows`
+Amounts are added up in samples of one window each (`quota.window.size.seconds`); the newest `windows`
 (`quota.window.num`) of them count. The time that they are divided by is at least all windows but the newest,
-so that a client that was silent may use up what it has not used, but no more than `windows - 1` windows'
-worth at once. Kafka's classes `Rate` and `SampledStat` were asked for the numbers in the tests.
+so that a client that was silent may use what it has not used, but no more than the amount of `windows - 1`
+windows at once. The numbers in the tests come from Kafka's classes `Rate` and `SampledStat`.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ class RateMeter:
         self._samples: deque[_Sample] = deque()
 
     def record(self, amount: float, now_ms: int) -> None:
-        """Take note of `amount`; a negative one takes back what was recorded."""
+        """Record `amount`; a negative one takes back what was recorded."""
         samples = self._samples
         if not samples or now_ms - samples[-1].began_ms >= self._window_ms:
             samples.append(_Sample(now_ms))
@@ -40,18 +40,18 @@ class RateMeter:
         return sum([sample.amount for sample in self._samples]) / (elapsed_ms / 1000)
 
     def elapsed_ms(self, now_ms: int) -> int:
-        """What the amount of all samples is divided by."""
+        """The time by which the amount of all samples is divided."""
         self._forget(now_ms)
         elapsed = now_ms - self._samples[0].began_ms if self._samples else 0
         missing = self._windows - 1 - elapsed // self._window_ms
         return max(elapsed + max(missing, 0) * self._window_ms, 1)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """For how long to do nothing so that the rate is down to `limit` a second then; 0 within it."""
+        """After how long without use the rate is down to `limit` a second; 0 if it is within it."""
         excess = self.rate(now_ms) - limit
         if not excess > 0:
             return 0
-        # Compared first: beside a tiny limit it may be infinite.
+        # min() before floor(): with a tiny limit the quotient may be infinite.
         return floor(min(excess / limit * self.elapsed_ms(now_ms) + 0.5, MAX_THROTTLE_MS))
 
     def _forget(self, now_ms: int) -> None:

@@ -1,9 +1,9 @@
 """The quota of controller mutations (KIP-599): partitions created and deleted a second, by a token bucket.
 
 As Kafka's TokenBucket and ControllerMutationQuotaManager: the bucket begins full, and holds what the rate
-gives in all windows together; any change is accepted while it is not below zero, however large, and so may
-take it far below. A strict quota refuses what comes then, a permissive one (of clients too old to know the
-error) only throttles. Pure.
+gives in all windows together. While it is not below zero any change is accepted, however large, and may take
+it far below. Then a strict quota refuses further changes; a permissive one, for clients too old to know the
+error, only throttles. Pure.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,12 @@ from math import floor
 from typing import Final
 
 from gateway.quotas.meter import MAX_THROTTLE_MS
+from ledger.errors import ErrorName
 from ledger.requests import Refused
 
-QUOTA_EXCEEDED: Final = Refused("THROTTLING_QUOTA_EXCEEDED", "The throttling quota has been exceeded.")
+QUOTA_EXCEEDED: Final = Refused(
+    ErrorName.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
+)
 
 
 class TokenBucket:
@@ -23,13 +26,13 @@ class TokenBucket:
     __slots__ = ("_seconds", "_tokens", "_updated_ms")
 
     def __init__(self, seconds: float) -> None:
-        """`seconds`: so long the rate takes to fill it from zero."""
+        """`seconds`: the time in which the rate fills it from zero."""
         self._seconds = seconds
         self._tokens: float | None = None
         self._updated_ms = 0
 
     def tokens(self, rate: float, now_ms: int) -> float:
-        """Below zero: nothing more until it is filled up again."""
+        """Below zero, no further change is accepted until it is filled up to zero again."""
         burst = rate * self._seconds
         if self._tokens is None:
             self._tokens = burst
@@ -43,15 +46,15 @@ class TokenBucket:
         self._tokens = self.tokens(rate, now_ms) - amount
 
     def wait_ms(self, rate: float, now_ms: int) -> int:
-        """Until it is not below zero any more."""
+        """Time until it is not below zero."""
         missing = -self.tokens(rate, now_ms)
         return floor(min(1000 * missing / rate + 0.5, MAX_THROTTLE_MS)) if missing > 0 else 0
 
 
 @dataclass(slots=True)
 class MutationQuota:
-    """What one request takes of a bucket. `bucket` is None for a client without a quota, `now_ms` a monotonic
-    clock."""
+    """The share of one request in a bucket. `bucket` is None for a client without a quota, `now_ms` a
+    monotonic clock."""
 
     bucket: TokenBucket | None
     rate: float
@@ -60,7 +63,7 @@ class MutationQuota:
     _free_at_ms: int = 0
 
     def take(self, partitions: int) -> Refused | None:
-        """Count a change of so many partitions, or refuse it."""
+        """Count a change of this number of partitions, or refuse it."""
         if self.bucket is None:
             return None
         now_ms = self.now_ms()
@@ -73,5 +76,5 @@ class MutationQuota:
         return QUOTA_EXCEEDED if self.is_strict else None
 
     def throttle_ms(self) -> int:
-        """What is left of the wait that the last refusal, or permissive excess, came to."""
+        """The rest of the wait that follows from the last refusal or permissive excess."""
         return max(0, self._free_at_ms - self.now_ms()) if self._free_at_ms else 0

@@ -1,8 +1,8 @@
-"""How long a response may get that repeats what is known as often as its request names it.
+"""A bound on the size of a response that repeats what is known for each time that its request names it.
 
-A name takes a few bytes, and what is known of it may take a megabyte: a small request must not make a
-response that fills the memory. Kafka has no such bound. What is named again is worked out once, and the same
-objects stand in the response again: a repeat takes what it is encoded to.
+A name takes a few bytes, and its description may take a megabyte: a small request must not make a response
+that fills the memory. Kafka has no such bound. A description is made once, and for each repeat the same
+objects are in the response again: a repeat takes only the bytes that it is encoded to.
 """
 
 from typing import Final
@@ -20,11 +20,14 @@ class ResponseSize:
 
     def __init__(self, max_bytes: int) -> None:
         self._left = max_bytes
+        self.is_exceeded = False
+        """Something did not fit."""
 
     def take(self, items: int = 0, encoded_bytes: int = 0) -> None:
-        """Charges so many new elements, and what they or known ones are encoded to. ResponseTooLarge if that
-        does not fit; then nothing is charged."""
+        """Charge `items` new elements, and the bytes that they or known ones are encoded to. Raises
+        ResponseTooLarge if that does not fit; then nothing is charged."""
         size = items * ITEM_BYTES + encoded_bytes
         if size > self._left:
+            self.is_exceeded = True
             raise ResponseTooLarge
         self._left -= size

@@ -1,1 +1,1 @@
-"""Who may connect, and over what: the bounds at the door, and TLS."""
+"""TLS, and the principals of client certificates."""

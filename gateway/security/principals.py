@@ -1,4 +1,4 @@
-"""Who a connection speaks for: the subject of its client certificate, else nobody in particular.
+"""The principal of a connection: the subject of its client certificate, else `User:ANONYMOUS`.
 
 The name is the subject as RFC 2253 writes it, the most specific part first, as Kafka's default principal
 builder takes it: `User:CN=app,OU=payments,O=Example`.

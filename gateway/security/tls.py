@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from gateway.config import ConfigError, Tls
+from gateway.settings import ConfigError, Tls
 
 log = structlog.get_logger()
 
@@ -115,12 +115,12 @@ def build_context(settings: Tls) -> ssl.SSLContext:
 
 def _load_certificate(context: ssl.SSLContext, settings: Tls) -> None:
     password = _password(settings)
-    asked = False
+    is_needed = False
 
     def give() -> bytes:
         # Without this OpenSSL would ask at the terminal, and wait.
-        nonlocal asked
-        asked = True
+        nonlocal is_needed
+        is_needed = True
         return password
 
     for setting, path in (("tls.certificate", settings.certificate), ("tls.key", settings.key)):
@@ -129,16 +129,16 @@ def _load_certificate(context: ssl.SSLContext, settings: Tls) -> None:
     try:
         context.load_cert_chain(settings.certificate, settings.key or None, give)
     except (ssl.SSLError, ValueError) as error:
-        raise ConfigError(_certificate_reason(settings, error, asked, bool(password))) from None
+        raise ConfigError(_certificate_reason(settings, error, is_needed, bool(password))) from None
     except OSError as error:
         raise ConfigError(f"tls.certificate = {settings.certificate}: {error.strerror}") from error
 
 
-def _certificate_reason(settings: Tls, error: Exception, was_asked: bool, has_password: bool) -> str:
+def _certificate_reason(settings: Tls, error: Exception, needs_password: bool, has_password: bool) -> str:
     key = f"tls.key = {settings.key}" if settings.key else f"tls.certificate = {settings.certificate}"
-    if was_asked and not has_password:
+    if needs_password and not has_password:
         return f"{key}: the private key has a password; set tls.key_password_file"
-    if was_asked:
+    if needs_password:
         return f"{key}: the password (tls.key_password or tls.key_password_file) is wrong for the private key"
     reason = _reason(error)
     if reason == "key values mismatch":
@@ -152,7 +152,7 @@ def _load_ca(context: ssl.SSLContext, path: str) -> None:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
         raise ConfigError(f"tls.ca = {path}: no PEM certificates ({_reason(error)})") from None
-    # Tells clients with several certificates which to send.
+    # With these a client with several certificates knows which to send.
     if not context.get_ca_certs():
         raise ConfigError(f"tls.ca = {path}: none of its certificates is a CA")
 

@@ -1,4 +1,4 @@
-"""How long the event loop works on one request: what Kafka calls its request handler time."""
+"""Time that the event loop spends on one request: Kafka's request handler time."""
 
 import time
 from collections.abc import Coroutine, Generator
@@ -8,21 +8,21 @@ Result = TypeVar("Result")
 
 
 class HandlerTime:
-    """A watch that runs while a coroutine does, and stands while it waits."""
+    """A stopwatch that runs while a coroutine does, and stops while it waits."""
 
     __slots__ = ("_since", "_spent_s")
 
     def __init__(self) -> None:
         self._spent_s = 0.0
         self._since = 0.0
-        """When the step that is under way began, or 0."""
+        """When the present step began, or 0."""
 
     def spent_s(self) -> float:
         """So far, in seconds."""
         return self._spent_s + (time.perf_counter() - self._since if self._since else 0.0)
 
     def start(self) -> None:
-        """Begin a step, or go on with one."""
+        """Begin a step, or continue one."""
         self._since = self._since or time.perf_counter()
 
     def stop(self) -> None:

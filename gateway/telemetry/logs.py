@@ -11,32 +11,33 @@ from typing import Any, Final
 
 import structlog
 
-from gateway.config import Log, unknown_variables
+from gateway.config import unknown_variables
+from gateway.settings import Log
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 QUIET_S: Final = 5.0
-MOST_REMEMBERED: Final = 10_000
-"""Events that a QuietLog tells apart."""
+MAX_REMEMBERED: Final = 10_000
+"""Keys that a QuietLog remembers."""
 MAX_NAME: Final = 200
-"""Characters that are written of a field that strangers may have chosen."""
+"""Characters that are written of a field that clients may have chosen."""
 MAX_TEXT: Final = 2000
 """The same of our own sentences."""
 OUR_TEXTS: Final = frozenset({"advice", "error", "exception", "message", "path", "remedy"})
 FLOODABLE: Final = frozenset(
     {"connection", "fetch", "group", "list_offsets", "offsets", "produce", "request"}
 )
-"""Families of events that clients cause, as often as they like."""
+"""Families of events that clients can cause at any rate."""
 FLOOD_BYTES: Final = 6000
-"""Of one such family at one level that are written within FLOOD_S."""
+"""Written of one such family at one level within FLOOD_S."""
 FLOOD_S: Final = 5.0
 LINE_BYTES: Final = 120
-"""About what a line takes besides its texts."""
+"""Approximate size of a line without its texts."""
 
 
 def set_up_logs(log: Log) -> None:
-    """Configure structlog for this process: readable text on a terminal, else JSON, unless told. What
-    libraries log comes out in the same form."""
+    """Configure structlog for this process: readable text on a terminal, else JSON, unless the
+    settings say which. What libraries log comes out in the same form."""
     as_text = log.format == "text" or (log.format == "auto" and sys.stderr.isatty())
     renderer: structlog.typing.Processor = (
         # A traceback with the values of variables would show payloads and secrets.
@@ -64,14 +65,14 @@ def set_up_logs(log: Log) -> None:
 
 
 def warn_of_variables(environment: Mapping[str, str]) -> None:
-    """Say which variables look like settings and are none. Their values may be secrets of others."""
+    """Log variables that look like settings and are none, without values, which may be secrets."""
     for variable in unknown_variables(environment):
         structlog.get_logger().warning("settings.unknown_variable", variable=variable)
 
 
 def harmless(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Names and reasons that strangers choose, made safe to look at: cut, and without what would move
-    the cursor of a terminal or begin a line that nobody wrote."""
+    """Names and reasons that clients choose, made safe to print: cut, and without characters that move the
+    cursor of a terminal or begin a forged line."""
     for name, value in event.items():
         most = MAX_TEXT if name in OUR_TEXTS else MAX_NAME
         if isinstance(value, str) and (len(value) > most or not value.isprintable()):
@@ -88,9 +89,9 @@ def _escaped(char: str) -> str:
 
 
 class Floods:
-    """A processor that bounds what clients can write into the log, whatever they do: of each family of
-    events in FLOODABLE, at each level, FLOOD_BYTES within FLOOD_S. What is left out is counted, and the next
-    event of the family says how many. The trace of changes (`gateway.requests`) has a bound of its own."""
+    """A processor that bounds what clients can write into the log: of each family of events in FLOODABLE, at
+    each level, FLOOD_BYTES within FLOOD_S. Dropped events are counted, and the next event of the family has
+    their number. The log of changes (`gateway.requests`) has a bound of its own."""
 
     def __init__(self) -> None:
         self._windows: dict[tuple[str, str], _Window] = {}
@@ -123,7 +124,7 @@ class _Window:
 
 
 def log_loop_errors(loop: asyncio.AbstractEventLoop) -> None:
-    """What nobody awaited or caught becomes one event, instead of lines of their own form."""
+    """Log exceptions that were never awaited or caught as one event each."""
     logger = structlog.get_logger("loop")
 
     def handle(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -134,15 +135,15 @@ def log_loop_errors(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class QuietLog:
-    """For what strangers can cause as often as they like: an event of one name and the same values of
-    `keyed_by` is written at most every `quiet_s`, with how many were `left_out` since."""
+    """For events that clients can cause at any rate: an event of one name and the same values of `keyed_by`
+    is written at most every `quiet_s`, with the number that were `left_out` since."""
 
     def __init__(self, quiet_s: float = QUIET_S, keyed_by: Sequence[str] = ("reason",)) -> None:
         self._log = structlog.get_logger()
         self._quiet_s = quiet_s
         self._keyed_by = keyed_by
         self._last: dict[tuple[object, ...], tuple[float, int]] = {}
-        """When each was written last, and how many since; the one written longest ago comes first."""
+        """When each was written last, and how many were left out since; the oldest first."""
 
     def info(self, event: str, **fields: object) -> None:
         self._write("info", event, fields)
@@ -162,7 +163,7 @@ class QuietLog:
             return
         self._last.pop(key, None)
         self._last[key] = (now, 0)
-        if len(self._last) > MOST_REMEMBERED:
+        if len(self._last) > MAX_REMEMBERED:
             del self._last[next(iter(self._last))]
         if left_out:
             fields["left_out"] = left_out

@@ -1,8 +1,9 @@
 """Counters and gauges for Prometheus. Labels are few and bounded: never a topic, client or address."""
 
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -16,9 +17,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gateway.telemetry.tallies import Tallies, Timings
+from gateway.telemetry.local_metrics import LocalCounters, LocalHistograms
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and tell nothing here
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and have no use here
 
 ALARMS = (
     "clock.behind",
@@ -30,14 +31,37 @@ ALARMS = (
     "list_offsets.batch_damaged",
     "list_offsets.object_missing",
 )
-"""Those that are known, so that each is there with 0 before the first: a rate needs that."""
+"""Known ones, so that each exists with 0 before its first: a rate needs that."""
 _STORE_BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
+_HELP: Final[Mapping[str, str]] = {
+    "dragoman_requests": "Requests, with their error",
+    "dragoman_request_seconds": "From the start of a request to its response",
+    "dragoman_request_work_seconds": "The same without parked time (fetches for records, members for "
+    "their group)",
+    "dragoman_produce_bytes": "Record batch bytes produced",
+    "dragoman_fetch_bytes": "Record batch bytes fetched",
+    "dragoman_buffer_bytes": "Bytes of unanswered requests and unsent responses",
+    "dragoman_connections": "Open client connections",
+    "dragoman_connections_refused": "Connections closed by the gateway",
+    "dragoman_alarms": "Events that need an operator: damaged, missing or undeletable data, and clocks",
+    "dragoman_store_seconds": "Calls of the backing stores: metadata, segments and blobs",
+    "dragoman_store_errors": "Calls of a backing store that failed",
+    "dragoman_orphan_objects": "Stored objects that no journal entry names, after the last sweep",
+    "dragoman_clock_behind_seconds": "How far the journal's last entry is ahead of the clock",
+    "dragoman_throttle_seconds": "How long clients over a quota were throttled",
+    "dragoman_throttles": "Requests and connections over a quota",
+    "dragoman_groups": "Consumer groups, with those that only have offsets",
+    "dragoman_group_members": "Members of all groups",
+    "dragoman_build_info": "1, with the versions of the gateway and of Python",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ShardView:
-    """Where a shard's figures are read."""
+    """Sources of a shard's figures."""
 
     shard: int
     is_owner: Callable[[], bool]
@@ -78,12 +102,12 @@ class _SpaceCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         free = GaugeMetricFamily(
-            "dragoman_disk_free_bytes", "Free bytes of the disk with the least to spare, as last looked at"
+            "dragoman_disk_free_bytes", "Free bytes of the disk with the least spare bytes, as last measured"
         )
         if (free_bytes := self._free_bytes()) is not None:
             free.add_metric([], free_bytes)
         refused = CounterMetricFamily(
-            "dragoman_disk_refused_batches", "Batches refused since a disk has only its reserve left"
+            "dragoman_disk_refused_batches", "Batches refused because a disk had only its reserve left"
         )
         refused.add_metric([], self._refused())
         return free, refused
@@ -94,97 +118,44 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        registry = self.registry
-        self._requests = Tallies("dragoman_requests", "Requests answered or refused", ["api", "error"])
-        self._request_seconds = Timings(
-            "dragoman_request_seconds", "From the start of a request to its answer", ["api"], _REQUEST_BUCKETS
-        )
-        self._work_seconds = Timings(
-            "dragoman_request_work_seconds",
-            "The same without waiting for others: fetches for records, members for their group",
-            ["api"],
-            _REQUEST_BUCKETS,
-        )
-        produced = Tallies("dragoman_produce_bytes", "Record batch bytes taken")
-        fetched = Tallies("dragoman_fetch_bytes", "Record batch bytes served")
-        self.produce_bytes, self.fetch_bytes = produced.labels(), fetched.labels()
-        self.buffer_bytes = Gauge(
-            "dragoman_buffer_bytes", "Bytes of unanswered requests and unsent answers", registry=registry
-        )
-        self.connections = Gauge("dragoman_connections", "Open client connections", registry=registry)
-        self.connections_refused = Counter(
-            "dragoman_connections_refused", "Connections closed by the gateway", ["reason"], registry=registry
-        )
-        self._alarms = Counter(
-            "dragoman_alarms",
-            "What a human must look at: stored data that is damaged, missing or stays, and clocks",
-            ["reason"],
-            registry=registry,
-        )
+        self._requests = self._counters("dragoman_requests", "api", "error")
+        self._request_seconds = self._histograms("dragoman_request_seconds", _REQUEST_BUCKETS, "api")
+        self._work_seconds = self._histograms("dragoman_request_work_seconds", _REQUEST_BUCKETS, "api")
+        self.produce_bytes = self._counters("dragoman_produce_bytes").labels()
+        self.fetch_bytes = self._counters("dragoman_fetch_bytes").labels()
+        self.buffer_bytes = self._gauge("dragoman_buffer_bytes")
+        self.connections = self._gauge("dragoman_connections")
+        self.connections_refused = self._counter("dragoman_connections_refused", "reason")
+        self._alarms = self._counter("dragoman_alarms", "reason")
         for reason in ALARMS:
             self._alarms.labels(reason)
-        self.store_seconds = Timings(
-            "dragoman_store_seconds",
-            "Calls of the backing stores: metadata, segments and blobs",
-            ["store", "op"],
-            _STORE_BUCKETS,
-        )
-        self.store_errors = Counter(
-            "dragoman_store_errors",
-            "Calls of a backing store that failed",
-            ["store", "op"],
-            registry=registry,
-        )
-        self.orphan_objects = Gauge(
-            "dragoman_orphan_objects",
-            "Stored objects that no journal entry names, as the last sweep left them",
-            registry=registry,
-        )
-        self.clock_behind_seconds = Gauge(
-            "dragoman_clock_behind_seconds",
-            "How far the journal's last entry is ahead of the clock",
-            registry=registry,
-        )
-        self.throttle_seconds = Counter(
-            "dragoman_throttle_seconds",
-            "For how long clients over a quota were told to wait",
-            ["quota"],
-            registry=registry,
-        )
-        self.throttles = Counter(
-            "dragoman_throttles", "Requests and connections over a quota", ["quota"], registry=registry
-        )
-        self.groups = Gauge(
-            "dragoman_groups", "Consumer groups, and those that only have offsets", registry=registry
-        )
-        self.group_members = Gauge("dragoman_group_members", "Members of all groups", registry=registry)
-        self._build_info = Gauge(
-            "dragoman_build_info",
-            "1, with the versions of what runs",
-            ["version", "python"],
-            registry=registry,
-        )
-        times = self._request_seconds, self._work_seconds, self.store_seconds
-        for collector in (self._requests, *times, produced, fetched):
-            registry.register(collector)
-        ProcessCollector(registry=registry)
+        self.store_seconds = self._histograms("dragoman_store_seconds", _STORE_BUCKETS, "store", "op")
+        self.store_errors = self._counter("dragoman_store_errors", "store", "op")
+        self.orphan_objects = self._gauge("dragoman_orphan_objects")
+        self.clock_behind_seconds = self._gauge("dragoman_clock_behind_seconds")
+        self.throttle_seconds = self._counter("dragoman_throttle_seconds", "quota")
+        self.throttles = self._counter("dragoman_throttles", "quota")
+        self.groups = self._gauge("dragoman_groups")
+        self.group_members = self._gauge("dragoman_group_members")
+        self._build_info = self._gauge("dragoman_build_info", "version", "python")
+        ProcessCollector(registry=self.registry)
 
     def alarm(self, reason: str) -> None:
         """Count one. `reason` is the name of its log event."""
         self._alarms.labels(reason).inc()
 
     def built(self, version: str) -> None:
-        """Say what runs."""
+        """Set the version."""
         self._build_info.labels(version, platform.python_version()).set(1)
 
     def request_done(self, api: str, error: str, seconds: float, parked_s: float = 0.0) -> None:
-        """Count one request, which for `parked_s` of its time waited for others."""
+        """Count one request, which was parked for `parked_s` of its time."""
         self._requests.labels(api, error).value += 1
         self._request_seconds.labels(api).observe(seconds)
         self._work_seconds.labels(api).observe(seconds - parked_s)
 
     def moved_bytes(self) -> int:
-        """Record batch bytes taken and served in all."""
+        """Record batch bytes produced and fetched in all."""
         return self.produce_bytes.value + self.fetch_bytes.value
 
     def throttled(self, quota: str, seconds: float) -> None:
@@ -193,13 +164,29 @@ class Metrics:
         self.throttle_seconds.labels(quota).inc(seconds)
 
     def watch_shard(self, shard: ShardView) -> None:
-        """Read a shard's figures whenever the metrics are asked for."""
+        """Read a shard's figures whenever the metrics are collected."""
         self.registry.register(_ShardCollector(shard))
 
     def watch_space(self, free_bytes: Callable[[], int | None], refused: Callable[[], int]) -> None:
-        """Read what is free on the disk with the least to spare, and how many batches it had no room for."""
+        """Read the free bytes of the disk with the least spare bytes, and how many batches were refused."""
         self.registry.register(_SpaceCollector(free_bytes, refused))
 
     def render(self) -> bytes:
         """The text exposition format."""
         return generate_latest(self.registry)
+
+    def _gauge(self, name: str, *labels: str) -> Gauge:
+        return Gauge(name, _HELP[name], labels, registry=self.registry)
+
+    def _counter(self, name: str, *labels: str) -> Counter:
+        return Counter(name, _HELP[name], labels, registry=self.registry)
+
+    def _counters(self, name: str, *labels: str) -> LocalCounters:
+        counters = LocalCounters(name, _HELP[name], labels)
+        self.registry.register(counters)
+        return counters
+
+    def _histograms(self, name: str, buckets: Sequence[float], *labels: str) -> LocalHistograms:
+        histograms = LocalHistograms(name, _HELP[name], labels, buckets)
+        self.registry.register(histograms)
+        return histograms

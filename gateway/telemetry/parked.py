@@ -1,4 +1,4 @@
-"""How long a request waited for others: a fetch for records, a member for its group. That is no latency."""
+"""Time for which a request was parked: a fetch for records, a member for its group. It is no latency."""
 
 import time
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 
 class Parked:
-    """Seconds of one request, so far."""
+    """Seconds for which one request has been parked."""
 
     __slots__ = ("seconds",)
 
@@ -19,7 +19,7 @@ _OF_REQUEST: ContextVar[Parked | None] = ContextVar("parked", default=None)
 
 
 def parked_in_this_task() -> Parked:
-    """A count for the request that this task works on from here on."""
+    """The count of the request that this task handles from here on."""
     parked = Parked()
     _OF_REQUEST.set(parked)
     return parked
@@ -27,7 +27,7 @@ def parked_in_this_task() -> Parked:
 
 @contextmanager
 def parked() -> Iterator[None]:
-    """What is within waits for others. Where no request is worked on, it counts for nothing."""
+    """The body of the `with` is parked time, if this task handles a request."""
     began = time.perf_counter()
     try:
         yield

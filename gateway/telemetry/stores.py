@@ -1,4 +1,4 @@
-"""Thin wrappers around the three ports: how long each operation of a store takes, and what failed last.
+"""Thin wrappers around three of the ports: the duration of each operation of a store, and the last failures.
 
 One clock reading before and after a call of a store, which serves many batches: nothing per record.
 """
@@ -10,8 +10,8 @@ from typing import Final
 
 from prometheus_client import Counter
 
+from gateway.telemetry.local_metrics import LocalHistogram
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.tallies import Times
 from ledger.errors import AlreadyExists, NotFound, StoreError
 from ledger.ports import (
     BlobInfo,
@@ -29,14 +29,15 @@ FAILURE_COUNTS_SECONDS: Final = 30.0
 
 
 class StoreHealth:
-    """What operations of the stores met last."""
+    """The last failures of the operations of stores."""
 
     def __init__(self) -> None:
         self._failed: dict[str, tuple[str, float]] = {}
 
     def failing(self) -> dict[str, str]:
-        """`store.operation` to the reason, of what failed lately and has not succeeded since. A gateway
-        that nobody uses since it is not ready would not find out by itself that the store is back."""
+        """`store.operation` to the reason, of recent failures without a success since. They expire: a gateway
+        that gets no requests because it is not ready could not notice otherwise that the store works
+        again."""
         now = time.monotonic()
         return {
             name: reason for name, (reason, at) in self._failed.items() if now - at < FAILURE_COUNTS_SECONDS
@@ -53,7 +54,7 @@ class StoreHealth:
 class _Timed:
     """Times one operation, as often as it is entered; entries may overlap."""
 
-    def __init__(self, name: str, seconds: Times, errors: Counter, health: StoreHealth) -> None:
+    def __init__(self, name: str, seconds: LocalHistogram, errors: Counter, health: StoreHealth) -> None:
         self._name = name
         self._seconds = seconds
         self._errors = errors
@@ -192,6 +193,10 @@ class TimedBlobs:
         self._get = watch.timed("blobs", "get")
         self._list = watch.timed("blobs", "list")
         self._delete = watch.timed("blobs", "delete")
+
+    @property
+    def durable_ack(self) -> bool:
+        return self._store.durable_ack
 
     async def put(self, key: str, parts: Sequence[Buffer]) -> None:
         with self._put.begin():

@@ -1,1 +1,1 @@
-"""Topics and their configs: what may be created, and what clients are told."""
+"""Topics: finding, creating, growing, altering and deleting them."""

@@ -1,8 +1,8 @@
-"""The rules of one connection, sans-I/O: what is refused, and in which order answers leave.
+"""The rules of one connection, sans-I/O: what is refused, and in which order responses are sent.
 
-Kafka answers the requests of a connection in the order in which they came; clients match answers to
-requests by that order. Handlers here may finish in any order, so an answer waits for those before it.
-Kafka closes the connection, without an answer, for a header it cannot read, an API that the listener
+Kafka answers the requests of a connection in the order in which they came; clients match responses to
+requests by that order. Handlers here may finish in any order, so a response waits for those before it.
+Kafka closes the connection, without a response, for a header it cannot read, an API that the listener
 does not serve, and a version out of range; only ApiVersions is answered in every version, so that a
 newer client can learn what is spoken (KIP-511: error 35 in a body of version 0).
 """
@@ -25,7 +25,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class CloseConnection(Exception):
-    """The client broke a rule for which Kafka closes the connection. Earlier answers may still be sent."""
+    """The client broke a rule for which Kafka closes the connection. Earlier responses may still be sent."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -33,7 +33,7 @@ class CloseConnection(Exception):
 
 
 class Request(NamedTuple):
-    """A request to handle; `body` is a view of the frame behind the header, `slot` names its answer."""
+    """A request to handle; `body` is a view of the frame after the header, `slot` names its response."""
 
     slot: int
     header: RequestHeader
@@ -45,8 +45,8 @@ class Request(NamedTuple):
 @dataclass(slots=True)
 class _Pending:
     frame_bytes: int
-    answer: list[Buffer] | None = None
-    answer_bytes: int = 0
+    response: list[Buffer] | None = None
+    response_bytes: int = 0
     is_answered: bool = False
 
 
@@ -79,11 +79,11 @@ class Connection:
         self._pending: deque[_Pending] = deque()
         self._next_slot = 0
         self.in_flight_bytes = 0
-        """Frames of requests in flight, and the answers among them that wait for an earlier one."""
+        """Frames of requests in flight, and the responses among them that wait for an earlier one."""
 
     @property
     def in_flight(self) -> int:
-        """Requests received whose answers have not yet been released, in order, to be sent."""
+        """Requests received whose responses have not yet been released, in order, to be sent."""
         return len(self._pending)
 
     @property
@@ -111,22 +111,22 @@ class Connection:
         return Request(slot, header, frame[body_at:], unsupported)
 
     def answered(self, slot: int, buffers: Sequence[Buffer] | None) -> list[Buffer]:
-        """Give the answer to a request: response header and body, or None where the protocol has none.
+        """Give the response to a request: header and body, or None where the protocol has none.
 
-        Returns the buffers to send now, each answer with its length before it; [] while an earlier
-        request is unanswered. Raises ValueError for a slot that has no request or has its answer.
+        Returns the buffers to send now, each response with its length before it; [] while an earlier
+        request is unanswered. Raises ValueError for a slot that has no request or has its response.
         """
         pending = self._pending
         index = slot - (self._next_slot - len(pending))
         if not 0 <= index < len(pending) or pending[index].is_answered:
-            raise ValueError(f"slot {slot} awaits no answer")
+            raise ValueError(f"slot {slot} awaits no response")
         self._keep(pending[index], buffers)
         released: list[Buffer] = []
         while pending and pending[0].is_answered:
             first = pending.popleft()
-            self.in_flight_bytes -= first.frame_bytes + first.answer_bytes
-            if first.answer is not None:
-                released += first.answer
+            self.in_flight_bytes -= first.frame_bytes + first.response_bytes
+            if first.response is not None:
+                released += first.response
         return released
 
     def _check(self, header: RequestHeader) -> bool:
@@ -146,6 +146,6 @@ class Connection:
         if buffers is None:
             return
         size = sum(map(len, buffers))
-        pending.answer = [_LENGTH.pack(size), *buffers]
-        pending.answer_bytes = size
+        pending.response = [_LENGTH.pack(size), *buffers]
+        pending.response_bytes = size
         self.in_flight_bytes += size

@@ -20,6 +20,7 @@ from gateway.wire.errors import Malformed, NeedsSlices
 from gateway.wire.primitives import (
     CHUNK_ITEMS,
     MAX_STRING_BYTES,
+    SHORT_ITEMS,
     SMALL_BYTES,
     count_items,
     count_small,
@@ -33,7 +34,7 @@ from gateway.wire.source import Source
 Decoder = Callable[[memoryview], tuple[Any, int]]
 Decoding = Generator[int, None, tuple[Any, int]]
 """Yields the units of weight worked off since it last did."""
-SlicedDecoder = Callable[[memoryview, int], Decoding]
+SlicedDecoder = Callable[[memoryview, int, list[Any]], Decoding]
 TEXT_BYTES_A_UNIT_SHIFT = 8
 FIXED_ITEMS_A_UNIT_SHIFT = 5
 _MADE = {"string": "str({}, 'utf-8', 'replace')", "bytes": "bytes({})", "records": "{}"}
@@ -60,7 +61,8 @@ def compile_small_decoder(schema: Schema, version: int) -> Decoder:
 
 
 def compile_sliced_decoder(schema: Schema, version: int) -> SlicedDecoder:
-    """The same in slices: (frame, the most elements that the request may have) -> generator."""
+    """The same in slices: (frame, the most elements that the request may have, where all long lists are kept,
+    each as soon as it is there) -> generator."""
     schema.check(version)
     return _DecoderSource(schema, version, _Form.SLICED).compiled()
 
@@ -89,7 +91,7 @@ class _DecoderSource:
 
     def compiled(self) -> Callable[..., Any]:
         src = self._src
-        with src.block("def decode(b, most):" if self._form is _Form.SLICED else "def decode(b):"):
+        with src.block("def decode(b, most, kept):" if self._form is _Form.SLICED else "def decode(b):"):
             src.line("e = len(b)")
             if self._form is _Form.SMALL:
                 with src.block(f"if e > {SMALL_BYTES}:"):
@@ -214,12 +216,17 @@ class _DecoderSource:
             if code is not None:
                 src.line(f"p += {count} * {WIDTH[code]}")
                 if self._form is _Form.SLICED:
+                    with src.block(f"if {count} > {SHORT_ITEMS}:"):
+                        src.line(f"kept.append({variable})")
                     src.line(f"c += {count} >> {FIXED_ITEMS_A_UNIT_SHIFT}")
         return variable
 
     def _items(self, field: Field, variable: str, count: str) -> None:
         src = self._src
         src.line(f"{variable} = []")
+        if self._form is _Form.SLICED:
+            with src.block(f"if {count} > {SHORT_ITEMS}:"):
+                src.line(f"kept.append({variable})")
         with src.block(f"for _ in range({count}):"):
             if self._form is _Form.SLICED:
                 src.line("c += 1")
@@ -269,7 +276,7 @@ class _DecoderSource:
             src.line(f"p = {end}")
 
     def _default(self, field: Field) -> str:
-        """An expression that makes the default, anew where it is mutable."""
+        """An expression that makes the default: a new object each time where it is mutable."""
         initial = field.initial
         if isinstance(field.kind, type) and not field.array and initial is not None:
             return f"{self._name_of(field.kind)}()"

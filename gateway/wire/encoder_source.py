@@ -11,14 +11,14 @@ from struct import error as struct_error
 from typing import Any
 
 from gateway.wire.errors import Unencodable
-from gateway.wire.primitives import CHUNK_ITEMS, encode_uvarint, string_bytes
+from gateway.wire.primitives import CHUNK_ITEMS, SHORT_ITEMS, encode_uvarint, string_bytes
 from gateway.wire.schema import FIXED, Field, Schema
 from gateway.wire.source import Source
 
 Encoder = Callable[[Any], bytes]
 Encoding = Generator[int, None, bytes]
 """Yields the units of weight worked off since it last did."""
-SlicedEncoder = Callable[[Any], Encoding]
+SlicedEncoder = Callable[[Any, list[Any]], Encoding]
 _SMALL = 32
 
 
@@ -29,7 +29,7 @@ def compile_encoder(schema: Schema, version: int) -> Encoder:
 
 
 def compile_sliced_encoder(schema: Schema, version: int) -> SlicedEncoder:
-    """The same in slices: message -> generator."""
+    """The same in slices: (message, where all its long lists are kept) -> generator."""
     schema.check(version)
     return _EncoderSource(schema, version, is_sliced=True).compiled()
 
@@ -54,7 +54,7 @@ class _EncoderSource:
 
     def compiled(self) -> Callable[..., Any]:
         src = self._src
-        with src.block("def encode(o):"):
+        with src.block("def encode(o, kept):" if self._is_sliced else "def encode(o):"):
             src.line("out = []")
             src.line("w = out.append")
             if self._is_sliced:
@@ -168,6 +168,9 @@ class _EncoderSource:
         items, count = self._measured(field, value, "", "()")
         self._length(count, "i")
         item = src.variable("o")
+        if self._is_sliced:
+            with src.block(f"if {count} > {SHORT_ITEMS}:"):
+                src.line(f"kept.append({items})")
         with src.block(f"for {item} in {items}:"):
             if self._is_sliced:
                 src.line("c += 1")

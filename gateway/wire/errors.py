@@ -10,6 +10,10 @@ class Malformed(ValueError):
     """The bytes are no message of the API and version they claim to be. Kafka closes such a connection."""
 
 
+class TooManyElements(Malformed):
+    """A request of more elements than it may have."""
+
+
 class NeedsSlices(Exception):
     """A request of more elements than are decoded at once; nothing is known against it yet."""
 

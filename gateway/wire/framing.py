@@ -1,6 +1,6 @@
 """Cuts the bytes of one connection into frames: `i32 size | size bytes` (Kafka protocol guide).
 
-Sans-I/O, in the shape that `asyncio.BufferedProtocol` asks for. Two kinds of memory:
+Sans-I/O, in the shape that `asyncio.BufferedProtocol` needs. Two kinds of memory:
 
 - The *block*, resident per connection: 4 KiB, more while many small frames arrive together. A frame
   that fits into it is copied out, which costs less than a block each.
@@ -37,7 +37,7 @@ def spoken(size: int) -> str:
 
 
 class FrameRefused(Exception):
-    """A size that no frame may have. The connection must be closed: nothing behind it can be read."""
+    """A size that no frame may have. The connection must be closed: nothing after it can be read."""
 
     def __init__(self, reason: str, frames: list[memoryview], speaks: str = "") -> None:
         super().__init__(reason)
@@ -104,8 +104,8 @@ class FrameAssembler:
 
     @property
     def next_growth(self) -> int:
-        """Bytes that `get_buffer` is about to claim for the frame that is arriving, beside those it has until
-        they are copied. Mostly 0."""
+        """Bytes that `get_buffer` is about to claim for the frame that is arriving, in addition to those that
+        it has until they are copied. Mostly 0."""
         large = self._large
         if large is None or self._large_filled < len(large):
             return 0
@@ -142,7 +142,7 @@ class FrameAssembler:
             self._fit_block(was_full, len(frames), filled)
         return frames
 
-    def settle(self) -> None:
+    def release_memory(self) -> None:
         """Give back what a busy time has claimed. For the driver to call when nothing came for a while."""
         self._trusted_bytes = 0
         if self._filled == 0 and len(self._block) > self._start_bytes:

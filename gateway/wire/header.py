@@ -39,7 +39,7 @@ def read_fixed_header(frame: memoryview) -> RequestHeader:
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """The header and the position of the body. Raises Malformed.
 
-    An unknown api key gives the fixed part and position 8: what follows cannot be told, close the connection.
+    An unknown api key gives the fixed part and position 8: what follows is unknown, close the connection.
     """
     if len(frame) < _FIXED.size:
         raise Malformed(f"request header in {len(frame)} bytes")

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 from struct import Struct
 from typing import TypeVar
 
-from gateway.wire.errors import Malformed, NeedsSlices, Unencodable
+from gateway.wire.errors import Malformed, NeedsSlices, TooManyElements, Unencodable
 
 Result = TypeVar("Result")
 
@@ -25,6 +25,8 @@ SMALL_BYTES = 32 * 1024
 """Bytes of such a request, but for records."""
 CHUNK_ITEMS = 256
 """Elements that the sliced forms work off between two yields."""
+SHORT_ITEMS = 16
+"""So few elements are let go together with what they are in; longer lists in slices."""
 MAX_TAGS = 1_000
 """Tagged fields of a request together. Clients send a handful."""
 
@@ -105,10 +107,10 @@ def read_uuid(view: memoryview, pos: int) -> tuple[bytes, int]:
 
 
 def count_items(items: int, more: int, most: int = MAX_REQUEST_ITEMS) -> int:
-    """The elements read and announced so far. Malformed for more than a request may have."""
+    """The elements read and announced so far. TooManyElements for more than a request may have."""
     items += more
     if items > most:
-        raise Malformed(f"more than {most} elements in one request")
+        raise TooManyElements(f"more than {most} elements in one request")
     return items
 
 

@@ -58,7 +58,7 @@ class Field(NamedTuple):
 
     @property
     def initial(self) -> Any:
-        """The default as a value, made anew."""
+        """The default as a value: a new object each time."""
         if self.default is not ZERO:
             return self.default
         if self.array:

@@ -11,7 +11,8 @@ from typing import Final
 
 import cramjam
 
-from ledger.batch.header import BatchError, BatchRefusal, Codec
+from ledger.batch.header import BatchError, Codec
+from ledger.errors import ErrorName
 from ledger.types import Buffer
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
@@ -32,7 +33,7 @@ _DECOMPRESSORS: Final[dict[Codec, Callable[[Buffer, bytearray], int]]] = {
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
-    """The records of a batch as they stand behind its header."""
+    """The records of a batch as they follow its header."""
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -59,9 +60,9 @@ def decompress(codec: Codec, data: memoryview, max_bytes: int) -> memoryview:
     if codec is Codec.SNAPPY:
         return memoryview(_decompress_snappy(data, max_bytes)).toreadonly()
     decompress_into = _DECOMPRESSORS[codec]
-    room = min(max_bytes, max(_FIRST_OUTPUT_BYTES, 4 * len(data)))
+    capacity = min(max_bytes, max(_FIRST_OUTPUT_BYTES, 4 * len(data)))
     while True:
-        output = bytearray(room)
+        output = bytearray(capacity)
         try:
             size = decompress_into(data, output)
         except cramjam.DecompressionError as error:
@@ -69,13 +70,13 @@ def decompress(codec: Codec, data: memoryview, max_bytes: int) -> memoryview:
                 raise _broken(codec, error) from error
         else:
             return memoryview(output)[:size].toreadonly()
-        if room >= max_bytes:
+        if capacity >= max_bytes:
             raise _too_large(max_bytes)
-        room = min(max_bytes, 4 * room)
+        capacity = min(max_bytes, 4 * capacity)
 
 
 def _compress_lz4(data: Buffer) -> bytes:
-    # Kafka and Java clients refuse frames whose blocks lean on each other.
+    # Kafka and Java clients refuse frames whose blocks depend on each other.
     compressor = cramjam.lz4.Compressor(block_linked=False)
     # This one alone takes bytes and no other buffer.
     compressor.compress(bytes(data))
@@ -115,22 +116,22 @@ def _append_raw_snappy(output: bytearray, block: memoryview, max_bytes: int) -> 
         claimed = cramjam.snappy.decompress_raw_len(block)
         if len(output) + claimed > max_bytes:
             raise _too_large(max_bytes)
-        # No raw snappy makes more than 64 bytes out of one element of two: a larger claim is a lie,
+        # No raw snappy makes more than 64 bytes out of one element of two: a larger claim is false,
         # and memory is not given to it.
         if claimed > 32 * len(block):
             raise _broken(Codec.SNAPPY, f"{claimed} bytes claimed for a block of {len(block)}")
-        room = bytearray(claimed)
-        size = cramjam.snappy.decompress_raw_into(block, room) if claimed else 0
+        block_output = bytearray(claimed)
+        size = cramjam.snappy.decompress_raw_into(block, block_output) if claimed else 0
     except cramjam.DecompressionError as error:
         raise _broken(Codec.SNAPPY, error) from error
     if size != claimed:
         raise _broken(Codec.SNAPPY, f"{size} bytes came out of a block that claims {claimed}")
-    output += room
+    output += block_output
 
 
 def _too_large(max_bytes: int) -> BatchError:
-    return BatchError(BatchRefusal.MESSAGE_TOO_LARGE, f"more than {max_bytes} bytes when decompressed")
+    return BatchError(ErrorName.MESSAGE_TOO_LARGE, f"more than {max_bytes} bytes when decompressed")
 
 
 def _broken(codec: Codec, reason: object) -> BatchError:
-    return BatchError(BatchRefusal.CORRUPT_MESSAGE, f"{codec.name.lower()}: {reason}")
+    return BatchError(ErrorName.CORRUPT_MESSAGE, f"{codec.name.lower()}: {reason}")

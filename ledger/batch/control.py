@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from ledger.batch.header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchError, BatchRefusal
+from ledger.batch.header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchError
 from ledger.batch.records import Producer, Record, build_batch, read_batch
+from ledger.errors import ErrorName
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
@@ -68,4 +69,4 @@ def read_marker(batch: memoryview) -> Marker:
 
 
 def _no_marker(reason: str) -> BatchError:
-    return BatchError(BatchRefusal.INVALID_RECORD, f"no transaction marker: {reason}")
+    return BatchError(ErrorName.INVALID_RECORD, f"no transaction marker: {reason}")

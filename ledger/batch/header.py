@@ -20,16 +20,17 @@ What a producer sends is refused in the order and with the errors of Apache Kafk
 | a control batch                                                      | INVALID_RECORD                |
 | producer id without a base sequence                                  | INVALID_RECORD                |
 
-Bytes of an incomplete batch behind the first are cut off, as Kafka cuts them off.
+Bytes of an incomplete batch after the first are cut off, as Kafka cuts them off.
 """
 
 import struct
 from collections.abc import Iterator
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from ledger.errors import ErrorName
 from ledger.types import Buffer
 
 # i64 base offset, i32 batch length, i32 leader epoch, i8 magic, u32 CRC, i16 attributes, i32 last
@@ -44,8 +45,8 @@ LEADER_EPOCH_AT = 12
 MAGIC_AT = 16
 CRC_AT = 17
 ATTRIBUTES_AT = 21
-CRC_FROM = ATTRIBUTES_AT
-"""The CRC covers everything from the attributes on; base offset and leader epoch lie outside it."""
+CRC_COVERS_FROM = ATTRIBUTES_AT
+"""The CRC covers everything from the attributes on; base offset and leader epoch are outside it."""
 LAST_OFFSET_DELTA_AT = 23
 MAX_TIMESTAMP_AT = 35
 PRODUCER_EPOCH_AT = 51
@@ -94,26 +95,14 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
-class BatchRefusal(Enum):
-    """Why a batch is refused, by the name that the Kafka protocol gives the error."""
-
-    CORRUPT_MESSAGE = "CORRUPT_MESSAGE"
-    INVALID_RECORD = "INVALID_RECORD"
-    INVALID_TIMESTAMP = "INVALID_TIMESTAMP"
-    MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
-    UNKNOWN_SERVER_ERROR = "UNKNOWN_SERVER_ERROR"
-    UNSUPPORTED_COMPRESSION_TYPE = "UNSUPPORTED_COMPRESSION_TYPE"
-    UNSUPPORTED_FOR_MESSAGE_FORMAT = "UNSUPPORTED_FOR_MESSAGE_FORMAT"
-
-
 class BatchError(ValueError):
     """Bytes that are not the record batch they claim to be.
 
     `in_log`: the bytes are one batch, and only its fields are wrong. Kafka finds that out at the log, and
-    so tells where the log begins.
+    so returns where the log begins.
     """
 
-    def __init__(self, refusal: BatchRefusal, reason: str, *, in_log: bool = False) -> None:
+    def __init__(self, refusal: ErrorName, reason: str, *, in_log: bool = False) -> None:
         super().__init__(f"{refusal.name}: {reason}")
         self.refusal = refusal
         self.reason = reason
@@ -205,7 +194,7 @@ def check_batches(
     if records[MAGIC_AT] != MAGIC:
         raise _invalid(f"magic {records[MAGIC_AT]} is not allowed in this version of Produce")
     if not zstd_allowed and records[ATTRIBUTES_AT + 1] & CODEC_MASK == Codec.ZSTD:
-        raise BatchError(BatchRefusal.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
+        raise BatchError(ErrorName.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
     data = records
     if size < len(records):
         if _complete_batch(records, size):
@@ -218,16 +207,16 @@ def check_batches(
         raise _wrong_field(f"the base offset should be 0, but it is {header.base_offset}")
     if size > max_batch_bytes:
         raise BatchError(
-            BatchRefusal.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, the limit is {max_batch_bytes}"
+            ErrorName.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, the limit is {max_batch_bytes}"
         )
-    if crc32c(data[CRC_FROM:]) != header.crc:
+    if crc32c(data[CRC_COVERS_FROM:]) != header.crc:
         raise _corrupt("the batch does not match its CRC")
     _check_fields(header)
     return CheckedBatch(header, data)
 
 
 def walk(view: memoryview) -> Iterator[WalkedBatch]:
-    """Walk batches that lie back to back in stored bytes.
+    """Walk batches that are back to back in stored bytes.
 
     Raises BatchError (CORRUPT_MESSAGE) at the first that is cut off or is no batch of magic 2. CRCs
     are not checked.
@@ -263,7 +252,9 @@ def no_whole_batch(rest: memoryview) -> BatchError:
 
 def verify_crc(batch: memoryview) -> bool:
     """Whether one stored batch still matches the CRC in its header."""
-    return len(batch) >= HEADER_BYTES and crc32c(batch[CRC_FROM:]) == _CRC.unpack_from(batch, CRC_AT)[0]
+    return (
+        len(batch) >= HEADER_BYTES and crc32c(batch[CRC_COVERS_FROM:]) == _CRC.unpack_from(batch, CRC_AT)[0]
+    )
 
 
 def patch_head(base_offset: int) -> bytes:
@@ -274,7 +265,7 @@ def patch_head(base_offset: int) -> bytes:
 def outgoing_head(base_offset: int, batch_length: int) -> bytes:
     """The first 16 bytes of a batch as it is served: base offset, length field, leader epoch 0.
 
-    They lie outside the CRC; the body view served behind them starts at 16. `batch_length` is the
+    They are outside the CRC; the body view served after them starts at 16. `batch_length` is the
     header's field, not the size of the batch.
     """
     return _OUTGOING.pack(base_offset, batch_length, LEADER_EPOCH)
@@ -300,9 +291,9 @@ def clear_log_append_time(batch: memoryview) -> bytearray:
 
 
 def seal(batch: bytearray) -> None:
-    """Write the CRC that belongs to the bytes behind it."""
+    """Write the CRC of the bytes that follow it."""
     with memoryview(batch) as view:
-        _CRC.pack_into(batch, CRC_AT, crc32c(view[CRC_FROM:]))
+        _CRC.pack_into(batch, CRC_AT, crc32c(view[CRC_COVERS_FROM:]))
 
 
 def _complete_batch(records: memoryview, position: int) -> int:
@@ -319,7 +310,7 @@ def _complete_batch(records: memoryview, position: int) -> int:
         raise _corrupt(f"unknown magic {records[position + MAGIC_AT]}")
     size: int = length + LENGTH_PREFIX_BYTES
     if size > _MAX_SIZE:
-        raise BatchError(BatchRefusal.UNKNOWN_SERVER_ERROR, f"a length field of {length} is beyond any batch")
+        raise BatchError(ErrorName.UNKNOWN_SERVER_ERROR, f"a length field of {length} is beyond any batch")
     return size if size <= remaining else 0
 
 
@@ -327,7 +318,7 @@ def _check_fields(header: BatchHeader) -> None:
     attributes = header.attributes
     if attributes & CODEC_MASK >= len(_CODECS):
         reason = f"unknown codec {attributes & CODEC_MASK}"
-        raise BatchError(BatchRefusal.UNKNOWN_SERVER_ERROR, reason, in_log=True)
+        raise BatchError(ErrorName.UNKNOWN_SERVER_ERROR, reason, in_log=True)
     count, delta = header.record_count, header.last_offset_delta
     if count <= 0 or count != delta + 1:
         raise _wrong_field(f"{count} records cannot have a last offset delta of {delta}")
@@ -343,17 +334,17 @@ def _too_short(size: int) -> BatchError:
     # Kafka reads on up to the producer id before it looks at the size.
     reason = f"a batch of {size} bytes is shorter than its header"
     if size < PRODUCER_EPOCH_AT:
-        return BatchError(BatchRefusal.UNKNOWN_SERVER_ERROR, reason)
+        return BatchError(ErrorName.UNKNOWN_SERVER_ERROR, reason)
     return _corrupt(reason)
 
 
 def _corrupt(reason: str) -> BatchError:
-    return BatchError(BatchRefusal.CORRUPT_MESSAGE, reason)
+    return BatchError(ErrorName.CORRUPT_MESSAGE, reason)
 
 
 def _invalid(reason: str) -> BatchError:
-    return BatchError(BatchRefusal.INVALID_RECORD, reason)
+    return BatchError(ErrorName.INVALID_RECORD, reason)
 
 
 def _wrong_field(reason: str) -> BatchError:
-    return BatchError(BatchRefusal.INVALID_RECORD, reason, in_log=True)
+    return BatchError(ErrorName.INVALID_RECORD, reason, in_log=True)

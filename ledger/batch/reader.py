@@ -1,11 +1,12 @@
-"""The records of one batch, a part at a time: for who opens batches beside others (`gateway/requests`)."""
+"""The records of one batch, a part at a time: for callers that open batches in slices."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from ledger.batch.compression import decompress
-from ledger.batch.header import HEADER_BYTES, BatchError, BatchHeader, BatchRefusal, Codec
+from ledger.batch.header import HEADER_BYTES, BatchError, BatchHeader, Codec
 from ledger.batch.records import Skimmed, skim_records
+from ledger.errors import ErrorName
 
 SHORT_BYTES: Final = 4 * 1024 * 1024
 """A batch that has more when unpacked is long. One that is not packed never is: it takes no memory."""
@@ -16,7 +17,7 @@ MAX_INT64: Final = 2**63 - 1
 
 
 class RecordReader:
-    """Reads on from where it was, also after what was unpacked had been let go of."""
+    """Reads on from where it was, also after what was unpacked had been released."""
 
     def __init__(self, header: BatchHeader, data: memoryview, max_bytes: int) -> None:
         self._header = header
@@ -44,7 +45,7 @@ class RecordReader:
         try:
             self._records = decompress(header.codec, packed, SHORT_BYTES)
         except BatchError as error:
-            if error.refusal is not BatchRefusal.MESSAGE_TOO_LARGE:
+            if error.refusal is not ErrorName.MESSAGE_TOO_LARGE:
                 raise
             self.is_long = True
         return self._records is not None
@@ -59,14 +60,14 @@ class RecordReader:
         return self._records
 
     def read(self, count: int) -> Sequence[Skimmed]:
-        """At most so many of the next records; with the last of them it is certain that nothing follows.
+        """At most that many of the next records; with the last of them it is certain that nothing follows.
         Raises BatchError (INVALID_RECORD)."""
         found, self._position = skim_records(self.records, self._position, min(count, self._left))
         self._left -= len(found)
         if not self._left and self._position != len(self.records):
-            behind = len(self.records) - self._position
-            reason = f"{behind} bytes behind the last of {self._header.record_count} records"
-            raise BatchError(BatchRefusal.INVALID_RECORD, reason)
+            left = len(self.records) - self._position
+            reason = f"{left} bytes after the last of {self._header.record_count} records"
+            raise BatchError(ErrorName.INVALID_RECORD, reason)
         return found
 
 

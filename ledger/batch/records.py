@@ -1,4 +1,4 @@
-"""The records inside a batch (magic 2), for the few who must look: tools, log compaction, recompression.
+"""The records inside a batch (magic 2), for the few that need them: tools, log compaction, recompression.
 
 A record: `varint length | i8 attributes | varlong timestamp delta | varint offset delta | varint key
 length, key | varint value length, value | varint header count, headers`; a length of -1 is null; a
@@ -18,11 +18,11 @@ from ledger.batch.header import (
     MIN_RECORD_BYTES,
     BatchError,
     BatchHeader,
-    BatchRefusal,
     Codec,
     read_header,
     seal,
 )
+from ledger.errors import ErrorName
 from ledger.types import NO_PRODUCER_ID, Buffer
 
 _VARINT_BITS: Final = 32
@@ -51,7 +51,7 @@ class Record(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """Who wrote a batch, and the sequence of its first record."""
+    """The producer of a batch, and the sequence of its first record."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = -1
@@ -78,7 +78,7 @@ def read_batch(batch: memoryview, max_decompressed_bytes: int) -> tuple[BatchHea
 
 
 def parse_records(data: memoryview, record_count: int) -> Iterator[Record]:
-    """Records of decompressed bytes. Raises BatchError (INVALID_RECORD) unless they are exactly as many."""
+    """Records of decompressed bytes. Raises BatchError (INVALID_RECORD) if their number is another."""
     if record_count < 0:
         raise _invalid(f"a count of {record_count} records")
     position = 0
@@ -86,7 +86,7 @@ def parse_records(data: memoryview, record_count: int) -> Iterator[Record]:
         record, position = _parse_record(data, position)
         yield record
     if position != len(data):
-        raise _invalid(f"{len(data) - position} bytes behind the last of {record_count} records")
+        raise _invalid(f"{len(data) - position} bytes after the last of {record_count} records")
 
 
 def skim_records(data: memoryview, position: int, count: int) -> tuple[list[Skimmed], int]:
@@ -113,7 +113,7 @@ def _skim(data: memoryview, position: int, end: int) -> Skimmed | None:
             raw = raw & 0x7F | data[position] << 7
             position += 1
         record_end = position + (raw >> 1)
-        # Behind the attributes.
+        # After the attributes.
         stamp = data[position + 1]
         position += 2
         if stamp >= 0x80:
@@ -148,7 +148,7 @@ def _skim(data: memoryview, position: int, end: int) -> Skimmed | None:
     return (offset >> 1) ^ -(offset & 1), (stamp >> 1) ^ -(stamp & 1), not key & 1, record_end
 
 
-def build_batch(
+def build_batch(  # noqa: PLR0913 - fields of a header
     records: Sequence[Record],
     codec: Codec = Codec.NONE,
     *,
@@ -158,7 +158,7 @@ def build_batch(
     flags: int = 0,
     last_offset_delta: int | None = None,
 ) -> bytes:
-    """A batch of these records, its CRC right. `flags` are attribute bits beside the codec's.
+    """A batch of these records, its CRC right. `flags` are attribute bits other than the codec's.
 
     `last_offset_delta` is the last record's unless given: log compaction keeps it although the
     record went.
@@ -278,4 +278,4 @@ def _put_bytes(body: bytearray, value: Buffer | None) -> None:
 
 
 def _invalid(reason: str) -> BatchError:
-    return BatchError(BatchRefusal.INVALID_RECORD, reason)
+    return BatchError(ErrorName.INVALID_RECORD, reason)

@@ -16,7 +16,7 @@ import cramjam
 from crc32c import crc32c
 
 from ledger.errors import StoreDamaged, StoreTooNew
-from ledger.image import Row, digest, pack_rows, unpack_rows
+from ledger.rows import Row, digest, pack_rows, unpack_rows
 
 SNAPSHOT_MAGIC = b"DSN1"
 ARCHIVE_MAGIC = b"DAR1"

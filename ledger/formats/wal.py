@@ -16,13 +16,13 @@
 | -4     u32       | CRC-32C of table and batches                                               |
 
 Magic and version stay where they are in every version. On blobs an object is one frame. A local object is
-a file: frames one behind the other, found by scanning forward. Where batches lie is known to the ledger;
+a file: frames one after the other, found by scanning forward. Positions of batches are known to the ledger;
 the table is for diagnosis, and says where the next batch begins when one is damaged. Its only CRC also
 covers the batches, so that it is a hint then: `batches_of_run` says when to believe it.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -70,32 +70,8 @@ class TableBatch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredBatch:
-    """A batch of a frame as its table describes it; `start` counts from the frame's first byte."""
-
-    topic_id: TopicId
-    partition: int
-    start: int
-    size: int
-    record_count: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    data: memoryview
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A whole frame, its CRCs right; `position` counts from the start of the scanned bytes."""
-
-    position: int
-    size: int
-    batches: tuple[StoredBatch, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class DamagedFrame:
-    """Where scanning ended before the end of the bytes, and why.
+    """Where a frame cannot be read, and why.
 
     `is_torn`: the bytes end within the frame, as a crash in the middle of a write leaves them.
     """
@@ -147,38 +123,6 @@ def version_of(data: Buffer) -> int | None:
     return int(version) if magic == MAGIC else None
 
 
-def scan_frames(view: memoryview) -> Iterator[Frame | DamagedFrame]:
-    """Every frame from the first byte on. Where one is torn or damaged, that is the last thing told.
-
-    Batches are views of `view`.
-    """
-    position = 0
-    while position < len(view):
-        frame = read_frame(view, position)
-        yield frame
-        if isinstance(frame, DamagedFrame):
-            return
-        position += frame.size
-
-
-def read_frame(view: memoryview, position: int = 0) -> Frame | DamagedFrame:
-    """The frame at `position`."""
-    rest = view[position:]
-    head = read_frame_head(rest, position)
-    if isinstance(head, DamagedFrame):
-        return head
-    size, batches_at = head.size, HEADER_BYTES + head.table_bytes
-    if size > len(rest):
-        return _torn(position, f"{len(rest)} bytes of a frame of {size}")
-    body_end = size - TRAILER_BYTES
-    if crc32c(rest[HEADER_BYTES:body_end]) != _CRC.unpack_from(rest, body_end)[0]:
-        return _damaged(position, "table and batches do not match their CRC")
-    batches = _read_table(rest, batches_at, body_end)
-    if batches is None:
-        return _damaged(position, "the table does not describe the batches")
-    return Frame(position, size, batches)
-
-
 def read_frame_head(view: memoryview, position: int = 0) -> FrameHead | DamagedFrame:
     """The header of the frame that `view` begins with; `position` is where that is, for the reason."""
     if len(view) < HEADER_BYTES:
@@ -202,8 +146,8 @@ def batches_of_run(
     `frame_start` of the same object; starts count from the object's first byte.
 
     With a damaged batch the CRC of the table says nothing. So it is believed only where its batches cover
-    the run exactly, are all of this partition, and have as many records together; else None. Who goes on
-    behind a damaged batch by it still has to find the CRC, size and record count of the next one right.
+    the run exactly, are all of this partition, and have its number of records together; else None. A caller
+    that goes on after a damaged batch by it still has to check CRC, size and record count of the next one.
     """
     run_start, run_bytes, records = run
     found: list[TableBatch] = []
@@ -242,22 +186,6 @@ def _pack_entry(head: bytearray, at: int, batch: DraftBatch, start: int) -> None
         batch.producer_epoch,
         batch.base_sequence,
     )
-
-
-def _read_table(frame: memoryview, batches_at: int, end: int) -> tuple[StoredBatch, ...] | None:
-    """None unless the entries cover the batches exactly, each where the one before it ends."""
-    batches, expected = [], batches_at
-    for topic_id, partition, start, size, count, producer_id, epoch, sequence in _ENTRY.iter_unpack(
-        frame[HEADER_BYTES:batches_at]
-    ):
-        if start != expected:
-            return None
-        expected = start + size
-        data = frame[start:expected]
-        batches.append(
-            StoredBatch(TopicId(topic_id), partition, start, size, count, producer_id, epoch, sequence, data)
-        )
-    return tuple(batches) if expected == end else None
 
 
 def _torn(position: int, reason: str) -> DamagedFrame:

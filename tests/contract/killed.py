@@ -14,7 +14,7 @@ DEADLINE_S = 60.0
 
 
 def killed_writer(port: str, url: str, acknowledgements: int) -> list[dict[str, Any]]:
-    """What a writer had acknowledged when it was killed (SIGKILL), at least so many."""
+    """What a writer had acknowledged when it was killed (SIGKILL): at least `acknowledgements` lines."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.contract.writer", port, url],
         cwd=REPOSITORY,
@@ -27,7 +27,7 @@ def killed_writer(port: str, url: str, acknowledgements: int) -> list[dict[str, 
     try:
         lines = [process.stdout.readline() for _ in range(acknowledgements)]
         kill_group(process)
-        # What was printed is acknowledged, also if nobody had read it yet; a last line may be torn.
+        # What was printed is acknowledged, also if it was not read yet; a last line may be torn.
         lines += [line for line in process.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]
     finally:
         overdue.cancel()

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from adapters.open import open_blobs
-from adapters.segments.objects import KnownBlobs
 from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreUnavailable
-from tests.contract.faulty import Fault, Faults, FaultyBlobs
+from ledger.ports import Blobs
 from tests.contract.killed import killed_writer
 from tests.contract.writer import content
+from tests.support.faulty import Fault, Faults, FaultyBlobs
 
 BACKENDS = ["memory:", "file:{dir}"]
 DURABLE = [url for url in BACKENDS if not url.startswith("memory:")]
@@ -24,7 +24,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def blobs(url: str) -> AsyncIterator[KnownBlobs]:
+async def blobs(url: str) -> AsyncIterator[Blobs]:
     blobs = open_blobs(url)
     yield blobs
     await blobs.close()
@@ -35,18 +35,18 @@ def durable_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.param.format(dir=tmp_path))
 
 
-async def keys_of(blobs: KnownBlobs, prefix: str = "", after: str = "", limit: int = 1000) -> list[str]:
+async def keys_of(blobs: Blobs, prefix: str = "", after: str = "", limit: int = 1000) -> list[str]:
     return [info.key for info in await blobs.list(prefix, after, limit)]
 
 
-async def test_the_parts_of_a_blob_come_back_as_one(blobs: KnownBlobs) -> None:
+async def test_the_parts_of_a_blob_come_back_as_one(blobs: Blobs) -> None:
     await blobs.put("a/b", [b"one", bytearray(b"-"), memoryview(b"xtwox")[1:4], b""])
     assert await blobs.get("a/b") == b"one-two"
     await blobs.put("empty", [])
     assert await blobs.get("empty") == b""
 
 
-async def test_blobs_of_any_size_come_back_byte_for_byte(blobs: KnownBlobs) -> None:
+async def test_blobs_of_any_size_come_back_byte_for_byte(blobs: Blobs) -> None:
     large = os.urandom(9 * 1024 * 1024)
     await blobs.put(
         "large", [memoryview(large)[start : start + 4000] for start in range(0, len(large), 4000)]
@@ -55,7 +55,7 @@ async def test_blobs_of_any_size_come_back_byte_for_byte(blobs: KnownBlobs) -> N
     assert await blobs.get("large", 5_000_001, 70_000) == large[5_000_001:5_070_001]
 
 
-async def test_ranges_are_exact_and_a_range_that_is_not_there_is_not_found(blobs: KnownBlobs) -> None:
+async def test_ranges_are_exact_and_a_range_that_is_not_there_is_not_found(blobs: Blobs) -> None:
     await blobs.put("a", [b"0123456789"])
     assert await blobs.get("a", 3, 4) == b"3456"
     assert await blobs.get("a", 0, 10) == b"0123456789"
@@ -65,21 +65,21 @@ async def test_ranges_are_exact_and_a_range_that_is_not_there_is_not_found(blobs
             await blobs.get("a", start, size)
 
 
-async def test_a_blob_that_is_not_there_is_not_found(blobs: KnownBlobs) -> None:
+async def test_a_blob_that_is_not_there_is_not_found(blobs: Blobs) -> None:
     await blobs.put("a/b", [b"x"])
     for key in ("b", "a", "a/b/c", "a/c"):
         with pytest.raises(NotFound):
             await blobs.get(key)
 
 
-async def test_a_key_is_never_overwritten(blobs: KnownBlobs) -> None:
+async def test_a_key_is_never_overwritten(blobs: Blobs) -> None:
     await blobs.put("a", [b"one"])
     with pytest.raises(AlreadyExists):
         await blobs.put("a", [b"two"])
     assert await blobs.get("a") == b"one"
 
 
-async def test_exactly_one_of_many_puts_at_once_wins_and_is_whole(blobs: KnownBlobs) -> None:
+async def test_exactly_one_of_many_puts_at_once_wins_and_is_whole(blobs: Blobs) -> None:
     values = [bytes([number]) * 100_000 for number in range(30)]
     results = await asyncio.gather(*(blobs.put("d/a", [v]) for v in values), return_exceptions=True)
     winners = [number for number, result in enumerate(results) if result is None]
@@ -89,7 +89,7 @@ async def test_exactly_one_of_many_puts_at_once_wins_and_is_whole(blobs: KnownBl
     assert await keys_of(blobs) == ["d/a"]
 
 
-async def test_a_list_is_ascending_and_keeps_to_prefix_after_and_limit(blobs: KnownBlobs) -> None:
+async def test_a_list_is_ascending_and_keeps_to_prefix_after_and_limit(blobs: Blobs) -> None:
     keys = ["a", "b-c", "b.d/x", "b/a", "b/c/0", "b/c/1", "b/c-", "b0", "c/a", "ä/\u20ac", "z z"]
     for key in reversed(keys):
         await blobs.put(key, [key.encode()])
@@ -105,7 +105,7 @@ async def test_a_list_is_ascending_and_keeps_to_prefix_after_and_limit(blobs: Kn
         assert await keys_of(blobs, "b", after, 3) == [k for k in keys if k > after and k[0] == "b"][:3]
 
 
-async def test_pages_of_a_list_join_to_the_whole(blobs: KnownBlobs) -> None:
+async def test_pages_of_a_list_join_to_the_whole(blobs: Blobs) -> None:
     keys = sorted(f"p{number % 7}/q{number % 3}/{number}" for number in range(60))
     await asyncio.gather(*(blobs.put(key, [b"x"]) for key in keys))
     found: list[str] = []
@@ -114,7 +114,7 @@ async def test_pages_of_a_list_join_to_the_whole(blobs: KnownBlobs) -> None:
     assert found == keys
 
 
-async def test_a_delete_is_idempotent_and_touches_nothing_else(blobs: KnownBlobs) -> None:
+async def test_a_delete_is_idempotent_and_touches_nothing_else(blobs: Blobs) -> None:
     for key in ("a/1", "a/2", "b"):
         await blobs.put(key, [b"x"])
     await blobs.delete(["a/1", "absent", "no/such/place", "b"])
@@ -132,7 +132,7 @@ async def test_a_delete_is_idempotent_and_touches_nothing_else(blobs: KnownBlobs
 @pytest.mark.parametrize(
     "key", ["", "/a", "a/", "a//b", "..", "a/../b", "./a", ".a", "a\0", "x" * 201, "\ud800"]
 )
-async def test_a_key_that_is_no_plain_path_is_refused(blobs: KnownBlobs, key: str) -> None:
+async def test_a_key_that_is_no_plain_path_is_refused(blobs: Blobs, key: str) -> None:
     with pytest.raises(ValueError):
         await blobs.put(key, [b"x"])
     with pytest.raises(ValueError):
@@ -143,7 +143,7 @@ async def test_a_key_that_is_no_plain_path_is_refused(blobs: KnownBlobs, key: st
 
 
 @pytest.mark.parametrize("fault", [Fault.ANSWER_LOST, Fault.ERROR_AFTER, Fault.NEVER_SENT, Fault.LATE])
-async def test_an_unknown_outcome_is_settled_by_putting_again(blobs: KnownBlobs, fault: Fault) -> None:
+async def test_an_unknown_outcome_is_settled_by_putting_again(blobs: Blobs, fault: Fault) -> None:
     faulty = FaultyBlobs(blobs, Faults(1, fault, late_by=1))
     with pytest.raises(OutcomeUnknown):
         await faulty.put("a", [b"mine"])
@@ -155,15 +155,15 @@ async def test_an_unknown_outcome_is_settled_by_putting_again(blobs: KnownBlobs,
     assert await keys_of(blobs) == ["a"]
 
 
-async def test_an_error_before_the_effect_leaves_no_trace(blobs: KnownBlobs) -> None:
+async def test_an_error_before_the_effect_leaves_no_trace(blobs: Blobs) -> None:
     faulty = FaultyBlobs(blobs, Faults(1, Fault.ERROR_BEFORE))
     with pytest.raises(StoreUnavailable):
         await faulty.put("a", [b"mine"])
     assert await keys_of(blobs) == []
 
 
-async def test_the_store_says_whether_it_is_durable(blobs: KnownBlobs, url: str) -> None:
-    assert blobs.durable == (not url.startswith("memory:"))
+async def test_the_store_says_whether_it_is_durable(blobs: Blobs, url: str) -> None:
+    assert blobs.durable_ack == (not url.startswith("memory:"))
 
 
 async def test_what_was_put_is_there_after_closing_and_opening(durable_url: str) -> None:

@@ -9,9 +9,9 @@ import pytest
 from adapters.open import open_metadata
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.ports import Lost, MetadataStore, PutOutcome, Unknown, Won
-from tests.contract.faulty import Fault, Faults, FaultyMetadata
 from tests.contract.killed import killed_writer
 from tests.contract.writer import content, key_of
+from tests.support.faulty import Fault, Faults, FaultyMetadata
 
 BACKENDS = ["memory:", "sqlite:{dir}/metadata.sqlite3"]
 DURABLE = [url for url in BACKENDS if not url.startswith("memory:")]

@@ -12,9 +12,9 @@ from adapters.open import open_segments
 from ledger.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.ports import SegmentStore
 from ledger.types import Buffer, DraftBatch, Placement, Position, TopicId
-from tests.contract.faulty import EVERY_FAULT, Fault, Faults, FaultySegments
 from tests.contract.killed import killed_writer
 from tests.contract.writer import batches_of
+from tests.support.faulty import EVERY_FAULT, Fault, Faults, FaultySegments
 
 BACKENDS = ["memory:", "file:{dir}", "objects+memory:", "objects+file:{dir}"]
 DURABLE = [url for url in BACKENDS if "memory:" not in url]
@@ -72,7 +72,7 @@ async def test_every_kind_of_buffer_is_written_as_its_bytes(store: SegmentStore)
     assert await read(store, asked) == [b"one", b"two", b"three"]
 
 
-async def test_a_draft_lies_in_one_object_whose_size_covers_it(store: SegmentStore) -> None:
+async def test_a_draft_is_in_one_object_whose_size_covers_it(store: SegmentStore) -> None:
     batches = draft(b"x" * 10, b"y" * 1000, b"z")
     placement = await store.write(batches, NOW_MS)
     last = max(position.start + position.size for position in positions(placement, batches))
@@ -98,7 +98,7 @@ async def test_writes_at_once_do_not_mix(store: SegmentStore) -> None:
         assert locator != next_locator or end <= next_start
 
 
-async def test_what_is_not_there_reads_as_none_beside_what_is(store: SegmentStore) -> None:
+async def test_missing_ranges_read_as_none_among_present_ones(store: SegmentStore) -> None:
     first, second = await write(store, b"one", b"two")
     missing = [
         Position("wal/0/018bcfe5-6800-7000-8000-000000000000.wal", 0, 1),
@@ -183,7 +183,7 @@ async def test_after_any_failed_write_the_next_one_is_whole_and_elsewhere(
     assert await read(faulty, [first, third]) == [b"one", b"three"]
 
 
-async def test_a_store_that_cannot_be_asked_does_not_say_that_nothing_is_there(store: SegmentStore) -> None:
+async def test_a_store_that_cannot_be_reached_does_not_say_that_nothing_is_there(store: SegmentStore) -> None:
     faulty = FaultySegments(store, Faults(1, Fault.ERROR_BEFORE, only=["read"]))
     asked = await write(faulty, b"one")
     with pytest.raises(StoreUnavailable):

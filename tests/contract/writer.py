@@ -1,4 +1,4 @@
-"""A process that writes until it is killed: `python -m tests.contract.writer metadata|blobs|segments URL`.
+"""A process that writes until it is killed: `python -m tests.contract.writer PORT URL`, PORT as in `WRITERS`.
 
 Prints one JSON line for each write that was acknowledged, after the acknowledgement.
 """
@@ -10,8 +10,10 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 
-from adapters.open import open_blobs, open_metadata, open_segments
+from adapters.open import open_blobs, open_image, open_metadata, open_segments
+from ledger.partitions.rows import PARTITION
 from ledger.ports import Won
+from ledger.rows import Row
 from ledger.types import DraftBatch, TopicId
 
 WRITERS_AT_ONCE = 8
@@ -33,6 +35,15 @@ def batches_of(number: int) -> list[DraftBatch]:
         DraftBatch(topic, partition, content(number * 3 + partition), 1)
         for partition in range(1 + number % 3)
     ]
+
+
+def rows_of(number: int) -> list[Row]:
+    """All rows of the image after this write, which changes each of them."""
+    return [Row(PARTITION, bytes([place]), content(number * 3 + place)) for place in range(3)]
+
+
+def nonce_of(number: int) -> bytes:
+    return b"%016d" % number
 
 
 def metadata_writer(url: str) -> Write:
@@ -66,21 +77,36 @@ def segments_writer(url: str) -> Write:
     return write
 
 
+def images_writer(url: str) -> Write:
+    image = open_image(url)
+
+    async def write(number: int) -> dict[str, object]:
+        await image.write(rows_of(number), nonce_of(number))
+        return {}
+
+    return write
+
+
 async def write_for_ever(write: Write) -> None:
     numbers = itertools.count()
 
     async def one_after_the_other() -> None:
         while True:
             number = next(numbers)
-            told = await write(number)
-            print(json.dumps({"number": number, **told}), flush=True)  # noqa: T201
+            acknowledged = await write(number)
+            print(json.dumps({"number": number, **acknowledged}), flush=True)  # noqa: T201
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(WRITERS_AT_ONCE):
             tasks.create_task(one_after_the_other())
 
 
-WRITERS = {"metadata": metadata_writer, "blobs": blobs_writer, "segments": segments_writer}
+WRITERS = {
+    "metadata": metadata_writer,
+    "blobs": blobs_writer,
+    "segments": segments_writer,
+    "images": images_writer,
+}
 
 if __name__ == "__main__":
     asyncio.run(write_for_ever(WRITERS[sys.argv[1]](sys.argv[2])))

@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.wire.apis import ApiKey
 
-MOST_ALLOWED = 25
+MAX_ALLOWED = 25
 ABSENT = "absent"
 
 

@@ -45,7 +45,7 @@ TOPIC_RESOURCE: Final = 2
 SET: Final = 0
 OFFSETS: Final = (*range(16), *range(16, 60, 4))
 LATER_MS: Final = 10_000
-FIRST_ZSTD_PRODUCE, FIRST_ZSTD_FETCH, FIRST_WITH_IDS = 7, 10, 13
+FIRST_ZSTD_PRODUCE, FIRST_ZSTD_FETCH, FIRST_VERSION_WITH_IDS = 7, 10, 13
 OTHER_CONFIGS: Final = (
     ("max.message.bytes", ("200", "1000", "1048588")),
     ("message.timestamp.after.max.ms", ("1000", "3600000")),
@@ -212,7 +212,7 @@ class RandomSessions(RandomCalls):
 
     _epoch: int = 0
     """Of the next fetch; 0 while there is no session."""
-    _version: int = FIRST_WITH_IDS
+    _version: int = FIRST_VERSION_WITH_IDS
 
     @property
     def packs(self) -> bool:
@@ -250,7 +250,7 @@ class RandomSessions(RandomCalls):
         some = self._random
         version = self._version
         if some.random() < 0.03:
-            version = 12 if version >= FIRST_WITH_IDS else FIRST_WITH_IDS
+            version = 12 if version >= FIRST_VERSION_WITH_IDS else FIRST_VERSION_WITH_IDS
         forgotten: list[Any] = []
         if some.random() < 0.2:
             topic = some.choice(TOPICS)

@@ -8,7 +8,7 @@ from gateway.router import HANDLERS
 from gateway.wire.apis import MINIMUM_SERVED, ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.api_versions import ApiVersionsRequest
-from tests.differential.comparing import MOST_ALLOWED, Kind, read_allowed
+from tests.differential.comparing import MAX_ALLOWED, Kind, read_allowed
 from tests.differential.conftest import ALLOWED, Comparison
 from tests.differential.conversation import Answered, Conversation, Endpoint
 from tests.differential.exchange import Call, Exchange
@@ -64,7 +64,7 @@ def test_null_records_get_an_error_where_kafka_lets_the_producer_wait_for_ever(
 
 
 def test_few_differences_are_allowed_and_all_of_them_are_needed(comparison: Comparison) -> None:
-    assert len(comparison.allowed) <= MOST_ALLOWED
+    assert len(comparison.allowed) <= MAX_ALLOWED
     for exchange in EXCHANGES:
         comparison.of(exchange)
     assert not [entry for entry in comparison.allowed if entry not in comparison.used]

@@ -27,7 +27,7 @@ SEED: Final = 4301
 AT_ONCE: Final = 16
 PATIENCE_S: Final = 0.05
 """How long an answer is waited for: a spoilt request may well ask the gateway to wait."""
-MOST_GROWTH_BYTES: Final = 64 * 1024 * 1024
+MAX_GROWTH_BYTES: Final = 64 * 1024 * 1024
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_invariant_08_after_5000_spoilt_frames_clients_are_served_and_memory_is_
     outcomes = asyncio.run(storm(stormed, frames[WARM_UP:]))
     grown = resident_bytes(stormed.pid) - before
     assert stormed.is_running()
-    assert grown < MOST_GROWTH_BYTES, f"{grown} bytes more than before"
+    assert grown < MAX_GROWTH_BYTES, f"{grown} bytes more than before"
     # Both ends of the matter were met: what is refused, and what is still a request.
     assert outcomes["closed"] > FRAMES / 10
     assert outcomes["answered"] > FRAMES / 10

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
+from gateway.addresses import Address
 from gateway.cli.client import ClientError
-from gateway.listeners import Address
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.find_coordinator import FindCoordinatorRequest
 from gateway.wire.messages.generated.leave_group import LeaveGroupRequest, MemberIdentity
@@ -21,6 +21,8 @@ from tests.differential.steps import settle
 from tests.support.gateway import Gateway
 from tests.support.group_member import WAIT_S, Member, name_of
 from tests.support.kafka import running_kafka, why_missing
+
+pytestmark = pytest.mark.serial
 
 CONFIGS: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "1000",

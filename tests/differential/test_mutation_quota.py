@@ -37,6 +37,8 @@ from tests.support.gateway import Gateway, running_gateway
 from tests.support.kafka import KafkaServer
 from tests.support.raw import RawConnection, frame, raw_connection
 
+pytestmark = pytest.mark.serial
+
 WAIT_S: Final = 30.0
 NEARLY_MS: Final = 900
 HEARD_S: Final = 0.7

@@ -16,6 +16,8 @@ from tests.differential.steps import Create, Send, settle, told
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.kafka import running_kafka, why_missing
 
+pytestmark = pytest.mark.serial
+
 CONFIGS: Final[Mapping[str, str]] = {"log.retention.check.interval.ms": "500"}
 KAFKA_CONFIGS: Final[Mapping[str, str]] = {**CONFIGS, "log.initial.task.delay.ms": "500"}
 RETENTION_MS: Final = 2_000

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAlreadyExistsError, for_code
 
-from tests.e2e.client import (
+from tests.support.client import (
     CLIENT_TIMEOUT_S,
     ClientUnderTest,
     Codec,

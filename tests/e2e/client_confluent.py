@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.e2e.client import (
+from tests.support.client import (
     CLIENT_TIMEOUT_S,
     CREATE_TIME,
     ClientUnderTest,

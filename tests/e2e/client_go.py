@@ -5,20 +5,19 @@
 
 import functools
 import hashlib
-import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.e2e.client import Headers, Record
-from tests.e2e.program import ClientProgram, ProgramClient
-from tests.support.versions import CACHE, tool_version
+from tests.support.client import Headers, Record
+from tests.support.client_program import ClientProgram, ProgramClient
+from tests.support.made_once import made_once
+from tests.support.versions import tool_version
 
 SOURCES = Path(__file__).parent / "go"
 BUILD_TIMEOUT_S = 600.0
@@ -58,15 +57,7 @@ def built() -> Path:
     digest = hashlib.sha256(go_version().encode())
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    target = CACHE / f"e2e-go-{digest.hexdigest()[:16]}"
-    if not target.exists():
-        CACHE.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as fresh:
-            build(Path(fresh) / "clients")
-            # Another run may have been faster; its program is the same.
-            if not target.exists():
-                os.rename(f"{fresh}/clients", target)
-    return target
+    return made_once(f"e2e-go-{digest.hexdigest()[:16]}", build)
 
 
 def build(program: Path) -> None:

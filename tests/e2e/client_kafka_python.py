@@ -8,7 +8,7 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import TopicAlreadyExistsError
 
-from tests.e2e.client import (
+from tests.support.client import (
     CLIENT_TIMEOUT_S,
     ClientUnderTest,
     Codec,

@@ -4,14 +4,13 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.e2e.client import Ability, Record
-from tests.e2e.program import ClientProgram, ProgramClient
-from tests.support.versions import CACHE
+from tests.support.client import Ability, Record
+from tests.support.client_program import ClientProgram, ProgramClient
+from tests.support.made_once import made_once
 
 SOURCES = Path(__file__).parent / "js"
 LOCKED = ("package.json", "package-lock.json", ".npmrc")
@@ -48,15 +47,7 @@ def installed() -> Path:
     Errors: RuntimeError with npm's last words.
     """
     digest = hashlib.sha256(b"".join((SOURCES / name).read_bytes() for name in LOCKED)).hexdigest()[:16]
-    target = CACHE / f"e2e-js-{digest}"
-    if not target.exists():
-        CACHE.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as fresh:
-            install(Path(fresh, "packages"))
-            # Another run may have been faster; its packages are the same.
-            if not target.exists():
-                os.rename(f"{fresh}/packages", target)
-    return target
+    return made_once(f"e2e-js-{digest}", install)
 
 
 def install(directory: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.e2e.client import (
+from tests.support.client import (
     CLIENT_TIMEOUT_S,
     CREATE_TIME,
     Ability,

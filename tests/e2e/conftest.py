@@ -9,30 +9,19 @@ from typing import Protocol
 
 import pytest
 
-from tests.e2e.client import Ability, ClientUnderTest, Codec
 from tests.e2e.client_aiokafka import AiokafkaClient
 from tests.e2e.client_confluent import ConfluentClient
 from tests.e2e.client_go import GO_CLIENTS, started_go_clients, why_no_go_client
-from tests.e2e.client_java import started_jvm, why_no_java_client
 from tests.e2e.client_kafka_python import KafkaPythonClient
 from tests.e2e.client_kafkajs import KafkajsClient, started_node, why_no_node
 from tests.e2e.client_kcat import KcatClient, kcat
-from tests.e2e.program import ClientProgram, ProgramClient
+from tests.support.client import Ability, ClientUnderTest, Codec
+from tests.support.client_java import started_jvm, why_no_java_client
+from tests.support.client_program import ClientProgram, ProgramClient
 from tests.support.gateway import running_gateway
 from tests.support.kafka import running_kafka
+from tests.support.workers import CLIENT_NAMES
 
-CLIENT_NAMES = (
-    "confluent",
-    "kafka-python",
-    "aiokafka",
-    "java",
-    "java-3.9",
-    "kafkajs",
-    "kcat",
-    "sarama",
-    "kafka-go",
-    "franz-go",
-)
 ClientsByName = Callable[[str], ClientUnderTest]
 
 

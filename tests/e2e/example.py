@@ -11,7 +11,7 @@ from types import MappingProxyType
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.e2e.client import CLIENT_TIMEOUT_S
+from tests.support.client import CLIENT_TIMEOUT_S
 from tests.support.processes import kill_group, stop_group, tail_of
 from tests.support.versions import ROOT
 

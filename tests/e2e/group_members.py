@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.e2e.client_go import built, why_no_go_client
-from tests.e2e.client_java import java_command, why_no_java_client
 from tests.e2e.client_kafkajs import SOURCES as JS
 from tests.e2e.client_kafkajs import node_environment, why_no_node
+from tests.support.client_java import java_command, why_no_java_client
 from tests.support.processes import kill_group, tail_of
 
 WAIT_S: Final = 60.0

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from difflib import unified_diff
 from enum import Enum
-from pathlib import Path
 from typing import Final
 
 from tests.e2e.conftest import Endpoint
+from tests.support.client_java import SOURCES
 from tests.support.kafka import kafka_tools_classpath
 
 TOOL_TIMEOUT_S: Final = 90.0
-LOG_CONFIG: Final = Path(__file__).parent / "java" / "log4j2-tools.xml"
+LOG_CONFIG: Final = SOURCES / "log4j2-tools.xml"
 STACK_LINE: Final = re.compile(r"\s+at |\s*$")
 STEADY: Final = (
     (re.compile(r"TopicId: [\w-]{22}"), "TopicId: <id>"),

@@ -3,8 +3,9 @@
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
-from tests.e2e.client import Headers, Received, Record
+from tests.support.client import Headers, Received, Record
 
 # An hour ago: neither too far ahead for a broker nor old enough for retention.
 BASE_MS = int(time.time()) * 1000 - 3_600_000
@@ -44,6 +45,12 @@ def small_records(count: int, partitions: int = 1) -> list[Record]:
         Record(number % partitions, BASE_MS + STEP_MS * number, b"%d" % number, b"small record %d" % number)
         for number in range(count)
     ]
+
+
+def compressible_records(count: int) -> list[Record]:
+    """Of one partition; any codec makes each of them shorter. librdkafka sends a batch uncompressed where its
+    codec makes it longer, and under load a batch may have a single record."""
+    return [replace(record, value=b"compressible " * 50) for record in small_records(count)]
 
 
 def expected(records: Sequence[Record], offsets: Sequence[int]) -> list[Received]:

@@ -6,9 +6,9 @@ from itertools import islice
 import pytest
 
 from tests.e2e.access_log import access_log_lines
-from tests.e2e.client import Codec, FromOffset, Record
 from tests.e2e.conftest import ClientsByName
 from tests.e2e.sample_records import BASE_MS
+from tests.support.client import Codec, FromOffset, Record
 
 LINES = 1_000_000
 LINES_AT_ONCE = 100_000

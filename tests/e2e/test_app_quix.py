@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e.client import Codec, Earliest, Record
 from tests.e2e.client_confluent import ConfluentClient
 from tests.e2e.conftest import Endpoint
 from tests.e2e.example import Application, GroupOffsets, copied_example
+from tests.support.client import Codec, Earliest, Record
 from tests.support.environments import QUIX_REQUIREMENTS, python_with
 
 WAIT_S: Final = 60.0

@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.client import Codec, Earliest, Record
 from tests.e2e.client_confluent import ConfluentClient
 from tests.e2e.conftest import Endpoint
 from tests.e2e.example import Application, copied_example
+from tests.support.client import Codec, Earliest, Record
 from tests.support.spark import SPARK_KAFKA_JARS, why_no_spark
 
 WAIT_S: Final = 120.0

@@ -13,7 +13,7 @@ import pytest
 from crc32c import crc32c
 
 from ledger.image import FORMAT_VERSION as IMAGE_VERSION
-from ledger.image import META, sealed
+from ledger.rows import META, sealed
 from tests.support.gateway import Gateway
 from tests.support.image_rows import rewrite_image
 

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from tests.e2e.client import CLIENT_TIMEOUT_S
 from tests.e2e.conftest import Endpoint
+from tests.support.client import CLIENT_TIMEOUT_S
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main", "groups"]
 WAIT_S = 60.0

@@ -47,6 +47,7 @@ def test_a_tail_goes_on_over_a_restart_and_prints_each_record_once(gateway_facto
         tail.wait()
 
 
+@pytest.mark.serial
 def test_a_tail_without_a_gateway_gives_up_with_one_sentence(gateway_factory: GatewayFactory) -> None:
     gateway = gateway_factory()
     gateway.start()
@@ -83,6 +84,7 @@ def test_a_tail_of_a_topic_that_is_deleted_ends_at_once(gateway: Gateway) -> Non
         tail.wait()
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("arguments", [["produce", "t"], ["consume", "t", "--to-end"]])
 def test_an_advertised_address_that_nobody_reaches_is_named_at_once(
     gateway_factory: GatewayFactory, arguments: list[str]

@@ -2,8 +2,8 @@
 
 from tests.e2e.client_kafkajs import KafkajsClient
 from tests.e2e.client_kcat import KcatClient
-from tests.e2e.conftest import CLIENT_NAMES
 from tests.support.versions import ROOT
+from tests.support.workers import CLIENT_NAMES
 
 PAGE = (ROOT / "docs" / "clients.md").read_text("utf-8")
 ROWS = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.e2e.client import Codec, Earliest
 from tests.e2e.client_go import GoAdminClient
 from tests.e2e.conftest import ClientsByName
 from tests.e2e.sample_records import expected, odd_records
+from tests.support.client import Codec, Earliest
 
 
 @pytest.mark.parametrize("name", ["sarama", "franz-go"])

@@ -10,13 +10,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from gateway.config import load_settings
+from gateway.configs.defaults import Defaults
+from gateway.configs.describe import describe_broker
 from gateway.handlers.api_versions import FEATURES
 from gateway.router import HANDLERS
-from gateway.topics.defaults import Defaults
-from gateway.topics.describing import describe_broker
-from tests.e2e.client import CLIENT_TIMEOUT_S
 from tests.e2e.conftest import Endpoint
 from tests.e2e.kafka_tools import SideBySide, Tool, without_reason
+from tests.support.client import CLIENT_TIMEOUT_S
 from tests.support.kafka import KAFKA_TOOLS_JARS, KafkaServer
 
 FIGURE = re.compile(r"\d+(\.\d+)?")

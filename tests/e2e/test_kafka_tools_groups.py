@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from tests.e2e.client import CLIENT_TIMEOUT_S
 from tests.e2e.conftest import Endpoint
 from tests.e2e.kafka_tools import SideBySide, Tool, without_reason
+from tests.support.client import CLIENT_TIMEOUT_S
 from tests.support.kafka import KAFKA_TOOLS_JARS, KafkaServer
 
 RECORDS = 10
@@ -34,7 +34,9 @@ def read(both: SideBySide, topic: str) -> str:
     """A topic at both, ten records a second apart in the first of its two partitions."""
     for target in (both.kafka, both.endpoint):
         admin = AdminClient({"bootstrap.servers": target.bootstrap})
-        admin.create_topics([NewTopic(topic, 2)])[topic].result(CLIENT_TIMEOUT_S)
+        # Its records are years old, and would fall under retention within half a minute at Apache Kafka.
+        kept = NewTopic(topic, 2, config={"retention.ms": "-1"})
+        admin.create_topics([kept])[topic].result(CLIENT_TIMEOUT_S)
         producer = Producer({"bootstrap.servers": target.bootstrap})
         for i in range(RECORDS):
             producer.produce(topic, b"%05d" % i, partition=0, timestamp=STAMP_MS + i * 1000)

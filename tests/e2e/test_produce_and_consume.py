@@ -3,10 +3,10 @@
 import pytest
 
 from tests.e2e.batches_on_the_wire import fetch_batch_headers
-from tests.e2e.client import Ability, ClientUnderTest, Codec, Earliest, TopicExists
 from tests.e2e.conftest import Endpoint
-from tests.e2e.sample_records import large_records, odd_records, small_records
+from tests.e2e.sample_records import compressible_records, large_records, odd_records, small_records
 from tests.e2e.writing import as_delivered, write
+from tests.support.client import Ability, ClientUnderTest, Codec, Earliest, TopicExists
 
 PARTITIONS = 32
 
@@ -46,7 +46,7 @@ def test_batches_are_kept_as_they_were_compressed_and_numbered(
     codec: Codec,
     idempotent: bool,
 ) -> None:
-    records = small_records(200)
+    records = compressible_records(200)
     creator.create_topic(topic, 1)
     client.produce(topic, records, codec, idempotent)
     batches = fetch_batch_headers(endpoint.host, endpoint.port, topic)

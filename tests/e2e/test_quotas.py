@@ -14,8 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 
+from gateway.addresses import Address
 from gateway.cli.client import Client
-from gateway.listeners import Address
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -23,8 +23,10 @@ from gateway.wire.messages.generated.alter_client_quotas import (
     AlterClientQuotasRequestEntryData,
     OpData,
 )
-from tests.e2e.client import CLIENT_TIMEOUT_S
+from tests.support.client import CLIENT_TIMEOUT_S
 from tests.support.gateway import Gateway, running_gateway
+
+pytestmark = pytest.mark.serial
 
 MB: Final = 1_000_000
 WINDOWS: Final = 3

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.client import Ability, ClientUnderTest, Codec, Earliest, FromOffset
 from tests.e2e.conftest import Endpoint
 from tests.e2e.sample_records import small_records
 from tests.e2e.writing import write
+from tests.support.client import Ability, ClientUnderTest, Codec, Earliest, FromOffset
 
 PARTITIONS = 2
 

@@ -430,6 +430,7 @@ def test_a_loopback_listener_warns_of_nothing(gateway_factory: GatewayFactory) -
     assert "listener.plaintext" not in gateway.log_path.read_text()
 
 
+@pytest.mark.serial
 def test_who_says_nothing_before_tls_is_closed_in_time(
     gateway_factory: GatewayFactory, server: Issued
 ) -> None:

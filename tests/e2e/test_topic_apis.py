@@ -18,14 +18,14 @@ from confluent_kafka.cimpl import NewPartitions
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as PythonPartition
 
-from tests.e2e.client import CLIENT_TIMEOUT_S, Codec, Earliest
 from tests.e2e.client_confluent import ConfluentClient
-from tests.e2e.client_java import why_no_java_client
 from tests.e2e.conftest import Endpoint
 from tests.e2e.sample_records import expected, small_records
+from tests.support.client import CLIENT_TIMEOUT_S, Codec, Earliest
+from tests.support.client_java import SOURCES, why_no_java_client
 from tests.support.kafka import kafka_classpath
 
-ADMIN_CALLS = Path(__file__).parent / "java" / "AdminCalls.java"
+ADMIN_CALLS = SOURCES / "AdminCalls.java"
 
 
 @pytest.fixture

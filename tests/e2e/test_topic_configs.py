@@ -9,11 +9,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.e2e.batches_on_the_wire import fetch_batch_headers
-from tests.e2e.client import CLIENT_TIMEOUT_S, Codec, Earliest, Record
 from tests.e2e.client_confluent import ConfluentClient
 from tests.e2e.conftest import Endpoint
 from tests.e2e.sample_records import BASE_MS, expected, small_records
 from tests.e2e.test_topic_apis import set_config
+from tests.support.client import CLIENT_TIMEOUT_S, Codec, Earliest, Record
 from tests.support.gateway import Gateway, running_gateway
 
 LOG_APPEND_TIME = 2

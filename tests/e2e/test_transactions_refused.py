@@ -14,11 +14,11 @@ from confluent_kafka import KafkaException, Producer
 from kafka import KafkaProducer
 
 from tests.e2e.client_go import built, why_no_go_client
-from tests.e2e.client_java import java_command, why_no_java_client
+from tests.support.client_java import java_command, why_no_java_client
 from tests.support.gateway import Gateway, running_gateway
 
 LONGEST_S: Final = 2.0
-MOST_LOOKUPS: Final = 5
+MAX_LOOKUPS: Final = 5
 CLIENT_TIMEOUT_S: Final = 60.0
 JAVA_CALLS: Final = ("init", "describe", "fence", "terminate")
 ID: Final = "tx-1"
@@ -45,7 +45,7 @@ def check(gateway: Gateway, client: Callable[[str], Said]) -> None:
     took_s, error = client(gateway.bootstrap)
     assert "transactional" in error.replace("_", " ").lower(), error
     assert took_s < LONGEST_S, (took_s, error)
-    assert 1 <= lookups(gateway) <= MOST_LOOKUPS
+    assert 1 <= lookups(gateway) <= MAX_LOOKUPS
     log = gateway.log_path.read_text()
     assert log.count("transactions.refused") == 1 and ID in log
 
@@ -85,11 +85,13 @@ def aiokafka(bootstrap: str) -> Said:
     return time.monotonic() - begun, repr(raised.value)
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("client", [confluent, kafka_python, aiokafka], ids=lambda client: client.__name__)
 def test_a_python_client_is_refused_for_good(refusing: Gateway, client: Callable[[str], Said]) -> None:
     check(refusing, client)
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("call", JAVA_CALLS)
 def test_a_java_client_is_refused_for_good(refusing: Gateway, tmp_path: Path, call: str) -> None:
     reason = why_no_java_client()

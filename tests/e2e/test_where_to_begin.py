@@ -3,10 +3,10 @@
 import pytest
 
 from tests.e2e.batches_on_the_wire import fetch_batch_headers
-from tests.e2e.client import Ability, ClientUnderTest, Codec, Earliest, FromOffset, FromTimestamp, Latest
 from tests.e2e.conftest import Endpoint
 from tests.e2e.sample_records import BASE_MS, STEP_MS, expected, small_records
 from tests.e2e.writing import write
+from tests.support.client import Ability, ClientUnderTest, Codec, Earliest, FromOffset, FromTimestamp, Latest
 
 COUNT = 300
 

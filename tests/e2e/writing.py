@@ -4,8 +4,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.e2e.client import Ability, ClientUnderTest, Codec, FromOffset, Received, Record
 from tests.e2e.sample_records import expected
+from tests.support.client import Ability, ClientUnderTest, Codec, FromOffset, Received, Record
 
 
 def write(

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.cli.main import main
-from ledger.files import Files, ObjectState
-from ledger.partitions import PartitionLog
+from ledger.objects.state import Files, ObjectState
+from ledger.partitions.state import PartitionLog
 
 VARIABLE = "DRAGOMAN_FAULT"
 MODULE = "tests.faults.failing_apply"

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 FILLER = bytes(range(256)) * 20
-ADMIN_TIMEOUT_S = 15.0
 FLUSH_TIMEOUT_S = 60.0
 READ_TIMEOUT_S = 60.0
 # Linger and batch size keep batches small, and so many; reconnects are quick, as restarts are.
@@ -66,10 +64,10 @@ class Load:
     name: str
     topic: str
     partitions: int
-    most_outstanding: int = 400
+    max_outstanding: int = 400
     pause_s: float = 0.0
     """Between two records."""
-    most_records: int = 1 << 40
+    max_records: int = 1 << 40
     acks: list[Ack] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     sent: int = 0
@@ -107,8 +105,8 @@ class Load:
     def _run(self) -> None:
         config = {"bootstrap.servers": self.bootstrap, "client.id": self.name, **PRODUCER_CONFIG}
         producer = Producer({**config, "error_cb": self._on_error})
-        while not self._stopping.is_set() and self.sent < self.most_records:
-            if self.outstanding >= self.most_outstanding:
+        while not self._stopping.is_set() and self.sent < self.max_records:
+            if self.outstanding >= self.max_outstanding:
                 producer.poll(0.01)
                 continue
             self._send(producer)
@@ -138,22 +136,6 @@ class Load:
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self.failures.append(f"{self.name}: fatal: {error}")
-
-
-def create_topics(bootstrap: str, topics: Mapping[str, int]) -> None:
-    """Name -> partitions. Errors: KafkaException."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    created = admin.create_topics(
-        [NewTopic(name, count, 1) for name, count in topics.items()], request_timeout=ADMIN_TIMEOUT_S
-    )
-    for done in created.values():
-        done.result(ADMIN_TIMEOUT_S)
-
-
-def delete_topics(bootstrap: str, names: Sequence[str]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for done in admin.delete_topics(list(names), request_timeout=ADMIN_TIMEOUT_S).values():
-        done.result(ADMIN_TIMEOUT_S)
 
 
 def new_consumer(bootstrap: str, settings: Mapping[str, bool] = MappingProxyType({})) -> Consumer:

@@ -80,18 +80,21 @@ class Worker:
         try:
             joined = self.member.join()
             if name_of(joined) != "NONE":
-                return self._refused(name_of(joined))
+                self._refused(name_of(joined))
+                return None
             leads = joined.leader == self.member.member_id and not joined.skip_assignment
             members = [member.member_id for member in joined.members]
             synced = self.member.sync(self._shares(members) if leads else None)
             if name_of(synced) != "NONE":
-                return self._refused(name_of(synced))
+                self._refused(name_of(synced))
+                return None
             mine = frozenset(synced.assignment)
             self.told.append(Told(joined.generation_id, joined.leader, self.member.member_id, mine))
             asked_at = time.monotonic()
             committed = self.member.committed(sorted(mine))
         except ClientError:
-            return self._refused(LOST)
+            self._refused(LOST)
+            return None
         self.reads += [Read(partition, offset, asked_at) for partition, offset in committed.items()]
         return mine
 

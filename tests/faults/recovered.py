@@ -6,23 +6,21 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.open import open_blobs, open_metadata, open_segments
-from gateway.assembly import IMAGE_FILE, METADATA_FILE
-from gateway.coordination.imagefile import ImageFile
+from adapters.open import IMAGE_FILE, METADATA_FILE, open_blobs, open_image, open_metadata, open_segments
 from gateway.coordination.opening import open_shard
 from gateway.datadir import DataDirectory
 from ledger.batch.header import verify_crc, walk
 from ledger.batch.records import read_batch
 from ledger.errors import StoreDamaged
-from ledger.partitions import PartitionLog
+from ledger.partitions.runs import Run
+from ledger.partitions.state import PartitionLog
 from ledger.ports import SegmentStore
-from ledger.runs import Run
 from ledger.state import LedgerState
 from ledger.types import Position
 from tests.faults.load import Found, Place
 
-MOST_BYTES = 1 << 40
-MOST_RUNS = 1 << 30
+MAX_BYTES = 1 << 40
+MAX_RUNS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ async def opened(data_dir: Path) -> AsyncIterator[Opened]:
         stack.push_async_callback(segments.close)
         blobs = open_blobs(f"file:{data_dir}")
         stack.push_async_callback(blobs.close)
-        image = ImageFile(data_dir / IMAGE_FILE)
+        image = open_image(f"sqlite:{data_dir / IMAGE_FILE}")
         stack.push_async_callback(image.close)
         shard = await open_shard(metadata, blobs, image, 1, lambda: time.time_ns() // 1_000_000)
         stack.push_async_callback(shard.close)
@@ -62,7 +60,7 @@ async def read_recovered(data_dir: Path) -> tuple[Sequence[str], dict[Place, lis
 
 
 async def _records(stores: Opened, partition: PartitionLog) -> list[Found]:
-    runs = partition.find(partition.log_start, MOST_BYTES, MOST_RUNS)
+    runs = partition.find(partition.log_start, MAX_BYTES, MAX_RUNS)
     locators = [stores.state.files.locator(run.object_number) for run in runs]
     positions = [Position(at, run.start, run.size) for at, run in zip(locators, runs, strict=True)]
     found: list[Found] = []
@@ -82,7 +80,7 @@ def _records_of(run: Run, data: memoryview) -> list[Found]:
         batch = data[walked.position : walked.position + walked.size_bytes]
         if not verify_crc(batch):
             raise StoreDamaged(f"a batch of the run at offset {run.base} does not match its CRC")
-        header, records = read_batch(batch, MOST_BYTES)
+        header, records = read_batch(batch, MAX_BYTES)
         for record in records:
             value = bytes(record.value) if record.value is not None else b""
             found.append(Found(run.base + len(found), value, header.base_timestamp + record.timestamp_delta))

@@ -7,12 +7,12 @@ import pytest
 from adapters.blobs.memory import MemoryBlobs
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
-from gateway.coordination.backup import StoreNotEmpty, all_objects, read_backup, restore_backup, write_backup
 from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
 from gateway.coordination.recovery import recover
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
+from gateway.offline.backup import StoreNotEmpty, all_objects, read_backup, restore_backup, write_backup
 from ledger.batch.records import Record, build_batch
 from ledger.types import DraftBatch, TopicId
 

@@ -15,23 +15,14 @@ from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from gateway.wire.apis import ApiKey
 from ledger.batch.header import LAST_OFFSET_DELTA_AT, LENGTH_AT, MAGIC_AT
-from ledger.formats.wal import Frame, scan_frames
-from tests.e2e.client_java import started_jvm, why_no_java_client
-from tests.e2e.record_file import read_received
-from tests.faults.load import (
-    Ack,
-    Found,
-    Load,
-    Place,
-    create_topics,
-    found_in,
-    new_consumer,
-    problems,
-    read_all,
-)
+from tests.faults.load import Ack, Found, Load, Place, found_in, new_consumer, problems, read_all
 from tests.faults.small_disk import SmallDisk
+from tests.support.client_java import started_jvm, why_no_java_client
 from tests.support.gateway import Gateway, GatewayFactory, running_gateway
 from tests.support.raw import raw_exchange, request
+from tests.support.record_file import read_received
+from tests.support.topics import create_topics
+from tests.support.wal_frames import Frame, scan_frames
 
 TOPICS = {"t": 4}
 STORE_UNREACHABLE, LOCKED = 4, 5
@@ -160,7 +151,7 @@ def loaded(gateway: Gateway, records: int = 400, producers: int = 2) -> list[Loa
     gateway.start()
     create_topics(gateway.bootstrap, TOPICS)
     loads = [
-        Load(gateway.bootstrap, f"p{number}", "t", 4, 20, most_records=records).start()
+        Load(gateway.bootstrap, f"p{number}", "t", 4, 20, max_records=records).start()
         for number in range(producers)
     ]
     for load in loads:

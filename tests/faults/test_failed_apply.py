@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.failing_apply import MODULE, VARIABLE
-from tests.faults.load import Load, create_topics, problems, read_all
+from tests.faults.load import Load, problems, read_all
 from tests.support.gateway import Gateway
+from tests.support.topics import create_topics
 
 RECORDS = 400
 WAIT_S = 60.0
@@ -45,7 +46,7 @@ def test_an_entry_that_was_applied_by_half_gives_no_offset_twice(tmp_path: Path,
     gateway.terminate()
     gateway.env[VARIABLE] = fault
     gateway.start()
-    load = Load(gateway.bootstrap, "p", "t", 1, most_outstanding=5, pause_s=0.005, most_records=RECORDS)
+    load = Load(gateway.bootstrap, "p", "t", 1, max_outstanding=5, pause_s=0.005, max_records=RECORDS)
     load.start()
     try:
         assert gateway.wait_for_exit(WAIT_S) == 1

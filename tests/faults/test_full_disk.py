@@ -9,9 +9,10 @@ import urllib.request
 
 import pytest
 
-from tests.faults.load import create_topics, read_all
+from tests.faults.load import read_all
 from tests.faults.small_disk import MIB, SmallDisk
 from tests.support.gateway import Gateway, GatewayFactory
+from tests.support.topics import create_topics
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
 WAIT_S = 60.0

@@ -13,17 +13,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
-from tests.faults.load import (
-    Found,
-    Load,
-    Place,
-    create_topics,
-    found_in,
-    new_consumer,
-    problems,
-    read_all,
-)
+from tests.faults.load import Found, Load, Place, found_in, new_consumer, problems, read_all
 from tests.support.gateway import Gateway, GatewayFactory
+from tests.support.topics import create_topics
 
 KILLS = 20
 FULL_KILLS, ROUND_KILLS = 500, 50

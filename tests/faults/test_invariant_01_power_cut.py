@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from ledger.errors import StoreError
-from tests.faults.load import Ack, Load, create_topics, delete_topics, problems, read_all
+from tests.faults.load import Ack, Load, problems, read_all
 from tests.faults.powercut import Event, Survival, cut_time_ns, sample, sync_points, trees_at, write_tree
 from tests.faults.recording import Recording
 from tests.faults.recovered import read_recovered
 from tests.support.gateway import Gateway, GatewayFactory
+from tests.support.topics import create_topics, delete_topics
 
 TOPICS = {"one": 1, "many": 8}
 LOADS = ("one", "many", "many")
@@ -94,7 +95,7 @@ def recorded_run(gateway: Gateway, recording: Recording, records: int = RECORDS)
         for number in range(BRIEF_TOPICS):
             name = f"brief-{life}-{number}"
             run.create(gateway, {name: 2})
-            run.produce([Load(gateway.bootstrap, name, name, 2, most_records=20).start()])
+            run.produce([Load(gateway.bootstrap, name, name, 2, max_records=20).start()])
             if number % 2:
                 run.delete(gateway, name)
         assert gateway.terminate() == 0
@@ -109,8 +110,8 @@ def start_loads(gateway: Gateway, life: int, records: int) -> list[Load]:
             f"p{life}-{number}",
             topic,
             TOPICS[topic],
-            most_outstanding=12,
-            most_records=records,
+            max_outstanding=12,
+            max_records=records,
         ).start()
         for number, topic in enumerate(LOADS)
     ]
@@ -178,7 +179,7 @@ def check_whole_processes(run: Run, factory: GatewayFactory, directory: Path) ->
         write_tree(tree, root)
         gateway = factory(data_dir=root / "data")
         gateway.start()
-        load = Load(gateway.bootstrap, "later", "many", TOPICS["many"], most_records=200).start()
+        load = Load(gateway.bootstrap, "later", "many", TOPICS["many"], max_records=200).start()
         load.complete()
         alive = {ack.place[0] for ack in run.acks_before(cut_time_ns(run.events, cut))} & TOPICS.keys()
         log = read_all(gateway.bootstrap, {name: TOPICS[name] for name in alive})

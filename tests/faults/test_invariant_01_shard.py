@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 
 from adapters.blobs.files import FileBlobs
+from adapters.images.sqlite import SqliteImage
 from adapters.metadata.sqlite import SqliteMetadata
-from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from ledger.errors import StoreError
 from ledger.keys import uuid7
-from ledger.requests import CommitBatch, CommitFile, Committed, Created, CreateTopic, FileCommit
+from ledger.partitions.requests import CommitBatch, CommitFile, Committed, FileCommit
+from ledger.topics.requests import Created, CreateTopic
 from ledger.types import TopicId
 from tests.faults.powercut import Survival, cut_time_ns, sample, sync_points, trees_at, write_tree
 from tests.faults.recording import Recording
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 TOPIC_ID = TopicId(bytes(15) + b"\1")
 PARTITIONS = 3
 BATCH_BYTES = 100
-MOST_CUTS = 40
+MAX_CUTS = 40
 LIVES, COMMITS = 3, 60
 
 
@@ -37,13 +38,13 @@ LIVES, COMMITS = 3, 60
 class Stores:
     shard: Shard
     blobs: FileBlobs
-    image: ImageFile
+    image: SqliteImage
 
 
 @asynccontextmanager
 async def opened(root: Path) -> AsyncIterator[Stores]:
     metadata, blobs = SqliteMetadata(root / "metadata.db"), FileBlobs(root / "blobs")
-    image = ImageFile(root / "image")
+    image = SqliteImage(root / "image")
     try:
         shard = await open_shard(metadata, blobs, image, 1, lambda: time.time_ns() // 1_000_000)
         try:
@@ -138,7 +139,7 @@ async def problems(
     acks = [json.loads(line) for line in acks_path.read_text().splitlines()]
     assert len(acks) == 1 + LIVES * COMMITS * PARTITIONS
     points = sync_points(events)
-    cuts = [*sample(points, MOST_CUTS), len(events)]
+    cuts = [*sample(points, MAX_CUTS), len(events)]
     found: list[str] = []
     for cut, tree in trees_at(events, cuts, survival):
         root = directory / f"cut{cut}"

@@ -18,7 +18,7 @@ from tests.faults.powercut import Survival, cut_time_ns, replayed, sample, sync_
 from tests.faults.recording import Recording
 
 ROOT = Path(__file__).parents[2]
-MOST_CUTS = 30
+MAX_CUTS = 30
 
 PRELUDE = """
 import asyncio, hashlib, json, os, random, sys, time
@@ -148,7 +148,7 @@ async def lost_answers(
     events = recording.run([sys.executable, "-c", PRELUDE + case.script], ignore_sync)
     lines = (directory / "acks").read_text().splitlines()
     points = sync_points(events)
-    cuts = [*sample(points, MOST_CUTS), len(events)]
+    cuts = [*sample(points, MAX_CUTS), len(events)]
     lost: list[str] = []
     for cut, tree in trees_at(events, cuts, survival):
         root = directory / f"cut{cut}"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ledger.requests import CreateTopic
-from tests.model.embedded import Client, Clock, Embedded
-from tests.model.harness import topic_id
+from ledger.topics.requests import CreateTopic
+from tests.support.embedded import Client, Clock, Embedded
+from tests.support.journalled import topic_id
 
 SYNCS = 50
 ATTEMPTS = 3

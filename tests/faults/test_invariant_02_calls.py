@@ -5,9 +5,9 @@ import random
 from pathlib import Path
 
 from ledger.batch.header import read_header
-from ledger.requests import CreateTopic
-from tests.model.embedded import Client, Clock, Embedded
-from tests.model.harness import topic_id
+from ledger.topics.requests import CreateTopic
+from tests.support.embedded import Client, Clock, Embedded
+from tests.support.journalled import topic_id
 
 PRODUCERS, ROUNDS, PARTITIONS = 6, 12, 2
 

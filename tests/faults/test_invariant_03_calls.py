@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from ledger.batch.records import Producer, Record, build_batch
-from ledger.requests import CreateTopic
-from tests.model.embedded import Clock, Embedded
-from tests.model.harness import topic_id
+from ledger.topics.requests import CreateTopic
+from tests.support.embedded import Clock, Embedded
+from tests.support.journalled import topic_id
 
 PRODUCER_ID = 7
 

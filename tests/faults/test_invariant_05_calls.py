@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ledger.partitions import PartitionLog
-from ledger.requests import CommitFile, CreateTopic, DeleteRecords, DrainRuns
-from tests.contract.faulty import EVERY_FAULT, Fault, Faults
-from tests.model.embedded import MOST, Client, Clock, Embedded
-from tests.model.harness import JournalledLedger, batches_in_order, locator, topic_id
+from ledger.partitions.requests import CommitFile, DeleteRecords, DrainRuns
+from ledger.partitions.state import PartitionLog
+from ledger.topics.requests import CreateTopic
+from tests.support.embedded import MOST, Client, Clock, Embedded
+from tests.support.faulty import EVERY_FAULT, Fault, Faults
+from tests.support.journalled import JournalledLedger, batches_in_order, locator, topic_id
 
 
 def nothing_above_is_found(log: PartitionLog) -> None:
@@ -25,7 +26,7 @@ def nothing_above_is_found(log: PartitionLog) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_through_commits_deletions_and_restarts_the_high_watermark_only_rises(seed: int) -> None:
     choose, ledger = random.Random(seed), JournalledLedger()
-    ledger.ask(CreateTopic("t", topic_id(1), 1, {}))
+    ledger.submit(CreateTopic("t", topic_id(1), 1, {}))
     high = start = 0
     for number in range(60):
         kind = choose.random()
@@ -41,9 +42,9 @@ def test_through_commits_deletions_and_restarts_the_high_watermark_only_rises(se
                 ledger.make_durable(decided)
                 assert log.high_watermark == high + sum(counts)
         elif kind < 0.6:
-            ledger.ask(DeleteRecords(topic_id(1), 0, choose.choice([-1, choose.randint(0, high)])))
+            ledger.submit(DeleteRecords(topic_id(1), 0, choose.choice([-1, choose.randint(0, high)])))
         elif kind < 0.7:
-            ledger.ask(DrainRuns(choose.randint(1, 9)))
+            ledger.submit(DrainRuns(choose.randint(1, 9)))
         elif kind < 0.8:
             ledger.write_image()
         else:

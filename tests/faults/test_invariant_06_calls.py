@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ledger.requests import CommitFile, Created, CreateTopic, DeleteTopic, StaleObject
+from ledger.partitions.requests import CommitFile, StaleObject
+from ledger.topics.requests import Created, CreateTopic, DeleteTopic
 from ledger.types import DraftBatch, Placement
-from tests.contract.faulty import Fault, Faults
-from tests.model.embedded import BEGUN_MS, GRACE_MS, WAIT_S, Client, Clock, Embedded
-from tests.model.harness import batches_in_order, topic_id
+from tests.support.embedded import BEGUN_MS, GRACE_MS, WAIT_S, Client, Clock, Embedded
+from tests.support.faulty import Fault, Faults
+from tests.support.journalled import batches_in_order, topic_id
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from gateway.addresses import Address
 from gateway.cli.client import ClientError
-from gateway.listeners import Address
-from tests.faults.load import create_topics
 from tests.faults.members import RETRY_S, Worker
 from tests.support.gateway import Gateway
 from tests.support.group_member import WAIT_S, Member, name_of
+from tests.support.topics import create_topics
 
 PARTITIONS = 12
 KILLS, FULL_KILLS = 8, 200

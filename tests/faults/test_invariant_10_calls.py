@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from ledger.errors import StoreUnavailable
-from ledger.requests import CreateTopic
-from tests.contract.faulty import EVERY_FAULT, READING, Fault, Faults
-from tests.model.embedded import Client, Clock, Embedded
-from tests.model.harness import topic_id
-from tests.model.script import Script, broken_promises
+from ledger.topics.requests import CreateTopic
+from tests.support.embedded import Client, Clock, Embedded
+from tests.support.faulty import EVERY_FAULT, READING, Fault, Faults
+from tests.support.journalled import topic_id
+from tests.support.script import Script, broken_promises
 
 FULL = bool(os.environ.get("DRAGOMAN_TEST_FULL"))
-MOST_CASES_A_KIND = 10_000 if FULL else 4
+MAX_CASES_A_KIND = 10_000 if FULL else 4
 METHODS = {
     "metadata": {"get", "scan", "put", "delete"},
     "segments": {"write", "read", "abandon", "delete", "objects"},
@@ -43,7 +43,7 @@ def cases_of(calls: Faults) -> list[Case]:
             kinds.setdefault((method, fault), []).append(Case(call.number, method, fault))
     chosen: list[Case] = []
     for at, cases in enumerate(kinds.values()):
-        count = min(len(cases), MOST_CASES_A_KIND)
+        count = min(len(cases), MAX_CASES_A_KIND)
         # Begun at another place for each kind, so that together they fall on many calls.
         first = at * 7 % len(cases)
         chosen += [cases[(first + n * len(cases) // count) % len(cases)] for n in range(count)]

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ledger.requests import CommitFile, CreateTopic, Deleted, DeleteTopic, FileCommit, Refused
-from tests.model.embedded import GRACE_MS, Client, Clock, Embedded
-from tests.model.harness import batches_in_order, locator, topic_id
+from ledger.errors import ErrorName
+from ledger.partitions.requests import CommitFile, FileCommit
+from ledger.requests import Refused
+from ledger.topics.requests import CreateTopic, Deleted, DeleteTopic
+from tests.support.embedded import GRACE_MS, Client, Clock, Embedded
+from tests.support.journalled import batches_in_order, locator, topic_id
 
 OLD, NEW = topic_id(1), topic_id(2)
 
@@ -52,7 +55,7 @@ async def test_a_batch_on_its_way_to_the_old_topic_never_lands_in_the_new_one(sc
         await host.ask(DeleteTopic(OLD))
         await host.ask(CreateTopic("t", NEW, 1, {}))
         late = CommitFile(locator(1, host.clock.now_ms), 100, batches_in_order(log.topic_id, 0, [2]))
-        assert await host.ask(late) == FileCommit([Refused("UNKNOWN_TOPIC_OR_PARTITION")])
+        assert await host.ask(late) == FileCommit([Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION)])
         assert host.log("t").high_watermark == 0
 
 

@@ -10,8 +10,8 @@ import pytest
 import gateway.assembly
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
+from gateway.addresses import Address
 from gateway.cli.client import Client
-from gateway.listeners import Address
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.create_topics import CreatableTopic, CreateTopicsRequest

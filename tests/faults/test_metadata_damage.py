@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from ledger.image import PARTITION, Row
+from ledger.partitions.rows import PARTITION
+from ledger.rows import Row
 from tests.support.gateway import Gateway
 from tests.support.image_rows import flipped, rewrite_image
 
@@ -188,7 +189,7 @@ def test_a_restore_whose_objects_are_missing_says_so_and_ends_with_3(gateway: Ga
     (lost,) = (gateway.data_dir / "wal" / "0").iterdir()
     lost.unlink()
     restored = restore(gateway.data_dir, gateway.directory / "backup")
-    assert restored.returncode == 3 and "are not stored" in restored.stderr
+    assert restored.returncode == 3 and "1 object that the ledger names is not stored" in restored.stderr
 
 
 @pytest.fixture

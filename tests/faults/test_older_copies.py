@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from adapters.blobs.files import FileBlobs
+from adapters.images.sqlite import SqliteImage
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.wal import WalSegments
-from gateway.coordination.backup import read_backup, restore_backup, write_backup
-from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import recover
+from gateway.offline.backup import read_backup, restore_backup, write_backup
 from ledger.errors import StoreDamaged
-from ledger.requests import CreateTopic
-from tests.model.embedded import GRACE_MS, Client, Clock, Embedded
-from tests.model.harness import topic_id
+from ledger.topics.requests import CreateTopic
+from tests.support.embedded import GRACE_MS, Client, Clock, Embedded
+from tests.support.journalled import topic_id
 
 METADATA, IMAGE = "metadata", "image"
 PUT_BACK = {"metadata alone": [METADATA], "metadata and image": [METADATA, IMAGE]}
@@ -66,7 +66,7 @@ async def put_back_from_backup(root: Path, backup: Path, clock: Clock) -> None:
     for path in root.glob(f"{METADATA}*"):
         path.unlink()
     metadata, source, blobs = SqliteMetadata(root / METADATA), FileBlobs(backup), FileBlobs(root / "blobs")
-    image, segments = ImageFile(root / IMAGE), WalSegments(root / "data")
+    image, segments = SqliteImage(root / IMAGE), WalSegments(root / "data")
     await restore_backup(await read_backup(source), metadata, blobs, image, segments, clock())
     await image.close()
     for store in (metadata, source, blobs, segments):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.config import Settings
+from gateway.settings import Settings
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.create_topics import (
     CreatableTopic,

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.config import Settings
-from gateway.context import NAMES_ALL_PARTITIONS
+from gateway.requests.context import NAMES_ALL_PARTITIONS
 from gateway.router import HANDLERS
+from gateway.settings import Settings
 from gateway.wire.apis import RANGES, ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages import codec
@@ -31,7 +31,7 @@ from tests.support.raw import Outcome, RawConnection, frame
 MINI_REQUEST: Final = b"\x00\x12\x00\x03\x00\x00\x00\x01\xff\xff"
 """The header of ApiVersions v3, without its tagged fields."""
 PIPELINED: Final = 100
-LONGEST_ANSWER_S: Final = 1.0
+MAX_RESPONSE_S: Final = 1.0
 """Some wait for others who never come."""
 
 
@@ -103,7 +103,7 @@ def with_arrays() -> list[ApiKey]:
     ]
 
 
-def most_elements(key: ApiKey) -> int:
+def max_elements(key: ApiKey) -> int:
     """That a request may have by default, less a few for the arrays around them."""
     limits = Settings().limits
     return limits.request_elements + (2 * limits.partitions if key in NAMES_ALL_PARTITIONS else 0) - 10
@@ -115,13 +115,13 @@ def most_elements(key: ApiKey) -> int:
 @pytest.mark.parametrize("key", with_arrays(), ids=lambda key: ApiKey(key).name)
 def test_the_most_elements(arena: Arena, key: ApiKey, is_short: bool) -> None:
     version = RANGES[key][1]
-    count = 20_000 if is_short else most_elements(key)
+    count = 20_000 if is_short else max_elements(key)
     frames = of_many_elements(key, version, count)
 
     def run() -> None:
         for each in frames:
             connection = connect(arena)
-            connection.sock.settimeout(LONGEST_ANSWER_S * (1 if is_short else 10))
+            connection.sock.settimeout(MAX_RESPONSE_S * (1 if is_short else 10))
             connection.send(each)
             connection.read_frame()
             connection.sock.close()
@@ -129,7 +129,7 @@ def test_the_most_elements(arena: Arena, key: ApiKey, is_short: bool) -> None:
     arena.withstands(f"{key.name}, {count:,} elements", run, Bounds(ping_s=0.25))
 
 
-def of_many_elements(key: ApiKey, version: int, count: int) -> list[bytes]:
+def of_many_elements(key: ApiKey, version: int, count: int) -> list[bytes]:  # noqa: C901 - one case an API
     """For each array of a request, to the second depth, one with so many elements, small but each another."""
     schema = codec.request_schema(key)
     found = []

@@ -1,42 +1,36 @@
-"""What a ledger must say of groups, offsets, quotas and configs, kept in plain dicts."""
+"""The model of groups, offsets, quotas and configs: plain dicts that a ledger must agree with."""
 
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from ledger.group_records import OffsetsRemoved
-from ledger.groups import Group, Groups, Member, OffsetKey, OffsetRow
-from ledger.quotas import QuotaEntity, ResourceKey
-from ledger.records import MetadataRecord
-from ledger.requests import (
-    Altered,
-    Answer,
+from ledger.errors import ErrorName
+from ledger.groups.records import OffsetsRemoved
+from ledger.groups.requests import (
     CommitOffsets,
-    ConfigChange,
-    ConfigOp,
-    Done,
     DrainOffsets,
     GroupGone,
     OffsetsStored,
-    QuotaChange,
-    Refused,
     RemoveGroup,
     RemoveOffsets,
-    Request,
-    SetClientQuotas,
-    SetResourceConfigs,
     StoreGroup,
 )
+from ledger.groups.state import Group, Groups, Member, OffsetKey, OffsetRow
+from ledger.records import MetadataRecord
+from ledger.requests import Done, LedgerResult, Refused, Request
+from ledger.settings.configs import Altered, ConfigChange, ConfigOp
+from ledger.settings.requests import QuotaChange, SetClientQuotas, SetResourceConfigs
+from ledger.settings.state import QuotaEntity, ResourceKey
 from ledger.state import LedgerState
 from ledger.types import TopicId
 
 GROUPS = ["g", "h"]
-UNKNOWN = Refused("UNKNOWN_TOPIC_OR_PARTITION")
+UNKNOWN = Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @dataclass(slots=True)
 class ModelGroups:
-    """All takes effect at once: a request sees what those before it in the same entry did."""
+    """Changes take effect at once: a request sees those of earlier requests in the same entry."""
 
     groups: dict[str, tuple[Group, int]] = field(default_factory=dict)
     """With the time of the entry that stored it."""
@@ -47,38 +41,39 @@ class ModelGroups:
     def judge(
         self,
         request: Request,
-        answer: Answer,
+        result: LedgerResult,
         written: Sequence[MetadataRecord],
         now_ms: int,
         exists: Callable[[TopicId, int], bool],
         known: Collection[TopicId],
     ) -> None:
-        """`exists` tells of partitions at this place of the entry, `known` are the topics before it."""
+        """`exists` says whether a partition exists at this place of the entry; `known` are the topics before
+        it."""
         match request:
             case StoreGroup(group=group):
-                assert answer == Done(1)
+                assert result == Done(1)
                 self.groups[group.group_id] = group, now_ms
             case CommitOffsets():
                 there = [exists(row.topic_id, row.partition) for row in request.rows]
-                assert answer == OffsetsStored([None if known_ else UNKNOWN for known_ in there])
+                assert result == OffsetsStored([None if known_ else UNKNOWN for known_ in there])
                 for row, known_ in zip(request.rows, there, strict=True):
                     if known_:
                         key = request.group_id, (row.topic_id, row.partition)
                         self.offsets[key] = row, now_ms
             case RemoveOffsets():
-                self._remove_offsets(request, answer)
+                self._remove_offsets(request, result)
             case RemoveGroup():
-                self._remove_group(request, answer, written)
+                self._remove_group(request, result, written)
             case DrainOffsets(limit=limit):
                 dead = {(group, key) for group, key in self.offsets if key[0] not in known}
                 gone = removed(written)
                 assert set(gone) <= dead and len(gone) == min(len(dead), limit)
-                assert answer == Done(len(gone))
+                assert result == Done(len(gone))
                 self._forget(gone)
             case SetClientQuotas():
-                self._set_quotas(request, answer)
+                self._set_quotas(request, result)
             case SetResourceConfigs():
-                self._set_configs(request, answer)
+                self._set_configs(request, result)
             case _:
                 raise AssertionError(f"the model does not know {request}")
 
@@ -89,7 +84,7 @@ class ModelGroups:
         for key in gone:
             del self.offsets[key]
 
-    def _remove_offsets(self, request: RemoveOffsets, answer: Answer) -> None:
+    def _remove_offsets(self, request: RemoveOffsets, result: LedgerResult) -> None:
         bound = request.committed_before_ms
         gone = {
             (request.group_id, key)
@@ -97,25 +92,27 @@ class ModelGroups:
             if (request.group_id, key) in self.offsets
             and (bound is None or self.offsets[request.group_id, key][1] < bound)
         }
-        assert answer == Done(len(gone))
+        assert result == Done(len(gone))
         self._forget(gone)
 
-    def _remove_group(self, request: RemoveGroup, answer: Answer, written: Sequence[MetadataRecord]) -> None:
+    def _remove_group(
+        self, request: RemoveGroup, result: LedgerResult, written: Sequence[MetadataRecord]
+    ) -> None:
         group_id = request.group_id
         held = self.keys_of(group_id)
         if group_id in self.groups and self.groups[group_id][0].members:
-            assert answer == Refused("NON_EMPTY_GROUP")
+            assert result == Refused(ErrorName.NON_EMPTY_GROUP)
         elif group_id not in self.groups and not held:
-            assert answer == Refused("GROUP_ID_NOT_FOUND")
+            assert result == Refused(ErrorName.GROUP_ID_NOT_FOUND)
         else:
             gone = removed(written)
             assert len(gone) == min(len(held), request.limit)
             self._forget(gone)
-            assert answer == GroupGone(len(held) - len(gone))
+            assert result == GroupGone(len(held) - len(gone))
             if len(gone) == len(held):
                 self.groups.pop(group_id, None)
 
-    def _set_quotas(self, request: SetClientQuotas, answer: Answer) -> None:
+    def _set_quotas(self, request: SetClientQuotas, result: LedgerResult) -> None:
         before = {entity: dict(values) for entity, values in self.quotas.items()}
         for change in request.changes:
             held = self.quotas.setdefault(change.entity, {})
@@ -126,22 +123,22 @@ class ModelGroups:
             if not held:
                 del self.quotas[change.entity]
         changed = {c.entity for c in request.changes if before.get(c.entity) != self.quotas.get(c.entity)}
-        assert answer == Done(len(changed))
+        assert result == Done(len(changed))
 
-    def _set_configs(self, request: SetResourceConfigs, answer: Answer) -> None:
+    def _set_configs(self, request: SetResourceConfigs, result: LedgerResult) -> None:
         resource = request.resource_type, request.name
         held = {} if request.replace else dict(self.configs.get(resource, {}))
         for change in request.changes:
             held.pop(change.name, None)
             if change.op is ConfigOp.SET:
                 held[change.name] = change.value
-        assert answer == Altered(held)
+        assert result == Altered(held)
         self.configs[resource] = held
         if not held:
             del self.configs[resource]
 
     def check(self, state: LedgerState) -> None:
-        """The state says the same, and its indexes are right."""
+        """The state agrees, and its indexes are right."""
         real = state.groups
         assert {name: (group, ms) for name, (group, ms) in self.groups.items()} == {
             name: (without_time(group), group.changed_ms) for name, group in real.by_id.items()
@@ -201,7 +198,7 @@ def check_indexes(groups: Groups, live: Collection[TopicId]) -> None:
 def anything_of_groups(
     choose: random.Random, model: ModelGroups, topics: Sequence[TopicId], now_ms: int
 ) -> Request:
-    """`topics`: those that offsets are committed of, also ones that are gone."""
+    """`topics`: for which offsets are committed, also deleted ones."""
     kind = choose.random()
     group_id = choose.choice(GROUPS)
     keys = [(choose.choice(topics), choose.randrange(3)) for _ in range(choose.randint(1, 4))]

@@ -1,47 +1,46 @@
-"""What a ledger must answer, kept in lists: no runs, no columns, no bytes, nothing that is ever joined."""
+"""The results that a ledger must give, kept in lists: no runs, no columns, no bytes, nothing ever joined."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ledger.records import MetadataRecord, ProducersExpired, RunsDropped
-from ledger.requests import (
-    AddPartitions,
-    Altered,
-    AlterTopicConfigs,
-    Answer,
+from ledger.errors import ErrorName
+from ledger.objects.requests import ForgetObjects, RaiseFloor
+from ledger.partitions.records import ProducersExpired, RunsDropped
+from ledger.partitions.requests import (
     CommitBatch,
     CommitFile,
     Committed,
-    ConfigOp,
-    Created,
-    CreateTopic,
-    Deleted,
     DeleteRecords,
-    DeleteTopic,
-    Done,
     DrainRuns,
     ExpireProducers,
     FileCommit,
-    ForgetObjects,
-    Grown,
     LowWatermark,
-    RaiseFloor,
-    Refused,
-    Request,
     Reserved,
     ReserveProducerIds,
     StaleObject,
 )
+from ledger.records import MetadataRecord
+from ledger.requests import Done, LedgerResult, Refused, Request
+from ledger.settings.configs import Altered, ConfigOp
 from ledger.state import LedgerState
+from ledger.topics.requests import (
+    AddPartitions,
+    AlterTopicConfigs,
+    Created,
+    CreateTopic,
+    Deleted,
+    DeleteTopic,
+    Grown,
+)
 from ledger.types import TopicId
 from tests.model.groups import ModelGroups
 
 REMEMBERED = 5
 SEQUENCES = 1 << 31
-UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
+UNKNOWN = ErrorName.UNKNOWN_TOPIC_OR_PARTITION
 
 Place = tuple[str, int]
-"""(locator, start): where a batch lies."""
+"""(locator, start) of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class ModelTopic:
 
 
 class Model:
-    """Judges the answers of one entry after the other. The only thing that it takes from the real state
+    """Judges the results of one entry after the other. The only thing that it takes from the real state
     is which objects are closed; that has invariants of its own."""
 
     def __init__(self) -> None:
@@ -87,22 +86,22 @@ class Model:
         self.floor_ms = 0
         self.next_producer_id = 0
         self.sizes: dict[Place, int] = {}
-        """Bytes of every batch that lies in an object whose bytes are still there."""
-        self.first_answers: dict[Place, int] = {}
+        """Bytes of every batch of an object whose bytes are still there."""
+        self.first_results: dict[Place, int] = {}
         self.created_ms: dict[str, int] = {}
 
     def judge_entry(
         self,
         state: LedgerState,
         requests: Sequence[Request],
-        answers: Sequence[Answer],
+        results: Sequence[LedgerResult],
         records: Sequence[Sequence[MetadataRecord]],
         now_ms: int,
     ) -> None:
-        """Check the answers of an entry that is not applied yet, and take up what it says."""
+        """Check the results of an entry that is not applied yet, and note what it says."""
         entry = _Entry(self, state, now_ms)
-        for request, answer, written in zip(requests, answers, records, strict=True):
-            entry.judge(request, answer, written)
+        for request, result, written in zip(requests, results, records, strict=True):
+            entry.judge(request, result, written)
         entry.end()
 
     def partitions(self) -> list[ModelPartition]:
@@ -112,7 +111,7 @@ class Model:
         """The bytes of these objects are gone."""
         for place in [place for place in self.sizes if place[0] in locators]:
             del self.sizes[place]
-            self.first_answers.pop(place, None)
+            self.first_results.pop(place, None)
 
 
 class _Entry:
@@ -127,7 +126,7 @@ class _Entry:
         self.partitions_before = {id_: len(topic.partitions) for id_, topic in self.by_id.items()}
         self.deleted: set[TopicId] = set()
         self.losing_runs: set[int] = set()
-        self.answered = dict(model.first_answers)
+        self.first_result_of = dict(model.first_results)
         self.committed: set[tuple[int, int]] = set()
         self.expired: dict[tuple[int, int], int] = {}
         """(id of the partition, producer id) -> how many of its batches it had by then."""
@@ -143,65 +142,65 @@ class _Entry:
                         del partition.producers[producer_id]
         floor = self.model.floor_ms
         kept = self.model.created_ms
-        self.model.first_answers = {p: b for p, b in self.answered.items() if kept[p[0]] >= floor}
+        self.model.first_results = {p: b for p, b in self.first_result_of.items() if kept[p[0]] >= floor}
 
-    def judge(self, request: Request, answer: Answer, written: Sequence[MetadataRecord]) -> None:
+    def judge(self, request: Request, result: LedgerResult, written: Sequence[MetadataRecord]) -> None:  # noqa: C901 - one case a request
         match request:
             case CreateTopic():
-                self._create(request, answer)
+                self._create(request, result)
             case AddPartitions():
-                self._add_partitions(request, answer)
+                self._add_partitions(request, result)
             case AlterTopicConfigs():
-                self._alter(request, answer)
+                self._alter(request, result)
             case DeleteTopic():
-                self._delete(request, answer)
+                self._delete(request, result)
             case CommitFile():
-                self._commit(request, answer)
+                self._commit(request, result)
             case DeleteRecords():
-                assert answer == self._delete_records(request)
+                assert result == self._delete_records(request)
             case ReserveProducerIds(count=count):
-                assert answer == Reserved(self.model.next_producer_id, count)
+                assert result == Reserved(self.model.next_producer_id, count)
                 self.model.next_producer_id += count
             case DrainRuns():
-                self._drain(request, answer, written)
+                self._drain(request, result, written)
             case ExpireProducers():
-                self._expire(request, answer, written)
+                self._expire(request, result, written)
             case RaiseFloor(floor_ms=floor):
-                assert answer == Done(int(floor > self.model.floor_ms))
+                assert result == Done(int(floor > self.model.floor_ms))
                 self.model.floor_ms = max(floor, self.model.floor_ms)
             case ForgetObjects(objects=objects):
-                assert answer == Done(len(objects))
+                assert result == Done(len(objects))
             case _:
                 self.model.groups.judge(
                     request,
-                    answer,
+                    result,
                     written,
                     self.now_ms,
                     lambda topic_id, at: self._partition(topic_id, at) is not None,
                     self.by_id,
                 )
 
-    def _create(self, request: CreateTopic, answer: Answer) -> None:
+    def _create(self, request: CreateTopic, result: LedgerResult) -> None:
         if request.name in self.model.topics:
-            assert isinstance(answer, Refused) and answer.error == "TOPIC_ALREADY_EXISTS"
+            assert isinstance(result, Refused) and result.error == "TOPIC_ALREADY_EXISTS"
             return
-        assert answer == Created(request.topic_id)
+        assert result == Created(request.topic_id)
         fresh = [ModelPartition() for _ in range(request.partitions)]
         self.model.topics[request.name] = ModelTopic(request.topic_id, fresh, dict(request.configs))
 
-    def _add_partitions(self, request: AddPartitions, answer: Answer) -> None:
+    def _add_partitions(self, request: AddPartitions, result: LedgerResult) -> None:
         topic = self._durable(request.topic_id)
         if topic is None or request.total <= len(topic.partitions):
             error = UNKNOWN if topic is None else "INVALID_PARTITIONS"
-            assert isinstance(answer, Refused) and answer.error == error
+            assert isinstance(result, Refused) and result.error == error
             return
-        assert answer == Grown(request.total)
+        assert result == Grown(request.total)
         topic.partitions += [ModelPartition() for _ in range(request.total - len(topic.partitions))]
 
-    def _alter(self, request: AlterTopicConfigs, answer: Answer) -> None:
+    def _alter(self, request: AlterTopicConfigs, result: LedgerResult) -> None:
         topic = self._durable(request.topic_id)
         if topic is None:
-            assert answer == Refused(UNKNOWN)
+            assert result == Refused(UNKNOWN)
             return
         if request.replace:
             topic.configs.clear()
@@ -210,14 +209,14 @@ class _Entry:
             topic.configs.pop(change.name, None)
             if change.op is ConfigOp.SET:
                 topic.configs[change.name] = change.value
-        assert answer == Altered(topic.configs)
+        assert result == Altered(topic.configs)
 
-    def _delete(self, request: DeleteTopic, answer: Answer) -> None:
+    def _delete(self, request: DeleteTopic, result: LedgerResult) -> None:
         topic = self._durable(request.topic_id)
         if topic is None:
-            assert answer == Refused("UNKNOWN_TOPIC_ID")
+            assert result == Refused(ErrorName.UNKNOWN_TOPIC_ID)
             return
-        assert answer == Deleted()
+        assert result == Deleted()
         self.deleted.add(request.topic_id)
         self.model.topics = {n: t for n, t in self.model.topics.items() if t is not topic}
 
@@ -232,17 +231,17 @@ class _Entry:
             return None
         return topic.partitions[index]
 
-    def _delete_records(self, request: DeleteRecords) -> Answer:
+    def _delete_records(self, request: DeleteRecords) -> LedgerResult:
         partition = self._partition(request.topic_id, request.partition)
         if partition is None:
             return Refused(UNKNOWN)
         wanted = partition.durable_end if request.offset == -1 else request.offset
         if not 0 <= wanted <= partition.durable_end:
-            return Refused("OFFSET_OUT_OF_RANGE")
+            return Refused(ErrorName.OFFSET_OUT_OF_RANGE)
         partition.log_start = max(partition.log_start, wanted)
         return LowWatermark(partition.log_start)
 
-    def _drain(self, request: DrainRuns, answer: Answer, written: Sequence[MetadataRecord]) -> None:
+    def _drain(self, request: DrainRuns, result: LedgerResult, written: Sequence[MetadataRecord]) -> None:
         dropped = 0
         for record in written:
             assert isinstance(record, RunsDropped)
@@ -250,11 +249,13 @@ class _Entry:
             self.losing_runs.update(run.object_number for run in going)
             dropped += record.count
         assert dropped <= request.limit
-        assert answer == Done(dropped)
+        assert result == Done(dropped)
 
-    def _expire(self, request: ExpireProducers, answer: Answer, written: Sequence[MetadataRecord]) -> None:
+    def _expire(
+        self, request: ExpireProducers, result: LedgerResult, written: Sequence[MetadataRecord]
+    ) -> None:
         pairs = [pair for record in written if isinstance(record, ProducersExpired) for pair in record.pairs]
-        assert answer == Done(len(pairs)) and len(pairs) <= request.limit
+        assert result == Done(len(pairs)) and len(pairs) <= request.limit
         due = {
             (topic.topic_id, index, producer_id)
             for topic in self.known.values()
@@ -273,29 +274,29 @@ class _Entry:
             gone = len(partition.producers[producer_id].batches)
             self.expired.setdefault((id(partition), producer_id), gone)
 
-    def _commit(self, request: CommitFile, answer: Answer) -> None:
+    def _commit(self, request: CommitFile, result: LedgerResult) -> None:
         known = self.state.files.by_locator.get(request.locator)
         closing = known is not None and (known.closed or known.number in self.losing_runs)
         if closing or self.model.created_ms[request.locator] < self.model.floor_ms:
-            self._late_commit(request, answer)
+            self._late_commit(request, result)
             return
-        assert isinstance(answer, FileCommit)
-        for batch, result in zip(request.batches, answer.results, strict=True):
+        assert isinstance(result, FileCommit)
+        for batch, committed in zip(request.batches, result.results, strict=True):
             place = (request.locator, batch.start)
-            base = self.answered.get(place)
+            base = self.first_result_of.get(place)
             if base is not None:
-                assert result == Committed(base, self._log_start(batch), duplicate=True)
+                assert committed == Committed(base, self._log_start(batch), duplicate=True)
             else:
-                self._batch(place, batch, result)
+                self._batch(place, batch, committed)
 
-    def _late_commit(self, request: CommitFile, answer: Answer) -> None:
-        """Nothing new is taken from an object too old or closed; repeats get their first answers."""
-        firsts = [self.answered.get((request.locator, batch.start)) for batch in request.batches]
+    def _late_commit(self, request: CommitFile, result: LedgerResult) -> None:
+        """Nothing new is taken from an object too old or closed; repeats get their first results."""
+        firsts = [self.first_result_of.get((request.locator, batch.start)) for batch in request.batches]
         if any(base is None for base in firsts):
-            assert answer == StaleObject()
+            assert result == StaleObject()
             return
-        assert isinstance(answer, FileCommit)
-        assert answer.results == [
+        assert isinstance(result, FileCommit)
+        assert result.results == [
             Committed(base, self._log_start(batch), duplicate=True)
             for base, batch in zip(firsts, request.batches, strict=True)
             if base is not None
@@ -321,7 +322,7 @@ class _Entry:
         base = partition.end
         partition.batches.append(ModelBatch(base, batch.record_count, place, batch.max_timestamp))
         partition.end += batch.record_count
-        self.answered[place] = base
+        self.first_result_of[place] = base
         self.model.sizes[place] = batch.size
         if batch.producer_id < 0:
             return
@@ -341,7 +342,7 @@ def last_sequence(batch: CommitBatch) -> int:
 
 
 def expected(partition: ModelPartition, batch: CommitBatch) -> str | int | None:
-    """An error, the first answer to a repeat, or None for a batch to be taken."""
+    """An error, the first result for a repeat, or None for a batch to be accepted."""
     known = partition.producers.get(batch.producer_id)
     if batch.producer_id < 0 or known is None:
         return None

@@ -10,33 +10,29 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pytest import MonkeyPatch
 
-from ledger import partitions as ledger_partitions
-from ledger.image import all_rows, digest, take_dirty_rows
-from ledger.partitions import PartitionLog
-from ledger.producers import MAX_SEQUENCE
-from ledger.requests import (
-    AddPartitions,
-    AlterTopicConfigs,
+from ledger.image import all_rows, take_dirty_rows
+from ledger.objects.requests import ForgetObjects, RaiseFloor
+from ledger.partitions import state as ledger_partitions
+from ledger.partitions.producers import MAX_SEQUENCE
+from ledger.partitions.requests import (
     CommitBatch,
     CommitFile,
-    ConfigChange,
-    ConfigOp,
-    CreateTopic,
     DeleteRecords,
-    DeleteTopic,
     DrainRuns,
     ExpireProducers,
     FileCommit,
-    ForgetObjects,
-    RaiseFloor,
-    Request,
     ReserveProducerIds,
 )
-from ledger.runs import Run
+from ledger.partitions.runs import Run
+from ledger.partitions.state import PartitionLog
+from ledger.requests import Request
+from ledger.rows import digest
+from ledger.settings.configs import ConfigChange, ConfigOp
+from ledger.topics.requests import AddPartitions, AlterTopicConfigs, CreateTopic, DeleteTopic
 from ledger.types import TopicId
 from tests.model.groups import anything_of_groups
-from tests.model.harness import DecidedEntry, JournalledLedger, locator, topic_id
 from tests.model.model import Model, ModelBatch, ModelPartition, ModelTopic
+from tests.support.journalled import DecidedEntry, JournalledLedger, locator, topic_id
 
 FULL = bool(os.environ.get("DRAGOMAN_TEST_FULL"))
 NAMES = ["a", "b", "c"]
@@ -71,9 +67,9 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     def ask(self, *requests: Request) -> DecidedEntry:
         decided = self.ledger.decide(*requests)
-        answers = [decision.answer for decision in decided.decisions]
+        results = [decision.result for decision in decided.decisions]
         records = [decision.records for decision in decided.decisions]
-        self.model.judge_entry(self.ledger.state, requests, answers, records, decided.time_ms)
+        self.model.judge_entry(self.ledger.state, requests, results, records, decided.time_ms)
         for request in requests:
             if isinstance(request, ForgetObjects):
                 known = self.ledger.state.files.by_number
@@ -82,13 +78,13 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.check_touched(touched)
         self.committed += [
             request
-            for request, answer in zip(requests, answers, strict=True)
-            if isinstance(request, CommitFile) and isinstance(answer, FileCommit)
+            for request, result in zip(requests, results, strict=True)
+            if isinstance(request, CommitFile) and isinstance(result, FileCommit)
         ]
         return decided
 
     def check_touched(self, touched: list[PartitionLog]) -> None:
-        """Whoever waits for a partition is told of every move of its offsets."""
+        """Subscribers of a partition are notified of every move of its offsets."""
         numbers = {log.number for log in touched}
         for number, log in self.ledger.state.logs.items():
             if log.high_watermark != self.high_watermarks.get(number, 0):
@@ -189,7 +185,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     @rule(fails=st.booleans())
     def end_image(self, fails: bool) -> None:
-        """What was applied while an image was encoded is not in it, and found in the journal behind it."""
+        """What was applied while an image was encoded is not in it, and found in the journal after it."""
         self.ledger.end_image(fails=fails)
         if self.ledger.image:
             assert digest(all_rows(self.ledger.from_image())) == digest(all_rows(self.ledger.state))
@@ -203,14 +199,14 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def a_written_image_holds_all(self) -> None:
-        """Written behind row by row, it is at last what a whole one would be."""
+        """Written row by row, it is in the end what a whole one would be."""
         self.ledger.write_image()
         assert self.ledger.image == {(row[0], row[1]): row[2] for row in all_rows(self.ledger.state)}
         assert len(take_dirty_rows(self.ledger.state)) == 1
 
     # Requests
 
-    def anything(self, choose: random.Random) -> Request:
+    def anything(self, choose: random.Random) -> Request:  # noqa: C901 - one case a request
         if choose.random() < 0.25:
             return self.of_groups(choose)
         kind = choose.random()
@@ -391,7 +387,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
             assert all(len(chunk) + chunk.trimmed <= CHUNK_RUNS for chunk in log.chunks)
 
     def walk(self, model: ModelPartition, run: Run) -> list[ModelBatch]:
-        """The batches that lie in a run, by where they lie."""
+        """The batches of a run, by their place."""
         where = self.ledger.state.files.locator(run.object_number)
         placed = {batch.place: batch for batch in model.batches}
         found, start, base = [], run.start, run.base
@@ -455,13 +451,13 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         assert {stored.locator for stored in files.by_number.values()} == set(files.by_locator)
 
     @invariant()
-    def first_answers_are_kept_above_the_floor_alone(self) -> None:
+    def first_results_are_kept_above_the_floor_alone(self) -> None:
         files = self.ledger.state.files
         assert {
             (stored.locator, start): base
             for stored in files.by_number.values()
             for start, base in zip(stored.starts, stored.bases, strict=True)
-        } == self.model.first_answers
+        } == self.model.first_results
         assert files.floor_ms == self.model.floor_ms
 
     @invariant()

@@ -1,1 +1,1 @@
-"""Scenarios as transcripts that a person can read: what was done, and what came of it."""
+"""Scenarios as transcripts that a person can read: commands and their outcome."""

@@ -1,16 +1,16 @@
-"""Plays a script of members of one group against the real room and a real shard over memory.
+"""Plays a script of members of one group against a real coordinator and a real shard over memory.
 
 Commands, one a line; names of members are free:
 
     a joins [instance=i] [protocols=range,sticky] [metadata=x] [session=10s] [rebalance=60s] [version=9]
             [type=consumer]     a member without an id asks for one first, from version 4 on
     a syncs [b=1,2 ...]         with shares by name it assigns
-    a beats                     once;  `a keeps beating` every 3 s, told when the answer is another one
+    a beats                     once;  `a keeps beating` every 3 s, shown when the error changes
     a falls silent              no more heartbeats
-    a commits                   whether its offsets would be taken
+    a commits                   whether its commit would be allowed
     a leaves | instance i is removed
     wait 10s
-    group                       what DescribeGroups would say
+    group                       as DescribeGroups would return it
     the gateway dies | the gateway stops      and comes back over the same store
     the store is away | the store is back
 """
@@ -23,21 +23,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from adapters.metadata.memory import MemoryMetadata
-from gateway.config import Settings
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
-from gateway.groups.room import GroupsRoom
-from gateway.groups.values import Join, JoinAnswer, Leaver, Note, Sync
+from gateway.groups.coordinator import GroupCoordinator
+from gateway.groups.machine import Note
+from gateway.groups.messages import Join, JoinResult, LeavingMember, Sync
+from gateway.settings import Settings
 from ledger.errors import StoreUnavailable
-from ledger.groups import Group
+from ledger.groups.state import Group
 from ledger.ports import PutOutcome
 from tests.scenarios.transcript import Block
 
 GROUP: Final = "readers"
 BEAT_S: Final = 3.0
-TURNS: Final = 100
-"""How often all that is ready may run before a command counts as done."""
-FIRST_WITH_IDS, FIRST_WITH_SKIPPING = 4, 9
+LOOP_ITERATIONS: Final = 100
+"""Iterations of the event loop until a command counts as done."""
+FIRST_VERSION_WITH_IDS, FIRST_VERSION_WITH_SKIPPING = 4, 9
 
 
 class Store(MemoryMetadata):
@@ -51,7 +52,7 @@ class Store(MemoryMetadata):
 
 @dataclass(slots=True)
 class Player:
-    """A client that remembers what it was told."""
+    """A client with the state that it received."""
 
     name: str
     member_id: str = ""
@@ -62,7 +63,7 @@ class Player:
     waiting: set[asyncio.Task[None]] = field(default_factory=set)
 
     def hang_up(self) -> bool:
-        """Whether a request of its was waiting."""
+        """Whether one of its requests was waiting."""
         was_waiting = bool(self.waiting)
         for task in self.waiting:
             task.cancel()
@@ -79,33 +80,35 @@ class Play:
         self._lines: list[str] = []
         self._known: Group | None = None
         self._shard: Shard
-        self._room: GroupsRoom
+        self._coordinator: GroupCoordinator
 
     async def run(self, blocks: Sequence[Block]) -> list[Block]:
-        """The same blocks with what has come of them."""
+        """The same blocks with their outcome."""
         await self._open()
-        told = []
+        played = []
         for block in blocks:
             for command in block.commands:
                 await self._do(command)
                 await self._settle()
             lines, self._lines = self._lines, []
-            told.append(block.told(lines))
+            played.append(block.with_outcome(lines))
         self._hang_up()
-        self._room.close()
+        self._coordinator.close()
         await self._shard.close()
-        return told
+        return played
 
     async def _open(self) -> None:
         self._shard = await open_shard(self._store, None, None, 1, self._clock)
-        self._room = GroupsRoom(self._shard, Settings(), lambda: str(next(self._ids)), self._noted)
-        self._room.start()
+        self._coordinator = GroupCoordinator(
+            self._shard, Settings(), lambda: str(next(self._ids)), self._noted
+        )
+        self._coordinator.start()
 
     def _clock(self) -> int:
         return 1_700_000_000_000 + int(asyncio.get_running_loop().time() * 1000)
 
     async def _settle(self) -> None:
-        for _ in range(TURNS):
+        for _ in range(LOOP_ITERATIONS):
             await asyncio.sleep(0)
 
     async def _do(self, command: str) -> None:
@@ -121,7 +124,7 @@ class Play:
         elif found := re.fullmatch(r"wait (\d+(?:\.\d+)?)s", command):
             await asyncio.sleep(float(found[1]))
         elif found := re.fullmatch(r"instance (\S+) is removed", command):
-            await self._leave("an operator", Leaver("", found[1], "removed"))
+            await self._leave("an operator", LeavingMember("", found[1], "removed"))
         else:
             await self._act(command)
 
@@ -142,12 +145,12 @@ class Play:
                 assert player.beating is not None
                 player.beating.cancel()
             case "commits", _:
-                error = self._room.check_commit(
+                error = self._coordinator.check_commit(
                     GROUP, player.member_id, player.instance_id, player.generation
                 )
                 self._say(f"{name} commits in generation {player.generation}: {error or 'taken'}")
             case "leaves", _:
-                await self._leave(name, Leaver(player.member_id, player.instance_id, ""))
+                await self._leave(name, LeavingMember(player.member_id, player.instance_id, ""))
             case _:
                 raise ValueError(f"unknown command: {command}")
 
@@ -161,7 +164,7 @@ class Play:
         names = options.get("protocols", "range").split(",")
         metadata = options.get("metadata", "").encode()
         player.instance_id = options.get("instance")
-        asked = Join(
+        join = Join(
             player.member_id,
             player.instance_id,
             "",
@@ -171,39 +174,39 @@ class Play:
             _ms(options.get("rebalance", "60s")),
             options.get("type", "consumer"),
             tuple((name, metadata) for name in names),
-            version >= FIRST_WITH_IDS,
-            version >= FIRST_WITH_SKIPPING,
+            version >= FIRST_VERSION_WITH_IDS,
+            version >= FIRST_VERSION_WITH_SKIPPING,
         )
-        answer = await self._room.join(GROUP, asked, self._deadline())
-        self._joined(player, answer)
-        if answer.error == "MEMBER_ID_REQUIRED":
+        result = await self._coordinator.join(GROUP, join, self._deadline())
+        self._joined(player, result)
+        if result.error == "MEMBER_ID_REQUIRED":
             await self._join(player, options)
 
-    def _joined(self, player: Player, answer: JoinAnswer) -> None:
-        if answer.error != "NONE":
-            known = f" as {answer.member_id}" if answer.error == "MEMBER_ID_REQUIRED" else ""
-            self._say(f"{player.name} does not join: {answer.error}{known}")
-            if answer.error in ("MEMBER_ID_REQUIRED", "UNKNOWN_MEMBER_ID"):
-                player.member_id = answer.member_id if known else ""
+    def _joined(self, player: Player, result: JoinResult) -> None:
+        if result.error != "NONE":
+            known = f" as {result.member_id}" if result.error == "MEMBER_ID_REQUIRED" else ""
+            self._say(f"{player.name} does not join: {result.error}{known}")
+            if result.error in ("MEMBER_ID_REQUIRED", "UNKNOWN_MEMBER_ID"):
+                player.member_id = result.member_id if known else ""
             return
-        player.member_id, player.generation = answer.member_id, answer.generation
-        told = [f"{player.name} joins generation {answer.generation} as {answer.member_id}"]
-        told.append(f"by {answer.protocol}, {answer.leader} leads")
-        if answer.members:
-            told.append("of " + " and ".join(member.member_id for member in answer.members))
-        if answer.skip_assignment:
-            told.append("it need not assign")
-        self._say(", ".join(told))
+        player.member_id, player.generation = result.member_id, result.generation
+        said = [f"{player.name} joins generation {result.generation} as {result.member_id}"]
+        said.append(f"by {result.protocol}, {result.leader} leads")
+        if result.members:
+            said.append("of " + " and ".join(member.member_id for member in result.members))
+        if result.skip_assignment:
+            said.append("it need not assign")
+        self._say(", ".join(said))
 
     async def _sync(self, player: Player, options: dict[str, str]) -> None:
         shares = {self._players[name].member_id: share.encode() for name, share in options.items()}
-        asked = Sync(player.member_id, player.instance_id, player.generation, None, None, shares)
-        answer = await self._room.sync(GROUP, asked, self._deadline())
-        told = f"gets [{answer.assignment.decode()}]" if answer.error == "NONE" else answer.error
-        self._say(f"{player.name} syncs: {told}")
+        sync = Sync(player.member_id, player.instance_id, player.generation, None, None, shares)
+        result = await self._coordinator.sync(GROUP, sync, self._deadline())
+        said = f"gets [{result.assignment.decode()}]" if result.error == "NONE" else result.error
+        self._say(f"{player.name} syncs: {said}")
 
     async def _beat(self, player: Player, *, only_news: bool = False) -> None:
-        error = await self._room.heartbeat(
+        error = await self._coordinator.heartbeat(
             GROUP, player.member_id, player.instance_id, player.generation, self._deadline()
         )
         if not only_news or error != player.last_beat:
@@ -215,18 +218,18 @@ class Play:
             await asyncio.sleep(BEAT_S)
             await self._beat(player, only_news=True)
 
-    async def _leave(self, name: str, leaver: Leaver) -> None:
-        errors = await self._room.leave(GROUP, [leaver], self._deadline())
-        who = f"{name} leaves" if leaver.member_id else f"{name} removes instance {leaver.instance_id}"
-        self._say(f"{who}: {errors if isinstance(errors, str) else errors[0]}")
+    async def _leave(self, name: str, leaving: LeavingMember) -> None:
+        errors = await self._coordinator.leave(GROUP, [leaving], self._deadline())
+        event = f"{name} leaves" if leaving.member_id else f"{name} removes instance {leaving.instance_id}"
+        self._say(f"{event}: {errors if isinstance(errors, str) else errors[0]}")
 
     async def _describe(self) -> None:
-        view = self._room.view(GROUP)
-        if view is None:
+        group = self._coordinator.describe(GROUP)
+        if group is None:
             self._say("there is no such group")
             return
-        self._say(f"the group is {view.state}" + (f" by {view.protocol}" if view.protocol else ""))
-        for member in view.members:
+        self._say(f"the group is {group.state}" + (f" by {group.protocol}" if group.protocol else ""))
+        for member in group.members:
             instance = f" ({member.instance_id})" if member.instance_id else ""
             self._say(f"  {member.member_id}{instance} has [{member.assignment.decode()}]")
 
@@ -234,14 +237,14 @@ class Play:
         self._say("the gateway dies")
         self._hang_up()
         await self._settle()
-        self._room.close()
+        self._coordinator.close()
         await self._shard.close()
         await self._open()
         self._say("the gateway is back")
 
     async def _stop(self) -> None:
         self._say("the gateway stops")
-        self._room.close()
+        self._coordinator.close()
         await self._settle()
         await self._shard.close()
         await self._open()
@@ -261,7 +264,7 @@ class Play:
         self._say("  group: " + " ".join(filter(None, words)))
 
     def _say(self, line: str) -> None:
-        # What has become durable is told first: nothing may be answered before.
+        # What has become durable is shown first: nothing may be completed before.
         stored = self._shard.state.groups.by_id.get(GROUP)
         if stored is not None and stored != self._known:
             self._known = stored

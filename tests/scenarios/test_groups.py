@@ -1,4 +1,4 @@
-"""Consumer groups, told as transcripts. `pytest --renew-transcripts` writes them anew; then read the diff."""
+"""Consumer groups as transcripts. `pytest --renew-transcripts` writes them again; then read the diff."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ TRANSCRIPTS = sorted((Path(__file__).parent / "groups").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_a_group_does_as_it_is_written(path: Path, renew_transcripts: bool) -> None:
+def test_a_group_does_what_its_transcript_says(path: Path, renew_transcripts: bool) -> None:
     written = path.read_text()
     blocks = read_transcript(written)
     played = write_transcript(run_virtually(lambda: Play().run(blocks)))
@@ -22,7 +22,7 @@ def test_a_group_does_as_it_is_written(path: Path, renew_transcripts: bool) -> N
         assert played == written, "if that is as it should be: pytest --renew-transcripts"
 
 
-def test_there_are_transcripts_of_what_groups_must_stand() -> None:
+def test_each_required_scenario_has_a_transcript() -> None:
     wanted = {
         "cooperative_hand_over",
         "fencing",

@@ -1,4 +1,4 @@
-"""Transcripts: text files of blocks, each with what is done, a line of dashes, and what came of it.
+"""Transcripts: text files of blocks, each with commands, a line of dashes, and their outcome.
 
     # Comments stay as they are.
     a joins
@@ -6,7 +6,7 @@
     ----
     3.000 s  a is in generation 1
 
-Blocks are separated by an empty line. `pytest --renew-transcripts` writes what comes now.
+Blocks are separated by an empty line. `pytest --renew-transcripts` writes the present outcomes.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ class Block:
     commands: tuple[str, ...]
     outcome: tuple[str, ...]
 
-    def told(self, outcome: Sequence[str]) -> "Block":
+    def with_outcome(self, outcome: Sequence[str]) -> "Block":
         return Block(self.comments, self.commands, tuple(outcome))
 
 
 def read_transcript(text: str) -> list[Block]:
-    """Errors: ValueError for a block that cannot be told apart."""
+    """Errors: ValueError for a block that has no line of dashes."""
     blocks = []
     for part in text.strip("\n").split("\n\n"):
         lines = part.split("\n")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.made_once import made_once
 from tests.support.versions import CACHE
 
 FETCH_TIMEOUT_S = 300.0
@@ -27,9 +28,7 @@ class PackageMissing(Exception):
 
 def unpacked_program(package: str, program: str) -> UnpackedProgram:
     """`program` below `usr/bin` of a package, fetched when it is not there yet. Errors: PackageMissing."""
-    root = CACHE / f"debian-{package}"
-    if not root.exists():
-        fetch(package, root)
+    root = made_once(f"debian-{package}", lambda fresh: fetch(package, fresh))
     libraries = sorted(
         str(path) for path in [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*")]
     )
@@ -42,7 +41,6 @@ def fetch(package: str, root: Path) -> None:
     for tool in ("apt-get", "apt-cache", "dpkg-query", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise PackageMissing(f"no {tool} on PATH to fetch {package} with")
-    CACHE.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
         fresh = Path(name)
         options = options_to_know(package, fresh)
@@ -52,9 +50,7 @@ def fetch(package: str, root: Path) -> None:
         run(["apt-get", *options, "download", *missing], downloads)
         for archive in sorted(downloads.glob("*.deb")):
             run(["dpkg-deb", "-x", str(archive), str(fresh / "root")], fresh)
-        # Another run may have been faster; its files are the same.
-        if not root.exists():
-            os.rename(fresh / "root", root)
+        os.rename(fresh / "root", root)
 
 
 def options_to_know(package: str, scratch: Path) -> list[str]:

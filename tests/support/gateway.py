@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.ports import with_port
 from tests.support.processes import kill_group, stop_group, tail_of
 from tests.support.versions import ROOT
 
@@ -90,8 +91,8 @@ class Gateway:
         self.log_path = directory / "gateway.log"
         self.options = list(options)
         self.env = dict(env)
-        self._listen = listen
-        self._admin = "127.0.0.1:0"
+        self._listen = with_port(listen)
+        self._admin = with_port("127.0.0.1:0")
         self._ready: Ready | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -126,8 +127,8 @@ class Gateway:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def log_tail(self, most_bytes: int = 8192) -> str:
-        return tail_of(self.log_path, most_bytes)
+    def log_tail(self, max_bytes: int = 8192) -> str:
+        return tail_of(self.log_path, max_bytes)
 
     def launch(self) -> None:
         """Start the process without waiting for it."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gateway.addresses import Address
 from gateway.cli.client import Client, ClientError
-from gateway.listeners import Address
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.describe_groups import DescribeGroupsRequest

@@ -1,4 +1,4 @@
-"""A classic group driven by hand: members by name, a clock that stands until it is moved.
+"""A classic group driven by hand: members by name, a clock that only moves by `wait`.
 
 group = Played()
 group.join("a"); group.settle(); group.sync("a")
@@ -8,27 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gateway.groups.classic import ClassicGroup
-from gateway.groups.states import State
-from gateway.groups.values import (
-    Answer,
-    Effect,
-    GroupRules,
-    Join,
-    JoinAnswer,
-    Leaver,
-    Note,
-    Store,
-    Sync,
-    SyncAnswer,
-)
-from ledger.groups import Group
+from gateway.groups.classic.group import ClassicGroup
+from gateway.groups.classic.states import State
+from gateway.groups.machine import Complete, Effect, GroupCoordinatorConfig, Note, Store
+from gateway.groups.messages import Join, JoinResult, LeavingMember, Sync, SyncResult
+from ledger.errors import ErrorName
+from ledger.groups.state import Group
 
 SESSION_MS: Final = 10_000
 REBALANCE_MS: Final = 60_000
 DELAY_MS: Final = 3_000
 RANGE: Final = (("range", b"topics"),)
-RULES: Final = GroupRules(initial_rebalance_delay_ms=DELAY_MS)
+CONFIG: Final = GroupCoordinatorConfig(initial_rebalance_delay_ms=DELAY_MS)
 
 
 def join_of(member_id: str = "") -> Join:
@@ -46,70 +37,70 @@ def join_of(member_id: str = "") -> Join:
 
 
 @dataclass(slots=True)
-class Asked:
-    """A JoinGroup or SyncGroup and what came of it."""
+class Pending:
+    """A JoinGroup or SyncGroup, and its result when it is complete."""
 
-    result: JoinAnswer | SyncAnswer | None = None
+    result: JoinResult | SyncResult | None = None
 
     @property
     def error(self) -> str | None:
         return None if self.result is None else self.result.error
 
     @property
-    def joined(self) -> JoinAnswer:
-        assert isinstance(self.result, JoinAnswer), self.result
+    def joined(self) -> JoinResult:
+        assert isinstance(self.result, JoinResult), self.result
         return self.result
 
     @property
-    def synced(self) -> SyncAnswer:
-        assert isinstance(self.result, SyncAnswer), self.result
+    def synced(self) -> SyncResult:
+        assert isinstance(self.result, SyncResult), self.result
         return self.result
 
 
 @dataclass(slots=True)
 class Played:
-    """A group and everything that it has said."""
+    """A group and all its effects."""
 
-    rules: GroupRules = RULES
+    config: GroupCoordinatorConfig = CONFIG
     now: float = 1_000.0
     group: ClassicGroup = field(init=False)
-    asked: dict[int, Asked] = field(default_factory=dict)
+    pending: dict[int, Pending] = field(default_factory=dict)
     stores: list[Group] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     names: int = 0
 
     def __post_init__(self) -> None:
-        self.group = ClassicGroup("g", self.rules)
+        self.group = ClassicGroup("g", self.config)
 
-    def join(self, member_id: str = "", **fields: Any) -> Asked:
+    def join(self, member_id: str = "", **fields: Any) -> Pending:
         self.names += 1
         request = join_of(member_id)
         request = replace(request, **{"new_member_id": f"m{self.names}", **fields})
-        ticket, asked = self._ticket()
+        ticket, pending = self._ticket()
         self._take(self.group.join(request, ticket, self.now))
-        return asked
+        return pending
 
-    def add(self, name: str, **fields: Any) -> Asked:
-        """A member of this id that need not ask for it first."""
+    def add(self, name: str, **fields: Any) -> Pending:
+        """A member of this id, which joins without a request for the id."""
         return self.join(new_member_id=name, needs_member_id=False, **fields)
 
     def sync(
         self, member_id: str, generation: int | None = None, assignments: Mapping[str, bytes] | None = None,
         **fields: Any,
-    ) -> Asked:  # fmt: skip
+    ) -> Pending:  # fmt: skip
         now = self.group.generation if generation is None else generation
         request = Sync(member_id, None, now, None, None, dict(assignments or {}))
-        ticket, asked = self._ticket()
+        ticket, pending = self._ticket()
         self._take(self.group.sync(replace(request, **fields), ticket, self.now))
-        return asked
+        return pending
 
     def beat(self, member_id: str, generation: int | None = None, instance_id: str | None = None) -> str:
         now = self.group.generation if generation is None else generation
         return self.group.heartbeat(member_id, instance_id, now, self.now)
 
-    def leave(self, *members: str | Leaver) -> list[str]:
-        leavers = [Leaver(member, None) if isinstance(member, str) else member for member in members]
-        errors, effects = self.group.leave(leavers, self.now)
+    def leave(self, *members: str | LeavingMember) -> list[ErrorName]:
+        leaving = [LeavingMember(member, None) if isinstance(member, str) else member for member in members]
+        errors, effects = self.group.leave(leaving, self.now)
         self._take(effects)
         return errors
 
@@ -117,7 +108,7 @@ class Played:
         return self.group.check_commit(member_id, instance_id, generation, self.now)
 
     def wait(self, ms: float) -> None:
-        """Time goes by; the machine is woken when it asked for it."""
+        """Time passes; the machine is woken at its `wake_at`."""
         end = self.now + ms
         while self.group.wake_at <= end:
             self.now = max(self.now, self.group.wake_at)
@@ -128,30 +119,30 @@ class Played:
         """These members in a generation that all have synced; the first one leads."""
         joins = [self.add(name, **fields) for name in names]
         self.wait(2 * DELAY_MS)
-        assert [asked.error for asked in joins] == ["NONE"] * len(joins)
+        assert [pending.error for pending in joins] == ["NONE"] * len(joins)
         for name in names:
             self.sync(name, assignments={to: to.encode() for to in names})
         assert self.group.state is State.STABLE
 
     def restarted(self) -> "Played":
-        """The group as another coordinator takes it up."""
-        again = Played(self.rules, self.now)
+        """The group as another coordinator loads it."""
+        again = Played(self.config, self.now)
         if self.stores:
             again.group.restore(self.stores[-1], self.now)
         again.stores, again.names = self.stores[:], self.names
         return again
 
-    def _ticket(self) -> tuple[int, Asked]:
-        ticket, asked = len(self.asked) + 1, Asked()
-        self.asked[ticket] = asked
-        return ticket, asked
+    def _ticket(self) -> tuple[int, Pending]:
+        ticket, pending = len(self.pending) + 1, Pending()
+        self.pending[ticket] = pending
+        return ticket, pending
 
     def _take(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Answer(ticket, result):
-                    assert self.asked[ticket].result is None, "answered twice"
-                    self.asked[ticket].result = result
+                case Complete(ticket, result):
+                    assert self.pending[ticket].result is None, "completed twice"
+                    self.pending[ticket].result = result
                 case Store(group):
                     self.stores.append(group)
                 case Note():

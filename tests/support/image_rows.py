@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ledger.image import META, Row, sealed
+from ledger.rows import META, Row, sealed
 
 _CRC_BYTES = 4
 

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from gateway.addresses import Address
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli.client import Client
 from gateway.config import load_settings
-from gateway.listeners import Address
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.create_topics import (

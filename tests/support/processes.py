@@ -28,12 +28,12 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
         os.killpg(process.pid, number)
 
 
-def tail_of(path: Path, most_bytes: int = 8192) -> str:
+def tail_of(path: Path, max_bytes: int = 8192) -> str:
     """The last bytes of a log, from a line's beginning; empty when there is none."""
     if not path.exists():
         return ""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - most_bytes))
+        file.seek(max(0, size - max_bytes))
         text = file.read().decode(errors="replace")
-    return text if size <= most_bytes else text.partition("\n")[2]
+    return text if size <= max_bytes else text.partition("\n")[2]

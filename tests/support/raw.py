@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-MAX_ANSWER_BYTES = 128 * 1024 * 1024
+MAX_RESPONSE_BYTES = 128 * 1024 * 1024
 RECEIVE_BYTES = 65536
 
 
@@ -63,7 +63,7 @@ class RawConnection:
         if isinstance(head, Outcome):
             return head
         (length,) = struct.unpack(">i", head)
-        if not 4 <= length <= MAX_ANSWER_BYTES:
+        if not 4 <= length <= MAX_RESPONSE_BYTES:
             raise ValueError(f"answer frame of {length} bytes")
         return self._read_exactly(length)
 

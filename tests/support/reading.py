@@ -1,9 +1,9 @@
-"""A ledger with batches, in memory and all real: shard, produce room, segment store, reading rooms."""
+"""A ledger with batches, in memory and all real: shard, segment store, produce and fetch services."""
 
 import asyncio
 import itertools
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,16 +12,17 @@ from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
 from gateway.coordination.journal import Journal
 from gateway.coordination.shard import Shard
-from gateway.fetch.budget import NO_OWNER, Hold, give_back_at_once
+from gateway.fetch.budget import NO_OWNER
 from gateway.fetch.cache import RunCache
-from gateway.fetch.offsets import OffsetAnswer, OffsetQuestion, OffsetsRoom
+from gateway.fetch.list_offsets import ListOffsetsService, OffsetQuery, OffsetResult
+from gateway.fetch.operation import FetchOptions
 from gateway.fetch.reader import RunReader
-from gateway.fetch.room import FetchOptions, FetchRoom
+from gateway.fetch.service import FetchService
 from gateway.fetch.sessions import FetchSessions
-from gateway.produce.admission import TopicRules
-from gateway.produce.room import ProduceOptions, ProduceRoom
-from gateway.requests.opening import BatchOpener
-from gateway.requests.slicing import Owner
+from gateway.produce.service import ProduceOptions, ProduceService
+from gateway.produce.validation import TopicPolicy
+from gateway.scheduling.batch_opening import BatchOpener
+from gateway.scheduling.slices import Owner
 from gateway.wire.messages.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -33,12 +34,13 @@ from gateway.wire.messages.fetch import (
 from gateway.wire.primitives import ZERO_UUID
 from ledger.batch.header import check_batches
 from ledger.batch.records import Record, build_batch
-from ledger.partitions import PartitionLog
+from ledger.partitions.requests import DeleteRecords
+from ledger.partitions.state import PartitionLog
 from ledger.ports import SegmentStore
-from ledger.requests import CreateTopic, DeleteRecords, DeleteTopic
 from ledger.state import LedgerState
+from ledger.topics.requests import CreateTopic, DeleteTopic
 from ledger.types import Buffer, Position, TopicId
-from tests.support.waiting import RequestWaiter
+from tests.support.completions import AwaitedProduce
 
 PRINCIPAL = "User:test"
 MIB = 1024 * 1024
@@ -46,7 +48,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class CountingSegments(MemorySegments):
-    """Says what was read, and can make objects vanish or break."""
+    """Records what was read, and can make objects vanish or break."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +56,7 @@ class CountingSegments(MemorySegments):
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
         self.reads.append(list(positions))
-        # As a real store: the answer comes in a later turn of the loop.
+        # As a real store: the bytes come in a later iteration of the event loop.
         await asyncio.sleep(0)
         return await super().read(positions)
 
@@ -81,13 +83,13 @@ def batch_of(
 
 @dataclass
 class ReadingWorld:
-    """One gateway's ledger and reading rooms."""
+    """One gateway's ledger, with its produce, fetch and list offsets services."""
 
     shard: Shard
     segments: CountingSegments
-    produce_room: ProduceRoom
-    fetch_room: FetchRoom
-    offsets_room: OffsetsRoom
+    produce_service: ProduceService
+    fetch_service: FetchService
+    list_offsets_service: ListOffsetsService
     cache: RunCache
     alarms: list[str]
     opener: BatchOpener
@@ -110,17 +112,17 @@ class ReadingWorld:
     async def produce(
         self, *batches: bytes, name: str = "t", partition: int = 0, stamp: bool = False
     ) -> list[int]:
-        """All in one draft, so side by side in one object. Base offsets."""
+        """All in one draft, so adjacent in one object. Base offsets."""
         return await self.produce_many([(name, partition, batch) for batch in batches], stamp=stamp)
 
     async def produce_many(self, batches: Sequence[tuple[str, int, bytes]], stamp: bool = False) -> list[int]:
-        waiter = RequestWaiter()
+        completion = AwaitedProduce()
         pending = []
         for name, partition, batch in batches:
             checked = check_batches(memoryview(batch), 100 * MIB)
             log = self.log(name, partition)
-            pending.append(self.produce_room.add(log, checked, waiter, TopicRules(100 * MIB, stamp)))
-        await waiter.done
+            pending.append(self.produce_service.add(log, checked, completion, TopicPolicy(100 * MIB, stamp)))
+        await completion.completed
         assert not any(batch.error for batch in pending)
         return [batch.base_offset for batch in pending]
 
@@ -135,10 +137,11 @@ class ReadingWorld:
         isolation: int = 0,
         session: tuple[int, int] = (0, -1),
         forget: Sequence[tuple[str | bytes, int]] = (),
-        hold: Hold = give_back_at_once,
+        unsent: list[Callable[[], None]] | None = None,
         owner: Owner = NO_OWNER,
     ) -> FetchResponse:
-        """Each partition: (topic name or id, index, offset[, max bytes[, leader epoch]])."""
+        """Each partition: (topic name or id, index, offset[, max bytes[, leader epoch]]). With `unsent` the
+        response keeps its share of the budget until what is appended there is called."""
         topics = [_fetch_topic(*partition) for partition in partitions]
         forgotten = [
             ForgottenTopic(t if isinstance(t, str) else "", t if isinstance(t, bytes) else ZERO_UUID, [index])
@@ -146,20 +149,26 @@ class ReadingWorld:
         ]
         request = FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation, *session, topics, forgotten)
         now = asyncio.get_running_loop().time()
-        return await self.fetch_room.fetch(version, request, principal, now, hold=hold, owner=owner)
+        fetched = await self.fetch_service.fetch(version, request, principal, now, owner=owner)
+        if fetched.on_sent is not None:
+            if unsent is None:
+                fetched.on_sent()
+            else:
+                unsent.append(fetched.on_sent)
+        return fetched.response
 
     async def one(self, *partition: Any, **options: Any) -> FetchPartitionResponse:
-        """The answer for a single partition."""
+        """The response for a single partition."""
         return only(await self.fetch(partition, **options))
 
     async def offsets(
-        self, *questions: OffsetQuestion, version: int = 11, isolation: int = 0
-    ) -> list[OffsetAnswer]:
-        return await self.offsets_room.list_offsets(version, questions, isolation, self.soon())
+        self, *queries: OffsetQuery, version: int = 11, isolation: int = 0
+    ) -> list[OffsetResult]:
+        return await self.list_offsets_service.list_offsets(version, queries, isolation, self.soon())
 
-    async def offset(self, timestamp: int, **options: Any) -> OffsetAnswer:
-        (answer,) = await self.offsets(OffsetQuestion("t", 0, timestamp), **options)
-        return answer
+    async def offset(self, timestamp: int, **options: Any) -> OffsetResult:
+        (result,) = await self.offsets(OffsetQuery("t", 0, timestamp), **options)
+        return result
 
     @staticmethod
     def soon() -> float:
@@ -210,13 +219,13 @@ async def reading_world(
     cache = RunCache(cache_bytes)
     reader = RunReader(segments, cache, lambda number: shard.state.files.locator(number), alarms.append)
     ids = itertools.count(100)
-    fetch = FetchRoom(
+    fetch = FetchService(
         shard, reader, FetchSessions(slots, lambda: next(ids)), options or FetchOptions(), lambda: NOW_MS
     )
     opener = BatchOpener()
-    offsets = OffsetsRoom(shard, reader, opener, 128 * MIB)
+    offsets = ListOffsetsService(shard, reader, opener, 128 * MIB)
     stored = cache.put if produce_to_cache else None
-    produce = ProduceRoom(shard, segments, ProduceOptions(64 * MIB, 3000, 4), lambda: NOW_MS, stored)
+    produce = ProduceService(shard, segments, ProduceOptions(64 * MIB, 3000, 4), lambda: NOW_MS, stored)
     try:
         yield ReadingWorld(shard, counting, produce, fetch, offsets, cache, alarms, opener)
     finally:

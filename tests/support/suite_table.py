@@ -1,92 +1,54 @@
 """Pytest plugin: a table of suites at the end, no silent skips in CI, long tests on request.
 
-A suite is a directory below `tests/`. With `CI=true` every skip must be named in
-`tests/allowed_skips.txt`, one a line as `nodeid-prefix: reason-prefix`; any other fails the run.
-Tests marked `full` are deselected, not skipped, unless `DRAGOMAN_TEST_FULL=1`.
+With `CI=true` every skip must be named in `tests/allowed_skips.txt`, one a line as
+`nodeid-prefix: reason-prefix`; any other fails the run. Tests marked `full` are deselected, not skipped,
+unless `DRAGOMAN_TEST_FULL=1`. With `--suite-counts FILE` the counts go there, for what prints one table
+over several runs (`tests/support/run_suites.py`), and no table is printed here.
+
+Under pytest-xdist the workers choose the tests, and its controller hears what became of them.
 """
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-ALLOWED_SKIPS = Path("tests", "allowed_skips.txt")
+from tests.support.suite_counts import (
+    ALLOWED_SKIPS,
+    AllowedSkip,
+    Skip,
+    SuiteCount,
+    Suites,
+    allowed_skips,
+    is_ci,
+    refusal_lines,
+    refused_skips,
+    suite_of,
+    table_lines,
+    written,
+)
+
 FULL_VARIABLE = "DRAGOMAN_TEST_FULL"
-
-
-@dataclass(frozen=True, slots=True)
-class Skip:
-    nodeid: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class AllowedSkip:
-    nodeid_prefix: str
-    reason_prefix: str
-
-    def covers(self, skip: Skip) -> bool:
-        return skip.nodeid.startswith(self.nodeid_prefix) and skip.reason.startswith(self.reason_prefix)
-
-
-@dataclass(slots=True)
-class SuiteCount:
-    """Counts of one suite. An expected failure proves nothing either, so it counts as a skip."""
-
-    passed: int = 0
-    failed: int = 0
-    left_for_full: int = 0
-    seconds: float = 0.0
-    skips: list[Skip] = field(default_factory=list)
-
-    @property
-    def run(self) -> int:
-        return self.passed + self.failed
-
-
-def suite_of(nodeid: str) -> str:
-    """`tests/unit/test_a.py::test_b` -> `unit`; a file right below `tests/` -> `tests`."""
-    parts = nodeid.split("::", 1)[0].split("/")
-    inside = parts[1:] if parts[0] == "tests" else parts
-    return inside[0] if len(inside) > 1 else parts[0]
-
-
-def read_allowed_skips(text: str) -> list[AllowedSkip]:
-    """Errors: ValueError for a line that names no reason, which would allow too much."""
-    allowed = []
-    for line in text.splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
-        nodeid_prefix, separator, reason_prefix = line.partition(": ")
-        if not separator or not nodeid_prefix.strip() or not reason_prefix.strip():
-            raise ValueError(f"not of the form `nodeid-prefix: reason-prefix`: {line!r}")
-        allowed.append(AllowedSkip(nodeid_prefix.strip(), reason_prefix.strip()))
-    return allowed
-
-
-def is_ci() -> bool:
-    return os.environ.get("CI", "").lower() in ("true", "1")
+LEFT_FOR_FULL = "dragoman_left_for_full"
+"""What a worker of pytest-xdist hands to its controller: how many long tests each suite has left out."""
 
 
 class SuiteTable:
     def __init__(self, allowed: list[AllowedSkip]) -> None:
         self.allowed = allowed
-        self.suites: dict[str, SuiteCount] = {}
+        self.suites: Suites = {}
+        self._not_collected: set[str] = set()
 
     def count(self, nodeid: str) -> SuiteCount:
         return self.suites.setdefault(suite_of(nodeid), SuiteCount())
 
     @property
-    def skips(self) -> list[Skip]:
-        return [skip for count in self.suites.values() for skip in count.skips]
-
-    @property
     def refused(self) -> list[Skip]:
-        return [skip for skip in self.skips if not any(line.covers(skip) for line in self.allowed)]
+        return refused_skips(self.suites, self.allowed)
 
+    # Last, so that it counts only long tests that this run would have run otherwise.
+    @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         if os.environ.get(FULL_VARIABLE) == "1":
             return
@@ -98,10 +60,21 @@ class SuiteTable:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Each worker chooses from all tests, so any one of them says what was left out."""
+        output = getattr(node, "workeroutput", {})
+        for suite, left in output.get(LEFT_FOR_FULL, {}).items():
+            self.suites.setdefault(suite, SuiteCount()).left_for_full = left
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        # Each worker collects, and reports what it could not collect.
+        if report.passed or report.nodeid in self._not_collected:
+            return
+        self._not_collected.add(report.nodeid)
         if report.skipped:
             self.count(report.nodeid).skips.append(Skip(report.nodeid, skip_reason(report)))
-        elif report.failed:
+        else:
             self.count(report.nodeid).failed += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -115,20 +88,28 @@ class SuiteTable:
             count.passed += 1
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        worker_output = getattr(session.config, "workeroutput", None)
+        if worker_output is not None:
+            worker_output[LEFT_FOR_FULL] = {
+                suite: count.left_for_full for suite, count in self.suites.items() if count.left_for_full
+            }
+            return
         if is_ci() and self.refused and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        counts_path = session.config.getoption("--suite-counts")
+        if counts_path is not None:
+            Path(counts_path).write_text(written(self.suites))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if not self.suites:
+        if not self.suites or terminalreporter.config.getoption("--suite-counts") is not None:
             return
         terminalreporter.section("suites")
         for line in table_lines(self.suites):
             terminalreporter.write_line(line)
         if is_ci() and self.refused:
             terminalreporter.section("skips that CI does not allow", red=True)
-            for skip in self.refused:
-                terminalreporter.write_line(f"{skip.nodeid}: {skip.reason}")
-            terminalreporter.write_line(f"Make them run, or name them in {ALLOWED_SKIPS}.")
+            for line in refusal_lines(self.refused):
+                terminalreporter.write_line(line)
 
 
 def skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
@@ -140,37 +121,13 @@ def skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     return str(report.longrepr)
 
 
-def table_lines(suites: dict[str, SuiteCount]) -> Iterator[str]:
-    names = sorted(suites)
-    numbers = [
-        (count.run, count.passed, count.failed, len(count.skips), round(count.seconds))
-        for count in (suites[name] for name in names)
-    ]
-    width = max(len(name) for name in ["suite", *names])
-    yield line_of(width, "suite", ("run", "passed", "failed", "skipped", "seconds"), "reason")
-    for name, row, reason in zip(names, numbers, reasons(suites), strict=True):
-        yield line_of(width, name, row, reason)
-    yield line_of(width, "all", tuple(sum(column) for column in zip(*numbers, strict=True)), "")
-
-
-def line_of(width: int, name: str, cells: Sequence[object], reason: str) -> str:
-    columns = " ".join(f"{cell!s:>8}" for cell in cells)
-    return f"{name:<{width}} {columns}  {reason}".rstrip()
-
-
-def reasons(suites: dict[str, SuiteCount]) -> Iterator[str]:
-    for _, count in sorted(suites.items()):
-        counted = Counter(skip.reason for skip in count.skips)
-        parts = [f"{number} x {reason}" for reason, number in counted.most_common()]
-        if count.left_for_full:
-            parts.append(f"{count.left_for_full} more in make test-full")
-        yield "; ".join(parts)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--suite-counts", metavar="FILE", help="write the counts of suites, print no table")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    path = config.rootpath / ALLOWED_SKIPS
     try:
-        allowed = read_allowed_skips(path.read_text()) if path.exists() else []
+        allowed = allowed_skips(config.rootpath)
     except ValueError as error:
-        raise pytest.UsageError(f"{path}: {error}") from error
+        raise pytest.UsageError(f"{config.rootpath / ALLOWED_SKIPS}: {error}") from error
     config.pluginmanager.register(SuiteTable(allowed), "dragoman-suite-table")

@@ -13,7 +13,7 @@ from adapters.blobs.memory import MemoryBlobs
 from adapters.segments.objects import ObjectSegments
 from ledger.errors import AlreadyExists, OutcomeUnknown, StoreUnavailable
 from ledger.types import DraftBatch, Position, TopicId
-from tests.contract.faulty import Fault, Faults, FaultyBlobs
+from tests.support.faulty import Fault, Faults, FaultyBlobs
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-async def test_a_blob_is_synced_before_it_gets_its_name_and_the_name_before_the_answer(
+async def test_a_blob_is_synced_before_it_gets_its_name_and_the_name_before_the_put_returns(
     blobs: FileBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = recorded(monkeypatch)
@@ -126,7 +126,7 @@ async def test_a_put_whose_name_cannot_be_synced_is_unknown(
             await blobs.delete(["d/a"])
 
 
-async def test_a_key_cannot_lie_below_or_above_another(blobs: FileBlobs) -> None:
+async def test_a_key_cannot_be_a_prefix_path_of_another(blobs: FileBlobs) -> None:
     await blobs.put("a/b", [b"x"])
     with pytest.raises(ValueError, match="below another key"):
         await blobs.put("a/b/c", [b"x"])

@@ -56,7 +56,7 @@ def value_of(found: Versioned | None) -> bytes | None:
     return None if found is None else found.value
 
 
-def test_a_commit_is_synced_before_it_is_answered(path: Path) -> None:
+def test_a_commit_is_synced_before_the_put_returns(path: Path) -> None:
     with opened(path) as file:
         db = file._connection()
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -167,7 +167,7 @@ class _FailingCommit:
 
 
 @pytest.mark.parametrize("happens", [False, True])
-def test_a_failed_sync_in_the_commit_is_unknown_whatever_happened(path: Path, happens: bool) -> None:
+def test_a_failed_sync_in_the_commit_is_an_unknown_outcome(path: Path, happens: bool) -> None:
     with opened(path) as file:
         db = file._connection()
         file._db = _FailingCommit(db, "SQLITE_IOERR_FSYNC", happens)  # type: ignore[assignment]

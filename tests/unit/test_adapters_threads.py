@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from adapters import threads as threads_module
 from adapters.threads import Overdue, StoreThreads
 from ledger.errors import StoreUnavailable
 
@@ -83,9 +82,8 @@ async def test_a_call_that_is_cancelled_before_it_began_is_never_begun() -> None
     assert seen == ["last"]
 
 
-async def test_calls_beyond_the_bound_are_refused_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads_module, "MAX_WAITING", 3)
-    threads, seen = StoreThreads("the store", 1), list[int]()
+async def test_calls_beyond_the_bound_are_refused_without_waiting() -> None:
+    threads, seen = StoreThreads("the store", 1, max_waiting=3), list[int]()
     async with held(threads):
         waiting = [asyncio.ensure_future(threads.run(seen.append, n)) for n in range(3)]
         await asyncio.sleep(0)
@@ -119,7 +117,7 @@ async def test_a_store_that_hangs_does_not_keep_it_from_closing() -> None:
             await threads.close(lambda: None)
 
 
-async def test_a_deadline_holds_behind_calls_that_have_ended() -> None:
+async def test_a_deadline_holds_after_calls_that_have_ended() -> None:
     threads = StoreThreads("the store", 1, SHORT_S)
     for _ in range(3):
         await threads.run(divmod, 7, 2)
@@ -133,7 +131,7 @@ async def test_a_deadline_holds_behind_calls_that_have_ended() -> None:
     await threads.close(lambda: None)
 
 
-def test_a_deadline_holds_on_the_loop_behind_one_that_was_closed() -> None:
+def test_a_deadline_holds_on_the_loop_after_one_that_was_closed() -> None:
     threads, may_go = StoreThreads("the store", 1, SHORT_S), threading.Event()
     gone = asyncio.new_event_loop()
     waiting = gone.create_task(threads.run(may_go.wait, WAIT_S))
@@ -150,7 +148,7 @@ def test_a_deadline_holds_on_the_loop_behind_one_that_was_closed() -> None:
     waiting._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
-def test_a_thread_outlives_the_loop_that_asked_it() -> None:
+def test_a_thread_outlives_the_loop_that_called_it() -> None:
     threads, may_go = StoreThreads("the store", 1), threading.Event()
 
     async def ask_and_leave() -> None:
@@ -181,7 +179,7 @@ async def test_what_a_failed_call_was_given_needs_no_collection_of_garbage() -> 
         assert await asyncio.to_thread(becomes_none, gone)
 
 
-async def test_what_nobody_waits_for_any_more_is_not_kept_for_a_store_that_hangs() -> None:
+async def test_a_cancelled_call_is_not_kept_for_a_store_that_hangs() -> None:
     threads = StoreThreads("the store", 1, SHORT_S)
     async with held(threads):
         with no_collection():

@@ -14,8 +14,8 @@ from adapters.segments.ranges import merge_adjacent
 from adapters.segments.wal import WalSegments
 from adapters.segments.wal_files import WalReader
 from ledger.errors import StoreUnavailable
-from ledger.formats.wal import Frame, scan_frames
 from ledger.types import DraftBatch, Position, TopicId
+from tests.support.wal_frames import Frame, scan_frames
 
 NOW_MS = 1_700_000_000_000
 
@@ -252,7 +252,7 @@ async def test_no_more_files_are_kept_open_than_allowed(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-async def test_reads_beside_deletes_give_the_right_bytes_or_none(tmp_path: Path) -> None:
+async def test_reads_during_deletes_give_the_right_bytes_or_none(tmp_path: Path) -> None:
     store = WalSegments(tmp_path, roll_bytes=1)
     written = [await write(store, b"%04d" % number * 1000) for number in range(150)]
 

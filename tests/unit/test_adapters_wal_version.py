@@ -46,7 +46,7 @@ async def test_a_file_without_a_frame_says_nothing_about_the_version(tmp_path: P
         WalSegments(tmp_path)
 
 
-async def test_what_was_written_before_the_newest_file_is_not_looked_at(tmp_path: Path) -> None:
+async def test_files_before_the_newest_one_are_not_opened(tmp_path: Path) -> None:
     oldest = await written(tmp_path, NOW_MS)
     await written(tmp_path, NOW_MS + 5)
     make_newer(oldest)

@@ -1,4 +1,4 @@
-"""Each durable change that a client asks for leaves one event: who, from where, and what."""
+"""The audit log has one event for each durable change: the principal, the address and the change."""
 
 import asyncio
 from collections.abc import AsyncIterator, MutableMapping, Sequence
@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from gateway.handlers import auditing
-from gateway.listeners import Address
+from gateway.addresses import Address
+from gateway.requests import audit as auditing
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages import codec
 from gateway.wire.messages.generated.alter_client_quotas import (
@@ -79,7 +79,7 @@ def events() -> Any:
 
 
 def audited(events: Events) -> Events:
-    """What was audited, who it was apart; forgets it."""
+    """The events so far, without principal and address; removes them."""
     found = [dict(event) for event in events if "principal" in event]
     events.clear()
     for event in found:
@@ -113,9 +113,9 @@ async def test_each_topic_that_is_created_leaves_an_event(gateway: InMemoryGatew
 async def test_a_topic_that_metadata_creates_leaves_an_event(
     gateway: InMemoryGateway, events: Events
 ) -> None:
-    asked = MetadataRequest([MetadataRequestTopic(name="a"), MetadataRequestTopic(name="b c")])
+    request = MetadataRequest([MetadataRequestTopic(name="a"), MetadataRequestTopic(name="b c")])
     for _ in range(2):
-        await gateway.ask(ApiKey.METADATA, 12, asked)
+        await gateway.ask(ApiKey.METADATA, 12, request)
     assert audited(events) == [{"event": "topic.created", "topic": "a", "partitions": 1, "configs": ""}]
 
 
@@ -133,9 +133,9 @@ async def test_a_topic_that_grows_leaves_an_event(gateway: InMemoryGateway, even
 async def test_a_topic_that_is_deleted_leaves_an_event(gateway: InMemoryGateway, events: Events) -> None:
     await gateway.create("a")
     audited(events)
-    asked = DeleteTopicsRequest(topic_names=["a", "missing"], timeout_ms=5000)
+    request = DeleteTopicsRequest(topic_names=["a", "missing"], timeout_ms=5000)
     for _ in range(2):
-        await gateway.ask(ApiKey.DELETE_TOPICS, 5, asked)
+        await gateway.ask(ApiKey.DELETE_TOPICS, 5, request)
     (event,) = audited(events)
     assert len(event.pop("topic_id")) == 36
     assert event == {"event": "topic.deleted", "topic": "a"}
@@ -156,8 +156,8 @@ async def test_records_that_are_deleted_leave_one_event_a_request(
         ]
         if offset == 9:
             places = [places[0], places[2]]
-        asked = DeleteRecordsRequest([DeleteRecordsTopic("a", places)], 5000)
-        await gateway.ask(ApiKey.DELETE_RECORDS, 2, asked)
+        request = DeleteRecordsRequest([DeleteRecordsTopic("a", places)], 5000)
+        await gateway.ask(ApiKey.DELETE_RECORDS, 2, request)
     assert audited(events) == [{"event": "records.deleted", "partitions": "a-0 before 5, a-1 before 2"}]
 
 
@@ -203,7 +203,7 @@ async def test_configs_that_are_altered_leave_an_event(
     ]
 
 
-async def test_configs_that_are_replaced_say_so(gateway: InMemoryGateway, events: Events) -> None:
+async def test_the_event_of_replaced_configs_says_so(gateway: InMemoryGateway, events: Events) -> None:
     await gateway.create("a")
     audited(events)
     resource = AlterConfigsResource(TOPIC, "a", [AlterableConfig("flush.ms", "7")])
@@ -237,8 +237,8 @@ async def test_a_quota_that_is_changed_leaves_an_event(gateway: InMemoryGateway,
 
 async def commit(gateway: InMemoryGateway, offset: int, group: str = "g") -> None:
     parts = [OffsetCommitRequestPartition(0, offset), OffsetCommitRequestPartition(9, offset)]
-    asked = OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("a", partitions=parts)])
-    await gateway.ask(ApiKey.OFFSET_COMMIT, 8, asked)
+    request = OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("a", partitions=parts)])
+    await gateway.ask(ApiKey.OFFSET_COMMIT, 8, request)
 
 
 async def test_a_reset_of_an_empty_group_leaves_an_event(gateway: InMemoryGateway, events: Events) -> None:
@@ -254,7 +254,7 @@ async def test_a_reset_of_an_empty_group_leaves_an_event(gateway: InMemoryGatewa
     assert audited(events) == [{"event": "offsets.reset", "group": "g", "offsets": "a-0: 5 to 7"}]
 
 
-async def test_of_a_consumer_without_members_only_the_first_commit_and_those_that_go_back_leave_an_event(
+async def test_of_a_simple_consumer_only_the_first_commit_and_those_that_go_back_leave_an_event(
     gateway: InMemoryGateway, events: Events
 ) -> None:
     await gateway.create("a")
@@ -281,7 +281,9 @@ async def test_a_group_and_offsets_that_are_deleted_leave_an_event(
     ]
 
 
-async def test_a_client_that_hangs_up_leaves_its_trace(gateway: InMemoryGateway, events: Events) -> None:
+async def test_the_changes_of_a_client_that_hangs_up_leave_events(
+    gateway: InMemoryGateway, events: Events
+) -> None:
     def ask_and_leave() -> None:
         body = codec.encode_request(
             ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([CreatableTopic("gone", 1, 1)], 5000)
@@ -298,13 +300,13 @@ async def test_a_client_that_hangs_up_leaves_its_trace(gateway: InMemoryGateway,
     assert (event["event"], event["topic"]) == ("topic.created", "gone")
 
 
-async def test_what_is_too_much_is_counted(
+async def test_events_beyond_the_rate_limit_are_counted(
     gateway: InMemoryGateway, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auditing, "BURST", 2)
     monkeypatch.setattr(auditing, "EVENTS_PER_S", 0)
-    allowance = auditing._Allowance()
-    monkeypatch.setattr(auditing, "_allowance", allowance)
+    allowance = auditing._RateLimit()
+    monkeypatch.setattr(auditing, "_rate_limit", allowance)
     for name in "abcd":
         await gateway.create(name)
     assert [event["topic"] for event in audited(events)] == ["a", "b"]

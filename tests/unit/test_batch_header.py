@@ -14,7 +14,6 @@ from ledger.batch.header import (
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
     BatchError,
-    BatchRefusal,
     Codec,
     TimestampType,
     check_batches,
@@ -28,6 +27,7 @@ from ledger.batch.header import (
     walk,
 )
 from ledger.batch.records import Producer, Record, build_batch
+from ledger.errors import ErrorName
 
 LIMIT = 1 << 20
 PRODUCER = Producer(7, 1, 40)
@@ -184,7 +184,7 @@ def test_more_records_than_the_bytes_can_hold_are_an_invalid_record(count: int) 
 
     with pytest.raises(BatchError) as refused:
         check_batches(claiming(Codec.NONE), 1 << 20)
-    assert (refused.value.refusal, refused.value.in_log) == (BatchRefusal.INVALID_RECORD, True)
+    assert (refused.value.refusal, refused.value.in_log) == (ErrorName.INVALID_RECORD, True)
     # What is packed may hold any number; only who opens it can tell.
     assert check_batches(claiming(Codec.GZIP), 1 << 20).header.record_count == count
 
@@ -241,7 +241,7 @@ def test_random_bytes_raise_nothing_but_batch_errors(noise: bytes, at: int, patc
         try:
             list(walk(memoryview(data)))
         except BatchError as damaged:
-            assert damaged.refusal is BatchRefusal.CORRUPT_MESSAGE
+            assert damaged.refusal is ErrorName.CORRUPT_MESSAGE
 
 
 def test_walking_finds_every_batch() -> None:

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from gateway.requests.opening import BatchOpener, NotWanted
-from gateway.requests.slicing import Owner
+from gateway.scheduling.batch_opening import BatchOpener, NotWanted
+from gateway.scheduling.slices import Owner
 
 HEAVY_S = 0.15
 
@@ -63,6 +63,7 @@ async def opener() -> AsyncIterator[BatchOpener]:
     opener.close()
 
 
+@pytest.mark.serial
 async def test_who_comes_later_with_little_is_done_long_before_those_with_much(opener: BatchOpener) -> None:
     log: list[str] = []
     heavy = [Burning(f"heavy {i}", log, HEAVY_S) for i in range(8)]
@@ -122,6 +123,7 @@ async def test_what_was_unpacked_is_let_go_of_only_when_another_is_next(opener: 
     assert sum(work.released for work in several) >= 4
 
 
+@pytest.mark.serial
 async def test_a_work_that_shows_to_be_long_holds_up_no_short_one(opener: BatchOpener) -> None:
     log: list[str] = []
     long = [

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from ledger.batch.header import HEADER_BYTES, BatchError, BatchRefusal, Codec, check_batches, verify_crc
+from ledger.batch.header import HEADER_BYTES, BatchError, Codec, check_batches, verify_crc
 from ledger.batch.records import (
     Producer,
     Record,
@@ -15,6 +15,7 @@ from ledger.batch.records import (
     parse_records,
     read_batch,
 )
+from ledger.errors import ErrorName
 
 LIMIT = 1 << 20
 nullable = st.none() | st.binary(max_size=40)
@@ -132,7 +133,7 @@ def test_random_bytes_raise_only_batch_errors(data: bytes, count: int) -> None:
     try:
         list(parse_records(memoryview(data), count))
     except BatchError as refused:
-        assert refused.refusal is BatchRefusal.INVALID_RECORD
+        assert refused.refusal is ErrorName.INVALID_RECORD
 
 
 def test_a_batch_that_is_cut_or_followed_by_another_is_not_read() -> None:

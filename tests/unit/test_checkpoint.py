@@ -7,19 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from adapters.images.sqlite import SqliteImage
 from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import recover, snapshot_keys
 from gateway.housekeeping import checkpoint
 from gateway.housekeeping.checkpoint import StateNotWhole
 from ledger.errors import StoreError
 from ledger.formats.snapshot import decode_snapshot
-from ledger.image import PARTITION, all_rows, digest
+from ledger.image import all_rows
 from ledger.journal import entry_key, entry_prefix
-from ledger.requests import CreateTopic
-from tests.contract.faulty import Fault, Faults
-from tests.model.embedded import Client, Clock, Embedded
-from tests.model.harness import topic_id
+from ledger.partitions.rows import PARTITION
+from ledger.rows import digest
+from ledger.topics.requests import CreateTopic
+from tests.support.embedded import Client, Clock, Embedded
+from tests.support.faulty import Fault, Faults
 from tests.support.image_rows import flipped, rewrite_image, with_any_bit_flipped
+from tests.support.journalled import topic_id
 
 STARTS = 60
 SEED = 20_261_122
@@ -127,7 +130,7 @@ async def test_an_image_of_which_a_row_is_gone_is_written_again_before_a_snapsho
         assert digest(snapshot.rows) == digest(all_rows(host.shard.state))
 
 
-async def test_nothing_is_made_of_a_state_that_is_not_whole(tmp_path: Path) -> None:
+async def test_no_image_or_snapshot_is_made_of_a_state_that_is_not_whole(tmp_path: Path) -> None:
     async with Embedded(tmp_path, Clock()) as host:
         await work(host)
         host.shard.state.is_whole = False
@@ -140,7 +143,7 @@ async def test_nothing_is_made_of_a_state_that_is_not_whole(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("starts", [STARTS, pytest.param(20_000, marks=pytest.mark.full)])
 @pytest.mark.timeout(1800)
-async def test_whatever_bit_of_the_image_is_another_a_start_goes_on_with_what_the_journal_says(
+async def test_a_start_recovers_from_the_journal_whichever_bit_of_the_image_is_flipped(
     tmp_path: Path, starts: int
 ) -> None:
     async with Embedded(tmp_path, Clock()) as host:
@@ -151,11 +154,12 @@ async def test_whatever_bit_of_the_image_is_another_a_start_goes_on_with_what_th
         await host.image.close()
         good, dice = shutil.copy(image, tmp_path / "good"), random.Random(SEED)
         for _ in range(starts):
-            await host.image.close()
             for path in tmp_path.glob("image*"):
                 path.unlink()
             shutil.copy(good, image)
             rewrite_image(image, lambda rows: with_any_bit_flipped(rows, dice))
+            host.image = SqliteImage(image)
             found = await recover(Journal(host.metadata, 0), host.image, host.blobs)
+            await host.image.close()
             assert found.source == "journal"
             assert digest(all_rows(found.state)) == right

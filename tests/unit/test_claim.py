@@ -1,5 +1,7 @@
 """The claim of a journal on the data beside it: copies that were left behind or went on elsewhere."""
 
+import asyncio
+
 import pytest
 
 from adapters.blobs.memory import MemoryBlobs
@@ -7,7 +9,9 @@ from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.claim import Claim, check_claim, put_claim
 from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
+from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from ledger.errors import AlreadyExists, StoreDamaged, StoreLocked, StoreTooNew
+from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import Blobs, MetadataStore
 
 NOW_MS = 1_700_000_000_000
@@ -26,6 +30,21 @@ async def start(store: MetadataStore, blobs: Blobs) -> None:
     shard = await open_shard(store, blobs, None, 1, lambda: NOW_MS)
     state = shard.state
     await put_claim(blobs, 0, Claim(state.cluster_id, state.epoch, state.applied - 1, shard.last_nonce))
+    await shard.close()
+
+
+async def grow_and_prune(store: MetadataStore, blobs: Blobs) -> None:
+    """One epoch of several entries, of which those before its older snapshot are pruned."""
+    await check_claim(Journal(store, 0), blobs)
+    shard = await open_shard(store, blobs, None, 1, lambda: NOW_MS)
+    state = shard.state
+    await put_claim(blobs, 0, Claim(state.cluster_id, state.epoch, state.applied - 1, shard.last_nonce))
+    checkpointer = Checkpointer(shard, None, blobs, SnapshotRule(1), lambda: NOW_MS)
+    for _ in range(2):
+        for _ in range(4):
+            await shard.ask(ReserveProducerIds(1), asyncio.get_running_loop().time() + 5)
+        await checkpointer.snapshot()
+    await checkpointer.prune()
     await shard.close()
 
 
@@ -51,7 +70,28 @@ async def test_a_copy_that_went_on_elsewhere_is_refused_however_long_it_became()
         await start(elsewhere, blobs)
 
 
-async def test_data_that_nobody_claimed_yet_is_taken() -> None:
+async def test_a_copy_that_has_pruned_the_claimed_entry_s_place_is_refused_too() -> None:
+    store, blobs = MemoryMetadata(), MemoryBlobs()
+    await start(store, blobs)
+    elsewhere = await copy_of(store)
+    await start(store, blobs)
+    await start(store, blobs)
+    # Of the copy one epoch goes on for long, and prunes what the entry of the claim has the number of.
+    await grow_and_prune(elsewhere, MemoryBlobs())
+    assert await Journal(elsewhere, 0).start() > 2 and await Journal(elsewhere, 0).is_absent(2)
+    with pytest.raises(StoreDamaged, match="another copy"):
+        await check_claim(Journal(elsewhere, 0), blobs)
+
+
+async def test_a_journal_that_was_pruned_beyond_its_claim_starts_again() -> None:
+    store, blobs = MemoryMetadata(), MemoryBlobs()
+    await start(store, blobs)
+    await grow_and_prune(store, blobs)
+    await start(store, blobs)
+    assert await Journal(store, 0).start() > 2
+
+
+async def test_unclaimed_data_is_claimed() -> None:
     store = MemoryMetadata()
     await start(store, MemoryBlobs())
     await start(store, MemoryBlobs())

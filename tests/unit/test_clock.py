@@ -1,33 +1,28 @@
 """Clocks that jump, step back or were ahead: what is believed, and that ages go on."""
 
 import asyncio
-import json
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from adapters.metadata.memory import MemoryMetadata
-from adapters.metadata.sqlite import SqliteMetadata
-from gateway.coordination.clock import CHECK_MS, MAX_JUMP_MS, ClockWatch, SteadyClock, clock_ms
+from gateway.coordination.clock import CHECK_MS, MAX_JUMP_MS, TRUST_MS, ClockWatch, SteadyClock, clock_ms
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
-from gateway.groups.expiry import _Rule
+from gateway.groups.offset_expiry import _Rule
 from gateway.housekeeping.garbage import PRODUCER_EXPIRATION_MS
 from gateway.housekeeping.retention import Retention
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.records import Record, build_batch
-from ledger.groups import BY_RETENTION, CommittedOffset
-from ledger.requests import CreateTopic, DeleteRecords
-from tests.faults.load import create_topics
-from tests.model.embedded import GRACE_MS, WAIT_S, Client, Embedded
-from tests.model.harness import topic_id
-from tests.support.gateway import GatewayFactory
+from ledger.groups.state import BY_RETENTION, CommittedOffset
+from ledger.partitions.requests import DeleteRecords
+from ledger.topics.requests import CreateTopic
+from tests.support.embedded import GRACE_MS, WAIT_S, Client, Embedded
 from tests.support.in_memory import in_memory_gateway
+from tests.support.journalled import topic_id
 
 BEGUN_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -102,9 +97,9 @@ def test_a_jump_up_to_the_time_of_the_journal_and_what_passed_since_is_believed(
     host = Host(wall_ms=BEGUN_MS - 100 * DAY_MS)
     clock = SteadyClock(host.wall, host.boot)
     clock.trust(BEGUN_MS)
-    host.pass_ms(30 * DAY_MS)
+    host.pass_ms(TRUST_MS)
     believed = clock()
-    right = BEGUN_MS + 30 * DAY_MS
+    right = BEGUN_MS + TRUST_MS
     seen = []
     for host.wall_ms in (right + MAX_JUMP_MS + 1, right + MAX_JUMP_MS):
         seen.append(clock())
@@ -183,18 +178,18 @@ async def test_a_jump_of_ten_minutes_and_back_is_no_warning_and_one_of_ten_years
     for number, step in enumerate((MINUTES_10, -MINUTES_10), 1):
         host.wall_ms += step
         await create(shard, number)
-        watch.look()
+        watch.check()
         assert reasons(watch) == []
     assert watch.ahead_ms == MINUTES_10
     host.wall_ms += TEN_YEARS_MS
     for _ in range(3):
-        watch.look()
+        watch.check()
     (warning,) = watch.warnings()
     assert warning["reason"] == "clock_jumped"
     assert "2037-01-12T08:00:00Z" in warning["detail"] and "2027-01-15T08:10:00Z" in warning["detail"]
     assert alarms == ["clock.jumped"]
     host.wall_ms -= TEN_YEARS_MS
-    watch.look()
+    watch.check()
     assert reasons(watch) == []
     await shard.close()
 
@@ -205,7 +200,7 @@ async def test_a_clock_behind_the_journal_by_more_than_the_grace_is_a_warning_th
     host.wall_ms -= 2 * HOUR_MS
     watch = ClockWatch(shard, SteadyClock(host.wall, host.boot), HOUR_MS, alarms.append)
     for _ in range(3):
-        watch.look()
+        watch.check()
     (warning,) = watch.warnings()
     assert warning["reason"] == "clock_behind"
     assert "2027-01-15T08:00:00Z" in warning["detail"] and "2027-01-15T06:00:00Z" in warning["detail"]
@@ -284,6 +279,28 @@ async def test_records_without_a_timestamp_expire_although_they_were_committed_a
     await embedded.stop()
 
 
+@pytest.mark.parametrize("passed_ms", [TRUST_MS + 1, 30 * DAY_MS])
+async def test_records_stay_when_a_clock_jumps_to_the_time_of_a_journal_ahead_long_after_the_start(
+    tmp_path: Path, passed_ms: int
+) -> None:
+    """A clock that has been wrong once, and wrote the journal, is wrong again."""
+    host = Host(wall_ms=BEGUN_MS + TEN_YEARS_MS)
+    embedded = await life(tmp_path, host)
+    configs = {"cleanup.policy": "delete", "retention.ms": str(60 * DAY_MS), "retention.bytes": "-1"}
+    await embedded.ask(CreateTopic("t", topic_id(1), 1, configs))
+    host.wall_ms -= TEN_YEARS_MS
+    clock = SteadyClock(host.wall, host.boot)
+    clock.trust(embedded.shard.state.entry_time_ms)
+    batch = build_batch([Record(value=b"x")], base_timestamp=host.wall_ms)
+    assert await embedded.send("t", 0, batch) == [0]
+    host.pass_ms(passed_ms)
+    host.wall_ms += TEN_YEARS_MS
+    retention = Retention(embedded.shard, lambda name, values: values[name], clock, WAIT_S)
+    assert await retention.apply() == 0
+    assert clock.jump is not None
+    await embedded.stop()
+
+
 @pytest.mark.parametrize(
     ("expire_ms", "clock_ms", "now_ms", "expired"),
     [
@@ -319,34 +336,3 @@ async def test_a_producer_is_not_silent_because_the_journal_got_ahead_after_its_
         known.append(list(embedded.log("t").producers))
     assert known == [[1, 2], [1, 2], [2], []]
     await embedded.stop()
-
-
-async def write_entry(data_dir: Path, now_ms: int) -> None:
-    data_dir.mkdir()
-    store = SqliteMetadata(data_dir / "metadata.db")
-    shard = await open_shard(store, None, None, 1, lambda: now_ms)
-    await shard.close()
-    await store.close()
-
-
-def test_readyz_names_both_times_of_a_journal_that_is_ahead_and_clients_are_served(
-    tmp_path: Path, gateway_factory: GatewayFactory
-) -> None:
-    ahead_ms = clock_ms() + TEN_YEARS_MS
-    asyncio.run(write_entry(tmp_path / "data", ahead_ms))
-    gateway = gateway_factory(data_dir=tmp_path / "data")
-    gateway.start()
-
-    def page(path: str) -> str:
-        with urllib.request.urlopen(f"http://{gateway.admin.address}{path}", timeout=WAIT_S) as answer:
-            return str(answer.read().decode())
-
-    ready = json.loads(page("/readyz"))
-    (warning,) = ready["warnings"]
-    assert ready["ready"] and warning["reason"] == "clock_behind"
-    years = [datetime.fromtimestamp(ms / 1000, UTC).year for ms in (ahead_ms, clock_ms())]
-    assert all(f"{year}-" in warning["detail"] for year in years)
-    lines = page("/metrics").splitlines()
-    (behind,) = [line for line in lines if line.startswith("dragoman_clock_behind_seconds ")]
-    assert TEN_YEARS_MS / 1000 - 3600 < float(behind.split()[1]) <= TEN_YEARS_MS / 1000 + 60
-    create_topics(gateway.bootstrap, {"t": 1})

@@ -4,14 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import (
-    SETTINGS,
-    ConfigError,
-    Settings,
-    load_settings,
-    parse_assignment,
-    unknown_variables,
-)
+from gateway.config import SETTINGS, load_settings, parse_assignment, unknown_variables
+from gateway.settings import ConfigError, Settings
 
 
 def toml(directory: Path, text: str) -> Path:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.config import ConfigError
-from gateway.listeners import Address, parse_address, parse_bindings
+from gateway.addresses import Address, parse_address, parse_bindings
+from gateway.settings import ConfigError
 
 
 def test_a_listener_is_advertised_where_it_listens_unless_told() -> None:

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 import pytest_asyncio
 
+from gateway.addresses import Address
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli.client import Client
 from gateway.config import load_settings
 from gateway.handlers.api_versions import FEATURES, FEATURES_EPOCH
-from gateway.listeners import Address
 from gateway.router import HANDLERS
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -1,4 +1,4 @@
-"""What fetches hold while they read and until their answers are sent; and what they say of damage."""
+"""What fetches hold while they read and until their responses are sent; and how they report damage."""
 
 import asyncio
 import gc
@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.fetch.budget import FetchBudget
-from gateway.fetch.room import FetchOptions
+from gateway.fetch.operation import FetchOptions
 from gateway.fetch.stream import BatchStream
 from tests.support.reading import batch_of, reading_world, records_of, with_base
 
@@ -16,18 +16,18 @@ A, B = batch_of(b"a"), batch_of(b"b1", b"b2")
 Releases = list[Callable[[], None]]
 
 
-async def test_an_answer_takes_its_share_of_the_budget_until_it_is_sent() -> None:
+async def test_a_response_holds_its_share_of_the_budget_until_it_is_sent() -> None:
     options = FetchOptions(in_flight_bytes=len(A) + len(B) // 2, ledger_wait_s=0.05)
     async with reading_world(options, cache_bytes=0) as world:
         await world.create()
         await world.produce(A)
         await world.produce(B)
         unsent: Releases = []
-        budget = world.fetch_room.budget
-        first = await world.one("t", 0, 0, len(A), hold=unsent.append)
+        budget = world.fetch_service.budget
+        first = await world.one("t", 0, 0, len(A), unsent=unsent)
         assert records_of(first) == with_base(A, 0)
         assert budget.held_bytes == len(A) and not budget.stuck_since
-        second = asyncio.create_task(world.one("t", 0, 1, max_wait_ms=60_000, hold=unsent.append))
+        second = asyncio.create_task(world.one("t", 0, 1, max_wait_ms=60_000, unsent=unsent))
         await asyncio.sleep(0.01)
         assert not second.done() and budget.stuck_since > 0
         unsent.pop()()
@@ -37,45 +37,45 @@ async def test_an_answer_takes_its_share_of_the_budget_until_it_is_sent() -> Non
         assert budget.held_bytes == 0 and not unsent
 
 
-async def test_what_is_held_for_an_answer_is_not_what_was_read_beside_it() -> None:
+async def test_a_response_does_not_hold_what_was_read_next_to_it() -> None:
     async with reading_world(cache_bytes=0) as world:
         await world.create()
         await world.produce(A, B)
         unsent: Releases = []
-        await world.one("t", 0, 0, hold=unsent.append)
+        await world.one("t", 0, 0, unsent=unsent)
         assert unsent and not [thing for thing in gc.get_objects() if isinstance(thing, BatchStream)]
 
 
-async def test_an_answer_takes_all_that_its_views_were_cut_from() -> None:
+async def test_a_response_is_charged_for_all_that_its_views_were_cut_from() -> None:
     async with reading_world(cache_bytes=0) as world:
         await world.create()
         await world.produce(A, B)
         unsent: Releases = []
-        answered = await world.one("t", 0, 0, len(A) + len(B) - 1, hold=unsent.append)
-        assert records_of(answered) == with_base(A, 0)
+        part = await world.one("t", 0, 0, len(A) + len(B) - 1, unsent=unsent)
+        assert records_of(part) == with_base(A, 0)
         # They were read in one piece.
-        assert world.fetch_room.budget.held_bytes == len(A) + len(B)
+        assert world.fetch_service.budget.held_bytes == len(A) + len(B)
         unsent.pop()()
-        assert world.fetch_room.budget.held_bytes == 0 and not unsent
+        assert world.fetch_service.budget.held_bytes == 0 and not unsent
 
 
-async def test_answers_without_records_and_fetches_without_answer_hold_nothing() -> None:
+async def test_responses_without_records_and_cancelled_fetches_hold_nothing() -> None:
     async with reading_world(cache_bytes=0) as world:
         await world.create()
         await world.produce(A, B)
         unsent: Releases = []
-        await world.one("t", 0, 3, hold=unsent.append)
-        await world.one("nope", 0, 0, hold=unsent.append)
-        reading = asyncio.create_task(world.one("t", 0, 0, hold=unsent.append))
+        await world.one("t", 0, 3, unsent=unsent)
+        await world.one("nope", 0, 0, unsent=unsent)
+        reading = asyncio.create_task(world.one("t", 0, 0, unsent=unsent))
         await asyncio.sleep(0)
-        assert world.fetch_room.budget.held_bytes
+        assert world.fetch_service.budget.held_bytes
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         assert reading.cancelled()
-        assert world.fetch_room.budget.held_bytes == 0 and not unsent
+        assert world.fetch_service.budget.held_bytes == 0 and not unsent
 
 
-async def test_who_gets_nothing_starves_however_short_each_wait_was() -> None:
+async def test_fetches_that_get_nothing_starve_however_short_each_wait_was() -> None:
     loop = asyncio.get_running_loop()
     budget = FetchBudget(10)
     share = await budget.acquire(10, loop.time() + 1)
@@ -87,17 +87,17 @@ async def test_who_gets_nothing_starves_however_short_each_wait_was() -> None:
     waiting = asyncio.create_task(budget.acquire(5, loop.time() + 10))
     await asyncio.sleep(0.02)
     assert began <= budget.stuck_since <= began + 0.02
-    behind = asyncio.create_task(budget.acquire(5, loop.time() + 10))
+    later = asyncio.create_task(budget.acquire(5, loop.time() + 10))
     await asyncio.sleep(0)
-    share.give_back(keep=5)
+    share.release(keep=5)
     assert (await waiting).size == 5
     assert budget.stuck_since >= began + 0.06
-    share.give_back()
-    assert (await behind).size == 5
+    share.release()
+    assert (await later).size == 5
     assert budget.stuck_since == 0.0
 
 
-async def test_damage_is_written_once_a_minute_for_each_partition_and_counted_always(
+async def test_damage_is_logged_once_a_minute_for_each_partition_and_always_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0

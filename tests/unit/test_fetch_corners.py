@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets requests that no client library sends, answered as Kafka 4.3.1 does."""
+"""Fetch and ListOffsets requests that no client library sends, with the responses of Kafka 4.3.1."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest_asyncio
 
+from gateway.addresses import Address
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli.client import Client
 from gateway.config import load_settings
-from gateway.listeners import Address
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.create_topics import CreatableTopic, CreateTopicsRequest
@@ -54,7 +54,7 @@ async def ask(gateway: RunningGateway, key: ApiKey, version: int, message: objec
 
 
 async def fetched(gateway: RunningGateway, *sizes: int, **fields: Any) -> list[str | int]:
-    """The error, or the number of bytes, of each of the partitions asked for with so many bytes."""
+    """The error, or the number of bytes, of each partition, requested with these maximum bytes."""
     parts = [FetchPartition(index, partition_max_bytes=size) for index, size in enumerate(sizes)]
     request = FetchRequest(topics=[FetchTopic("t", partitions=parts)], **fields)
     response = await ask(gateway, ApiKey.FETCH, VERSION, request)
@@ -62,7 +62,7 @@ async def fetched(gateway: RunningGateway, *sizes: int, **fields: Any) -> list[s
     return [ErrorCode(p.error_code).name if p.error_code else len(p.records) for p in topic.partitions]
 
 
-async def test_a_broker_that_says_it_follows_is_told_that_it_does_not(gateway: RunningGateway) -> None:
+async def test_a_fetch_of_a_follower_gets_not_leader_or_follower(gateway: RunningGateway) -> None:
     assert await fetched(gateway, MIB, replica_id=5) == ["NOT_LEADER_OR_FOLLOWER"]
     assert isinstance((await fetched(gateway, MIB, replica_id=-2))[0], int)
 

@@ -7,14 +7,14 @@ import pytest
 
 from adapters.segments.wal import WalSegments
 from gateway.fetch.frame_tables import FrameTables
-from gateway.fetch.hints import PositionHints
+from gateway.fetch.offset_index import SparseOffsetIndex
 from gateway.fetch.stream import BatchStream, Damaged
 from gateway.wire.errors import ErrorCode
 from ledger.batch.header import HEADER_BYTES, LAST_OFFSET_DELTA_AT, MAGIC_AT, verify_crc
 from ledger.formats.wal import ENTRY_BYTES, TableBatch, batches_of_run, encode_frame
 from ledger.formats.wal import HEADER_BYTES as FRAME_HEADER_BYTES
-from ledger.partitions import PartitionLog
-from ledger.runs import Run
+from ledger.partitions.runs import Run
+from ledger.partitions.state import PartitionLog
 from ledger.types import DraftBatch, TopicId
 from tests.support.reading import batch_of, reading_world, records_of, with_base
 
@@ -60,17 +60,19 @@ def served(
     offset: int,
     want: int,
     table: Sequence[TableBatch] | None,
-    hints: PositionHints | None = None,
+    offset_index: SparseOffsetIndex | None = None,
 ) -> tuple[dict[tuple[int, int], bytes], bool]:
     """What a fetch from `offset` on gets of the run, and whether it ended at damage."""
-    stream = BatchStream([RUN], offset, LAST + 1, hints or PositionHints(), LOG)
+    stream = BatchStream([RUN], offset, LAST + 1, offset_index or SparseOffsetIndex(), LOG)
     is_damaged = False
     while not stream.at_end:
         try:
-            for stretch in stream.stretches(want):
-                stream.take(stretch, [memoryview(stored)[stretch.start : stretch.start + stretch.size]])
+            for byte_range in stream.ranges(want):
+                stream.take(
+                    byte_range, [memoryview(stored)[byte_range.start : byte_range.start + byte_range.size]]
+                )
         except Damaged:
-            if not stream.batches and table is not None and stream.pass_damaged(table):
+            if not stream.batches and table is not None and stream.skip_damaged(table):
                 continue
             is_damaged = True
             break
@@ -93,7 +95,7 @@ def check_flip(at: int, bit: int, offset: int, want: int, seek_bytes: int) -> No
     )
     hit = next((n for n in range(8) if 0 <= at - FRAME.starts[n + 1] < len(BATCHES[n])), None)
     in_batch = at - FRAME.starts[hit + 1] if hit is not None else 0
-    # Base offset and leader epoch are not in the CRC, and are written anew on the way out.
+    # Base offset and leader epoch are not in the CRC, and are written again for each response.
     is_harmless = hit is None or in_batch < 8 or 12 <= in_batch < 16
     for known in (None, table):
         got, is_damaged = served(stored, offset, want, known)
@@ -136,7 +138,7 @@ def test_no_flipped_bit_of_a_run_ever_moves_a_batch_to_another_offset(want: int)
             check_flip(at, bit, offset, want, HEADER_BYTES)
 
 
-def test_a_table_with_a_flipped_bit_is_not_believed_or_says_the_same() -> None:
+def test_a_table_with_a_flipped_bit_is_invalid_or_has_the_same_batches() -> None:
     right = batches_of_run(TABLE, 0, TOPIC, 1, WHERE)
     assert right is not None
     for at, bit in bits(0, len(TABLE)):
@@ -160,7 +162,7 @@ def replace_count(number: int, more: int) -> tuple[int, bytes]:
     return ENTRY_BYTES * (number + 1) + 28, (COUNTS[number] + more).to_bytes(4, "big")
 
 
-def test_the_table_of_another_partition_or_another_run_is_not_believed() -> None:
+def test_the_table_of_another_partition_or_another_run_is_invalid() -> None:
     assert batches_of_run(TABLE, 0, TOPIC, 0, WHERE) is None
     assert batches_of_run(TABLE, 0, TopicId(bytes(16)), 1, WHERE) is None
     assert batches_of_run(TABLE, 0, TOPIC, 1, (RUN.start, RUN.size, LAST)) is None
@@ -171,13 +173,13 @@ def test_the_table_of_another_partition_or_another_run_is_not_believed() -> None
     assert len(batches_of_run(TABLE, 0, TOPIC, 1, shorter) or ()) == 7
 
 
-def test_what_was_learnt_before_the_damage_or_behind_it_is_right() -> None:
-    hints = PositionHints()
+def test_points_noted_before_or_after_the_damage_are_right() -> None:
+    offset_index = SparseOffsetIndex()
     stored = flipped(OBJECT, FRAME.starts[3] + LAST_OFFSET_DELTA_AT + 3, 0)
     table = batches_of_run(TABLE, 0, TOPIC, 1, WHERE)
     for known in (None, table, None):
         for offset in range(LAST + 1):
-            got, _ = served(stored, offset, 10**9, known, hints)
+            got, _ = served(stored, offset, 10**9, known, offset_index)
             assert got.items() <= TRUE.items()
 
 
@@ -211,7 +213,7 @@ async def test_the_frame_of_a_run_is_found_among_others_of_its_file(wal: WalSegm
     assert await FrameTables(wal).of("wal/0/nothing", run, LOG) is None
 
 
-async def test_behind_a_damaged_batch_a_fetch_gets_every_batch_at_its_own_offset(
+async def test_after_a_damaged_batch_a_fetch_gets_every_batch_at_its_own_offset(
     wal: WalSegments, tmp_path: Path
 ) -> None:
     async with reading_world(cache_bytes=0, segments=wal) as world:
@@ -222,24 +224,24 @@ async def test_behind_a_damaged_batch_a_fetch_gets_every_batch_at_its_own_offset
         content = path.read_bytes()
         for number, (_, last) in enumerate(TRUE):
             path.write_bytes(flipped(content, content.index(BATCHES[number]) + MAGIC_AT, 0))
-            world.fetch_room.hints = PositionHints()
+            world.fetch_service.offset_index = SparseOffsetIndex()
             for other, (start, _) in enumerate(TRUE):
-                answer = await world.one("t", 0, start)
+                part = await world.one("t", 0, start)
                 expected = range(other, number) if other < number else range(other, len(BATCHES))
                 if other == number:
-                    assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+                    assert part.error_code == ErrorCode.CORRUPT_MESSAGE
                 else:
                     whole = b"".join(with_base(BATCHES[n], list(TRUE)[n][0]) for n in expected)
-                    assert records_of(answer) == whole
+                    assert records_of(part) == whole
             assert (await world.one("t", 0, last)).error_code == ErrorCode.CORRUPT_MESSAGE
-            # The first record of all is the one that both look for.
+            # Both look for the first record of all.
             is_found = ErrorCode.NONE if number else ErrorCode.CORRUPT_MESSAGE
             assert (await world.offset(-3)).error is is_found
             assert (await world.offset(0)).error is is_found
         assert world.alarms
 
 
-async def test_two_damaged_batches_of_a_run_are_both_passed_by(wal: WalSegments, tmp_path: Path) -> None:
+async def test_two_damaged_batches_of_a_run_are_both_skipped(wal: WalSegments, tmp_path: Path) -> None:
     async with reading_world(cache_bytes=0, segments=wal) as world:
         await world.create()
         await world.produce(*BATCHES)
@@ -249,21 +251,24 @@ async def test_two_damaged_batches_of_a_run_are_both_passed_by(wal: WalSegments,
             content = flipped(content, content.index(BATCHES[number]) + HEADER_BYTES, 0)
         path.write_bytes(content)
         for number, (base, _) in enumerate(TRUE):
-            answer = await world.one("t", 0, base, HEADER_BYTES)
+            part = await world.one("t", 0, base, HEADER_BYTES)
             if number in (1, 4):
-                assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+                assert part.error_code == ErrorCode.CORRUPT_MESSAGE
             else:
-                assert records_of(answer) == with_base(BATCHES[number], base)
+                assert records_of(part) == with_base(BATCHES[number], base)
 
 
-async def test_what_was_just_produced_comes_from_the_cache_and_is_not_checked_again(
+async def test_batches_just_produced_come_from_the_cache_and_are_not_checked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     checked: list[int] = []
     real: Callable[[memoryview], bool] = verify_crc
-    monkeypatch.setattr(
-        "gateway.fetch.stream.verify_crc", lambda batch: checked.append(len(batch)) or real(batch)
-    )
+
+    def checking(batch: memoryview) -> bool:
+        checked.append(len(batch))
+        return real(batch)
+
+    monkeypatch.setattr("gateway.fetch.stream.verify_crc", checking)
     async with reading_world() as world:
         await world.create()
         await world.produce(*BATCHES)

@@ -1,4 +1,4 @@
-"""Fetches that follow the log: what did not move is not looked at again, and nothing that did is missed."""
+"""Fetches that follow the log: a partition that did not move is not planned again, and no move is missed."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ import pytest
 
 from gateway.fetch import planning
 from gateway.fetch.budget import FetchBudget
-from gateway.fetch.sessions import AskedPartition
+from gateway.fetch.sessions import SessionPartition
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
-from gateway.wire.messages.fetch import encode_fetch_response as encoded
-from ledger.partitions import PartitionLog
-from ledger.requests import CreateTopic, DeleteTopic
-from ledger.topics import Topics
+from gateway.wire.messages.fetch_encoding import encode_fetch_response as encoded
+from ledger.partitions.state import PartitionLog
+from ledger.topics.requests import CreateTopic, DeleteTopic
+from ledger.topics.state import Topics
 from ledger.types import Buffer, Position, TopicId
 from tests.support.reading import CountingSegments, batch_of, parts, reading_world, records_of, with_base
 
@@ -26,56 +26,56 @@ async def parked(waiting: "asyncio.Task[FetchResponse]") -> None:
     assert not waiting.done()
 
 
-async def test_partitions_at_their_end_are_looked_at_again_only_when_they_moved(
+async def test_partitions_at_their_end_are_planned_again_only_when_they_moved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looked: list[int] = []
+    planned: list[int] = []
     find = planning.find_log
 
-    def counting(asked: AskedPartition, topics: Topics) -> PartitionLog | None:
-        looked.append(asked.request.index)
-        return find(asked, topics)
+    def counting(partition: SessionPartition, topics: Topics) -> PartitionLog | None:
+        planned.append(partition.request.index)
+        return find(partition, topics)
 
     async with reading_world() as world:
         await world.create(partitions=6)
         monkeypatch.setattr(planning, "find_log", counting)
-        wants = [("t", partition, 0) for partition in range(6)]
-        waiting = asyncio.create_task(world.fetch(*wants, max_wait_ms=60_000))
+        requested = [("t", partition, 0) for partition in range(6)]
+        waiting = asyncio.create_task(world.fetch(*requested, max_wait_ms=60_000))
         await parked(waiting)
-        assert looked == [0, 1, 2, 3, 4, 5]
-        looked.clear()
+        assert planned == [0, 1, 2, 3, 4, 5]
+        planned.clear()
         await world.produce(A, partition=4)
-        answered = parts(await waiting)
-        assert [records_of(part) for part in answered] == [b""] * 4 + [with_base(A, 0), b""]
-        assert looked == [4]
+        fetched = parts(await waiting)
+        assert [records_of(part) for part in fetched] == [b""] * 4 + [with_base(A, 0), b""]
+        assert planned == [4]
 
 
-async def test_what_moved_while_others_were_waited_for_is_told_as_it_is_now() -> None:
+async def test_a_partition_that_moved_during_the_wait_is_reported_as_it_is_now() -> None:
     async with reading_world() as world:
         topic_id = await world.create(partitions=3)
         await world.produce(A, B, partition=1)
-        wants = [("t", 0, 0), ("t", 1, 3), ("t", 2, 0)]
-        waiting = asyncio.create_task(world.fetch(*wants, max_wait_ms=200, min_bytes=10_000))
+        requested = [("t", 0, 0), ("t", 1, 3), ("t", 2, 0)]
+        waiting = asyncio.create_task(world.fetch(*requested, max_wait_ms=200, min_bytes=10_000))
         await parked(waiting)
         await world.delete_records(topic_id, 1, 2)
         await world.produce(B, partition=2)
-        told = [(part.high_watermark, part.log_start_offset) for part in parts(await waiting)]
-        assert told == [(0, 0), (3, 2), (2, 0)]
+        reported = [(part.high_watermark, part.log_start_offset) for part in parts(await waiting)]
+        assert reported == [(0, 0), (3, 2), (2, 0)]
 
 
-async def test_a_topic_that_goes_while_it_is_waited_for_at_its_end_is_told_at_once() -> None:
+async def test_a_topic_that_is_deleted_while_a_fetch_waits_at_its_end_is_reported_at_once() -> None:
     async with reading_world() as world:
         await world.create("stays")
         topic_id = await world.create("goes")
-        wants = [("stays", 0, 0), ("goes", 0, 0)]
-        waiting = asyncio.create_task(world.fetch(*wants, max_wait_ms=60_000))
+        requested = [("stays", 0, 0), ("goes", 0, 0)]
+        waiting = asyncio.create_task(world.fetch(*requested, max_wait_ms=60_000))
         await parked(waiting)
         await world.delete(topic_id)
         errors = [part.error_code for part in parts(await asyncio.wait_for(waiting, 2))]
         assert errors == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-async def test_a_topic_made_anew_in_one_turn_is_waited_for_as_the_new_one() -> None:
+async def test_a_topic_that_is_created_again_in_one_iteration_is_waited_for_as_the_new_one() -> None:
     async with reading_world() as world:
         old_id, new_id = TopicId(await world.create()), TopicId(b"anew" * 4)
         waiting = asyncio.create_task(world.fetch(("t", 0, 0), max_wait_ms=60_000, min_bytes=len(A) + len(B)))
@@ -85,22 +85,22 @@ async def test_a_topic_made_anew_in_one_turn_is_waited_for_as_the_new_one() -> N
         await world.produce(A)
         await parked(waiting)
         await world.produce(B)
-        (answered,) = parts(await asyncio.wait_for(waiting, 2))
-        assert records_of(answered) == with_base(A, 0) + with_base(B, 1)
+        (fetched,) = parts(await asyncio.wait_for(waiting, 2))
+        assert records_of(fetched) == with_base(A, 0) + with_base(B, 1)
 
 
-async def test_several_commits_in_one_turn_are_one_answer() -> None:
+async def test_several_commits_in_one_iteration_are_one_response() -> None:
     async with reading_world() as world:
         await world.create(partitions=3)
-        wants = [("t", partition, 0) for partition in range(3)]
-        waiting = asyncio.create_task(world.fetch(*wants, max_wait_ms=60_000))
+        requested = [("t", partition, 0) for partition in range(3)]
+        waiting = asyncio.create_task(world.fetch(*requested, max_wait_ms=60_000))
         await parked(waiting)
         await world.produce_many([("t", 0, A), ("t", 1, B), ("t", 2, A)])
         got = [records_of(part) for part in parts(await waiting)]
         assert got == [with_base(A, 0), with_base(B, 0), with_base(A, 0)]
 
 
-async def test_what_comes_while_a_fetch_reads_too_little_is_not_missed(
+async def test_batches_committed_while_a_fetch_reads_too_little_are_not_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with reading_world(cache_bytes=0) as world:
@@ -118,15 +118,15 @@ async def test_what_comes_while_a_fetch_reads_too_little_is_not_missed(
         fetch = world.one("t", 0, 2, max_wait_ms=60_000, min_bytes=2 * len(A) + len(B))
         waiting = asyncio.create_task(fetch)
         await reading.wait()
-        # Nobody waits in purgatory to be told.
-        assert world.fetch_room.purgatory.parked == 0
+        # No fetch is parked in purgatory.
+        assert world.fetch_service.purgatory.parked == 0
         await world.produce(B)
         gate.set()
-        answered = await asyncio.wait_for(waiting, 2)
-        assert records_of(answered) == with_base(A, 2) + with_base(A, 3) + with_base(B, 4)
+        fetched = await asyncio.wait_for(waiting, 2)
+        assert records_of(fetched) == with_base(A, 2) + with_base(A, 3) + with_base(B, 4)
 
 
-async def test_what_the_system_keeps_in_memory_is_not_kept_here_a_second_time(
+async def test_reads_that_the_system_caches_are_not_cached_a_second_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for keeps_reads in (False, True):
@@ -141,22 +141,22 @@ async def test_what_the_system_keeps_in_memory_is_not_kept_here_a_second_time(
             assert bool(len(world.cache)) is not keeps_reads
 
 
-async def test_a_share_of_the_budget_is_taken_at_once_only_if_nobody_waits_for_it() -> None:
+async def test_a_share_of_the_budget_is_taken_at_once_only_if_no_fetch_waits_for_it() -> None:
     budget = FetchBudget(10)
     all_of_it = budget.acquire_now(20)
     assert all_of_it is not None and all_of_it.size == 10
     assert budget.acquire_now(1) is None
     waiting = asyncio.create_task(budget.acquire(8, asyncio.get_running_loop().time() + 10))
     await asyncio.sleep(0)
-    all_of_it.give_back(keep=5)
-    # There would be room for a small one, but it would overtake.
+    all_of_it.release(keep=5)
+    # The budget has enough for a small one, but that would overtake.
     assert budget.acquire_now(1) is None and not waiting.done()
-    all_of_it.give_back()
+    all_of_it.release()
     assert (await waiting).size == 8 and budget.acquire_now(2) is not None
     assert budget.held_bytes == 10
 
 
-def test_an_empty_partition_is_written_as_one_with_records_is_but_for_the_records() -> None:
+def test_an_empty_partition_is_encoded_like_one_with_records_without_the_records() -> None:
     def body(version: int, aborted: tuple[()] | None, records: list[bytes] | tuple[()]) -> bytes:
         part = FetchPartitionResponse(3, 0, 70, 60, 50, aborted, records=records)
         response = FetchResponse([FetchTopicResponse("t", b"i" * 16, [part])])

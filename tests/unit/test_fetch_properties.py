@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.fetch.room import FetchOptions
+from gateway.fetch.operation import FetchOptions
 from gateway.wire.errors import ErrorCode
 from tests.support.reading import batch_of, parts, reading_world, records_of, with_base
 
@@ -107,8 +107,8 @@ async def check(
 
 
 async def compare(world, model: Model, fetched: Fetched) -> None:  # type: ignore[no-untyped-def]
-    wants = [("t", i, fetched.offsets[i], fetched.partition_max[i]) for i in fetched.order]
-    response = await world.fetch(*wants, max_bytes=fetched.max_bytes)
+    requested = [("t", i, fetched.offsets[i], fetched.partition_max[i]) for i in fetched.order]
+    response = await world.fetch(*requested, max_bytes=fetched.max_bytes)
     got = {
         part.index: None if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE else records_of(part)
         for part in parts(response)
@@ -124,7 +124,7 @@ async def compare(world, model: Model, fetched: Fetched) -> None:  # type: ignor
     st.sampled_from([1, 10**8]),
     st.booleans(),
 )
-def test_fetches_give_what_the_model_gives(
+def test_fetches_return_what_the_model_returns(
     drafts: list[list[Produced]], fetches: list[Fetched], cache_bytes: int, round_bytes: int, warm: bool
 ) -> None:
     asyncio.run(check(drafts, fetches, cache_bytes, round_bytes, warm))

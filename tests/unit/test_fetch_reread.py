@@ -3,11 +3,11 @@
 import asyncio
 from pathlib import Path
 
+from gateway.addresses import Address
 from gateway.assembly import running_gateway
 from gateway.cli.client import Client
 from gateway.cli.demo import create_topic
 from gateway.config import load_settings
-from gateway.listeners import Address
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -19,7 +19,7 @@ BATCH = bytes(build_batch([Record(0, 0, b"key", bytes(500))], base_timestamp=1))
 
 
 def produce(gateway: Address, partitions: int) -> None:
-    """One batch each to so many partitions, in one draft."""
+    """One batch to each partition, in one draft."""
     with Client(gateway) as client:
         topic = TopicProduceData(
             topic_id=create_topic(client),

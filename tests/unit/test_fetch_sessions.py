@@ -1,15 +1,16 @@
 """Fetch sessions as a pure machine (KIP-227)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from gateway.fetch.sessions import (
     MAX_EPOCH,
     MIN_EVICTION_AGE_MS,
-    AskedPartition,
     FetchKind,
     FetchSessions,
+    SessionPartition,
     next_epoch,
 )
 from gateway.wire.errors import ErrorCode
@@ -27,7 +28,7 @@ ALICE, MALLORY = "User:alice", "User:mallory"
 TOPIC_ID = bytes(range(16))
 
 
-def sessions_of(slots: int = 10, **bounds: int) -> FetchSessions:
+def sessions_of(slots: int = 10, **bounds: Any) -> FetchSessions:
     ids = iter(range(1, 10_000))
     return FetchSessions(slots, lambda: next(ids), **bounds)
 
@@ -57,27 +58,29 @@ def fetch(
     with_records: Sequence[int] = (),
     errors: Sequence[int] = (),
 ) -> FetchResponse:
-    """Begin, answer every partition alike, finish."""
+    """Begin, respond alike for every partition, finish."""
     context = sessions.begin(version, request, principal, now_ms)
 
-    def answer(asked: AskedPartition) -> FetchPartitionResponse:
-        index = asked.request.index
+    def response_for(partition: SessionPartition) -> FetchPartitionResponse:
+        index = partition.request.index
         if index in errors:
             return FetchPartitionResponse(index, ErrorCode.OFFSET_OUT_OF_RANGE)
         records = [b"batch"] if index in with_records else ()
         return FetchPartitionResponse(index, 0, high_watermark, high_watermark, log_start, records=records)
 
-    return sessions.finish(context, [(asked, answer(asked)) for asked in context.partitions], now_ms)
+    return sessions.finish(
+        context, [(partition, response_for(partition)) for partition in context.partitions], now_ms
+    )
 
 
-def told(response: FetchResponse) -> list[int]:
+def sent(response: FetchResponse) -> list[int]:
     return [partition.index for topic in response.topics for partition in topic.partitions]
 
 
-def test_a_full_fetch_makes_a_session_and_tells_everything() -> None:
+def test_a_full_fetch_makes_a_session_and_gets_all_partitions() -> None:
     sessions = sessions_of()
     response = fetch(sessions, request_of(0, 1))
-    assert (response.session_id, told(response)) == (1, [0, 1])
+    assert (response.session_id, sent(response)) == (1, [0, 1])
 
 
 def test_a_sessionless_fetch_makes_no_session() -> None:
@@ -86,29 +89,29 @@ def test_a_sessionless_fetch_makes_no_session() -> None:
     assert len(sessions) == 0
 
 
-def test_an_incremental_fetch_repeats_nothing_and_leaves_out_what_has_no_news() -> None:
+def test_an_incremental_fetch_repeats_nothing_and_leaves_out_partitions_without_news() -> None:
     sessions = sessions_of()
     fetch(sessions, request_of(0, 1, 2))
     response = fetch(sessions, request_of(session=(1, 1)), with_records=[1])
-    assert (response.error_code, response.session_id, told(response)) == (ErrorCode.NONE, 1, [1])
+    assert (response.error_code, response.session_id, sent(response)) == (ErrorCode.NONE, 1, [1])
 
 
 def test_a_moved_high_watermark_or_log_start_is_news() -> None:
     sessions = sessions_of()
     fetch(sessions, request_of(0))
-    assert told(fetch(sessions, request_of(session=(1, 1)))) == []
-    assert told(fetch(sessions, request_of(session=(1, 2)), high_watermark=6)) == [0]
-    assert told(fetch(sessions, request_of(session=(1, 3)), high_watermark=6, log_start=1)) == [0]
-    assert told(fetch(sessions, request_of(session=(1, 4)), high_watermark=6, log_start=1)) == []
+    assert sent(fetch(sessions, request_of(session=(1, 1)))) == []
+    assert sent(fetch(sessions, request_of(session=(1, 2)), high_watermark=6)) == [0]
+    assert sent(fetch(sessions, request_of(session=(1, 3)), high_watermark=6, log_start=1)) == [0]
+    assert sent(fetch(sessions, request_of(session=(1, 4)), high_watermark=6, log_start=1)) == []
 
 
-def test_an_error_is_told_each_time_and_its_end_is_news() -> None:
+def test_an_error_is_sent_each_time_and_its_end_is_news() -> None:
     sessions = sessions_of()
     fetch(sessions, request_of(0))
-    assert told(fetch(sessions, request_of(session=(1, 1)), errors=[0])) == [0]
-    assert told(fetch(sessions, request_of(session=(1, 2)), errors=[0])) == [0]
-    assert told(fetch(sessions, request_of(session=(1, 3)))) == [0]
-    assert told(fetch(sessions, request_of(session=(1, 4)))) == []
+    assert sent(fetch(sessions, request_of(session=(1, 1)), errors=[0])) == [0]
+    assert sent(fetch(sessions, request_of(session=(1, 2)), errors=[0])) == [0]
+    assert sent(fetch(sessions, request_of(session=(1, 3)))) == [0]
+    assert sent(fetch(sessions, request_of(session=(1, 4)))) == []
 
 
 def test_a_session_adds_changes_and_forgets_partitions() -> None:
@@ -116,18 +119,20 @@ def test_a_session_adds_changes_and_forgets_partitions() -> None:
     fetch(sessions, request_of(0, 1))
     context = sessions.begin(12, request_of(1, 2, session=(1, 1), forget=[0], offset=7), ALICE, 0)
     assert context.kind is FetchKind.INCREMENTAL
-    assert [(asked.request.index, asked.request.fetch_offset) for asked in context.partitions] == [
+    assert [
+        (partition.request.index, partition.request.fetch_offset) for partition in context.partitions
+    ] == [
         (1, 7),
         (2, 7),
     ]
 
 
-def test_partitions_that_got_records_go_to_the_end_of_the_line() -> None:
+def test_partitions_that_got_records_move_to_the_end() -> None:
     sessions = sessions_of()
     fetch(sessions, request_of(0, 1, 2))
     fetch(sessions, request_of(session=(1, 1)), with_records=[0, 1])
     context = sessions.begin(12, request_of(session=(1, 2)), ALICE, 0)
-    assert [asked.request.index for asked in context.partitions] == [2, 0, 1]
+    assert [partition.request.index for partition in context.partitions] == [2, 0, 1]
 
 
 def test_a_session_without_partitions_is_closed() -> None:
@@ -151,7 +156,7 @@ def test_an_unknown_session_is_not_found() -> None:
     assert (response.error_code, response.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
 
 
-def test_a_session_of_somebody_else_cannot_be_used_nor_closed() -> None:
+def test_a_session_of_another_principal_can_neither_be_used_nor_closed() -> None:
     sessions = sessions_of()
     fetch(sessions, request_of(0))
     stolen = fetch(sessions, request_of(session=(1, 1)), principal=MALLORY)
@@ -179,7 +184,7 @@ def test_a_session_keeps_to_names_or_to_ids(first: int, then: int) -> None:
     assert response.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_an_answer_that_a_later_request_overtook_is_refused() -> None:
+def test_a_response_that_a_later_request_overtook_is_refused() -> None:
     sessions = sessions_of()
     fetch(sessions, request_of(0))
     slow = sessions.begin(12, request_of(session=(1, 1)), ALICE, 0)
@@ -188,7 +193,7 @@ def test_an_answer_that_a_later_request_overtook_is_refused() -> None:
     assert (response.error_code, response.session_id) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 1)
 
 
-def test_an_answer_whose_session_was_closed_meanwhile_is_refused() -> None:
+def test_a_response_whose_session_was_closed_meanwhile_is_refused() -> None:
     sessions = sessions_of()
     fetch(sessions, request_of(0))
     slow = sessions.begin(12, request_of(session=(1, 1)), ALICE, 0)
@@ -196,11 +201,11 @@ def test_an_answer_whose_session_was_closed_meanwhile_is_refused() -> None:
     assert sessions.finish(slow, [], 0).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_epochs_go_round_without_zero() -> None:
+def test_epochs_wrap_without_zero() -> None:
     assert [next_epoch(epoch) for epoch in (1, MAX_EPOCH - 1, MAX_EPOCH)] == [2, MAX_EPOCH, 1]
 
 
-def test_a_full_cache_refuses_new_sessions_as_long_as_the_others_are_young() -> None:
+def test_a_full_cache_refuses_new_sessions_while_the_others_are_young() -> None:
     sessions = sessions_of(slots=2)
     fetch(sessions, request_of(0))
     fetch(sessions, request_of(0))
@@ -208,7 +213,7 @@ def test_a_full_cache_refuses_new_sessions_as_long_as_the_others_are_young() -> 
     assert len(sessions) == 2
 
 
-def test_the_session_that_was_unused_the_longest_goes_first() -> None:
+def test_the_least_recently_used_session_is_evicted_first() -> None:
     sessions = sessions_of(slots=2)
     fetch(sessions, request_of(0))
     fetch(sessions, request_of(0))
@@ -218,7 +223,7 @@ def test_the_session_that_was_unused_the_longest_goes_first() -> None:
     assert sessions.evictions == 1
 
 
-def test_a_larger_session_takes_the_place_of_the_smallest_old_one_but_an_equal_one_does_not() -> None:
+def test_a_larger_session_evicts_the_smallest_old_one_but_an_equal_one_does_not() -> None:
     sessions = sessions_of(slots=2)
     fetch(sessions, request_of(0, 1, 2))
     fetch(sessions, request_of(0, 1))
@@ -245,6 +250,6 @@ def test_without_slots_there_are_no_sessions() -> None:
     assert fetch(sessions_of(slots=0), request_of(0)).session_id == 0
 
 
-def test_neighbours_of_one_topic_are_told_together() -> None:
+def test_adjacent_partitions_of_one_topic_are_sent_together() -> None:
     response = fetch(sessions_of(), request_of(0, 1, 2))
     assert len(response.topics) == 1

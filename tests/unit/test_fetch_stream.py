@@ -1,4 +1,4 @@
-"""Streams over runs, hints, the cache and the budget, each by itself."""
+"""Streams over runs, the sparse offset index, the cache and the budget, each by itself."""
 
 import asyncio
 
@@ -6,11 +6,11 @@ import pytest
 
 from gateway.fetch.budget import FetchBudget
 from gateway.fetch.cache import ENTRY_OVERHEAD_BYTES, RunCache
-from gateway.fetch.hints import Point, PositionHints
+from gateway.fetch.offset_index import Point, SparseOffsetIndex
 from gateway.fetch.stream import LAST_SEEK_BYTES, BatchStream, Damaged, open_stream
 from ledger.batch.records import Record, build_batch
-from ledger.partitions import PartitionLog
-from ledger.runs import Run
+from ledger.partitions.runs import Run
+from ledger.partitions.state import PartitionLog
 from ledger.types import TopicId
 from tests.support.reading import batch_of
 
@@ -21,10 +21,10 @@ def segment_batch(base: int, *deltas: int) -> bytes:
 
 
 def read_all(stream: BatchStream, data: bytes, want: int = 10**9) -> list[tuple[int, int]]:
-    """Feed it what it asks for; base and last offsets of its batches."""
+    """Give it the ranges that it names; base and last offsets of its batches."""
     while not stream.at_end:
-        for stretch in stream.stretches(want):
-            stream.take(stretch, [data[stretch.start : stretch.start + stretch.size]])
+        for byte_range in stream.ranges(want):
+            stream.take(byte_range, [data[byte_range.start : byte_range.start + byte_range.size]])
     return [(batch.base_offset, batch.last_offset) for batch in stream.batches]
 
 
@@ -47,70 +47,70 @@ SEGMENT_RUN = Run(10, 26, 1, 0, len(SEGMENT), 0, dense=False)
 def test_a_segments_offsets_come_from_its_headers_and_gaps_are_skipped(
     offset: int, expected: list[tuple[int, int]], want: int
 ) -> None:
-    hints = PositionHints()
+    offset_index = SparseOffsetIndex()
     for _ in range(2):
-        stream = BatchStream([SEGMENT_RUN], offset, 27, hints)
+        stream = BatchStream([SEGMENT_RUN], offset, 27, offset_index)
         assert read_all(stream, SEGMENT, want) == expected
         assert stream.available == sum(len(batch.data) for batch in stream.batches)
 
 
-def test_nothing_that_begins_at_the_bound_or_behind_is_served() -> None:
-    stream = BatchStream([SEGMENT_RUN], 10, 26, PositionHints())
+def test_no_batch_that_begins_at_the_bound_or_after_it_is_served() -> None:
+    stream = BatchStream([SEGMENT_RUN], 10, 26, SparseOffsetIndex())
     assert read_all(stream, SEGMENT) == [(10, 12), (20, 25)]
 
 
-def test_all_of_a_run_is_whole_wherever_the_next_one_lies() -> None:
+def test_all_of_a_run_is_whole_wherever_the_next_run_is() -> None:
     data = batch_of(b"a")
     runs = [Run(0, 0, 1, 500, len(data), 0), Run(1, 1, 2, 520, len(data), 0)]
-    stream = BatchStream(runs, 0, 2, PositionHints())
-    assert [stream.take(stretch, [data]) for stretch in stream.stretches(10**6)] == [len(data)] * 2
+    stream = BatchStream(runs, 0, 2, SparseOffsetIndex())
+    assert [stream.take(byte_range, [data]) for byte_range in stream.ranges(10**6)] == [len(data)] * 2
 
 
 def test_a_large_batch_before_the_offset_is_checked_in_pieces_and_once() -> None:
     large, small = batch_of(b"x" * 20_000_000), batch_of(b"a")
     data = large + small
-    hints = PositionHints()
-    stream = BatchStream([Run(0, 1, 1, 0, len(data), 0)], 1, 2, hints)
+    offset_index = SparseOffsetIndex()
+    stream = BatchStream([Run(0, 1, 1, 0, len(data), 0)], 1, 2, offset_index)
     pieces, whole = [], 0
     while not stream.at_end:
-        for stretch in stream.stretches(100):
-            pieces.append(stretch.size)
-            whole += stream.take(stretch, [data[stretch.start : stretch.start + stretch.size]])
+        for byte_range in stream.ranges(100):
+            pieces.append(byte_range.size)
+            whole += stream.take(byte_range, [data[byte_range.start : byte_range.start + byte_range.size]])
     assert [(batch.base_offset, bytes(batch.data)) for batch in stream.batches] == [(1, small)]
     assert stream.available == len(small)
     assert max(pieces) <= LAST_SEEK_BYTES and sum(pieces) <= len(data)
     # Pieces of it are nothing for a cache of whole batches.
     assert whole <= len(small)
-    again = BatchStream([Run(0, 1, 1, 0, len(data), 0)], 1, 2, hints)
-    assert [stretch.start for stretch in again.stretches(100)] == [len(large)]
+    again = BatchStream([Run(0, 1, 1, 0, len(data), 0)], 1, 2, offset_index)
+    assert [byte_range.start for byte_range in again.ranges(100)] == [len(large)]
 
 
-def test_what_lengthens_a_run_is_counted_from_where_the_last_reader_stopped() -> None:
-    hints = PositionHints()
+def test_bytes_that_lengthen_a_run_are_counted_from_where_the_last_reader_stopped() -> None:
+    offset_index = SparseOffsetIndex()
     log = PartitionLog(0, TopicId(bytes(16)), 0)
     data = batch_of(*[b"x"] * 10)
     log.append(1, 0, len(data), 0, 9, 0)
-    first = open_stream(log, 0, 10, 10**6, hints)
+    first = open_stream(log, 0, 10, 10**6, offset_index)
     read_all(first, data)
     first.note_end(first.batches[-1])
     log.append(1, len(data), 70, 10, 10, 0)
     assert len(log.find(10, 1)) == log.run_count == 1
-    stream = open_stream(log, 10, 11, 10**6, hints)
+    stream = open_stream(log, 10, 11, 10**6, offset_index)
     assert (stream.found, stream.available) == (True, 70)
-    assert open_stream(log, 9, 11, 10**6, hints).found is False
+    assert open_stream(log, 9, 11, 10**6, offset_index).found is False
 
 
-def test_no_stretch_is_too_short_for_a_batch_header() -> None:
+def test_no_range_is_too_short_for_a_batch_header() -> None:
     size = len(batch_of(b"a"))
     runs = [Run(i, i, i, 0, size, 0) for i in range(3)]
     for want in range(3 * size):
-        stretches = BatchStream(runs, 0, 3, PositionHints()).stretches(want)
-        assert all(stretch.size >= 61 for stretch in stretches)
+        ranges = BatchStream(runs, 0, 3, SparseOffsetIndex()).ranges(want)
+        assert all(byte_range.size >= 61 for byte_range in ranges)
 
 
 def test_a_dense_run_that_ends_before_its_last_offset_is_damaged() -> None:
     data = batch_of(b"a", b"b")
-    stream = BatchStream([Run(0, 2, 1, 0, len(data), 0)], 0, 3, PositionHints())
+    stream = BatchStream([Run(0, 2, 1, 0, len(data), 0)], 0, 3, SparseOffsetIndex())
     with pytest.raises(Damaged):
         read_all(stream, data)
 
@@ -118,23 +118,23 @@ def test_a_dense_run_that_ends_before_its_last_offset_is_damaged() -> None:
 @pytest.mark.parametrize("cut", [1, 60, 61, 70])
 def test_a_run_that_ends_within_a_batch_is_damaged(cut: int) -> None:
     data = (batch_of(b"a") * 2)[: -len(batch_of(b"a"))] + batch_of(b"a")[:cut]
-    stream = BatchStream([Run(0, 1, 1, 0, len(data), 0)], 0, 2, PositionHints())
+    stream = BatchStream([Run(0, 1, 1, 0, len(data), 0)], 0, 2, SparseOffsetIndex())
     if cut < len(batch_of(b"a")):
         with pytest.raises(Damaged):
             read_all(stream, data)
 
 
-def test_hints_are_bounded_in_runs_and_in_points_and_keep_the_newest() -> None:
-    hints = PositionHints(max_runs=2, max_points=8)
+def test_the_offset_index_is_bounded_in_runs_and_in_points_and_keeps_the_newest() -> None:
+    offset_index = SparseOffsetIndex(max_runs=2, max_points=8)
     runs = [Run(0, 10**6, number, 0, 10**6, 0) for number in range(3)]
     for run in runs:
         for offset in range(1, 100):
-            hints.note(run, Point(offset, offset, 10 * offset))
-    assert len(hints) == 2
-    assert hints.before(runs[0], 99) == Point(0, 0, 0)
-    assert hints.before(runs[2], 99) == Point(99, 99, 990)
-    assert hints.before(runs[2], 500) == Point(99, 99, 990)
-    assert 0 < hints.before(runs[2], 97).offset <= 97
+            offset_index.note(run, Point(offset, offset, 10 * offset))
+    assert len(offset_index) == 2
+    assert offset_index.before(runs[0], 99) == Point(0, 0, 0)
+    assert offset_index.before(runs[2], 99) == Point(99, 99, 990)
+    assert offset_index.before(runs[2], 500) == Point(99, 99, 990)
+    assert 0 < offset_index.before(runs[2], 97).offset <= 97
 
 
 def test_the_cache_serves_a_range_as_the_entries_it_consists_of() -> None:
@@ -148,20 +148,20 @@ def test_the_cache_serves_a_range_as_the_entries_it_consists_of() -> None:
     assert cache.get("p", 0, 1) == ([], 0)
 
 
-def test_a_reader_may_come_in_the_middle_of_a_stretch_but_not_of_a_batch() -> None:
+def test_a_reader_may_begin_in_the_middle_of_a_range_but_not_of_a_batch() -> None:
     cache = RunCache(10**6)
-    cache.put_stretch("o", 10, b"aaaabb")
+    cache.put_range("o", 10, b"aaaabb")
     cache.put("o", 30, b"cccc")
     assert [bytes(view) for view in cache.get("o", 14, 2)[0]] == [b"bb"]
     assert cache.get("o", 16, 1) == ([], 0)
     assert cache.get("o", 31, 1) == ([], 0)
 
 
-def test_the_cache_lets_go_of_what_was_unused_the_longest_and_keeps_to_its_bound() -> None:
+def test_the_cache_evicts_the_least_recently_used_and_keeps_to_its_bound() -> None:
     entry = 100
     cache = RunCache(3 * (entry + ENTRY_OVERHEAD_BYTES))
     for start in (0, 100, 200):
-        cache.put_stretch("o", start, bytes(entry))
+        cache.put_range("o", start, bytes(entry))
     cache.get("o", 0, 1)
     cache.put("o", 300, bytes(entry))
     assert [cache.get("o", start, 1)[1] for start in (0, 100, 200, 300)] == [100, 0, 100, 100]
@@ -170,7 +170,7 @@ def test_the_cache_lets_go_of_what_was_unused_the_longest_and_keeps_to_its_bound
     assert cache.get("o", 400, 1) == ([], 0)
 
 
-async def test_the_budget_is_given_in_order_and_never_exceeded() -> None:
+async def test_the_budget_is_granted_in_order_and_never_exceeded() -> None:
     budget = FetchBudget(100)
     loop = asyncio.get_running_loop()
     first = await budget.acquire(80, loop.time() + 5)
@@ -179,16 +179,16 @@ async def test_the_budget_is_given_in_order_and_never_exceeded() -> None:
     await asyncio.sleep(0.01)
     assert not large.done()
     assert not small.done()
-    first.give_back()
+    first.release()
     assert (await large).size == 100
     await asyncio.sleep(0)
     assert not small.done()
-    (await large).give_back()
-    (await small).give_back()
+    (await large).release()
+    (await small).release()
     assert budget.held_bytes == 0
 
 
-async def test_who_gives_up_waiting_for_the_budget_does_not_hold_up_the_others() -> None:
+async def test_a_wait_for_the_budget_that_is_given_up_does_not_hold_up_the_others() -> None:
     budget = FetchBudget(100)
     loop = asyncio.get_running_loop()
     first = await budget.acquire(60, loop.time() + 5)
@@ -196,6 +196,6 @@ async def test_who_gives_up_waiting_for_the_budget_does_not_hold_up_the_others()
         await asyncio.gather(budget.acquire(100, loop.time() + 0.02))
     second = await budget.acquire(40, loop.time() + 5)
     assert second.size == 40
-    second.give_back()
-    first.give_back()
+    second.release()
+    first.release()
     assert budget.held_bytes == 0

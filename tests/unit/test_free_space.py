@@ -6,25 +6,36 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.coordination.free_space import DRAFT_OVERHEAD_BYTES, MAX_RESERVE_BYTES, MIB, DiskFull, FreeSpace
+from gateway.coordination.free_space import (
+    DRAFT_OVERHEAD_BYTES,
+    MAX_FAILED_MEASUREMENTS,
+    MAX_RESERVE_BYTES,
+    MIB,
+    DiskFull,
+    FreeSpace,
+)
 
 TOTAL = 1000 * MIB
 RESERVE = 50 * MIB
 
 
 class FakeDisk:
+    is_gone = False
+
     def __init__(self, free: int, total: int = TOTAL) -> None:
         self.free = free
         self.total = total
 
     def __call__(self, path: Path) -> os.statvfs_result:
+        if self.is_gone:
+            raise OSError("gone")
         status = SimpleNamespace(f_frsize=1, f_bavail=self.free, f_blocks=self.total)
         return status  # type: ignore[return-value]
 
 
 def looked(disk: FakeDisk, reserve_bytes: int = -1) -> FreeSpace:
     space = FreeSpace([Path("/data")], reserve_bytes, disk)
-    space.look()
+    space.measure()
     return space
 
 
@@ -52,7 +63,7 @@ def test_no_records_are_taken_below_the_reserve_and_again_when_some_more_is_free
     seen = []
     for free in (RESERVE, RESERVE + MIB, RESERVE + RESERVE // 4, RESERVE + RESERVE // 4 + 1):
         disk.free = free
-        space.look()
+        space.measure()
         seen.append(space.is_full)
     assert seen == [True, True, True, False]
 
@@ -62,24 +73,24 @@ def test_the_refusal_names_the_directory_the_bytes_and_the_setting() -> None:
     assert "/data" in refusal and str(RESERVE) in refusal and "storage.reserve_bytes" in refusal
 
 
-def test_drafts_are_counted_until_the_disk_is_looked_at_again() -> None:
+def test_drafts_are_counted_until_the_disk_is_measured_again() -> None:
     disk = FakeDisk(RESERVE + 10 * MIB)
     space = looked(disk)
     assert [take(space, 4 * MIB) for _ in range(3)] == [True, True, False]
     assert space.is_full
     # What was written was not that much after all, as the disk says.
     disk.free = RESERVE + 9 * MIB
-    space.look()
+    space.measure()
     assert not take(space, 10 * MIB)
     disk.free = RESERVE + 40 * MIB
-    space.look()
+    space.measure()
     assert not space.is_full and take(space, 10 * MIB)
 
 
-def test_a_draft_under_way_while_the_disk_is_looked_at_still_counts() -> None:
+def test_a_draft_under_way_while_the_disk_is_measured_still_counts() -> None:
     space = looked(FakeDisk(RESERVE + 10 * MIB))
     with space.writing(6 * MIB):
-        space.look()
+        space.measure()
         assert not take(space, 6 * MIB)
 
 
@@ -88,20 +99,45 @@ def test_what_is_left_is_for_deletions_once_half_of_the_reserve_is_used() -> Non
     space = looked(disk)
     assert space.is_full and not space.is_critical
     disk.free -= 1
-    space.look()
+    space.measure()
     assert space.is_critical
 
 
 @pytest.mark.parametrize("space", [FreeSpace(()), FreeSpace([Path("/data")], 0, FakeDisk(0))])
 def test_without_a_reserve_nothing_is_refused(space: FreeSpace) -> None:
-    space.look()
+    space.measure()
     assert not space.is_full and not space.is_critical and take(space, 1 << 40)
 
 
-def test_a_disk_that_cannot_be_looked_at_refuses_nothing() -> None:
+def test_a_disk_that_cannot_be_measured_refuses_nothing() -> None:
     def fails(path: Path) -> os.statvfs_result:
         raise OSError("gone")
 
     space = FreeSpace([Path("/data")], -1, fails)
-    space.look()
+    space.measure()
     assert not space.is_full and take(space, 1 << 40)
+
+
+def test_a_full_disk_that_cannot_be_measured_any_more_refuses_for_a_while_only() -> None:
+    disk = FakeDisk(RESERVE // 4)
+    space, seen = looked(disk), list[tuple[bool, bool]]()
+    space.on_change = lambda: seen.append((space.is_full, space.is_critical))
+    disk.is_gone = True
+    for _ in range(MAX_FAILED_MEASUREMENTS + 1):
+        space.measure()
+    assert seen == [(True, True)] * MAX_FAILED_MEASUREMENTS + [(False, False)]
+    assert take(space, 1 << 40)
+    disk.is_gone = False
+    space.measure()
+    assert space.is_full and space.is_critical
+
+
+def test_a_measurement_that_fails_lets_no_draft_use_the_reserve() -> None:
+    disk = FakeDisk(RESERVE + 10 * MIB)
+    space = looked(disk)
+    assert take(space, 4 * MIB)
+    disk.is_gone = True
+    space.measure()
+    assert [take(space, 4 * MIB) for _ in range(2)] == [True, False]
+    space.measure()
+    assert not take(space, 4 * MIB)

@@ -1,13 +1,14 @@
-"""Whatever members do and whenever the coordinator dies: what must hold of a classic group at all times."""
+"""Invariants of a classic group, whatever members do and whenever the coordinator dies."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gateway.groups.members import NEVER
-from gateway.groups.states import State
-from gateway.groups.values import JoinAnswer, Leaver, SyncAnswer
-from tests.support.groups import RANGE, Asked, Played
+from gateway.groups.classic.members import NEVER
+from gateway.groups.classic.states import State
+from gateway.groups.messages import JoinResult, LeavingMember, SyncResult
+from ledger.errors import ErrorName
+from tests.support.groups import RANGE, Pending, Played
 
 NAMES = [f"m{i}" for i in range(1, 13)]
 INSTANCES = [None, None, "i", "j"]
@@ -16,7 +17,7 @@ WAITS_MS = [1, 500, 3_000, 9_000, 10_001, 60_000, 301_000]
 
 
 class Groups(RuleBasedStateMachine):
-    """The clock only moves by `wait`; a restart forgets what was not stored, and whoever waits gives up."""
+    """The clock only moves by `wait`. A restart loses what was not stored, and requests that wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,24 +40,24 @@ class Groups(RuleBasedStateMachine):
             skips_assignment=skips,
         )
 
-    @rule(member=st.sampled_from(NAMES), behind=st.integers(0, 1))
-    def sync(self, member: str, behind: int) -> None:
+    @rule(member=st.sampled_from(NAMES), lag=st.integers(0, 1))
+    def sync(self, member: str, lag: int) -> None:
         group = self.played.group
         shares = {name: f"{name} of {group.generation}".encode() for name in group.roster.by_id}
-        self.played.sync(member, group.generation - behind, shares)
+        self.played.sync(member, group.generation - lag, shares)
 
     @rule()
     def all_sync(self) -> None:
         for member in list(self.played.group.roster.by_id):
             self.sync(member, 0)
 
-    @rule(member=st.sampled_from(NAMES), behind=st.integers(-1, 1))
-    def beat(self, member: str, behind: int) -> None:
-        self.played.beat(member, self.played.group.generation - behind)
+    @rule(member=st.sampled_from(NAMES), lag=st.integers(-1, 1))
+    def beat(self, member: str, lag: int) -> None:
+        self.played.beat(member, self.played.group.generation - lag)
 
     @rule(members=st.lists(st.sampled_from(NAMES), max_size=3), instance=st.sampled_from(INSTANCES))
     def leave(self, members: list[str], instance: str | None) -> None:
-        self.played.leave(*members, *([Leaver("", instance)] if instance else []))
+        self.played.leave(*members, *([LeavingMember("", instance)] if instance else []))
 
     @rule(member=st.sampled_from(["", *NAMES]), generation=st.integers(-1, 5))
     def commit(self, member: str, generation: int) -> None:
@@ -77,8 +78,8 @@ class Groups(RuleBasedStateMachine):
 
     @rule()
     def give_up(self) -> None:
-        """The coordinator cannot go on; whoever waits is told so."""
-        effects = self.played.group.abandon("COORDINATOR_NOT_AVAILABLE")
+        """The coordinator cannot go on, and completes what waits."""
+        effects = self.played.group.abandon(ErrorName.COORDINATOR_NOT_AVAILABLE)
         self.played._take(effects)
         assert not self.waiting()
 
@@ -95,24 +96,24 @@ class Groups(RuleBasedStateMachine):
         self.highest = self.played.group.generation
 
     @invariant()
-    def nobody_is_told_a_generation_that_is_not_stored(self) -> None:
-        told = {
-            asked.result.generation
-            for asked in self.played.asked.values()
-            if isinstance(asked.result, JoinAnswer) and asked.result.error == "NONE"
+    def no_result_has_a_generation_that_is_not_stored(self) -> None:
+        returned = {
+            pending.result.generation
+            for pending in self.played.pending.values()
+            if isinstance(pending.result, JoinResult) and pending.result.error == "NONE"
         }
         known = {group.generation for group in self.played.stores}
-        assert told <= known
+        assert returned <= known
 
     @invariant()
-    def all_of_a_generation_are_told_the_same(self) -> None:
+    def all_members_of_a_generation_get_the_same_protocol(self) -> None:
         joined = [
-            asked.result
-            for asked in self.played.asked.values()
-            if isinstance(asked.result, JoinAnswer) and asked.result.error == "NONE"
+            pending.result
+            for pending in self.played.pending.values()
+            if isinstance(pending.result, JoinResult) and pending.result.error == "NONE"
         ]
-        for answer in joined:
-            same = [other for other in joined if other.generation == answer.generation]
+        for result in joined:
+            same = [other for other in joined if other.generation == result.generation]
             assert len({other.protocol for other in same}) == 1
 
     @invariant()
@@ -121,12 +122,12 @@ class Groups(RuleBasedStateMachine):
         if group.state is State.STABLE:
             for member in group.roster:
                 mine = member.assignment.decode()
-                # A static member goes on with what its former process was given.
+                # A static member goes on with the assignment of its former process.
                 assert not mine or mine.endswith(f" of {group.generation}")
                 assert not mine or member.instance_id or mine.startswith(f"{member.member_id} ")
 
     @invariant()
-    def who_waits_is_a_member_and_waits_once(self) -> None:
+    def each_request_that_waits_is_of_a_member_and_waits_once(self) -> None:
         group = self.played.group
         tickets = [member.joining for member in group.roster if member.joining is not None]
         assert group.roster.joining == len(tickets)
@@ -135,7 +136,7 @@ class Groups(RuleBasedStateMachine):
         assert sorted(tickets) == sorted(self.waiting())
 
     @invariant()
-    def whoever_waits_is_answered_in_the_end(self) -> None:
+    def each_request_that_waits_is_completed_in_the_end(self) -> None:
         group = self.played.group
         if self.waiting():
             assert group.wake_at < NEVER
@@ -145,24 +146,24 @@ class Groups(RuleBasedStateMachine):
             assert not len(group.roster)
 
     @invariant()
-    def every_member_can_be_missed(self) -> None:
+    def every_session_can_end(self) -> None:
         group = self.played.group
         for member in group.roster:
             is_waiting = member.joining is not None or member.syncing is not None
-            assert member.silent_until < NEVER or is_waiting
-            assert group.wake_at <= member.silent_until
+            assert member.session_expires_at < NEVER or is_waiting
+            assert group.wake_at <= member.session_expires_at
 
     def waiting(self) -> list[int]:
-        return [ticket for ticket, asked in self.played.asked.items() if asked.result is None]
+        return [ticket for ticket, pending in self.played.pending.items() if pending.result is None]
 
 
 TestGroups = Groups.TestCase
 TestGroups.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 
 
-def test_both_kinds_of_answers_are_seen_by_the_test() -> None:
+def test_both_kinds_of_results_are_seen_by_the_test() -> None:
     played = Played()
     played.stable("a")
-    kinds = {type(asked.result) for asked in played.asked.values()}
-    assert kinds == {JoinAnswer, SyncAnswer}
-    assert Asked().result is None
+    kinds = {type(pending.result) for pending in played.pending.values()}
+    assert kinds == {JoinResult, SyncResult}
+    assert Pending().result is None

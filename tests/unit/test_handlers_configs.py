@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from gateway.topics.altering import ConfigEdit, ResourceEdit
-from gateway.topics.resource_plans import plan_broker
+from gateway.configs.alter import ConfigEdit, ResourceEdit
+from gateway.configs.resource_plans import plan_broker
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated import alter_configs, incremental_alter_configs
 from gateway.wire.messages.generated.alter_configs import AlterConfigsRequest
@@ -37,13 +37,13 @@ async def alter(
     version: int = 2,
     dry: bool = False,
 ) -> list[str]:
-    asked = [
+    requested = [
         alter_configs.AlterConfigsResource(
             kind, name, [alter_configs.AlterableConfig(key, value) for key, value in pairs.items()]
         )
         for kind, name, pairs in resources
     ]
-    response = await gateway.ask(ApiKey.ALTER_CONFIGS, version, AlterConfigsRequest(asked, dry))
+    response = await gateway.ask(ApiKey.ALTER_CONFIGS, version, AlterConfigsRequest(requested, dry))
     return names_of([result.error_code for result in response.responses])
 
 
@@ -53,13 +53,13 @@ async def change(
     version: int = 1,
     dry: bool = False,
 ) -> list[str]:
-    asked = [
+    requested = [
         incremental_alter_configs.AlterConfigsResource(
             kind, name, [incremental_alter_configs.AlterableConfig(*one) for one in changes]
         )
         for kind, name, changes in resources
     ]
-    request = IncrementalAlterConfigsRequest(asked, dry)
+    request = IncrementalAlterConfigsRequest(requested, dry)
     response = await gateway.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, request)
     return names_of([result.error_code for result in response.responses])
 
@@ -71,7 +71,7 @@ async def in_force(gateway: InMemoryGateway, topic: str) -> dict[str, str | None
 
 
 async def group_configs(gateway: InMemoryGateway, group: str) -> dict[str, str | None]:
-    """What is set on a group, without defaults."""
+    """The configs set on a group, without defaults."""
     request = DescribeConfigsRequest([DescribeConfigsResource(GROUP, group, None)])
     (result,) = (await gateway.ask(ApiKey.DESCRIBE_CONFIGS, 4, request)).results
     assert result.error_code == 0
@@ -90,7 +90,7 @@ async def test_altering_sets_what_is_named_and_unsets_the_rest(
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_a_change_leaves_alone_what_it_does_not_name(gateway: InMemoryGateway, version: int) -> None:
+async def test_a_change_keeps_configs_that_it_does_not_name(gateway: InMemoryGateway, version: int) -> None:
     await gateway.create("t", retention_ms="1000", flush_ms="5")
     changes = [("flush.ms", DELETE, None), ("segment.ms", SET, "9"), ("cleanup.policy", APPEND, "compact")]
     assert await change(gateway, (TOPIC, "t", changes), version=version) == ["NONE"]
@@ -148,14 +148,14 @@ async def test_a_change_that_is_refused_changes_nothing(
     assert await gateway.configs("t") == {"min.compaction.lag.ms": "5"}
 
 
-async def test_a_change_that_is_only_checked_changes_nothing(gateway: InMemoryGateway) -> None:
+async def test_a_change_that_is_only_validated_changes_nothing(gateway: InMemoryGateway) -> None:
     await gateway.create("t", flush_ms="5")
     assert await alter(gateway, (TOPIC, "t", {"retention.ms": "7"}), dry=True) == ["NONE"]
     assert await change(gateway, (TOPIC, "t", [("retention.ms", SET, "7")]), dry=True) == ["NONE"]
     assert await gateway.configs("t") == {"flush.ms": "5"}
 
 
-async def test_each_resource_has_an_answer_of_its_own_in_order(gateway: InMemoryGateway) -> None:
+async def test_each_resource_has_a_result_of_its_own_in_order(gateway: InMemoryGateway) -> None:
     for name in ("a", "b", "twice"):
         await gateway.create(name)
     resources: list[tuple[int, str, dict[str, str | None]]] = [
@@ -191,10 +191,10 @@ async def test_of_a_broker_the_defaults_of_topics_can_be_set_while_it_runs(
     gateway: InMemoryGateway, name: str
 ) -> None:
     await gateway.create("t")
-    asked = [("message.max.bytes", SET, " 2000 "), ("log.cleanup.policy", APPEND, "compact")]
-    assert await change(gateway, (BROKER, name, asked), dry=True) == ["NONE"]
+    requested = [("message.max.bytes", SET, " 2000 "), ("log.cleanup.policy", APPEND, "compact")]
+    assert await change(gateway, (BROKER, name, requested), dry=True) == ["NONE"]
     assert (await in_force(gateway, "t"))["max.message.bytes"] == "1048588"
-    assert await change(gateway, (BROKER, name, asked)) == ["NONE"]
+    assert await change(gateway, (BROKER, name, requested)) == ["NONE"]
     found = await in_force(gateway, "t")
     assert (found["max.message.bytes"], found["cleanup.policy"]) == ("2000", "delete,compact")
     assert await alter(gateway, (BROKER, name, {"log.retention.ms": "7"})) == ["NONE"]
@@ -204,7 +204,9 @@ async def test_of_a_broker_the_defaults_of_topics_can_be_set_while_it_runs(
     assert (await in_force(gateway, "t"))["retention.ms"] == "604800000"
 
 
-async def test_the_nearest_default_of_a_topic_counts_and_all_are_told(gateway: InMemoryGateway) -> None:
+async def test_the_default_of_highest_precedence_counts_and_all_are_returned(
+    gateway: InMemoryGateway,
+) -> None:
     await gateway.create("t")
     for name, value in (("", "2000"), ("1", "3000")):
         assert await change(gateway, (BROKER, name, [("message.max.bytes", SET, value)])) == ["NONE"]
@@ -224,7 +226,7 @@ async def test_the_nearest_default_of_a_topic_counts_and_all_are_told(gateway: I
     ]
 
 
-async def test_a_producer_feels_a_changed_default_at_once(gateway: InMemoryGateway) -> None:
+async def test_a_changed_default_applies_to_a_producer_at_once(gateway: InMemoryGateway) -> None:
     await gateway.create("t")
     assert await gateway.send("t", records(20)) == 0
     assert await change(gateway, (BROKER, "", [("message.max.bytes", SET, "100")])) == ["NONE"]
@@ -275,13 +277,13 @@ async def test_other_brokers_are_not_known_and_one_config_is_for_all_of_them(
 
 
 async def test_groups_have_configs_of_their_own(gateway: InMemoryGateway) -> None:
-    asked = [
+    requested = [
         ("consumer.session.timeout.ms", SET, " 50000 "),
         ("share.isolation.level", SET, "read_committed"),
     ]
-    assert await change(gateway, (GROUP, "g", asked), dry=True) == ["NONE"]
+    assert await change(gateway, (GROUP, "g", requested), dry=True) == ["NONE"]
     assert await group_configs(gateway, "g") == {}
-    assert await change(gateway, (GROUP, "g", asked)) == ["NONE"]
+    assert await change(gateway, (GROUP, "g", requested)) == ["NONE"]
     assert await group_configs(gateway, "g") == {
         "consumer.session.timeout.ms": "50000",
         "share.isolation.level": "read_committed",
@@ -313,7 +315,7 @@ async def test_a_change_of_a_group_that_is_refused_changes_nothing(
     assert await group_configs(gateway, "g") == {}
 
 
-async def test_what_is_set_on_brokers_and_groups_outlives_the_gateway(tmp_path: Path) -> None:
+async def test_configs_of_brokers_and_groups_outlive_the_gateway(tmp_path: Path) -> None:
     on_disk = {"storage.metadata": "", "storage.data": "", "storage.data_dir": str(tmp_path)}
     async with in_memory_gateway(on_disk) as running:
         await running.create("t")
@@ -330,15 +332,15 @@ async def test_other_resources_have_no_configs(gateway: InMemoryGateway, kind: i
     assert await change(gateway, (kind, "x", [("a", SET, "1")])) == ["INVALID_REQUEST"]
 
 
-async def test_changes_at_once_never_make_configs_that_contradict_each_other(
+async def test_concurrent_changes_never_make_configs_that_contradict_each_other(
     gateway: InMemoryGateway,
 ) -> None:
     await gateway.create("t")
-    answers = await asyncio.gather(
+    results = await asyncio.gather(
         change(gateway, (TOPIC, "t", [("min.compaction.lag.ms", SET, "9")])),
         change(gateway, (TOPIC, "t", [("max.compaction.lag.ms", SET, "5")])),
     )
-    assert sorted(answers) == [["INVALID_CONFIG"], ["NONE"]]
+    assert sorted(results) == [["INVALID_CONFIG"], ["NONE"]]
     assert len(await gateway.configs("t")) == 1
 
 
@@ -377,9 +379,52 @@ async def test_resources_of_an_unknown_type_cannot_be_listed(gateway: InMemoryGa
         ("quota.window.num", "set it at its start (quotas.quota.window.num)"),
     ],
 )
-def test_a_config_that_cannot_be_changed_says_where_it_is_set_if_anywhere(name: str, reason: str) -> None:
+def test_the_refusal_of_a_config_that_is_not_dynamic_names_its_setting(name: str, reason: str) -> None:
     edit = ResourceEdit(BROKER, "1", [ConfigEdit(name, SET, "1")])
     refused = plan_broker({}, edit, {})
     assert isinstance(refused, Refused)
     assert refused.error == "INVALID_REQUEST"
     assert reason in refused.message
+
+
+def described(times: int, names: Sequence[str], keys: list[str] | None = None) -> DescribeConfigsRequest:
+    resources = [DescribeConfigsResource(TOPIC, name, keys) for name in names]
+    return DescribeConfigsRequest(resources * times, include_synonyms=True)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+async def test_all_topics_that_are_named_once_are_described_and_repeats_up_to_a_bound(version: int) -> None:
+    """As an admin client requests the configs of a whole cluster."""
+    settings = {"limits.response_bytes": str(64 * 1024), "limits.partitions": "1000"}
+    async with in_memory_gateway(settings) as gateway:
+        names = [f"topic-{number}" for number in range(100)]
+        for name in names:
+            configs = {"retention_ms": name.removeprefix("topic-")} if name.endswith("7") else {}
+            await gateway.create(name, 1, **configs)
+        alone = [
+            (await gateway.ask(ApiKey.DESCRIBE_CONFIGS, version, described(1, [name]))).results[0]
+            for name in names
+        ]
+        assert all(len(result.configs) > 30 and not result.error_code for result in alone)
+        every = await gateway.ask(ApiKey.DESCRIBE_CONFIGS, version, described(1, [*names, "not-there"]))
+        assert every.results[:-1] == alone
+        assert names_of([every.results[-1].error_code]) == ["UNKNOWN_TOPIC_OR_PARTITION"]
+        twice = await gateway.ask(ApiKey.DESCRIBE_CONFIGS, version, described(2, names))
+        assert twice.results[:100] == alone
+        errors = names_of([result.error_code for result in twice.results[100:]])
+        complete = errors.count("NONE")
+        assert 10 < complete < 90 and errors == ["NONE"] * complete + ["INVALID_REQUEST"] * (100 - complete)
+
+
+async def test_named_once_all_configs_together_take_half_the_memory_of_large_requests() -> None:
+    settings = {"limits.response_bytes": "4096", "limits.request_memory_bytes": str(1024 * 1024)}
+    async with in_memory_gateway(settings) as gateway:
+        groups = [DescribeConfigsResource(GROUP, f"group-{number}", None) for number in range(2_000)]
+        request = DescribeConfigsRequest(groups, True, True)
+        response = await gateway.ask(ApiKey.DESCRIBE_CONFIGS, 4, request)
+        errors = names_of([result.error_code for result in response.results])
+        complete = errors.count("NONE")
+        assert errors == ["NONE"] * complete + ["INVALID_REQUEST"] * (2_000 - complete)
+        texts = [text for c in response.results[0].configs for text in (c.name, c.value, c.documentation)]
+        assert 200_000 < complete * sum(map(len, texts)) < 512 * 1024
+        assert gateway.running.services.scheduler.held_bytes == 0

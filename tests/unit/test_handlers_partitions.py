@@ -102,12 +102,12 @@ async def test_a_topic_grows_and_its_new_partitions_take_records(
 async def test_a_topic_never_shrinks(gateway: InMemoryGateway, count: int) -> None:
     await gateway.create("t", 2)
     for dry in (True, False):
-        answers = await grow(gateway, CreatePartitionsTopic("t", count, None), dry=dry)
-        assert answers == {"t": "INVALID_PARTITIONS"}
+        results = await grow(gateway, CreatePartitionsTopic("t", count, None), dry=dry)
+        assert results == {"t": "INVALID_PARTITIONS"}
     assert await partition_count(gateway, "t") == 2
 
 
-async def test_growth_that_is_only_checked_adds_nothing(gateway: InMemoryGateway) -> None:
+async def test_growth_that_is_only_validated_adds_nothing(gateway: InMemoryGateway) -> None:
     await gateway.create("t", 2)
     assert await grow(gateway, CreatePartitionsTopic("t", 4, None), dry=True) == {"t": "NONE"}
     assert await partition_count(gateway, "t") == 2
@@ -124,7 +124,7 @@ async def test_growth_that_is_only_checked_adds_nothing(gateway: InMemoryGateway
         ([[1, 1], [1]], "INVALID_REPLICA_ASSIGNMENT"),
     ],
 )
-async def test_new_partitions_may_be_assigned_to_the_gateway_alone(
+async def test_new_partitions_may_be_assigned_to_this_gateway_only(
     gateway: InMemoryGateway, assignments: list[list[int]], error: str
 ) -> None:
     await gateway.create("t", 2)
@@ -133,11 +133,11 @@ async def test_new_partitions_may_be_assigned_to_the_gateway_alone(
     assert await partition_count(gateway, "t") == (4 if error == "NONE" else 2)
 
 
-async def test_one_topic_that_cannot_grow_does_not_sink_its_neighbours(gateway: InMemoryGateway) -> None:
+async def test_one_topic_that_cannot_grow_does_not_fail_the_others(gateway: InMemoryGateway) -> None:
     await gateway.create("a")
     await gateway.create("twice")
-    asked = [CreatePartitionsTopic(name, 2, None) for name in ("a", "twice", "nope", "twice")]
-    assert await grow(gateway, *asked) == {
+    requested = [CreatePartitionsTopic(name, 2, None) for name in ("a", "twice", "nope", "twice")]
+    assert await grow(gateway, *requested) == {
         "a": "NONE",
         "twice": "INVALID_REQUEST",
         "nope": "UNKNOWN_TOPIC_OR_PARTITION",
@@ -174,11 +174,11 @@ async def test_no_records_are_deleted_beyond_the_high_watermark(
     assert await offset_at(gateway, "t", EARLIEST) == 0
 
 
-async def test_each_partition_has_an_answer_of_its_own(gateway: InMemoryGateway) -> None:
+async def test_each_partition_has_a_result_of_its_own(gateway: InMemoryGateway) -> None:
     await gateway.create("t", 2)
     await gateway.send("t", records(4))
-    asked = [("t", 0, 1), ("t", 0, 3), ("t", 1, 0), ("t", 2, 0), ("nope", 0, 0)]
-    assert await trim(gateway, *asked) == {
+    requested = [("t", 0, 1), ("t", 0, 3), ("t", 1, 0), ("t", 2, 0), ("nope", 0, 0)]
+    assert await trim(gateway, *requested) == {
         ("t", 0): ("NONE", 3),
         ("t", 1): ("NONE", 0),
         ("t", 2): ("UNKNOWN_TOPIC_OR_PARTITION", -1),
@@ -187,15 +187,15 @@ async def test_each_partition_has_an_answer_of_its_own(gateway: InMemoryGateway)
 
 
 @pytest.mark.parametrize(
-    ("policy", "answer"),
+    ("policy", "result"),
     [("compact", ("POLICY_VIOLATION", -1)), ("compact,delete", ("NONE", 2)), ("", ("NONE", 2))],
 )
 async def test_topics_that_are_only_compacted_keep_their_records(
-    gateway: InMemoryGateway, policy: str, answer: tuple[str, int]
+    gateway: InMemoryGateway, policy: str, result: tuple[str, int]
 ) -> None:
     await gateway.create("t", cleanup_policy=policy)
     await gateway.send("t", records(4))
-    assert await trim(gateway, ("t", 0, 2)) == {("t", 0): answer}
+    assert await trim(gateway, ("t", 0, 2)) == {("t", 0): result}
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
@@ -210,7 +210,7 @@ async def test_epoch_0_ends_at_the_high_watermark_and_no_later_one_is_known(
     assert await epoch_end(gateway, "t", -1, version=version) == ("NONE", -1, -1)
 
 
-async def test_a_consumer_that_knows_another_leader_epoch_is_told_so(gateway: InMemoryGateway) -> None:
+async def test_a_consumer_with_another_leader_epoch_gets_an_error(gateway: InMemoryGateway) -> None:
     await gateway.create("t")
     assert await epoch_end(gateway, "t", 0, current=1) == ("UNKNOWN_LEADER_EPOCH", -1, -1)
     assert await epoch_end(gateway, "t", 0, current=-2) == ("FENCED_LEADER_EPOCH", -1, -1)

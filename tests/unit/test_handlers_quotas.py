@@ -1,4 +1,4 @@
-"""Client quotas through a whole gateway in memory: set, told, and held to."""
+"""Client quotas through a whole gateway in memory: set, described, enforced."""
 
 import asyncio
 import socket
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from gateway.addresses import Address
 from gateway.cli.client import Client
-from gateway.listeners import Address
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.alter_client_quotas import (
@@ -42,7 +42,7 @@ BATCH_BYTES = 20_000
 
 @pytest_asyncio.fixture
 async def gateway() -> AsyncIterator[InMemoryGateway]:
-    """Rates over little more than a second, so that tests need not wait for long."""
+    """Rates over little more than a second, so that tests take little time."""
     async with in_memory_gateway({"quotas.quota.window.num": "2"}) as running:
         yield running
 
@@ -74,7 +74,7 @@ async def described(gateway: InMemoryGateway, version: int = 1) -> list[tuple[di
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_quotas_are_set_changed_told_and_taken_away(gateway: InMemoryGateway, version: int) -> None:
+async def test_quotas_are_set_changed_described_and_removed(gateway: InMemoryGateway, version: int) -> None:
     both = {"user": None, "client-id": "c"}
     assert await alter(gateway, both, {PRODUCE: 1e6, FETCH: 5.0}) == ("NONE", None)
     assert await alter(gateway, {"ip": "10.0.0.1"}, {CONNECTION: 3.0}) == ("NONE", None)
@@ -87,13 +87,13 @@ async def test_quotas_are_set_changed_told_and_taken_away(gateway: InMemoryGatew
     assert await described(gateway, version) == [({"ip": "10.0.0.1"}, {CONNECTION: 3.0})]
 
 
-async def test_only_checking_changes_nothing(gateway: InMemoryGateway) -> None:
+async def test_a_request_that_only_validates_changes_nothing(gateway: InMemoryGateway) -> None:
     assert (await alter(gateway, {"user": "u"}, {PRODUCE: 1.0}, dry=True))[0] == "NONE"
     assert (await alter(gateway, {"user": "u"}, {PRODUCE: -1.0}, dry=True))[0] == "INVALID_REQUEST"
     assert await described(gateway) == []
 
 
-async def test_a_refused_quota_says_why(gateway: InMemoryGateway) -> None:
+async def test_a_refused_quota_has_a_reason(gateway: InMemoryGateway) -> None:
     error, message = await alter(gateway, {"user": "u"}, {"nonsense": 1.0})
     assert error == "INVALID_REQUEST" and message is not None and "nonsense" in message
 
@@ -104,7 +104,7 @@ async def test_a_filter_that_makes_no_sense_gets_an_error_and_no_entries(gateway
     assert response.error_code == ErrorCode.INVALID_REQUEST and response.entries is None
 
 
-async def test_more_entities_than_one_journal_request_takes_are_all_changed(
+async def test_more_entities_than_fit_one_journal_request_are_all_changed(
     gateway: InMemoryGateway,
 ) -> None:
     entries = [
@@ -130,35 +130,39 @@ def produce_request(topic: str = "t") -> ProduceRequest:
     return ProduceRequest(None, -1, 10_000, [data])
 
 
-def fetch_request(max_wait_ms: int = 0, **session: int) -> FetchRequest:
+def fetch_request(max_wait_ms: int = 0, **session: Any) -> FetchRequest:
     topic = FetchTopic("t", partitions=[FetchPartition(0, -1, 0, partition_max_bytes=1 << 20)])
     return FetchRequest(
         replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 24, topics=[topic], **session
     )
 
 
-async def test_a_producer_over_its_quota_is_told_and_then_not_listened_to(gateway: InMemoryGateway) -> None:
+@pytest.mark.serial
+async def test_a_producer_over_its_quota_gets_its_response_and_is_then_muted(
+    gateway: InMemoryGateway,
+) -> None:
     await gateway.create("t")
-    # Its client id is "dragoman-cli" or the like: the default holds for any.
+    # Its client id is "dragoman-cli" or the like: the default applies to any.
     await alter(gateway, {"client-id": None}, {PRODUCE: BATCH_BYTES / 2})
 
     def exchange() -> tuple[int, float, float]:
         with connect(gateway) as client:
             began = time.monotonic()
             first = client.ask(ApiKey.PRODUCE, 9, produce_request())
-            answered_s = time.monotonic() - began
+            response_s = time.monotonic() - began
             client.ask(ApiKey.METADATA, 12, MetadataRequest([]))
-            return first.throttle_time_ms, answered_s, time.monotonic() - began
+            return first.throttle_time_ms, response_s, time.monotonic() - began
 
-    throttle_ms, answered_s, muted_s = await asyncio.to_thread(exchange)
+    throttle_ms, response_s, muted_s = await asyncio.to_thread(exchange)
     assert 900 <= throttle_ms <= 1_300
-    assert answered_s < 0.7
+    assert response_s < 0.7
     assert muted_s >= throttle_ms / 1000 - 0.01
     text = gateway.running.services.metrics.render().decode()
     assert 'dragoman_throttles_total{quota="producer_byte_rate"} 1.0' in text
 
 
-async def test_the_requests_of_others_are_not_held_up(gateway: InMemoryGateway) -> None:
+@pytest.mark.serial
+async def test_the_requests_of_other_clients_are_not_delayed(gateway: InMemoryGateway) -> None:
     await gateway.create("t")
     await alter(gateway, {"client-id": None}, {PRODUCE: BATCH_BYTES / 5})
 
@@ -172,7 +176,10 @@ async def test_the_requests_of_others_are_not_held_up(gateway: InMemoryGateway) 
     assert await asyncio.to_thread(exchange) < 1.0
 
 
-async def test_a_consumer_over_its_quota_gets_nothing_and_then_all(gateway: InMemoryGateway) -> None:
+@pytest.mark.serial
+async def test_a_consumer_over_its_quota_gets_an_empty_response_and_then_all_records(
+    gateway: InMemoryGateway,
+) -> None:
     await gateway.create("t")
 
     def exchange() -> list[tuple[int, int]]:
@@ -185,9 +192,9 @@ async def test_a_consumer_over_its_quota_gets_nothing_and_then_all(gateway: InMe
         seen = []
         with connect(gateway) as client:
             for _ in range(3):
-                answer = client.ask(ApiKey.FETCH, 12, fetch_request())
-                parts = [part for topic in answer.responses for part in topic.partitions]
-                seen.append((answer.throttle_time_ms, sum(len(part.records or b"") for part in parts)))
+                response = client.ask(ApiKey.FETCH, 12, fetch_request())
+                parts = [part for topic in response.responses for part in topic.partitions]
+                seen.append((response.throttle_time_ms, sum(len(part.records or b"") for part in parts)))
         return seen
 
     loop = asyncio.get_running_loop()
@@ -234,6 +241,7 @@ async def test_a_session_that_was_throttled_misses_nothing_and_is_not_made(gatew
     assert refused.throttle_time_ms > 0 and refused.session_id == 0
 
 
+@pytest.mark.serial
 async def test_a_client_over_its_share_of_handler_time_is_throttled_for_a_window_at_most(
     gateway: InMemoryGateway,
 ) -> None:
@@ -251,36 +259,38 @@ async def test_a_client_over_its_share_of_handler_time_is_throttled_for_a_window
     assert muted_s >= 0.9
 
 
+@pytest.mark.serial
 async def test_a_member_over_its_share_of_handler_time_is_throttled_too(gateway: InMemoryGateway) -> None:
     await gateway.create("t")
     await alter(gateway, {"client-id": None}, {REQUEST: 0.0001})
     topics = [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 5)])]
-    asked = (
+    requests = (
         (ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "ghost"), 25),
         (ApiKey.OFFSET_COMMIT, 9, OffsetCommitRequest("g", topics=topics), 0),
     )
 
     def exchange(key: ApiKey, version: int, message: object) -> tuple[Any, float]:
         with connect(gateway) as client:
-            told = client.ask(key, version, message)
+            response = client.ask(key, version, message)
             began = time.monotonic()
             client.ask(ApiKey.METADATA, 12, MetadataRequest([]))
-            return told, time.monotonic() - began
+            return response, time.monotonic() - began
 
-    for key, version, message, error in asked:
-        told, muted_s = await asyncio.to_thread(exchange, key, version, message)
-        code = told.error_code if key is ApiKey.HEARTBEAT else told.topics[0].partitions[0].error_code
-        assert (told.throttle_time_ms, code) == (1_000, error)
+    for key, version, message, error in requests:
+        response, muted_s = await asyncio.to_thread(exchange, key, version, message)
+        code = response.error_code if key is ApiKey.HEARTBEAT else response.topics[0].partitions[0].error_code
+        assert (response.throttle_time_ms, code) == (1_000, error)
         assert muted_s >= 0.9
 
 
+@pytest.mark.serial
 async def test_connections_of_an_address_over_its_quota_are_closed_after_a_while(
     gateway: InMemoryGateway,
 ) -> None:
     await alter(gateway, {"ip": "127.0.0.1"}, {CONNECTION: 2.0})
 
     def exchange() -> list[float]:
-        lasted = []
+        lasted: list[float] = []
         for _ in range(3):
             began = time.monotonic()
             with socket.create_connection(("127.0.0.1", gateway.running.bound[0].port), 5) as sock:
@@ -297,7 +307,8 @@ async def test_connections_of_an_address_over_its_quota_are_closed_after_a_while
     assert 0.05 < lasted[2] <= 1.5
 
 
-async def test_a_gateway_waits_for_no_muted_connection_when_it_stops() -> None:
+@pytest.mark.serial
+async def test_a_gateway_does_not_wait_for_muted_connections_when_it_stops() -> None:
     def exchange(gateway: InMemoryGateway) -> Client:
         client = connect(gateway)
         assert client.ask(ApiKey.PRODUCE, 9, produce_request()).throttle_time_ms > 60_000

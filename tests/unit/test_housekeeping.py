@@ -12,22 +12,27 @@ import pytest
 from gateway.coordination.free_space import FreeSpace
 from gateway.housekeeping import housekeeper as housekeeper_module
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
-from gateway.housekeeping.garbage import FULL_GRACE_MS, PRODUCER_EXPIRATION_MS
+from gateway.housekeeping.garbage import FULL_GRACE_MS, PRODUCER_EXPIRATION_MS, GarbageCollector
 from gateway.housekeeping.housekeeper import Housekeeper
 from gateway.housekeeping.retention import Retention
 from ledger.errors import StoreUnavailable
 from ledger.formats.snapshot import decode_snapshot
-from ledger.image import all_rows, digest, restore
+from ledger.image import all_rows, restore
 from ledger.journal import entry_prefix
+from ledger.objects.requests import RaiseFloor
+from ledger.partitions.requests import DeleteRecords
 from ledger.ports import Capabilities, PutOutcome, SegmentStore
-from ledger.requests import CreateTopic, DeleteRecords, DeleteTopic, RaiseFloor
+from ledger.rows import digest
 from ledger.state import Dirty
+from ledger.topics.requests import CreateTopic, DeleteTopic
 from ledger.types import DraftBatch, Placement
-from tests.contract.faulty import Fault, Faults
-from tests.model.embedded import BEGUN_MS, GRACE_MS, WAIT_S, Client, Clock, Embedded
-from tests.model.harness import topic_id
+from tests.support.embedded import BEGUN_MS, GRACE_MS, WAIT_S, Client, Clock, Embedded
+from tests.support.faulty import Fault, Faults
+from tests.support.journalled import topic_id
 
 SLICE = 7
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
 
 
 class SlowWrites:
@@ -52,7 +57,7 @@ async def host(tmp_path: Path) -> AsyncIterator[Embedded]:
     ("applied", "journal_bytes", "due"),
     [(10, 99, False), (10, 100, True), (109, 0, False), (110, 0, True)],
 )
-def test_a_snapshot_is_due_after_so_many_bytes_or_entries(
+def test_a_snapshot_is_due_after_a_number_of_bytes_or_entries(
     applied: int, journal_bytes: int, due: bool
 ) -> None:
     assert SnapshotRule(100, 100, last_applied=10).is_due(applied, journal_bytes) is due
@@ -260,12 +265,73 @@ async def test_garbage_stays_for_the_whole_grace_unless_the_disk_is_full(host: E
     assert not await host.objects()
 
 
+class Elapsed:
+    """A clock that is never set."""
+
+    def __init__(self) -> None:
+        self.ms = 5_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def collector(host: Embedded, elapsed: Elapsed) -> GarbageCollector:
+    return GarbageCollector(host.shard, host.segments, GRACE_MS, host.clock, WAIT_S, elapsed=elapsed)
+
+
+async def test_dead_bytes_stay_for_the_whole_grace_although_the_clock_is_set_ahead(host: Embedded) -> None:
+    elapsed = Elapsed()
+    garbage = collector(host, elapsed)
+    host.clock.now_ms += 5
+    await host.send("t", 0, Client().batch("t", 0))
+    await host.ask(DeleteTopic(topic_id(1)))
+    await garbage.drain(host.loop_time)
+    await garbage.sweep(host.loop_time)
+    host.clock.now_ms += 23 * HOUR_MS
+    left = []
+    for passed_ms in (0, GRACE_MS - 1, 1):
+        elapsed.ms += passed_ms
+        await garbage.sweep(host.loop_time)
+        left.append(len(await host.objects()))
+    assert left == [1, 1, 0]
+
+
+async def test_what_was_dead_before_a_restart_goes_by_the_time_of_its_entry(tmp_path: Path) -> None:
+    """Else a gateway that is restarted more often than the grace takes would never free space."""
+    clock = Clock()
+    async with Embedded(tmp_path, clock) as first:
+        await first.ask(CreateTopic("t", topic_id(1), 1, {}))
+        clock.now_ms += 5
+        await first.send("t", 0, Client().batch("t", 0))
+        await first.ask(DeleteTopic(topic_id(1)))
+        await first.garbage.drain(first.loop_time)
+    clock.now_ms += GRACE_MS + 1
+    async with Embedded(tmp_path, clock) as second:
+        swept = await collector(second, Elapsed()).sweep(second.loop_time)
+        assert swept.objects == 1
+
+
+async def test_producers_stay_for_a_day_although_the_clock_is_set_ahead(host: Embedded) -> None:
+    elapsed = Elapsed()
+    garbage = collector(host, elapsed)
+    await host.send("t", 0, Client(1).batch("t", 0))
+    known = []
+    steps = [(2 * MINUTE_MS, 0), (0, PRODUCER_EXPIRATION_MS - MINUTE_MS)]
+    steps += [(PRODUCER_EXPIRATION_MS - 3 * MINUTE_MS, 0), (MINUTE_MS + 1, 0)]
+    for passed_ms, set_ahead_ms in steps:
+        elapsed.ms += passed_ms
+        host.clock.now_ms += passed_ms + set_ahead_ms
+        await garbage.expire_producers(host.loop_time)
+        known.append(list(host.log("t").producers))
+    assert known == [[1], [1], [1], []]
+
+
 async def test_a_draft_under_way_while_a_full_disk_is_swept_is_stored_under_a_new_key(
     host: Embedded,
 ) -> None:
     """The floor of a full disk is young: what was written before it and is not committed is refused, kept out
     of the journal, and stored again."""
-    room = host.room
+    produce_service = host.produce_service
     write, begun, held = host.segments.write, asyncio.Event(), asyncio.Event()
     written: list[str] = []
 
@@ -277,7 +343,7 @@ async def test_a_draft_under_way_while_a_full_disk_is_swept_is_stored_under_a_ne
             await held.wait()
         return placement
 
-    room._segments = cast(SegmentStore, SlowWrites(host.segments, slow))
+    produce_service._segments = cast(SegmentStore, SlowWrites(host.segments, slow))
     client = Client()
     sending = asyncio.create_task(host.send("t", 0, client.batch("t", 0)))
     await begun.wait()
@@ -313,7 +379,7 @@ async def test_a_full_disk_gets_no_snapshot_that_would_use_what_is_kept_for_dele
     keeper = always_due(host, monkeypatch, space)
     taken = []
     for status.f_bavail in (reserve // 2 + needed, reserve // 2 + needed + 1):
-        space.look()
+        space.measure()
         assert space.is_full and needed > 0
         before = host.checkpointer.snapshotted
         await host.send("t", 0, Client().batch("t", 0))

@@ -48,7 +48,7 @@ def test_a_start_that_an_older_build_has_written_is_read() -> None:
 async def test_a_key_that_is_no_entrys_is_named(digits: str) -> None:
     journal = await journal_of_one()
     await journal.store.put(f"journal/0/{digits}", b"", None)
-    with pytest.raises(StoreDamaged, match=f"a key 'journal/0/{digits}', which is no entry's"):
+    with pytest.raises(StoreDamaged, match=f"a key 'journal/0/{digits}', which is not that of an entry"):
         await recover(journal, None, None)
 
 
@@ -60,6 +60,6 @@ async def test_keys_that_are_out_of_order_are_damage_and_not_read_for_ever() -> 
             found = await journal.store.scan(prefix, "", limit)
             return [(entry_key(0, number), found[0][1]) for number in (1, 2, 1)]
 
-    with pytest.raises(StoreDamaged, match=f"'{entry_key(0, 1)}' behind entry 2"):
+    with pytest.raises(StoreDamaged, match=f"'{entry_key(0, 1)}' after entry 2"):
         async for _ in Journal(Disordered(), 0).entries(0):
             pass

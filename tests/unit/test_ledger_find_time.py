@@ -4,12 +4,13 @@ import random
 
 import pytest
 
-from ledger import partitions
 from ledger.image import all_rows, restore
-from ledger.partitions import PartitionLog
-from ledger.requests import CommitFile, CreateTopic, DeleteRecords, DrainRuns
-from ledger.runs import Run
-from tests.model.harness import JournalledLedger, commit_batch, locator, topic_id
+from ledger.partitions import state as partitions
+from ledger.partitions.requests import CommitFile, DeleteRecords, DrainRuns
+from ledger.partitions.runs import Run
+from ledger.partitions.state import PartitionLog
+from ledger.topics.requests import CreateTopic
+from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
 
 
 def first_as_late(log: PartitionLog, timestamp_ms: int) -> Run | None:
@@ -29,14 +30,14 @@ def test_a_search_by_time_finds_what_a_look_at_every_run_finds(
     monkeypatch.setattr(partitions, "CHUNK_RUNS", 3)
     choose = random.Random(seed)
     ledger = JournalledLedger()
-    ledger.ask(CreateTopic("t", topic_id(1), 1, {}))
+    ledger.submit(CreateTopic("t", topic_id(1), 1, {}))
     for number in range(40):
         stamp = choose.choice([-1, choose.randrange(20)])
         batch = commit_batch(topic_id(1), 0, 0, max_timestamp=stamp)
-        ledger.ask(CommitFile(locator(number, ledger.now_ms), 100, [batch]))
+        ledger.submit(CommitFile(locator(number, ledger.now_ms), 100, [batch]))
         if number % 10 == 9:
-            ledger.ask(DeleteRecords(topic_id(1), 0, choose.randrange(number)))
-            ledger.ask(DrainRuns(choose.randrange(1, 5)))
+            ledger.submit(DeleteRecords(topic_id(1), 0, choose.randrange(number)))
+            ledger.submit(DrainRuns(choose.randrange(1, 5)))
     for state in (ledger.state, restore(list(all_rows(ledger.state)))):
         log = state.topics.by_name["t"].partitions[0]
         for timestamp_ms in range(-1, 22):

@@ -5,27 +5,22 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from ledger import partitions as ledger_partitions
 from ledger.errors import StoreDamaged
-from ledger.groups import Group, Member, OffsetRow
-from ledger.image import CHUNK, META, OBJECT, PARTITION, PRODUCER, TOPIC, Row, all_rows, restore
-from ledger.requests import (
-    CommitFile,
-    CommitOffsets,
-    ConfigChange,
-    ConfigOp,
-    CreateTopic,
-    DeleteRecords,
-    DeleteTopic,
-    DrainRuns,
-    QuotaChange,
-    RaiseFloor,
-    SetClientQuotas,
-    SetResourceConfigs,
-    StoreGroup,
-)
-from tests.model.harness import JournalledLedger, commit_batch, locator, topic_id
+from ledger.groups.requests import CommitOffsets, StoreGroup
+from ledger.groups.state import Group, Member, OffsetRow
+from ledger.image import all_rows, restore
+from ledger.objects.requests import RaiseFloor
+from ledger.objects.rows import OBJECT
+from ledger.partitions import state as ledger_partitions
+from ledger.partitions.requests import CommitFile, DeleteRecords, DrainRuns
+from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER
+from ledger.rows import META, Row
+from ledger.settings.configs import ConfigChange, ConfigOp
+from ledger.settings.requests import QuotaChange, SetClientQuotas, SetResourceConfigs
+from ledger.topics.requests import CreateTopic, DeleteTopic
+from ledger.topics.rows import TOPIC
 from tests.support.image_rows import body, flipped, of_version, resealed, with_any_bit_flipped
+from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
 
 FLIPS = 20_000
 SEED = 20_261_122
@@ -42,17 +37,17 @@ def rows() -> list[Row]:
 
 def _rows() -> list[Row]:
     ledger = JournalledLedger()
-    ledger.ask(CreateTopic("t", topic_id(1), PARTITIONS, {"retention.ms": "7"}))
-    ledger.ask(CreateTopic("gone", topic_id(2), 1, {}))
+    ledger.submit(CreateTopic("t", topic_id(1), PARTITIONS, {"retention.ms": "7"}))
+    ledger.submit(CreateTopic("gone", topic_id(2), 1, {}))
     for number in range(OBJECTS):
-        ledger.ask(CommitFile(locator(number, 1_000_000 + number), 1200, batches(number)))
-    ledger.ask(
+        ledger.submit(CommitFile(locator(number, 1_000_000 + number), 1200, batches(number)))
+    ledger.submit(
         CommitFile(locator(99, 1_000_000), 200, [commit_batch(topic_id(2), 0, n * 100) for n in (0, 1)])
     )
-    ledger.ask(DeleteRecords(topic_id(1), 0, 50), DeleteTopic(topic_id(2)))
-    ledger.ask(DrainRuns(2), RaiseFloor(999_000))
+    ledger.submit(DeleteRecords(topic_id(1), 0, 50), DeleteTopic(topic_id(2)))
+    ledger.submit(DrainRuns(2), RaiseFloor(999_000))
     member = Member("m", "i", "c", "/h", 6, 5, (("range", b"s"),), b"a")
-    ledger.ask(
+    ledger.submit(
         StoreGroup(Group("g", "consumer", 7, "range", "m", (member,), True)),
         CommitOffsets("g", [OffsetRow(topic_id(1), 0, 5, 0, -1, "meta")]),
         SetClientQuotas([QuotaChange((("user", None),), {"producer_byte_rate": 1.5})]),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import cramjam
 import pytest
 
-from ledger import partitions as ledger_partitions
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats.snapshot import (
     Snapshot,
@@ -15,53 +14,26 @@ from ledger.formats.snapshot import (
     encode_archive,
     encode_snapshot,
 )
-from ledger.groups import Group, Member, OffsetRow
-from ledger.image import (
-    CHUNK,
-    GROUP,
-    META,
-    OBJECT,
-    OFFSET,
-    PARTITION,
-    PRODUCER,
-    QUOTA,
-    RESOURCE_CONFIG,
-    TOPIC,
-    PartitionCopy,
-    Row,
-    all_rows,
-    digest,
-    everything,
-    pack_rows,
-    put_back_dirty,
-    restore,
-    take_dirty,
-    take_dirty_rows,
-    unpack_rows,
-)
-from ledger.journal import decode_entry
-from ledger.requests import (
-    CommitFile,
-    CommitOffsets,
-    ConfigChange,
-    ConfigOp,
-    CreateTopic,
-    DeleteRecords,
-    DeleteTopic,
-    DrainRuns,
-    ForgetObjects,
-    QuotaChange,
-    RaiseFloor,
-    RemoveGroup,
-    Request,
-    ReserveProducerIds,
-    SetClientQuotas,
-    SetResourceConfigs,
-    StoreGroup,
-)
+from ledger.groups.requests import CommitOffsets, RemoveGroup, StoreGroup
+from ledger.groups.rows import GROUP, OFFSET
+from ledger.groups.state import Group, Member, OffsetRow
+from ledger.image import all_rows, everything, put_back_dirty, restore, take_dirty, take_dirty_rows
+from ledger.journal import apply_entry, decode_entry
+from ledger.objects.requests import ForgetObjects, RaiseFloor
+from ledger.objects.rows import OBJECT
+from ledger.partitions import state as ledger_partitions
+from ledger.partitions.requests import CommitFile, DeleteRecords, DrainRuns, ReserveProducerIds
+from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER, PartitionCopy
+from ledger.requests import Request
+from ledger.rows import META, Row, digest, pack_rows, unpack_rows
+from ledger.settings.configs import ConfigChange, ConfigOp
+from ledger.settings.requests import QuotaChange, SetClientQuotas, SetResourceConfigs
+from ledger.settings.rows import QUOTA, RESOURCE_CONFIG
 from ledger.state import Dirty
-from tests.model.harness import JournalledLedger, commit_batch, locator, topic_id
+from ledger.topics.requests import CreateTopic, DeleteTopic
+from ledger.topics.rows import TOPIC
 from tests.support.image_rows import of_version, resealed
+from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
 
 SECTIONS = [META, TOPIC, PARTITION, CHUNK, PRODUCER, OBJECT, GROUP, OFFSET, QUOTA, RESOURCE_CONFIG]
 NONCE = bytes(range(16))
@@ -72,16 +44,16 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> JournalledLedger:
     """Something of everything: trimmed chunks, a topic half drained, a closed object."""
     monkeypatch.setattr(ledger_partitions, "CHUNK_RUNS", 3)
     ledger = JournalledLedger()
-    ledger.ask(
+    ledger.submit(
         CreateTopic("t", topic_id(1), 2, {"retention.ms": "7", "cleanup.policy": "delete"}),
         CreateTopic("gone", topic_id(2), 1, {}),
         ReserveProducerIds(5),
     )
-    ledger.ask(*[commit_of(number, 1) for number in range(8)])
-    ledger.ask(*[commit_of(number, 2) for number in range(4)])
-    ledger.ask(DeleteRecords(topic_id(1), 0, 2), DeleteTopic(topic_id(2)))
-    ledger.ask(DrainRuns(4), RaiseFloor(999_000))
-    ledger.ask(*settings_and_groups())
+    ledger.submit(*[commit_of(number, 1) for number in range(8)])
+    ledger.submit(*[commit_of(number, 2) for number in range(4)])
+    ledger.submit(DeleteRecords(topic_id(1), 0, 2), DeleteTopic(topic_id(2)))
+    ledger.submit(DrainRuns(4), RaiseFloor(999_000))
+    ledger.submit(*settings_and_groups())
     assert ledger.state.draining and ledger.state.files.garbage
     return ledger
 
@@ -157,7 +129,7 @@ def test_a_digest_differs_if_any_byte_of_any_row_does(ledger: JournalledLedger) 
 def test_only_what_changed_is_written_and_only_once(ledger: JournalledLedger) -> None:
     take_dirty_rows(ledger.state)
     assert [row.section for row in take_dirty_rows(ledger.state)] == [META]
-    ledger.ask(commit_of(8, 1))
+    ledger.submit(commit_of(8, 1))
     changed = [row.section for row in take_dirty_rows(ledger.state)]
     assert changed == [META, PARTITION, CHUNK, PRODUCER, OBJECT]
 
@@ -165,19 +137,19 @@ def test_only_what_changed_is_written_and_only_once(ledger: JournalledLedger) ->
 def test_what_was_taken_says_what_was_so_whatever_happens_before_it_is_encoded(
     ledger: JournalledLedger,
 ) -> None:
-    ledger.ask(commit_of(8, 1))
+    ledger.submit(commit_of(8, 1))
     state = ledger.from_journal()
     expected = sorted(all_rows(state))
     rows, copies = take_dirty(state)
     assert copies
     lengthening = commit_batch(topic_id(1), 0, 100, records=5, producer=(3, 1, 18), max_timestamp=9)
     before = len(ledger.entries)
-    ledger.ask(CommitFile(locator(108, 1_000_000), 200, [lengthening]))
-    ledger.ask(commit_of(30, 3), *[commit_of(number, 1) for number in (11, 12, 13)])
-    ledger.ask(DeleteRecords(topic_id(1), 0, 15), DrainRuns(100))
-    ledger.ask(DeleteTopic(topic_id(1)), DrainRuns(100))
+    ledger.submit(CommitFile(locator(108, 1_000_000), 200, [lengthening]))
+    ledger.submit(commit_of(30, 3), *[commit_of(number, 1) for number in (11, 12, 13)])
+    ledger.submit(DeleteRecords(topic_id(1), 0, 15), DrainRuns(100))
+    ledger.submit(DeleteTopic(topic_id(1)), DrainRuns(100))
     for data in ledger.entries[before:]:
-        state.apply_entry(decode_entry(data, "entry"))
+        apply_entry(state, decode_entry(data, "entry"))
     assert sorted([row for row in rows if row.value is not None] + encoded(copies)) == expected
 
 
@@ -197,11 +169,11 @@ def encoded(copies: Sequence[PartitionCopy]) -> list[Row]:
 def test_a_row_of_something_that_is_gone_says_so(ledger: JournalledLedger) -> None:
     before = {(row.section, row.key) for row in rows_of(ledger)}
     take_dirty_rows(ledger.state)
-    ledger.ask(*without_settings_and_groups(), DeleteTopic(topic_id(1)), DrainRuns(100))
-    ledger.ask(DrainRuns(100))
+    ledger.submit(*without_settings_and_groups(), DeleteTopic(topic_id(1)), DrainRuns(100))
+    ledger.submit(DrainRuns(100))
     ledger.now_ms += 10
-    ledger.ask(RaiseFloor(ledger.now_ms))
-    ledger.ask(ForgetObjects(list(ledger.state.files.garbage)))
+    ledger.submit(RaiseFloor(ledger.now_ms))
+    ledger.submit(ForgetObjects(list(ledger.state.files.garbage)))
     gone = {(row.section, row.key) for row in take_dirty_rows(ledger.state) if row.value is None}
     assert gone == before - {(META, b"")}
     assert [row.section for row in rows_of(ledger)] == [META]
@@ -209,8 +181,8 @@ def test_a_row_of_something_that_is_gone_says_so(ledger: JournalledLedger) -> No
 
 def test_rows_that_could_not_be_written_are_written_the_next_time(ledger: JournalledLedger) -> None:
     take_dirty_rows(ledger.state)
-    ledger.ask(commit_of(8, 1), *settings_and_groups())
-    ledger.ask(DeleteTopic(topic_id(1)), CreateTopic("v", topic_id(9), 1, {}))
+    ledger.submit(commit_of(8, 1), *settings_and_groups())
+    ledger.submit(DeleteTopic(topic_id(1)), CreateTopic("v", topic_id(9), 1, {}))
     rows = take_dirty_rows(ledger.state)
     put_back_dirty(ledger.state, rows)
     assert sorted(take_dirty_rows(ledger.state), key=lambda row: row[:2]) == sorted(

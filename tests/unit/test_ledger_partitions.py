@@ -2,14 +2,15 @@
 
 import pytest
 
-from ledger import partitions as ledger_partitions
 from ledger.errors import StoreDamaged
-from ledger.journal import decode_entry
-from ledger.partitions import PartitionLog, partitions_of
-from ledger.requests import CommitFile, CreateTopic
-from ledger.runs import Run, RunChunk
+from ledger.journal import apply_entry, decode_entry
+from ledger.partitions import state as ledger_partitions
+from ledger.partitions.requests import CommitFile
+from ledger.partitions.runs import Run, RunChunk
+from ledger.partitions.state import PartitionLog, partitions_of
+from ledger.topics.requests import CreateTopic
 from ledger.types import TopicId
-from tests.model.harness import JournalledLedger, commit_batch, locator, topic_id
+from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
 
 TOPIC = TopicId(bytes(16))
 ALL = 1 << 40
@@ -84,7 +85,7 @@ def test_find_begins_with_the_run_that_holds_the_offset(log: PartitionLog) -> No
     assert bases(log.find(0, ALL, 4)) == [0, 2, 4, 6]
 
 
-def test_find_goes_on_behind_a_gap() -> None:
+def test_find_goes_on_after_a_gap() -> None:
     log = log_of((2, 0))
     log.append(7, 0, 100, 10, 11, 0)
     assert [bases(log.find(offset, ALL)) for offset in (1, 2, 9, 10, 11, 12)] == [
@@ -192,9 +193,9 @@ def test_rows_of_a_chunk_that_grows_while_they_are_read_leave_none_out() -> None
 
 def test_an_entry_that_is_applied_twice_raises_and_the_state_is_not_whole_any_more() -> None:
     ledger = JournalledLedger()
-    ledger.ask(CreateTopic("t", topic_id(1), 1, {}))
-    ledger.ask(CommitFile(locator(1, 1_000_000), 100, [commit_batch(topic_id(1), 0, 0, records=2)]))
+    ledger.submit(CreateTopic("t", topic_id(1), 1, {}))
+    ledger.submit(CommitFile(locator(1, 1_000_000), 100, [commit_batch(topic_id(1), 0, 0, records=2)]))
     assert ledger.state.is_whole
     with pytest.raises(StoreDamaged, match=r"offsets 0 to 1 of partition number 0 .* second run"):
-        ledger.state.apply_entry(decode_entry(ledger.entries[-1], "entry"))
+        apply_entry(ledger.state, decode_entry(ledger.entries[-1], "entry"))
     assert not ledger.state.is_whole

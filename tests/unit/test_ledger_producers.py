@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger.producers import (
+from ledger.partitions.producers import (
     FRESH,
     MAX_SEQUENCE,
     Fenced,
@@ -84,7 +84,7 @@ def test_without_an_epoch_any_sequence_goes_and_a_repeat_is_still_one() -> None:
     assert judge(remembered((0, 2)), -1, 3, 3) == Fenced(3)
 
 
-def test_who_had_no_epoch_may_begin_one_at_any_sequence() -> None:
+def test_a_producer_without_an_epoch_may_begin_one_at_any_sequence() -> None:
     assert judge(remembered((0, 2), epoch=-1), 0, 5, 6) == FRESH
 
 

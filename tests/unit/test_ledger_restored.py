@@ -1,9 +1,9 @@
 """What a ledger that was put back from a backup remembers of that."""
 
+from ledger.cluster.records import LedgerRestored
 from ledger.image import all_rows, restore, take_dirty_rows
-from ledger.journal import Entry
+from ledger.journal import Entry, apply_entry
 from ledger.keys import RANDOM_BYTES, uuid7
-from ledger.records import LedgerRestored
 from ledger.state import LedgerState
 
 FROM_MS, TO_MS = 1_000, 2_000
@@ -11,7 +11,7 @@ FROM_MS, TO_MS = 1_000, 2_000
 
 def restored_state() -> LedgerState:
     state = LedgerState()
-    state.apply_entry(Entry(1, 5_000, b"", [LedgerRestored(7, FROM_MS, TO_MS)]))
+    apply_entry(state, Entry(1, 5_000, b"", [LedgerRestored(7, FROM_MS, TO_MS)]))
     return state
 
 

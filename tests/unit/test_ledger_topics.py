@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger.topics import Topic, Topics, check_topic_name
+from ledger.topics.state import Topic, Topics, check_topic_name
 from ledger.types import TopicId
 
 

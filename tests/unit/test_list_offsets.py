@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway.fetch.offsets import OffsetAnswer, OffsetQuestion
-from gateway.requests.opening import Work
-from gateway.requests.slicing import Owner, Slices, SliceScheduler
+from gateway.fetch.list_offsets import OffsetQuery, OffsetResult
+from gateway.scheduling.batch_opening import Work
+from gateway.scheduling.slices import Owner, Slices, SliceScheduler
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.list_offsets import (
@@ -21,7 +21,7 @@ from ledger.batch.records import Record, build_batch
 from tests.support.in_memory import in_memory_gateway
 from tests.support.reading import NOW_MS, batch_of, reading_world
 
-NOTHING = OffsetAnswer()
+NOT_FOUND = OffsetResult()
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -2, -1, -3, -4, -5, -6
 FIRST_VERSIONS = {
     LATEST: 1,
@@ -33,8 +33,8 @@ FIRST_VERSIONS = {
 }
 
 
-def found(timestamp: int, offset: int) -> OffsetAnswer:
-    return OffsetAnswer(ErrorCode.NONE, timestamp, offset, 0)
+def found(timestamp: int, offset: int) -> OffsetResult:
+    return OffsetResult(ErrorCode.NONE, timestamp, offset, 0)
 
 
 async def test_earliest_and_latest_are_log_start_and_high_watermark() -> None:
@@ -51,7 +51,7 @@ async def test_without_tiered_storage_there_is_no_tiered_offset() -> None:
     async with reading_world() as world:
         await world.create()
         await world.produce(batch_of(b"1"))
-        assert await world.offset(LATEST_TIERED) == await world.offset(PENDING_UPLOAD) == NOTHING
+        assert await world.offset(LATEST_TIERED) == await world.offset(PENDING_UPLOAD) == NOT_FOUND
 
 
 @pytest.mark.parametrize("timestamp", sorted(FIRST_VERSIONS))
@@ -71,7 +71,7 @@ async def test_other_negative_timestamps_are_unsupported() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-async def test_by_time_gives_the_first_record_that_is_as_late(codec: Codec) -> None:
+async def test_by_time_the_first_record_of_that_time_or_later_is_found(codec: Codec) -> None:
     async with reading_world(cache_bytes=0) as world:
         await world.create()
         await world.produce(
@@ -83,7 +83,7 @@ async def test_by_time_gives_the_first_record_that_is_as_late(codec: Codec) -> N
         assert await world.offset(NOW_MS + 1) == found(NOW_MS + 10, 1)
         assert await world.offset(NOW_MS + 15) == found(NOW_MS + 30, 2)
         assert await world.offset(NOW_MS + 31) == found(NOW_MS + 40, 4)
-        assert await world.offset(NOW_MS + 41) == NOTHING
+        assert await world.offset(NOW_MS + 41) == NOT_FOUND
 
 
 async def test_timestamps_need_not_ascend() -> None:
@@ -95,10 +95,10 @@ async def test_timestamps_need_not_ascend() -> None:
         assert await world.offset(NOW_MS + 60) == found(NOW_MS + 70, 2)
 
 
-async def test_the_greatest_timestamp_is_found_at_its_first_record() -> None:
+async def test_the_latest_timestamp_is_found_at_its_first_record() -> None:
     async with reading_world() as world:
         await world.create()
-        assert await world.offset(MAX_TIMESTAMP) == NOTHING
+        assert await world.offset(MAX_TIMESTAMP) == NOT_FOUND
         await world.produce(batch_of(b"a", b"b", timestamps=[5, 90]))
         await world.produce(batch_of(b"c", b"d", b"e", timestamps=[90, 1, 90]))
         assert await world.offset(MAX_TIMESTAMP) == found(NOW_MS + 90, 1)
@@ -112,7 +112,7 @@ async def test_records_below_the_log_start_offset_are_not_found_by_time() -> Non
         await world.delete_records(topic_id, 0, 2)
         assert await world.offset(0) == found(NOW_MS + 10, 2)
         assert await world.offset(NOW_MS + 15) == found(NOW_MS + 20, 3)
-        assert await world.offset(NOW_MS + 86) == NOTHING
+        assert await world.offset(NOW_MS + 86) == NOT_FOUND
         assert await world.offset(MAX_TIMESTAMP) == found(NOW_MS + 85, 4)
 
 
@@ -121,7 +121,7 @@ async def test_with_log_append_time_every_record_has_the_time_of_its_batch() -> 
         await world.create()
         await world.produce(batch_of(b"a", b"b", timestamps=[900, 5]), stamp=True)
         assert await world.offset(NOW_MS) == found(NOW_MS, 0)
-        assert await world.offset(NOW_MS + 1) == NOTHING
+        assert await world.offset(NOW_MS + 1) == NOT_FOUND
         assert await world.offset(MAX_TIMESTAMP) == found(NOW_MS, 0)
 
 
@@ -135,16 +135,16 @@ async def test_a_large_run_is_searched_a_window_at_a_time() -> None:
         assert world.segments.bytes_read < 5_000_000
 
 
-async def test_what_is_not_there_is_unknown() -> None:
+async def test_a_partition_that_does_not_exist_is_unknown() -> None:
     async with reading_world() as world:
         await world.create()
-        unknown = OffsetAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        questions = [
-            OffsetQuestion("nope", 0, LATEST),
-            OffsetQuestion("t", 1, 5),
-            OffsetQuestion("t", -1, EARLIEST),
+        unknown = OffsetResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        queries = [
+            OffsetQuery("nope", 0, LATEST),
+            OffsetQuery("t", 1, 5),
+            OffsetQuery("t", -1, EARLIEST),
         ]
-        assert await world.offsets(*questions) == [unknown] * 3
+        assert await world.offsets(*queries) == [unknown] * 3
 
 
 @pytest.mark.parametrize(
@@ -154,20 +154,20 @@ async def test_what_is_not_there_is_unknown() -> None:
 async def test_the_leader_epoch_is_checked(epoch: int, error: ErrorCode) -> None:
     async with reading_world() as world:
         await world.create()
-        (answer,) = await world.offsets(OffsetQuestion("t", 0, LATEST, epoch))
-        assert answer.error is error
+        (result,) = await world.offsets(OffsetQuery("t", 0, LATEST, epoch))
+        assert result.error is error
 
 
-async def test_many_partitions_are_searched_each_by_itself_and_answered_in_order() -> None:
+async def test_many_partitions_are_searched_each_by_itself_with_results_in_order() -> None:
     async with reading_world(cache_bytes=0) as world:
         await world.create(partitions=40)
         await world.produce_many([("t", i, batch_of(b"x", timestamps=[i])) for i in range(40)])
-        questions = [OffsetQuestion("t", i, NOW_MS + 20) for i in range(40)]
-        answers = await world.offsets(*questions)
-        assert answers == [NOTHING if i < 20 else found(NOW_MS + i, 0) for i in range(40)]
+        queries = [OffsetQuery("t", i, NOW_MS + 20) for i in range(40)]
+        results = await world.offsets(*queries)
+        assert results == [NOT_FOUND if i < 20 else found(NOW_MS + i, 0) for i in range(40)]
 
 
-async def test_an_object_that_is_gone_is_an_error_and_an_alarm() -> None:
+async def test_a_missing_object_is_an_error_and_an_alarm() -> None:
     async with reading_world(cache_bytes=0) as world:
         await world.create()
         await world.produce(batch_of(b"x"))
@@ -178,34 +178,34 @@ async def test_an_object_that_is_gone_is_an_error_and_an_alarm() -> None:
         assert await world.offset(LATEST) == found(-1, 1)
 
 
-async def test_records_that_swell_beyond_the_bound_are_an_error_but_no_alarm() -> None:
+async def test_records_that_decompress_beyond_the_bound_are_an_error_but_no_alarm() -> None:
     async with reading_world() as world:
         await world.create()
         await world.produce(build_batch([Record(value=bytes(10_000_000))], Codec.ZSTD, base_timestamp=NOW_MS))
-        world.offsets_room.max_decompressed_bytes = 1_000_000
+        world.list_offsets_service.max_decompressed_bytes = 1_000_000
         assert (await world.offset(5)).error is ErrorCode.CORRUPT_MESSAGE
         assert world.alarms == []
 
 
-async def test_without_proof_that_the_state_is_the_newest_there_is_no_answer() -> None:
+async def test_there_is_no_offset_unless_the_state_is_confirmed_to_be_the_newest() -> None:
     async with reading_world(exclusive=False) as world:
         await world.create()
-        question = OffsetQuestion("t", 0, LATEST)
+        question = OffsetQuery("t", 0, LATEST)
         over = asyncio.get_running_loop().time() - 1
-        (late,) = await world.offsets_room.list_offsets(11, [question], 0, over)
+        (late,) = await world.list_offsets_service.list_offsets(11, [question], 0, over)
         assert late.error is ErrorCode.REQUEST_TIMED_OUT
         await world.shard.close()
         (unowned,) = await world.offsets(question)
         assert unowned.error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_a_partition_asked_for_twice_is_answered_once_as_an_invalid_request() -> None:
+async def test_a_partition_that_is_named_twice_has_one_result_an_invalid_request() -> None:
     from gateway.handlers.list_offsets import handle
 
     async with reading_world() as world:
         await world.create(partitions=2)
         context = SimpleNamespace(
-            services=SimpleNamespace(offsets=world.offsets_room),
+            services=SimpleNamespace(offsets=world.list_offsets_service),
             header=SimpleNamespace(api_version=11),
             deadline=lambda timeout_ms: world.soon(),
             connection_id=1,
@@ -213,13 +213,13 @@ async def test_a_partition_asked_for_twice_is_answered_once_as_an_invalid_reques
             error="NONE",
             slices=Slices(SliceScheduler(), Owner(1, "127.0.0.1")),
         )
-        asked = [ListOffsetsPartition(index, -1, LATEST) for index in (0, 1, 0)]
-        response = await handle(context, ListOffsetsRequest(topics=[ListOffsetsTopic("t", asked)]))  # type: ignore[arg-type]
+        named = [ListOffsetsPartition(index, -1, LATEST) for index in (0, 1, 0)]
+        response = await handle(context, ListOffsetsRequest(topics=[ListOffsetsTopic("t", named)]))  # type: ignore[arg-type]
         assert [part.error_code for part in response.topics[0].partitions] == [42, 0]
         assert context.error == "INVALID_REQUEST"
 
 
-async def test_of_records_without_a_timestamp_the_first_has_the_greatest() -> None:
+async def test_among_records_without_a_timestamp_the_first_has_the_latest() -> None:
     async with reading_world() as world:
         topic_id = await world.create()
         for _ in range(3):
@@ -228,10 +228,10 @@ async def test_of_records_without_a_timestamp_the_first_has_the_greatest() -> No
         await world.delete_records(topic_id, 0, 2)
         assert await world.offset(MAX_TIMESTAMP) == found(-1, 2)
         await world.delete_records(topic_id, 0, 3)
-        assert await world.offset(MAX_TIMESTAMP) == NOTHING
+        assert await world.offset(MAX_TIMESTAMP) == NOT_FOUND
 
 
-async def test_a_timestamp_that_no_int64_holds_spoils_no_lookup() -> None:
+async def test_a_timestamp_beyond_int64_spoils_no_lookup() -> None:
     async with reading_world() as world:
         await world.create(partitions=2)
         lying = bytearray(build_batch([Record(0, 2**62)], base_timestamp=0))
@@ -240,12 +240,12 @@ async def test_a_timestamp_that_no_int64_holds_spoils_no_lookup() -> None:
         await world.produce(bytes(lying))
         await world.produce(batch_of(b"x"), partition=1)
         for timestamp, there in ((NOW_MS - 10, 0), (MAX_TIMESTAMP, 0)):
-            lied, told = await world.offsets(*[OffsetQuestion("t", i, timestamp) for i in range(2)])
-            assert lied == NOTHING
-            assert told == found(NOW_MS, there)
+            lied, honest = await world.offsets(*[OffsetQuery("t", i, timestamp) for i in range(2)])
+            assert lied == NOT_FOUND
+            assert honest == found(NOW_MS, there)
 
 
-async def test_a_batch_whose_header_promised_what_no_record_holds_is_opened_once() -> None:
+async def test_a_batch_whose_header_has_a_timestamp_of_no_record_is_decompressed_once() -> None:
     async with reading_world() as world:
         await world.create()
         lying = bytearray(build_batch([Record(i, i) for i in range(50)], base_timestamp=0))
@@ -259,7 +259,7 @@ async def test_a_batch_whose_header_promised_what_no_record_holds_is_opened_once
             opened.append(work)
             await run(owner, topic, work, *rest)
 
-        world.opener.run = counted  # type: ignore[method-assign]
+        world.opener.run = counted  # type: ignore[method-assign, assignment]
         for _ in range(5):
             assert await world.offset(NOW_MS - 10) == found(NOW_MS, 50)
         assert len(opened) == 1 + 5
@@ -267,7 +267,7 @@ async def test_a_batch_whose_header_promised_what_no_record_holds_is_opened_once
         assert await world.offset(20) == found(20, 20)
 
 
-async def test_the_setting_bounds_what_a_lookup_unpacks() -> None:
+async def test_the_setting_bounds_what_a_lookup_decompresses() -> None:
     async with in_memory_gateway({"limits.decompressed_bytes": str(1 << 20)}) as gateway:
         await gateway.create("t", max_message_bytes="5000000")
         await gateway.send("t", [Record(0, 0, None, bytes(2 << 20))])

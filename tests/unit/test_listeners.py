@@ -7,16 +7,15 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.config import ConfigError, Limits
-from gateway.connection import Peer
-from gateway.context import Cancellable, Reply
-from gateway.fetch.budget import Hold
-from gateway.listeners import is_loopback, parse_bindings
-from gateway.server import Server
+from gateway.addresses import is_loopback, parse_bindings
+from gateway.completion import Cancellable, Completion
+from gateway.network.pipeline import Peer
+from gateway.network.server import Server
+from gateway.response import Buffers, Response
+from gateway.settings import ConfigError, Limits
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.apis import ApiKey
 from gateway.wire.connection import Request
-from ledger.types import Buffer
 from tests.support.raw import request
 
 WAIT_S = 5.0
@@ -31,13 +30,15 @@ class NamesItsListener:
     def is_pipelined(self, api_key: int) -> bool:
         return False
 
-    def is_prompt(self, api_key: int) -> bool:
+    def is_inline(self, api_key: int) -> bool:
         return False
 
-    def is_patient(self, api_key: int) -> bool:
+    def may_park(self, api_key: int) -> bool:
         return False
 
-    def start(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> Cancellable:
+    def start(
+        self, request: Request, peer: Peer, received_at: float, completion: Completion[Buffers | None]
+    ) -> Cancellable:
         raise NotImplementedError
 
     def starved_since(self) -> float:
@@ -46,11 +47,9 @@ class NamesItsListener:
     def waiting_since(self) -> float:
         return 0.0
 
-    async def answer(
-        self, request: Request, peer: Peer, received_at: float, hold: Hold
-    ) -> Sequence[Buffer] | None:
+    async def answer(self, request: Request, peer: Peer, received_at: float) -> Response:
         listener = peer.listener
-        return [f"{listener.name} {listener.host} {listener.port}".encode()]
+        return Response([f"{listener.name} {listener.host} {listener.port}".encode()])
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from gateway.telemetry.logs import (
 SCRIPT = """
 import logging
 import structlog
-from gateway.config import Log
+from gateway.settings import Log
 from gateway.telemetry.logs import set_up_logs
 
 set_up_logs(Log(format={format!r}))
@@ -127,7 +127,7 @@ def test_what_strangers_repeat_is_written_once_in_a_while_with_a_count(
 
 
 def test_what_is_told_apart_is_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.telemetry.logs.MOST_REMEMBERED", 2)
+    monkeypatch.setattr("gateway.telemetry.logs.MAX_REMEMBERED", 2)
     quiet = QuietLog(60.0, keyed_by=("topic", "partition"))
     with capture_logs() as events:
         for partition in (0, 1, 0, 1, 2, 0, 2):

@@ -27,8 +27,8 @@ from gateway.wire.messages.generated.offset_commit import (
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.records import Producer, Record, build_batch
 from ledger.errors import StoreUnavailable
+from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import PutOutcome
-from ledger.requests import ReserveProducerIds
 from tests.support.certificates import Authority
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway
 from tests.support.raw import request

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import SETTINGS, Settings, load_settings
+from gateway.config import SETTINGS, load_settings
 from gateway.router import HANDLERS
+from gateway.settings import Settings
 from gateway.wire.apis import RANGES, ApiKey
+from tools.file_map import BEGIN, END, file_map, first_sentence, with_file_map
 from tools.print_docs import PAGES, ROOT, embedded_toml, outdated, protocol_page, settings_page
 
 
@@ -57,8 +59,33 @@ def test_the_settings_page_names_every_setting_with_its_environment_variable() -
 
 @pytest.mark.parametrize("key", sorted(RANGES))
 def test_the_protocol_page_has_every_api_of_kafka_once(key: ApiKey) -> None:
-    served, _, missing = protocol_page().partition("## Not there yet")
+    served, _, missing = protocol_page().partition("## Not supported yet")
     here, there = (served, missing) if key in HANDLERS else (missing, served)
     name = "".join(word.capitalize() for word in key.name.split("_"))
     assert here.count(f"| {name} | {int(key)} |") == 1
     assert f"| {name} |" not in there
+
+
+def test_the_file_map_has_every_package_and_what_lies_in_it() -> None:
+    rows = file_map().splitlines()
+    for package in ("gateway", "ledger", "adapters"):
+        assert sum(row.startswith(f"| **`{package}/`** |") for row in rows) == 1
+        inside = [path for path in (ROOT / package).iterdir() if path.suffix == ".py" or path.is_dir()]
+        left_out = {"__init__.py", "__main__.py", "__pycache__"}
+        there = {path.name + "/" * path.is_dir() for path in inside if path.name not in left_out}
+        named = {row.split("`")[1].removeprefix(f"{package}/") for row in rows if f"`{package}/" in row}
+        assert named - {""} == there
+
+
+def test_a_module_is_named_by_its_first_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text('"""Reads a.b of version 4.3\nand writes c|d. Pure: no sockets.\n\nMore of it.\n"""\n')
+    assert first_sentence(file) == "Reads a.b of version 4.3 and writes c\\|d"
+
+
+def test_what_stands_around_the_file_map_stays() -> None:
+    page = with_file_map(f"before\n{BEGIN}old\n{END}after\n")
+    assert page.startswith(f"before\n{BEGIN}\n| path |") and page.endswith(f"|\n\n{END}after\n")
+    assert with_file_map(page) == page
+    with pytest.raises(ValueError, match="no lines"):
+        with_file_map("nothing to print into\n")

@@ -12,8 +12,8 @@ from gateway.produce import producer_ids as producer_ids_module
 from gateway.produce.producer_ids import ProducerIds
 from ledger.errors import StoreUnavailable
 from ledger.ports import MetadataStore
-from tests.contract.faulty import Fault, Faults, FaultyMetadata
-from tests.model.stores import HeldMetadata
+from tests.support.faulty import Fault, Faults, FaultyMetadata
+from tests.support.held_stores import HeldMetadata
 
 WAIT_S = 20.0
 
@@ -47,11 +47,11 @@ async def test_ids_taken_at_once_are_all_different(shards: list[Shard]) -> None:
     ids = await ids_over(MemoryMetadata(), shards)
     taken = await asyncio.gather(*[ids.take(deadline()) for _ in range(20)])
     assert sorted(taken) == list(range(20))
-    # A block an entry: seven of three, behind the epoch's first.
+    # A block an entry: seven of three, after the epoch's first.
     assert shards[0].state.applied == 8
 
 
-async def test_a_restart_goes_on_behind_the_blocks_that_were_reserved(shards: list[Shard]) -> None:
+async def test_a_restart_goes_on_after_the_blocks_that_were_reserved(shards: list[Shard]) -> None:
     store = MemoryMetadata()
     first = [await (await ids_over(store, shards)).take(deadline()) for _ in range(3)]
     assert first == [0, 3, 6]
@@ -66,7 +66,7 @@ async def test_a_reservation_of_unknown_outcome_gives_no_id_twice(fault: Fault, 
     assert len(set(taken)) == 8
 
 
-async def test_a_reservation_that_failed_is_made_again_by_the_next_who_asks(shards: list[Shard]) -> None:
+async def test_a_reservation_that_failed_is_made_again_for_the_next_caller(shards: list[Shard]) -> None:
     store = FaultyMetadata(MemoryMetadata(), Faults(2, Fault.ERROR_BEFORE, only=["put"]))
     ids = await ids_over(store, shards)
     with pytest.raises(StoreUnavailable):
@@ -74,7 +74,7 @@ async def test_a_reservation_that_failed_is_made_again_by_the_next_who_asks(shar
     assert await ids.take(deadline()) == 0
 
 
-async def test_whoever_waits_for_a_block_waits_no_longer_than_asked(shards: list[Shard]) -> None:
+async def test_a_caller_waits_for_a_block_until_its_deadline_and_no_longer(shards: list[Shard]) -> None:
     held = HeldMetadata(MemoryMetadata())
     ids = await ids_over(held, shards)
     held.hold()

@@ -1,9 +1,12 @@
 """How many producers are remembered, and which of them go for others."""
 
 import asyncio
+import gc
+import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +15,13 @@ from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.records import Producer, build_batch
-from ledger.producers import SILENT_MS, TOO_MANY_PRODUCERS, ProducerBounds
-from ledger.requests import CreateTopic, DeleteTopic, Done, ForgetProducers
-from tests.model.embedded import WAIT_S, Client, Clock, Embedded
-from tests.model.harness import topic_id
+from ledger.partitions.producers import SILENT_MS, TOO_MANY_PRODUCERS, ProducerBounds, ProducerState
+from ledger.partitions.requests import ForgetProducers
+from ledger.requests import Done
+from ledger.topics.requests import CreateTopic, DeleteTopic
+from tests.support.embedded import WAIT_S, Client, Clock, Embedded
 from tests.support.in_memory import in_memory_gateway, records
+from tests.support.journalled import topic_id
 
 TOPIC = topic_id(1)
 HOUR_MS = 3_600_000
@@ -31,10 +36,10 @@ async def host(tmp_path: Path) -> AsyncIterator[Embedded]:
 
 
 def relief_of(host: Embedded) -> ProducerRelief:
-    return ProducerRelief(host.shard, host.room.crowded, host.clock, WAIT_S)
+    return ProducerRelief(host.shard, host.produce_service.crowded, host.clock, WAIT_S)
 
 
-async def test_a_new_producer_is_refused_where_there_are_as_many_as_may_be(host: Embedded) -> None:
+async def test_a_new_producer_is_refused_where_there_are_as_many_as_allowed(host: Embedded) -> None:
     known = [Client(i) for i in range(6)]
     for client in known:
         assert await host.send("t", 0, client.batch("t", 0)) != [TOO_MANY_PRODUCERS]
@@ -44,7 +49,9 @@ async def test_a_new_producer_is_refused_where_there_are_as_many_as_may_be(host:
     batches = [Client(20 + i).batch("t", 1) for i in range(5)]
     assert await host.send("t", 1, *batches) == [0, 2, 4, 6, TOO_MANY_PRODUCERS]
     assert await host.send("t", 2, Client(30).batch("t", 2)) == [TOO_MANY_PRODUCERS]
-    assert host.room.crowded == {log.number for log in host.shard.state.topics.by_name["t"].partitions}
+    assert host.produce_service.crowded == {
+        log.number for log in host.shard.state.topics.by_name["t"].partitions
+    }
     # Those that are known go on, and their repeats are recognised.
     batch = known[0].batch("t", 0)
     first = await host.send("t", 0, batch)
@@ -52,7 +59,7 @@ async def test_a_new_producer_is_refused_where_there_are_as_many_as_may_be(host:
     assert host.shard.state.producer_count == 10
 
 
-async def test_what_a_refused_producer_sent_right_behind_is_refused_too(host: Embedded) -> None:
+async def test_batches_that_a_refused_producer_sent_right_after_are_refused_too(host: Embedded) -> None:
     await host.send("t", 0, *[Client(i).batch("t", 0) for i in range(6)])
     newcomer = Client(6)
     batches = [newcomer.batch("t", 0) for _ in range(2)]
@@ -62,7 +69,9 @@ async def test_what_a_refused_producer_sent_right_behind_is_refused_too(host: Em
     assert await host.send("t", 0, *batches) == [12, 14]
 
 
-async def test_the_longest_silent_go_and_none_that_was_active_of_late(host: Embedded) -> None:
+async def test_the_longest_silent_producers_are_forgotten_and_none_that_was_lately_active(
+    host: Embedded,
+) -> None:
     clients = [Client(i) for i in range(6)]
     for client in clients:
         await host.send("t", 0, client.batch("t", 0))
@@ -101,7 +110,7 @@ async def test_a_clock_that_is_set_ahead_makes_no_producer_silent(host: Embedded
         elapsed_ms += ms
         host.clock.now_ms += ms
 
-    relief = ProducerRelief(host.shard, host.room.crowded, host.clock, WAIT_S, lambda: elapsed_ms)
+    relief = ProducerRelief(host.shard, host.produce_service.crowded, host.clock, WAIT_S, lambda: elapsed_ms)
     pass_ms(2 * SILENT_MS)
     assert await relief.relieve() == 0
     clients = [Client(i) for i in range(6)]
@@ -128,7 +137,7 @@ async def test_a_producer_is_not_silent_while_no_gateway_ran(tmp_path: Path) -> 
     clock.now_ms += HOUR_MS
     async with Embedded(tmp_path, clock) as host:
         host.shard.state.producer_bounds = ProducerBounds(10, 6)
-        relief = ProducerRelief(host.shard, host.room.crowded, host.clock, WAIT_S, lambda: 0)
+        relief = ProducerRelief(host.shard, host.produce_service.crowded, host.clock, WAIT_S, lambda: 0)
         assert await relieved(host, relief) == 1
         assert set(host.log("t").producers) == {1, 2, 3, 4, 5}
 
@@ -149,7 +158,7 @@ async def test_a_flood_never_evicts_a_producer_in_use(host: Embedded) -> None:
     assert host.shard.state.producer_count == len(host.log("t").producers) <= 200
 
 
-async def test_what_is_forgotten_is_decided_by_the_time_of_the_entry(host: Embedded) -> None:
+async def test_the_time_of_the_entry_decides_which_producers_are_forgotten(host: Embedded) -> None:
     await host.send("t", 0, Client(1).batch("t", 0), Client(2).batch("t", 0))
     number = host.log("t").number
     pairs = [(number, 1), (number, 7), (99, 1)]
@@ -186,13 +195,62 @@ async def test_a_refused_producer_is_throttled_and_may_try_again() -> None:
         batch = build_batch(records(1), producer=Producer(100, 0, 0))
         data = TopicProduceData("t", partition_data=[PartitionProduceData(0, bytes(batch))])
         response = await gateway.ask(ApiKey.PRODUCE, 9, ProduceRequest(None, -1, 5000, [data]))
-        (answer,) = response.responses[0].partition_responses
-        assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-        assert "limits.partition_producers" in answer.error_message
+        (partition,) = response.responses[0].partition_responses
+        assert partition.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert "limits.partition_producers" in partition.error_message
         assert response.throttle_time_ms == 1_000
 
 
-async def test_looking_for_silent_producers_lets_others_in_between(host: Embedded) -> None:
+def remember(host: Embedded, count: int) -> None:
+    """So many more producers in all partitions together, each last heard at another time."""
+    state, logs = host.shard.state, list(host.shard.state.logs.values())
+    times = random.Random(7).sample(range(10 * count), count)
+    for i, time_ms in enumerate(times):
+        logs[i % len(logs)].producers[1_000_000 + i] = ProducerState(
+            0, bytes(80), host.clock.now_ms + time_ms
+        )
+    state.producer_count += count
+    host.clock.now_ms += 10 * count
+
+
+async def longest_turn(work: Coroutine[Any, Any, Any]) -> float:
+    """CPU seconds that the event loop was held for at once, without collections of garbage."""
+    working, worst = asyncio.ensure_future(work), 0.0
+    gc.disable()
+    try:
+        while not working.done():
+            began = time.thread_time()
+            await asyncio.sleep(0)
+            worst = max(worst, time.thread_time() - began)
+    finally:
+        gc.enable()
+    await working
+    return worst
+
+
+async def test_very_many_producers_are_checked_and_forgotten_without_holding_the_loop(
+    host: Embedded,
+) -> None:
+    many, state = 60_000, host.shard.state
+    await host.ask(CreateTopic("u", topic_id(2), 60, {}))
+    state.producer_bounds = ProducerBounds(many, many)
+    remember(host, many)
+    times = sorted(producer.last_ms for log in state.logs.values() for producer in log.producers.values())
+    host.clock.now_ms += SILENT_MS
+    relieving = await longest_turn(relief_of(host).relieve())
+    left = sorted(producer.last_ms for log in state.logs.values() for producer in log.producers.values())
+    # The longest silent went, to the second.
+    assert len(left) == state.producer_count == many * 8 // 10
+    assert left[0] // 1000 >= times[many // 5] // 1000 and left[1_000:] == times[many // 5 + 1_000 :]
+    loop_time = asyncio.get_running_loop().time
+    expiring = await longest_turn(host.garbage.expire_producers(loop_time))
+    assert state.producer_count == len(left)
+    assert relieving < 0.04
+    assert expiring < 0.012
+
+
+@pytest.mark.serial
+async def test_the_search_for_silent_producers_lets_other_requests_in_between(host: Embedded) -> None:
     host.shard.state.producer_bounds = ProducerBounds(5_000, 5_000)
     for start in range(0, 5_000, 100):
         partition = start // 2_000

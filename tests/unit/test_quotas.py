@@ -1,4 +1,4 @@
-"""Rates, whose quota holds, and what may be asked of quotas: the deciding parts of the quotas room."""
+"""Rates, precedence of quotas, and checks of their requests: the pure parts of client quotas."""
 
 import asyncio
 import json
@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from gateway.quotas.altering import FETCH, PRODUCE, REQUEST, QuotaEdit, check_edits, entity_of
-from gateway.quotas.describing import Component, MatchType, find_quotas
-from gateway.quotas.finding import Limit, find_limit, parse_address
-from gateway.quotas.meter import RateMeter
+from gateway.quotas.alter import FETCH, PRODUCE, REQUEST, QuotaEdit, check_edits, entity_of
+from gateway.quotas.describe import Component, MatchType, find_quotas
+from gateway.quotas.lookup import Limit, find_limit, parse_address
+from gateway.quotas.meter import MAX_THROTTLE_MS, RateMeter
 from gateway.telemetry.handler_time import HandlerTime
-from ledger.quotas import QuotaEntity
 from ledger.requests import Refused
+from ledger.settings.state import QuotaEntity
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 KAFKA_RATES: list[dict[str, Any]] = json.loads((FIXTURES / "kafka_rates.json").read_text())
-"""What Kafka 4.3.1 answered: events of a Sensor with a Rate, each [ms since the one before, amount recorded,
+"""Results of Kafka 4.3.1: events of a Sensor with a Rate, each [ms since the one before, amount recorded,
 throttle time by QuotaUtils, whether the amount was then taken back]."""
 PRECEDENCE: list[tuple[Mapping[str, str | None], tuple[str, str]]] = [
     ({"user": "u", "client-id": "c"}, ("u", "c")),
@@ -61,7 +61,7 @@ def test_after_its_throttle_time_a_client_is_within_its_quota() -> None:
     assert meter.throttle_ms(1_000_000, wait_ms) == 0
 
 
-def test_the_first_of_kafkas_order_that_has_a_quota_holds() -> None:
+def test_the_first_entity_with_a_quota_in_kafkas_order_counts() -> None:
     quotas = {entity(parts): float(at) for at, (parts, _) in enumerate(PRECEDENCE)}
     for at, (parts, (user, client_id)) in enumerate(PRECEDENCE):
         assert find_limit(quotas, "u", "c") == Limit(float(at), user, client_id)
@@ -69,7 +69,7 @@ def test_the_first_of_kafkas_order_that_has_a_quota_holds() -> None:
     assert find_limit(quotas, "u", "c") is None
 
 
-def test_quotas_of_others_do_not_hold() -> None:
+def test_quotas_of_other_clients_do_not_count() -> None:
     quotas = {
         entity({"user": "U"}): 1.0,
         entity({"client-id": "C"}): 1.0,
@@ -134,7 +134,7 @@ def test_quotas_are_checked_before_they_are_stored(
     assert verdicts((parts, ops)) == [verdict]
 
 
-def test_one_wrong_entity_does_not_sink_the_others() -> None:
+def test_one_wrong_entity_does_not_fail_the_others() -> None:
     good, bad = [(PRODUCE, 1.0)], [("nonsense", 1.0)]
     assert verdicts((C, good), ({"user": "u"}, bad), ({"user": None}, good)) == [
         "NONE",
@@ -159,7 +159,7 @@ ANY, DEFAULT, EXACT = MatchType.ANY, MatchType.DEFAULT, MatchType.EXACT
 
 
 @pytest.mark.parametrize(
-    ("asked", "strict", "found"),
+    ("requested", "strict", "found"),
     [
         ([], False, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
         ([], True, []),
@@ -175,16 +175,16 @@ ANY, DEFAULT, EXACT = MatchType.ANY, MatchType.DEFAULT, MatchType.EXACT
     ],
 )
 def test_quotas_are_found_by_type_name_and_default(
-    asked: Sequence[tuple[str, int, str | None]], strict: bool, found: Sequence[int]
+    requested: Sequence[tuple[str, int, str | None]], strict: bool, found: Sequence[int]
 ) -> None:
-    components = [Component(*one) for one in asked]
-    answer = find_quotas(QUOTAS, components, strict)
-    assert not isinstance(answer, Refused)
-    assert [values[PRODUCE] for _, values in answer] == found
+    components = [Component(*one) for one in requested]
+    result = find_quotas(QUOTAS, components, strict)
+    assert not isinstance(result, Refused)
+    assert [values[PRODUCE] for _, values in result] == found
 
 
 @pytest.mark.parametrize(
-    ("asked", "error"),
+    ("requested", "error"),
     [
         ([("", ANY, None)], "INVALID_REQUEST"),
         ([("group", ANY, None)], "UNSUPPORTED_VERSION"),
@@ -197,10 +197,10 @@ def test_quotas_are_found_by_type_name_and_default(
     ],
 )
 def test_a_filter_that_makes_no_sense_is_refused(
-    asked: Sequence[tuple[str, int, str | None]], error: str
+    requested: Sequence[tuple[str, int, str | None]], error: str
 ) -> None:
-    answer = find_quotas(QUOTAS, [Component(*one) for one in asked], False)
-    assert isinstance(answer, Refused) and answer.error == error
+    result = find_quotas(QUOTAS, [Component(*one) for one in requested], False)
+    assert isinstance(result, Refused) and result.error == error
 
 
 async def busy_and_waiting() -> str:
@@ -212,7 +212,8 @@ async def busy_and_waiting() -> str:
     return "done"
 
 
-async def test_handler_time_runs_while_the_loop_works_and_stands_while_a_request_waits() -> None:
+@pytest.mark.serial
+async def test_handler_time_counts_the_loops_work_and_not_the_waits_of_a_request() -> None:
     watch = HandlerTime()
     assert await watch.timed(busy_and_waiting()) == "done"
     assert 0.03 <= watch.spent_s() < 0.12
@@ -244,3 +245,10 @@ async def test_a_timed_request_can_be_cancelled_and_can_fail() -> None:
 
     with pytest.raises(LookupError):
         await HandlerTime().timed(failing())
+
+
+@pytest.mark.parametrize("limit", [5e-324, 1e-300, 1e-6])
+def test_the_smallest_quota_throttles_for_the_longest_time(limit: float) -> None:
+    meter = RateMeter(11, 1000)
+    meter.record(1e6, 0)
+    assert meter.throttle_ms(limit, 1) == MAX_THROTTLE_MS

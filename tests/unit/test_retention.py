@@ -3,13 +3,14 @@
 import pytest
 
 from ledger.image import all_rows, restore
-from ledger.partitions import PartitionLog
-from ledger.requests import CommitFile, CreateTopic
-from ledger.retention import UNLIMITED, retention_offset
-from ledger.runs import committed_ms, without_timestamp
+from ledger.partitions.requests import CommitFile
+from ledger.partitions.retention import UNLIMITED, retention_offset
+from ledger.partitions.runs import committed_ms, without_timestamp
+from ledger.partitions.state import PartitionLog
 from ledger.state import LedgerState
+from ledger.topics.requests import CreateTopic
 from ledger.types import NO_TIMESTAMP
-from tests.model.harness import JournalledLedger, commit_batch, locator, topic_id
+from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
 
 RETENTION_MS = 2_000
 HOUR_MS = 3_600_000
@@ -20,11 +21,11 @@ def written(*ages_ms: int | None) -> JournalledLedger:
     """One run of one record each, so long before the clock; None: without a timestamp."""
     ledger = JournalledLedger()
     ledger.now_ms = 2 * HOUR_MS
-    ledger.ask(CreateTopic("t", topic_id(1), 1, {}))
+    ledger.submit(CreateTopic("t", topic_id(1), 1, {}))
     for number, age in enumerate(ages_ms):
         stamp = NO_TIMESTAMP if age is None else ledger.now_ms - age
         batch = commit_batch(topic_id(1), 0, 0, max_timestamp=stamp)
-        ledger.ask(CommitFile(locator(number, ledger.now_ms), 100, [batch]))
+        ledger.submit(CommitFile(locator(number, ledger.now_ms), 100, [batch]))
     return ledger
 
 
@@ -59,8 +60,9 @@ def test_what_was_committed_before_the_journal_got_ahead_stays_as_old_as_it_is()
     log, now_ms, ahead_ms = PartitionLog(0, topic_id(1), 0), 1_000 * HOUR_MS, 10 * HOUR_MS
     log.append(0, 0, 100, 0, 0, without_timestamp(now_ms - 3 * HOUR_MS))
     log.append(1, 0, 100, 1, 1, without_timestamp(now_ms + ahead_ms - 2 * HOUR_MS))
+    created: dict[int, int] = {}
     starts = [
-        retention_offset(log, hours * HOUR_MS, UNLIMITED, now_ms, LONG, {}.__getitem__, ahead_ms)
+        retention_offset(log, hours * HOUR_MS, UNLIMITED, now_ms, LONG, created.__getitem__, ahead_ms)
         for hours in (4, 3, 2, 1)
     ]
     assert starts == [0, 0, 1, 2]
@@ -81,7 +83,7 @@ def test_a_run_that_goes_on_is_as_old_as_its_last_records() -> None:
     for number, stamp in enumerate((NO_TIMESTAMP, NO_TIMESTAMP, 17, NO_TIMESTAMP)):
         ledger.now_ms += 1_000
         batch = commit_batch(topic_id(1), 0, 100 * number, max_timestamp=stamp)
-        ledger.ask(CommitFile(where, 100 * (number + 1), [batch]))
+        ledger.submit(CommitFile(where, 100 * (number + 1), [batch]))
         (run,) = ledger.state.topics.by_name["t"].partitions[0].runs()
         stamps.append(run.max_timestamp)
     begun = ledger.now_ms - 4_000

@@ -5,23 +5,24 @@ The handlers are the test's, so that it can hold each request for as long as it 
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable, Container, Sequence
+from collections.abc import AsyncIterator, Callable, Container
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from functools import partial
 
 import pytest
 
-from gateway.accepting import ListenFailed
-from gateway.config import MIB, Limits
-from gateway.connection import MOST_AT_ONCE, PATIENCE_SECONDS, STILL_SECONDS, Peer
-from gateway.context import Cancellable, Reply
-from gateway.fetch.budget import Hold, give_back_at_once
-from gateway.listeners import Address, Binding
-from gateway.server import Server
+from gateway.addresses import Address, Binding
+from gateway.completion import Cancellable, Completion
+from gateway.network.acceptor import ListenFailed
+from gateway.network.pipeline import MAX_AT_ONCE, Peer
+from gateway.network.pool import PATIENCE_SECONDS, STILL_SECONDS
+from gateway.network.server import Server
+from gateway.response import Buffers, Response
+from gateway.settings import MIB, Limits
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.apis import ApiKey
 from gateway.wire.connection import Request
 from gateway.wire.errors import Malformed
-from ledger.types import Buffer
 from tests.support.raw import request
 
 PRODUCE, METADATA, JOIN_GROUP = ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.JOIN_GROUP
@@ -35,7 +36,7 @@ FRAME_BYTES = len(request(HEARTBEAT, 0, b"")) - 4
 class HeldRequests:
     """Answers a request with its correlation id once it is released.
 
-    Produce is pipelined, Heartbeat prompt, JoinGroup patient.
+    Produce is pipelined, Heartbeat inline, and JoinGroup may park.
     """
 
     def __init__(self) -> None:
@@ -43,63 +44,67 @@ class HeldRequests:
         self.served[int(HEARTBEAT)] = (0, 4)
         self.started: list[int] = []
         self.taken_at: dict[int, float] = {}
-        """By what loop time the wait of a request is counted."""
+        """From which loop time the wait of a request is counted."""
         self.cancelled: list[int] = []
         self.released = asyncio.Event()
         self.kept: set[int] = set()
         self.at_once: Container[int] = ()
-        """Pipelined and prompt requests that are answered before `start` returns."""
+        """Pipelined and inline requests that are completed before `start` returns."""
         self.failing: dict[int, Exception] = {}
         self.muting: dict[int, float] = {}
         """For how long a request has its connection muted."""
         self.answer_bytes = 0
         self.holding = False
         self.encoding: asyncio.Event | None = None
-        """Set when answers that hold their share are encoded."""
-        self.let_go: list[int] = []
-        """Answers that hold their share of a budget no longer."""
+        """Set when responses that hold their share are encoded."""
+        self.released_shares: list[int] = []
+        """Responses that have released their share of a budget."""
         self.starving = False
         self.waiting = False
-        self.in_turn = self.most_in_turn = 0
-        """Requests answered at once in this turn of the event loop, and the most ever."""
+        self.in_iteration = self.max_in_iteration = 0
+        """Requests completed at once in this iteration of the event loop, and the most ever."""
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == PRODUCE
 
-    def is_prompt(self, api_key: int) -> bool:
+    def is_inline(self, api_key: int) -> bool:
         return api_key == HEARTBEAT
 
-    def is_patient(self, api_key: int) -> bool:
+    def may_park(self, api_key: int) -> bool:
         return api_key == JOIN_GROUP
 
-    def start(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> Cancellable:
+    def start(
+        self, request: Request, peer: Peer, received_at: float, completion: Completion[Buffers | None]
+    ) -> Cancellable:
         number = request.header.correlation_id
         if number not in self.at_once:
-            return asyncio.create_task(self._reply(request, peer, received_at, reply))
+            return asyncio.create_task(self._complete(request, peer, received_at, completion))
         self.started.append(number)
-        if not self.in_turn:
-            asyncio.get_running_loop().call_soon(self._end_turn)
-        self.in_turn += 1
-        self.most_in_turn = max(self.most_in_turn, self.in_turn)
+        if not self.in_iteration:
+            asyncio.get_running_loop().call_soon(self._end_iteration)
+        self.in_iteration += 1
+        self.max_in_iteration = max(self.max_in_iteration, self.in_iteration)
         if number in self.failing:
-            reply.fail(self.failing[number])
+            completion.set_exception(self.failing[number])
         else:
-            reply.answer([struct.pack(">i", number)])
+            completion.set_result([struct.pack(">i", number)])
         return self
 
-    def _end_turn(self) -> None:
-        self.in_turn = 0
+    def _end_iteration(self) -> None:
+        self.in_iteration = 0
 
     def cancel(self) -> None:
         """Nothing is left to cancel of what was answered at once."""
 
-    async def _reply(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> None:
+    async def _complete(
+        self, request: Request, peer: Peer, received_at: float, completion: Completion[Buffers | None]
+    ) -> None:
         try:
-            buffers = await self.answer(request, peer, received_at, give_back_at_once)
+            response = await self.answer(request, peer, received_at)
         except Exception as error:
-            reply.fail(error)
+            completion.set_exception(error)
         else:
-            reply.answer(buffers)
+            completion.set_result(response.buffers)
 
     def starved_since(self) -> float:
         return 0.001 if self.starving else 0.0
@@ -107,9 +112,7 @@ class HeldRequests:
     def waiting_since(self) -> float:
         return 0.001 if self.waiting or self.starving else 0.0
 
-    async def answer(
-        self, request: Request, peer: Peer, received_at: float, hold: Hold
-    ) -> Sequence[Buffer] | None:
+    async def answer(self, request: Request, peer: Peer, received_at: float) -> Response:
         number = request.header.correlation_id
         self.started.append(number)
         self.taken_at[number] = received_at
@@ -121,13 +124,17 @@ class HeldRequests:
         except asyncio.CancelledError:
             self.cancelled.append(number)
             raise
-        if self.holding:
-            hold(lambda: self.let_go.append(number))
-        if self.encoding is not None:
-            await self.encoding.wait()
+        on_sent = partial(self.released_shares.append, number) if self.holding else None
+        try:
+            if self.encoding is not None:
+                await self.encoding.wait()
+        except asyncio.CancelledError:
+            if on_sent is not None:
+                on_sent()
+            raise
         if number in self.muting:
             peer.mute(self.muting[number])
-        return [struct.pack(">i", number), bytes(self.answer_bytes)]
+        return Response([struct.pack(">i", number), bytes(self.answer_bytes)], on_sent)
 
 
 class Client:
@@ -191,7 +198,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_answers_leave_in_the_order_of_the_requests() -> None:
+async def test_responses_are_sent_in_the_order_of_the_requests() -> None:
     async with serving() as gateway, gateway.client() as client:
         gateway.requests.kept = {1}
         client.send(PRODUCE, 1, 2, 3)
@@ -212,7 +219,7 @@ async def test_thousands_of_requests_that_are_answered_at_once_are_answered_in_o
         assert await client.answers(6_000) == list(range(1, 6_001))
 
 
-async def test_a_prompt_request_starts_when_all_before_it_are_answered() -> None:
+async def test_an_inline_request_starts_when_all_before_it_are_answered() -> None:
     async with serving() as gateway, gateway.client() as client:
         gateway.requests.kept, gateway.requests.at_once = {1, 3}, {2, 4, 5}
         client.send(PRODUCE, 1)
@@ -227,7 +234,7 @@ async def test_a_prompt_request_starts_when_all_before_it_are_answered() -> None
         assert gateway.requests.started == [1, 2, 3, 4, 5]
 
 
-async def test_a_prompt_request_that_waits_holds_back_those_behind_it() -> None:
+async def test_an_inline_request_that_waits_holds_back_those_after_it() -> None:
     async with serving() as gateway, gateway.client() as client:
         gateway.requests.kept, gateway.requests.at_once = {2}, {1, 3, 4}
         client.send(HEARTBEAT, 1, 2, 3)
@@ -239,9 +246,9 @@ async def test_a_prompt_request_that_waits_holds_back_those_behind_it() -> None:
         assert await client.answers(3) == [2, 3, 4]
 
 
-async def test_many_prompt_requests_of_one_connection_let_others_have_their_turn() -> None:
+async def test_many_inline_requests_of_one_connection_do_not_hold_back_other_connections() -> None:
     async with serving(requests_in_flight=10_000) as gateway, gateway.client() as client:
-        last = 4 * MOST_AT_ONCE
+        last = 4 * MAX_AT_ONCE
         gateway.requests.at_once = range(2, last + 1)
         gateway.requests.kept = {1}
         client.send(METADATA, 1)
@@ -249,11 +256,11 @@ async def test_many_prompt_requests_of_one_connection_let_others_have_their_turn
         await until(lambda: gateway.held_bytes() >= last * FRAME_BYTES)
         gateway.requests.released.set()
         assert await client.answers(last) == list(range(1, last + 1))
-        assert gateway.requests.most_in_turn == MOST_AT_ONCE
+        assert gateway.requests.max_in_iteration == MAX_AT_ONCE
         assert gateway.held_bytes() == 0
 
 
-async def test_a_request_that_fails_at_once_closes_behind_those_before_it() -> None:
+async def test_a_request_that_fails_at_once_closes_after_those_before_it() -> None:
     async with serving() as gateway, gateway.client() as client:
         gateway.requests.at_once, gateway.requests.failing = {3}, {3: ZeroDivisionError()}
         gateway.requests.kept = {1}
@@ -311,6 +318,7 @@ async def test_what_was_sent_before_closing_is_taken_up_though_it_had_to_wait(be
         assert gateway.requests.started == [1, 2, 3, 5]
 
 
+@pytest.mark.serial
 async def test_a_muted_connection_is_answered_at_once_and_served_no_more_for_a_while() -> None:
     async with serving() as gateway, gateway.client() as muted, gateway.client() as other:
         gateway.requests.muting = {1: 0.5}
@@ -336,6 +344,7 @@ async def test_what_is_here_already_waits_for_the_end_of_the_mute() -> None:
         assert await client.answer() == 2
 
 
+@pytest.mark.serial
 async def test_the_longer_of_two_mutes_holds() -> None:
     async with serving() as gateway, gateway.client() as client:
         gateway.requests.muting = {1: 0.5, 2: 0.1}
@@ -398,7 +407,7 @@ async def test_connections_do_not_wait_for_each_other() -> None:
     ],
     ids=["negative size", "no size", "huge size", "unknown API", "unknown version", "cut-off client id"],
 )
-async def test_a_request_that_breaks_the_rules_closes_its_connection_behind_earlier_answers(
+async def test_a_request_that_breaks_the_rules_closes_its_connection_after_earlier_responses(
     refused: bytes,
 ) -> None:
     async with serving() as gateway, gateway.client() as client, gateway.client() as other:
@@ -486,7 +495,7 @@ async def test_a_muted_client_that_keeps_half_a_frame_is_closed_when_memory_is_s
 
 async def test_room_for_a_frame_that_grows_is_made_before_it_is_taken() -> None:
     async with serving(buffer_bytes=4 * MIB) as gateway:
-        most = 0
+        most = 0.0
         async with AsyncExitStack() as stack:
             for _ in range(8):
                 client = await stack.enter_async_context(gateway.client())
@@ -507,21 +516,21 @@ async def test_a_client_that_does_not_read_gets_no_further_request_started() -> 
         assert await client.answers(10) == list(range(1, 11))
 
 
-async def test_an_answer_holds_its_share_until_its_client_has_read_it_or_is_gone() -> None:
+async def test_a_response_holds_its_share_until_its_client_has_read_it_or_is_gone() -> None:
     async with serving(send_bytes=MIB) as gateway, gateway.client() as reads, gateway.client() as dies:
         gateway.requests.holding, gateway.requests.answer_bytes = True, 32 * MIB
         reads.send(METADATA, 1)
         dies.send(METADATA, 2)
         await until(lambda: gateway.held_bytes() > 2 * MIB)
         await asyncio.sleep(SHORT_S)
-        assert gateway.requests.let_go == []
+        assert gateway.requests.released_shares == []
         assert await reads.answer() == 1
-        await until(lambda: gateway.requests.let_go == [1])
+        await until(lambda: gateway.requests.released_shares == [1])
         dies.writer.transport.abort()
-        await until(lambda: gateway.requests.let_go == [1, 2])
+        await until(lambda: gateway.requests.released_shares == [1, 2])
 
 
-async def test_an_answer_holds_its_share_while_it_is_encoded() -> None:
+async def test_a_response_holds_its_share_while_it_is_encoded() -> None:
     async with serving() as gateway, gateway.client() as reads, gateway.client() as dies:
         gateway.requests.holding, gateway.requests.encoding = True, asyncio.Event()
         reads.send(METADATA, 1)
@@ -530,23 +539,23 @@ async def test_an_answer_holds_its_share_while_it_is_encoded() -> None:
         reads.send(METADATA, 3)
         dies.send(METADATA, 2)
         await asyncio.sleep(1.2)
-        assert gateway.requests.let_go == []
+        assert gateway.requests.released_shares == []
         dies.writer.transport.abort()
-        await until(lambda: gateway.requests.let_go == [2])
+        await until(lambda: gateway.requests.released_shares == [2])
         gateway.requests.encoding.set()
         assert await reads.answers(2) == [1, 3]
-        await until(lambda: gateway.requests.let_go == [2, 1, 3])
+        await until(lambda: gateway.requests.released_shares == [2, 1, 3])
 
 
-async def test_a_small_answer_that_is_sent_at_once_lets_go_at_once() -> None:
+async def test_a_small_response_that_is_sent_at_once_releases_its_share_at_once() -> None:
     async with serving() as gateway, gateway.client() as client:
         gateway.requests.holding = True
         client.send(METADATA, 1)
         assert await client.answer() == 1
-        await until(lambda: gateway.requests.let_go == [1])
+        await until(lambda: gateway.requests.released_shares == [1])
 
 
-async def test_who_leaves_answers_unread_while_others_starve_is_closed_and_nobody_else() -> None:
+async def test_only_a_client_that_leaves_responses_unread_while_others_starve_is_closed() -> None:
     async with serving(send_bytes=MIB) as gateway, gateway.client() as mute, gateway.client() as fine:
         gateway.requests.holding, gateway.requests.answer_bytes = True, 32 * MIB
         mute.send(METADATA, 1)
@@ -556,12 +565,13 @@ async def test_who_leaves_answers_unread_while_others_starve_is_closed_and_nobod
         assert gateway.connections() == 2
         gateway.requests.starving = True
         await until(lambda: gateway.connections() == 1)
-        assert sorted(gateway.requests.let_go) == [1, 2]
+        assert sorted(gateway.requests.released_shares) == [1, 2]
         gateway.requests.answer_bytes = 0
         fine.send(METADATA, 3)
         assert await fine.answer() == 3
 
 
+@pytest.mark.serial
 async def test_while_others_wait_a_client_that_reads_nothing_is_closed_and_a_slow_one_is_not() -> None:
     async with serving(send_bytes=MIB) as gateway, gateway.client() as still, gateway.client() as slow:
         gateway.requests.holding, gateway.requests.answer_bytes = True, 64 * MIB
@@ -575,7 +585,7 @@ async def test_while_others_wait_a_client_that_reads_nothing_is_closed_and_a_slo
             await asyncio.sleep(SHORT_S)
         assert gateway.connections() == 1
         gateway.requests.waiting = False
-        assert gateway.requests.let_go == [1]
+        assert gateway.requests.released_shares == [1]
 
 
 async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
@@ -614,7 +624,7 @@ async def test_a_lost_connection_ends_its_requests_but_not_what_it_has_produced(
         assert gateway.requests.cancelled == [2]
 
 
-async def test_a_lost_connection_ends_its_prompt_request() -> None:
+async def test_a_lost_connection_ends_its_inline_request() -> None:
     async with serving() as gateway:
         gateway.requests.kept = {1}
         async with gateway.client() as client:
@@ -625,7 +635,7 @@ async def test_a_lost_connection_ends_its_prompt_request() -> None:
         assert gateway.requests.started == [1]
 
 
-async def test_a_stop_answers_what_is_under_way_and_takes_nothing_new() -> None:
+async def test_a_stop_answers_requests_under_way_and_accepts_no_new_ones() -> None:
     async with serving() as gateway, gateway.client() as client, gateway.client() as idle:
         gateway.requests.kept = {1}
         client.send(METADATA, 1)
@@ -683,13 +693,13 @@ async def test_a_host_that_is_not_here_is_refused() -> None:
 async def test_a_request_that_does_not_end_loses_its_connection_unless_it_waits_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gateway.server.REQUEST_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.network.server.REQUEST_GRACE_SECONDS", 0.0)
     async with serving(request_timeout_ms=1000, idle_ms=1000) as gateway, gateway.client() as stuck:
-        async with gateway.client() as patient:
+        async with gateway.client() as may_park:
             gateway.requests.kept = {1, 2}
-            patient.send(JOIN_GROUP, 1)
+            may_park.send(JOIN_GROUP, 1)
             stuck.send(METADATA, 2)
             assert await stuck.answer() is None
             await asyncio.sleep(0.6)
             gateway.requests.released.set()
-            assert await patient.answer() == 1
+            assert await may_park.answer() == 1

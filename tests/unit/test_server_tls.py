@@ -2,25 +2,25 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from gateway.config import ConfigError, Limits, Tls, load_settings
-from gateway.connection import Peer
-from gateway.context import Cancellable, Reply
-from gateway.fetch.budget import Hold
-from gateway.listeners import Address, Binding
-from gateway.security.pacing import PIECE_BYTES, PacedWriter
+from gateway.addresses import Address, Binding
+from gateway.completion import Cancellable, Completion
+from gateway.config import load_settings
+from gateway.network.pipeline import Peer
+from gateway.network.server import Server
+from gateway.network.tls_writer import PIECE_BYTES, PacedWriter
+from gateway.response import Buffers, Response
 from gateway.security.tls import Certificates, build_context
-from gateway.server import Server
+from gateway.settings import ConfigError, Limits, Tls
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.apis import ApiKey
 from gateway.wire.connection import Request
-from ledger.types import Buffer
 from tests.support.certificates import Authority
 from tests.support.raw import request
 
@@ -38,13 +38,15 @@ class LargeAnswers:
     def is_pipelined(self, api_key: int) -> bool:
         return False
 
-    def is_prompt(self, api_key: int) -> bool:
+    def is_inline(self, api_key: int) -> bool:
         return False
 
-    def is_patient(self, api_key: int) -> bool:
+    def may_park(self, api_key: int) -> bool:
         return False
 
-    def start(self, request: Request, peer: Peer, received_at: float, reply: Reply) -> Cancellable:
+    def start(
+        self, request: Request, peer: Peer, received_at: float, completion: Completion[Buffers | None]
+    ) -> Cancellable:
         raise NotImplementedError
 
     def starved_since(self) -> float:
@@ -53,11 +55,9 @@ class LargeAnswers:
     def waiting_since(self) -> float:
         return 0.0
 
-    async def answer(
-        self, request: Request, peer: Peer, received_at: float, hold: Hold
-    ) -> Sequence[Buffer] | None:
+    async def answer(self, request: Request, peer: Peer, received_at: float) -> Response:
         content = pattern(request.header.correlation_id)
-        return [content[:1], b"", content[1:1000], memoryview(content)[1000:]]
+        return Response([content[:1], b"", content[1:1000], memoryview(content)[1000:]])
 
 
 def pattern(size: int) -> bytes:
@@ -83,7 +83,7 @@ def unverified() -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("loop_factory", LOOPS)
-def test_requests_and_answers_of_every_size_pass_through_tls(
+def test_requests_and_responses_of_every_size_pass_through_tls(
     tmp_path: Path, loop_factory: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     issued = Authority(tmp_path).server()

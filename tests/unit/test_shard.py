@@ -12,33 +12,29 @@ from adapters.metadata.sqlite import SqliteMetadata
 from gateway.coordination import shard as shard_module
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
-from ledger.errors import OutcomeUnknown, StoreUnavailable
-from ledger.group_records import OffsetsCommitted
-from ledger.groups import OffsetRow
-from ledger.image import all_rows, digest
+from ledger.errors import ErrorName, OutcomeUnknown, StoreUnavailable
+from ledger.groups.records import OffsetsCommitted
+from ledger.groups.requests import CommitOffsets, OffsetsStored
+from ledger.groups.state import OffsetRow
+from ledger.image import all_rows
 from ledger.journal import GROUP_COMMIT_BATCHES, MAX_ENTRY_BYTES, Entry, decode_entry, entry_prefix
-from ledger.partitions import PartitionLog
-from ledger.ports import MetadataStore
-from ledger.records import FileCommitted, ProducerIdsReserved
-from ledger.requests import (
-    Answer,
+from ledger.partitions.records import FileCommitted, ProducerIdsReserved
+from ledger.partitions.requests import (
     CommitFile,
-    CommitOffsets,
     Committed,
-    Created,
-    CreateTopic,
     DeleteRecords,
-    DeleteTopic,
     FileCommit,
-    OffsetsStored,
-    Refused,
-    Request,
     Reserved,
     ReserveProducerIds,
 )
-from tests.contract.faulty import EVERY_FAULT, Fault, Faults, FaultyMetadata
-from tests.model.harness import batches_in_order, locator, topic_id
-from tests.model.stores import HeldMetadata
+from ledger.partitions.state import PartitionLog
+from ledger.ports import MetadataStore
+from ledger.requests import LedgerResult, Refused, Request
+from ledger.rows import digest
+from ledger.topics.requests import Created, CreateTopic, DeleteTopic
+from tests.support.faulty import EVERY_FAULT, Fault, Faults, FaultyMetadata
+from tests.support.held_stores import HeldMetadata
+from tests.support.journalled import batches_in_order, locator, topic_id
 
 WAIT_S = 20.0
 NOW_MS = 1_000_000
@@ -77,7 +73,7 @@ def deadline() -> float:
     return asyncio.get_running_loop().time() + WAIT_S
 
 
-async def ask(shard: Shard, request: Request) -> Answer:
+async def ask(shard: Shard, request: Request) -> LedgerResult:
     return await shard.ask(request, deadline())
 
 
@@ -87,7 +83,7 @@ async def turns(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-async def answers_of(futures: Sequence[asyncio.Future[Answer]]) -> list[Answer | BaseException]:
+async def answers_of(futures: Sequence[asyncio.Future[LedgerResult]]) -> list[LedgerResult | BaseException]:
     async with asyncio.timeout(WAIT_S):
         return await asyncio.gather(*futures, return_exceptions=True)
 
@@ -132,7 +128,7 @@ async def test_requests_are_decided_in_the_order_in_which_they_came(
     ]
 
 
-async def test_nobody_is_answered_and_nothing_is_seen_before_its_entry_is_durable(
+async def test_no_result_is_returned_and_nothing_is_visible_before_the_entry_is_durable(
     store: MetadataStore, opened: Opener
 ) -> None:
     held = HeldMetadata(store)
@@ -153,7 +149,7 @@ async def test_nobody_is_answered_and_nothing_is_seen_before_its_entry_is_durabl
     assert list(shard.state.topics.by_name) == ["t1"] and told == [["t1"]]
 
 
-async def test_a_request_whose_asker_gave_up_before_it_was_decided_is_left_out(
+async def test_a_request_that_was_cancelled_before_it_was_decided_is_left_out(
     store: MetadataStore, opened: Opener
 ) -> None:
     held = HeldMetadata(store)
@@ -169,7 +165,7 @@ async def test_a_request_whose_asker_gave_up_before_it_was_decided_is_left_out(
     assert sorted(shard.state.topics.by_name) == ["t0", "t2"]
 
 
-async def test_a_request_whose_asker_gave_up_afterwards_is_in_the_journal(
+async def test_a_request_that_was_cancelled_afterwards_is_in_the_journal(
     store: MetadataStore, opened: Opener
 ) -> None:
     held = HeldMetadata(store)
@@ -184,11 +180,11 @@ async def test_a_request_whose_asker_gave_up_afterwards_is_in_the_journal(
 async def test_refusals_alone_write_no_entry(store: MetadataStore, opened: Opener) -> None:
     shard = await opened(store).shard()
     for _ in range(3):
-        assert await ask(shard, DeleteTopic(topic_id(7))) == Refused("UNKNOWN_TOPIC_ID")
+        assert await ask(shard, DeleteTopic(topic_id(7))) == Refused(ErrorName.UNKNOWN_TOPIC_ID)
     assert len(await entries_in(store)) == 1
 
 
-async def test_subscribers_are_told_of_the_partitions_that_an_entry_touched(
+async def test_subscribers_are_called_with_the_partitions_that_an_entry_touched(
     store: MetadataStore, opened: Opener
 ) -> None:
     shard = await opened(store).shard()
@@ -217,7 +213,7 @@ UNKNOWNS += [(Fault.LATE, late_by) for late_by in (2, 3, 4)]
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 @pytest.mark.parametrize(("fault", "late_by"), UNKNOWNS)
-async def test_an_append_of_unknown_outcome_becomes_one_entry_and_its_right_answers(
+async def test_an_append_of_unknown_outcome_becomes_one_entry_and_its_right_results(
     store: MetadataStore, opened: Opener, fault: Fault, times: int, late_by: int
 ) -> None:
     # Calls: the start is read, the epoch begun; then this one's put and its readings back.
@@ -249,7 +245,7 @@ async def test_an_entry_that_was_certainly_not_written_fails_alone_and_the_shard
     assert [len(entry.records) for entry in await entries_in(store)] == [2, 2]
 
 
-async def test_a_certain_failure_behind_an_unknown_outcome_is_not_certain(
+async def test_a_certain_failure_after_an_unknown_outcome_is_not_certain(
     store: MetadataStore, opened: Opener
 ) -> None:
     """The first attempt may still arrive: the same bytes go out until the journal says what happened."""
@@ -263,7 +259,7 @@ async def test_a_certain_failure_behind_an_unknown_outcome_is_not_certain(
 
 
 @pytest.mark.parametrize("fault", EVERY_FAULT)
-async def test_whatever_fails_the_journal_reads_back_as_the_state_that_answered(
+async def test_after_any_fault_the_journal_reads_back_as_the_state_that_returned_the_results(
     store: MetadataStore, opened: Opener, fault: Fault
 ) -> None:
     faults = Faults(5, fault, times=4)
@@ -364,7 +360,7 @@ async def test_a_request_larger_than_an_entry_gets_one_of_its_own(
     assert [len(entry.records) for entry in await entries_in(store)] == [2, 1, 2]
 
 
-async def test_more_than_so_many_waiting_requests_are_refused_at_once(
+async def test_requests_beyond_the_bound_of_waiting_ones_are_refused_at_once(
     store: MetadataStore, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert shard_module.MAX_WAITING == 20_000
@@ -410,7 +406,7 @@ class NotARequest(ReserveProducerIds):
     """Something that no machine knows."""
 
 
-async def test_a_request_that_cannot_be_decided_ends_the_shard_and_leaves_nobody_waiting(
+async def test_a_request_that_cannot_be_decided_ends_the_shard_and_fails_all_that_wait(
     store: MetadataStore, opened: Opener
 ) -> None:
     shard = await opened(store).shard()

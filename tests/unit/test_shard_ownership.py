@@ -10,15 +10,18 @@ from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.journal import encode_start
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
+from ledger.cluster.records import OwnerChanged
 from ledger.errors import OutcomeUnknown, StoreUnavailable
-from ledger.image import all_rows, digest
+from ledger.image import all_rows
 from ledger.journal import decode_entry, entry_key, entry_prefix, start_key
+from ledger.partitions.requests import Reserved, ReserveProducerIds
 from ledger.ports import MetadataStore, Won
-from ledger.records import OwnerChanged, TopicCreated
-from ledger.requests import Created, CreateTopic, Reserved, ReserveProducerIds
-from tests.contract.faulty import Fault, Faults, FaultyMetadata
-from tests.model.harness import topic_id
-from tests.model.stores import HeldMetadata
+from ledger.rows import digest
+from ledger.topics.records import TopicCreated
+from ledger.topics.requests import Created, CreateTopic
+from tests.support.faulty import Fault, Faults, FaultyMetadata
+from tests.support.held_stores import HeldMetadata
+from tests.support.journalled import topic_id
 
 WAIT_S = 20.0
 
@@ -201,7 +204,7 @@ async def test_a_barrier_ends_at_its_deadline(gateways: Gateways) -> None:
     await shard.barrier(deadline())
 
 
-async def test_where_one_process_alone_can_write_a_barrier_asks_nobody() -> None:
+async def test_where_one_process_alone_can_write_a_barrier_reads_nothing() -> None:
     held = HeldMetadata(MemoryMetadata())
     shard = await open_shard(held, None, None, 1, lambda: 1_000)
     held.read_keys.clear()
@@ -210,7 +213,7 @@ async def test_where_one_process_alone_can_write_a_barrier_asks_nobody() -> None
     await shard.close()
 
 
-async def test_more_than_so_many_barriers_are_refused_at_once(
+async def test_barriers_beyond_the_bound_are_refused_at_once(
     gateways: Gateways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.coordination.shard.MAX_WAITING", 3)

@@ -10,25 +10,27 @@ from pathlib import Path
 import pytest
 
 from adapters.blobs.files import FileBlobs
+from adapters.images.sqlite import ImageFile, SqliteImage
 from adapters.metadata.sqlite import SqliteMetadata
-from gateway.coordination.imagefile import ImageFile
 from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
 from gateway.coordination.recovery import recover, snapshot_keys
 from gateway.coordination.shard import Shard
 from gateway.housekeeping import checkpoint
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
+from ledger.cluster.records import OwnerChanged
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats.snapshot import archive_prefix, decode_archive
-from ledger.image import FORMAT_VERSION, META, Row, all_rows, digest, take_dirty_rows
+from ledger.image import FORMAT_VERSION, all_rows, take_dirty_rows
 from ledger.journal import decode_entry, entry_key, entry_prefix
-from ledger.ports import Blobs, MetadataStore, Won
-from ledger.records import OwnerChanged
-from ledger.requests import CommitFile, Committed, CreateTopic, DeleteRecords, DrainRuns, FileCommit
-from tests.contract.faulty import Fault, FaultyBlobs, FaultyMetadata
-from tests.model.harness import commit_batch, locator, topic_id
-from tests.model.stores import Death, Deaths
+from ledger.partitions.requests import CommitFile, Committed, DeleteRecords, DrainRuns, FileCommit
+from ledger.ports import Blobs, ImageStore, MetadataStore, Won
+from ledger.rows import META, Row, digest
+from ledger.topics.requests import CreateTopic
+from tests.support.faulty import Fault, FaultyBlobs, FaultyMetadata
+from tests.support.held_stores import Death, Deaths
 from tests.support.image_rows import resealed, rewrite_image
+from tests.support.journalled import commit_batch, locator, topic_id
 
 WAIT_S = 20.0
 NOW_MS = 1_000_000
@@ -41,7 +43,7 @@ class Host:
         self.root = root
         self.metadata: MetadataStore
         self.blobs: Blobs
-        self.image: ImageFile
+        self.image: ImageStore
         self.shard: Shard
         self.checkpointer: Checkpointer
         self.end = 0
@@ -53,7 +55,7 @@ class Host:
     @asynccontextmanager
     async def stores(self) -> AsyncIterator[None]:
         metadata, blobs = SqliteMetadata(self.root / "metadata"), FileBlobs(self.root / "blobs")
-        self.metadata, self.blobs, self.image = metadata, blobs, ImageFile(self.image_path)
+        self.metadata, self.blobs, self.image = metadata, blobs, SqliteImage(self.image_path)
         try:
             yield
         finally:
@@ -319,7 +321,7 @@ async def test_a_damaged_entry_is_named(host: Host) -> None:
         await host.recovered()
 
 
-async def test_damage_below_the_image_hinders_nobody(host: Host) -> None:
+async def test_damage_below_the_image_does_not_matter(host: Host) -> None:
     async with host.running():
         await host.work()
         await host.checkpointer.write_image()
@@ -370,7 +372,7 @@ async def test_a_snapshot_is_taken_of_the_state_itself_when_the_image_cannot_be_
     async with host.running():
         await host.work()
         with monkeypatch.context() as patch:
-            patch.setattr(host.image, "_write", failing_write)
+            patch.setattr(ImageFile, "_update", failing_update)
             await host.checkpointer.snapshot()
         await host.checkpointer.write_image()
     assert await host.recovered() == "image"
@@ -378,7 +380,7 @@ async def test_a_snapshot_is_taken_of_the_state_itself_when_the_image_cannot_be_
     assert await host.recovered() == "snapshot"
 
 
-def failing_write(rows: Sequence[Row], nonce: bytes) -> None:
+def failing_update(file: ImageFile, db: sqlite3.Connection, rows: Sequence[Row], nonce: bytes) -> None:
     raise sqlite3.OperationalError("database or disk is full")
 
 
@@ -390,7 +392,7 @@ async def test_rows_of_an_image_whose_writing_was_cut_short_are_not_forgotten(
         await host.checkpointer.write_image()
         await host.work()
         with monkeypatch.context() as patch:
-            patch.setattr(host.image, "_write", failing_write)
+            patch.setattr(ImageFile, "_update", failing_update)
             writing = asyncio.create_task(host.checkpointer.write_image())
             await asyncio.sleep(0)
             writing.cancel()

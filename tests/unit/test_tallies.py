@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 
-from gateway.telemetry.tallies import Tallies, Timings
+from gateway.telemetry.local_metrics import LocalCounters, LocalHistograms
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # as in the gateway
 
@@ -16,7 +16,7 @@ LABELS = st.sampled_from([("produce", "NONE"), ("fetch", "NONE"), ("fetch", 'a "
 def test_times_read_like_a_histogram_of_prometheus(observed: list[tuple[tuple[str, str], float]]) -> None:
     theirs, ours = CollectorRegistry(), CollectorRegistry()
     histogram = Histogram("took", "How long", ["api", "error"], buckets=BOUNDS, registry=theirs)
-    timings = Timings("took", "How long", ["api", "error"], BOUNDS)
+    timings = LocalHistograms("took", "How long", ["api", "error"], BOUNDS)
     ours.register(timings)
     for labels, seconds in observed:
         histogram.labels(*labels).observe(seconds)
@@ -28,18 +28,18 @@ def test_times_read_like_a_histogram_of_prometheus(observed: list[tuple[tuple[st
 def test_tallies_read_like_a_counter_of_prometheus(counted: list[tuple[tuple[str, str], int]]) -> None:
     theirs, ours = CollectorRegistry(), CollectorRegistry()
     counter = Counter("seen", "How many", ["api", "error"], registry=theirs)
-    tallies = Tallies("seen", "How many", ["api", "error"])
-    ours.register(tallies)
+    counters = LocalCounters("seen", "How many", ["api", "error"])
+    ours.register(counters)
     for labels, count in counted:
         counter.labels(*labels).inc(count)
-        tallies.labels(*labels).value += count
+        counters.labels(*labels).value += count
     assert generate_latest(ours) == generate_latest(theirs)
 
 
 def test_a_tally_without_labels_is_there_before_it_is_counted() -> None:
-    registry, tallies = CollectorRegistry(), Tallies("bytes", "How many")
-    registry.register(tallies)
-    tally = tallies.labels()
+    registry, counters = CollectorRegistry(), LocalCounters("bytes", "How many")
+    registry.register(counters)
+    counter = counters.labels()
     assert registry.get_sample_value("bytes_total") == 0
-    tally.value += 7
+    counter.value += 7
     assert registry.get_sample_value("bytes_total") == 7

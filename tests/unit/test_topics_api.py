@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from gateway.addresses import Address
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli.client import Client, ClientError
-from gateway.config import Settings, load_settings
-from gateway.listeners import Address
+from gateway.config import load_settings
 from gateway.router import HANDLERS
+from gateway.settings import Settings
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.api_versions import ApiVersionsRequest
@@ -102,8 +103,8 @@ async def errors(gateway: RunningGateway, *names: str, auto: bool = False) -> li
 @pytest.mark.parametrize("version", range(5))
 async def test_api_versions_are_those_of_the_handler_table(gateway: RunningGateway, version: int) -> None:
     response = await ask(gateway, ApiKey.API_VERSIONS, version, ApiVersionsRequest("test", "1"))
-    told = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-    assert told == {int(key): handler.versions for key, handler in HANDLERS.items()}
+    returned = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    assert returned == {int(key): handler.versions for key, handler in HANDLERS.items()}
     assert response.error_code == 0
 
 
@@ -112,11 +113,11 @@ async def test_api_versions_in_an_unknown_version_get_error_35_in_version_0(
     gateway: RunningGateway, version: int
 ) -> None:
     sent = request(ApiKey.API_VERSIONS, version, correlation_id=7, flexible=version > 0)
-    answer = await asyncio.to_thread(raw_exchange, "127.0.0.1", gateway.bound[0].port, sent)
-    assert isinstance(answer, bytes)
-    assert answer[:4] == b"\0\0\0\x07"
-    assert int.from_bytes(answer[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
-    assert answer[6:] == bytes.fromhex("00000001 0012 0000 0004")
+    received = await asyncio.to_thread(raw_exchange, "127.0.0.1", gateway.bound[0].port, sent)
+    assert isinstance(received, bytes)
+    assert received[:4] == b"\0\0\0\x07"
+    assert int.from_bytes(received[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
+    assert received[6:] == bytes.fromhex("00000001 0012 0000 0004")
 
 
 async def test_a_client_without_a_proper_name_is_refused(gateway: RunningGateway) -> None:
@@ -143,7 +144,7 @@ async def test_the_brokers_address_is_the_advertised_one() -> None:
         assert response.cluster_id == gateway.services.cluster_id
 
 
-async def test_null_asks_for_all_topics_and_an_empty_list_for_none(gateway: RunningGateway) -> None:
+async def test_null_means_all_topics_and_an_empty_list_none(gateway: RunningGateway) -> None:
     await create(gateway, CreatableTopic("b", 1, 1), CreatableTopic("a", 1, 1))
     assert [topic.name for topic in await describe(gateway)] == ["a", "b"]
     assert await describe(gateway, []) == []
@@ -158,13 +159,13 @@ async def test_an_unknown_topic_is_created_only_if_client_and_gateway_allow(gate
         assert await errors(strict, "new", auto=True) == ["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
-async def test_a_topic_created_by_asking_for_it_has_the_default_number_of_partitions() -> None:
+async def test_a_topic_created_automatically_has_the_default_number_of_partitions() -> None:
     async with running_gateway(in_memory(**{"broker__num.partitions": "5"})) as gateway:
         (topic,) = await describe(gateway, ["new"], auto=True)
         assert len(topic.partitions) == 5
 
 
-async def test_names_that_cannot_be_are_told_from_names_that_are_not(gateway: RunningGateway) -> None:
+async def test_invalid_and_unknown_names_have_different_errors(gateway: RunningGateway) -> None:
     await create(gateway, CreatableTopic("a.b", 1, 1))
     assert await errors(gateway, "", "a b", "nope", "a.b") == [
         "INVALID_TOPIC_EXCEPTION",
@@ -181,10 +182,10 @@ async def test_a_topic_is_found_by_its_id(gateway: RunningGateway) -> None:
     assert (found.name, found.error_code) == ("t", 0)
     assert (strange.name, strange.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
     (old,) = await describe(gateway, ids=[STRANGE_ID], version=11)
-    assert (old.name, old.error_code) == ("", ErrorCode.INVALID_REQUEST)  # ids are asked for from 12 on
+    assert (old.name, old.error_code) == ("", ErrorCode.INVALID_REQUEST)  # ids are allowed from 12 on
 
 
-async def test_where_ids_are_asked_for_names_do_not_count(gateway: RunningGateway) -> None:
+async def test_in_a_request_with_ids_names_do_not_count(gateway: RunningGateway) -> None:
     topic_id = (await create(gateway, CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1)))["t"].topic_id
     assert [topic.name for topic in await describe(gateway, ["u"], [topic_id])] == ["t"]
 
@@ -199,11 +200,11 @@ async def test_a_deletion_by_name_and_id_of_one_topic_is_refused_once_with_both(
     assert refused == [("t", topic_id, ErrorCode.INVALID_REQUEST)]
 
 
-async def test_a_created_topic_tells_its_configs_as_they_were_given(gateway: RunningGateway) -> None:
+async def test_a_created_topic_returns_its_configs_as_they_were_given(gateway: RunningGateway) -> None:
     given = [CreatableTopicConfig("preallocate", "TRUE")]
     created = (await create(gateway, CreatableTopic("t", 1, 1, configs=given)))["t"]
-    told = {config.name: config.value for config in created.configs or ()}
-    assert (told["preallocate"], told["flush.ms"]) == ("TRUE", str(2**63 - 1))
+    returned = {config.name: config.value for config in created.configs or ()}
+    assert (returned["preallocate"], returned["flush.ms"]) == ("TRUE", str(2**63 - 1))
 
 
 @pytest.mark.parametrize(
@@ -219,13 +220,13 @@ async def test_a_producer_names_an_id_and_an_epoch_or_neither(
     assert response.producer_epoch == (0 if error == "NONE" else -1)
 
 
-async def test_validating_creates_nothing(gateway: RunningGateway) -> None:
+async def test_a_request_that_only_validates_creates_nothing(gateway: RunningGateway) -> None:
     result = (await create(gateway, CreatableTopic("t", -1, -1), validate=True))["t"]
     assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 1, 1)
     assert await errors(gateway, "t") == ["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
-async def test_one_refused_topic_does_not_sink_its_neighbours(gateway: RunningGateway) -> None:
+async def test_one_refused_topic_does_not_fail_the_others(gateway: RunningGateway) -> None:
     topics = [CreatableTopic("a", 1, 1), CreatableTopic("b", 0, 1), CreatableTopic("c d", 1, 1)]
     results = await create(gateway, *topics, CreatableTopic("twice", 1, 1), CreatableTopic("twice", 1, 1))
     assert {name: ErrorCode(result.error_code).name for name, result in results.items()} == {
@@ -284,7 +285,7 @@ async def test_configs_of_topics_and_gateway_are_described(gateway: RunningGatew
     assert "num.partitions" in {config.name for config in response.results[1].configs}
 
 
-async def test_only_the_configs_asked_for_are_described(gateway: RunningGateway) -> None:
+async def test_only_the_requested_configs_are_described(gateway: RunningGateway) -> None:
     await create(gateway, CreatableTopic("t", 1, 1))
     resource = DescribeConfigsResource(2, "t", ["retention.ms", "nope"])
     response = await ask(
@@ -312,8 +313,8 @@ async def test_a_version_that_is_advertised_for_old_clients_alone_closes_the_con
     gateway: RunningGateway,
 ) -> None:
     sent = request(ApiKey.PRODUCE, 2, b"\0\1\0\0\0\0\0\0\0\0")
-    answer = await asyncio.to_thread(raw_exchange, "127.0.0.1", gateway.bound[0].port, sent)
-    assert not isinstance(answer, bytes)
+    received = await asyncio.to_thread(raw_exchange, "127.0.0.1", gateway.bound[0].port, sent)
+    assert not isinstance(received, bytes)
     refused = gateway.services.metrics.registry.get_sample_value
     assert refused("dragoman_connections_refused_total", {"reason": "request"}) == 1
     assert refused("dragoman_connections_refused_total", {"reason": "failure"}) is None

@@ -1,14 +1,14 @@
-"""Topic configs: what is accepted, in which form it is kept, and how it is described."""
+"""Topic configs: which values are accepted, how they are normalized and described."""
 
 import pytest
 
-from gateway.config import Broker, Settings
-from gateway.topics.configs import TOPIC_CONFIGS, BadValue, ConfigSource, check_configs
-from gateway.topics.defaults import Defaults
-from gateway.topics.describing import describe_broker, describe_topic, topic_value
+from gateway.configs.defaults import Defaults
+from gateway.configs.describe import describe_broker, describe_topic, topic_value
+from gateway.configs.topic_configs import TOPIC_CONFIGS, BadValue, ConfigSource, check_configs
+from gateway.settings import Broker, Settings
 
 
-def test_every_default_is_a_value_that_is_accepted_and_kept_as_it_is() -> None:
+def test_every_default_is_accepted_and_normalized() -> None:
     for config in TOPIC_CONFIGS.values():
         assert config.parse(config.default) == config.default
 
@@ -30,7 +30,7 @@ def test_every_default_is_a_value_that_is_accepted_and_kept_as_it_is() -> None:
         ("retention.bytes", "-5", "-5"),
     ],
 )
-def test_a_value_is_kept_in_the_form_in_which_kafka_describes_it(name: str, given: str, kept: str) -> None:
+def test_a_value_is_normalized_as_kafka_describes_it(name: str, given: str, kept: str) -> None:
     assert check_configs({name: given}) == {name: kept}
 
 
@@ -78,7 +78,7 @@ def test_compaction_lags_that_contradict_each_other_are_refused() -> None:
         check_configs({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})
 
 
-def test_a_topics_own_value_comes_before_the_gateways_and_the_default() -> None:
+def test_a_topics_own_value_takes_precedence_over_the_gateways_and_the_default() -> None:
     broker = Broker(message_max_bytes=500)
     own = {
         value.config.name: value for value in describe_topic({"max.message.bytes": "400"}, Defaults(broker))
@@ -94,7 +94,7 @@ def test_a_topics_own_value_comes_before_the_gateways_and_the_default() -> None:
     assert topic_value("max.message.bytes", {}, Defaults(Broker())) == "1048588"
 
 
-def test_the_gateway_describes_what_it_was_told_under_kafkas_names() -> None:
+def test_the_gateway_describes_its_settings_under_kafkas_names() -> None:
     settings = Settings(broker=Broker(num_partitions=7))
     described = {value.name: value for value in describe_broker(settings, Defaults(settings.broker))}
     partitions = described["num.partitions"]

@@ -2,17 +2,17 @@
 
 import pytest
 
-from gateway.topics.creation import CreationRules, NewTopic, check_new_name, plan_topic
+from gateway.topics.creation import CreationLimits, NewTopic, check_new_name, plan_topic
 from gateway.wire.messages.generated.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
 )
 from ledger.requests import Refused
-from ledger.topics import Topic, Topics
+from ledger.topics.state import Topic, Topics
 from ledger.types import TopicId
 
-RULES = CreationRules(default_partitions=4, most_partitions=100, partitions_left=50, node_id=1)
+LIMITS = CreationLimits(default_partitions=4, max_partitions=100, partitions_left=50, node_id=1)
 
 
 def with_topics(*names: str) -> Topics:
@@ -23,7 +23,7 @@ def with_topics(*names: str) -> Topics:
 
 
 def error_of(topic: CreatableTopic) -> str:
-    planned = plan_topic(topic, RULES)
+    planned = plan_topic(topic, LIMITS)
     return planned.error if isinstance(planned, Refused) else "NONE"
 
 
@@ -70,11 +70,11 @@ def test_counts_are_checked_as_kafka_checks_them(partitions: int, factor: int, e
 
 
 def test_minus_one_partition_is_the_default() -> None:
-    assert plan_topic(CreatableTopic("t", -1, -1), RULES) == NewTopic("t", 4, {})
+    assert plan_topic(CreatableTopic("t", -1, -1), LIMITS) == NewTopic("t", 4, {})
 
 
-def test_an_assignment_to_this_gateway_says_how_many_partitions_there_are() -> None:
-    assert plan_topic(assigned((1, [1]), (0, [1])), RULES) == NewTopic("t", 2, {})
+def test_an_assignment_to_this_gateway_gives_the_number_of_partitions() -> None:
+    assert plan_topic(assigned((1, [1]), (0, [1])), LIMITS) == NewTopic("t", 2, {})
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_an_assignment_to_this_gateway_says_how_many_partitions_there_are() -> N
         (assigned((0, [1]), factor=1), "INVALID_REQUEST"),
     ],
 )
-def test_an_assignment_that_cannot_be_true_is_refused(topic: CreatableTopic, error: str) -> None:
+def test_an_assignment_that_is_not_possible_is_refused(topic: CreatableTopic, error: str) -> None:
     assert error_of(topic) == error
 
 

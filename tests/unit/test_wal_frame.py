@@ -13,11 +13,10 @@ from ledger.formats.wal import (
     HEADER_BYTES,
     MAX_FRAME_BYTES,
     DamagedFrame,
-    Frame,
     encode_frame,
-    scan_frames,
 )
 from ledger.types import DraftBatch, TopicId
+from tests.support.wal_frames import Frame, scan_frames
 
 TOPICS = [TopicId(bytes([n]) * 16) for n in range(3)]
 drafts = st.lists(

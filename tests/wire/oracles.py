@@ -6,7 +6,7 @@ position; names are compared as well, as far as the libraries keep Kafka's.
 
 import importlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -45,7 +45,7 @@ class Kio:
     name = "kio"
 
     def knows(self, key: ApiKey, side: str, version: int) -> bool:
-        versions = schema_name_map.get(api_key_map.get(key, ""), {})
+        versions: Any = schema_name_map.get(api_key_map.get(key, ""), {})
         return EntityType[side] in versions.get(version, {})
 
     def tame(self, key: ApiKey, side: str, message: Any) -> None:
@@ -63,7 +63,8 @@ class Kio:
         return _from_kio(schema, version, schema.root, theirs)
 
     def _entity(self, key: ApiKey, side: str, version: int) -> Any:
-        module, _, name = schema_name_map[api_key_map[key]][version][EntityType[side]].partition(":")
+        entities: Mapping[Any, str] = schema_name_map[api_key_map[key]][version]
+        module, _, name = entities[EntityType[side]].partition(":")
         return getattr(importlib.import_module(module), name)
 
 
@@ -107,7 +108,7 @@ def _paired(schema: Schema, version: int, struct: type, theirs: list[Any]) -> It
 
 
 def _to_kio(schema: Schema, version: int, entity: Any, message: Any) -> Any:
-    values = {}
+    values: dict[str, Any] = {}
     for field, other in _paired(schema, version, type(message), list(fields(entity))):
         value = getattr(message, field.name)
         bare = _bare(other.type)

@@ -42,28 +42,26 @@ def _scalar(schema: Schema, field: Field, version: int, rng: Random) -> Any:
     if isinstance(field.kind, type):
         return _struct(schema, field.kind, version, rng)
     if field.kind in FIXED:
-        return _fixed(field, rng)
+        return _fixed(field.name, field.kind, rng)
     if field.kind == "string":
         return rng.choice(TEXTS)
     return rng.randbytes(rng.choice((0, 1, 61, 126, 127, 300)))
 
 
-def _fixed(field: Field, rng: Random) -> Any:
-    if field.name.endswith("error_code"):
+def _fixed(name: str, kind: str, rng: Random) -> Any:
+    if name.endswith("error_code"):
         return int(rng.choice(list(ErrorCode)))
-    if field.kind == "bool":
+    if kind == "bool":
         return rng.random() < 0.5
-    if field.kind == "uuid":
+    if kind == "uuid":
         return rng.randbytes(16) if rng.random() < 0.8 else bytes(16)
-    if field.kind == "float64":
+    if kind == "float64":
         return rng.choice((0.0, -1.5, 1e300, rng.random()))
-    if field.kind in UNSIGNED_BITS:
-        return rng.choice(
-            (0, 1, rng.getrandbits(UNSIGNED_BITS[field.kind]), (1 << UNSIGNED_BITS[field.kind]) - 1)
-        )
-    if field.name == "port":
+    if kind in UNSIGNED_BITS:
+        return rng.choice((0, 1, rng.getrandbits(UNSIGNED_BITS[kind]), (1 << UNSIGNED_BITS[kind]) - 1))
+    if name == "port":
         return rng.randrange(1 << 16)
-    if field.kind == "int64" and field.name.endswith("_ms"):
+    if kind == "int64" and name.endswith("_ms"):
         return rng.randrange(LATEST_MS)
-    half = 1 << (BITS[field.kind] - 1)
+    half = 1 << (BITS[kind] - 1)
     return rng.choice((-half, -1, 0, 1, half - 1, rng.randrange(-half, half)))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gateway.wire.apis import ApiKey
 from gateway.wire.connection import CloseConnection, Connection
 from gateway.wire.header import RequestHeader, encode_request_header
+from ledger.types import Buffer
 
 SERVED = {ApiKey.PRODUCE: (3, 13), ApiKey.METADATA: (0, 13), ApiKey.API_VERSIONS: (0, 4)}
 
@@ -32,7 +33,7 @@ def test_a_request_carries_its_header_and_a_view_of_its_body() -> None:
 
 
 @given(st.permutations(range(8)), st.sets(st.integers(0, 7)))
-def test_answers_leave_in_the_order_of_requests_however_handlers_finish(
+def test_responses_are_sent_in_the_order_of_requests_however_handlers_finish(
     finishing: list[int], silent: set[int]
 ) -> None:
     conn = connection()
@@ -40,7 +41,8 @@ def test_answers_leave_in_the_order_of_requests_however_handlers_finish(
     sent = b""
     answered = set[int]()
     for index in finishing:
-        answer = None if index in silent else [bytes([index]), memoryview(bytes([index, index]))]
+        parts: list[Buffer] = [bytes([index]), memoryview(bytes([index, index]))]
+        answer = None if index in silent else parts
         sent += b"".join(conn.answered(slots[index], answer))
         answered.add(index)
         ready = next((i for i in range(8) if i not in answered), 8)
@@ -50,7 +52,7 @@ def test_answers_leave_in_the_order_of_requests_however_handlers_finish(
     assert conn.in_flight_bytes == 0
 
 
-def test_answer_buffers_are_passed_on_and_not_joined() -> None:
+def test_response_buffers_are_passed_on_and_not_joined() -> None:
     conn = connection()
     records = memoryview(bytearray(1000))
     length, head, body = conn.answered(conn.received(frame()).slot, [b"head", records])
@@ -63,10 +65,10 @@ def test_a_request_is_answered_once() -> None:
     first, second = conn.received(frame()).slot, conn.received(frame()).slot
     conn.answered(second, [b"x"])
     for slot in (second, second + 1, -1):
-        with pytest.raises(ValueError, match="awaits no answer"):
+        with pytest.raises(ValueError, match="awaits no response"):
             conn.answered(slot, [b"x"])
     conn.answered(first, [b"x"])
-    with pytest.raises(ValueError, match="awaits no answer"):
+    with pytest.raises(ValueError, match="awaits no response"):
         conn.answered(first, [b"x"])
 
 
@@ -108,7 +110,7 @@ def test_random_frames_are_requests_or_close_the_connection(data: bytes) -> None
         assert len(request.body) < len(data)
 
 
-def test_a_refused_frame_leaves_the_answers_before_it_in_place() -> None:
+def test_a_refused_frame_leaves_the_responses_before_it_in_place() -> None:
     conn = connection()
     slot = conn.received(frame()).slot
     with pytest.raises(CloseConnection):
@@ -129,7 +131,7 @@ def test_reading_pauses_at_the_bound_of_requests_and_resumes_at_half() -> None:
     assert conn.may_resume
 
 
-def test_reading_pauses_at_the_bound_of_bytes_and_answers_that_wait_count() -> None:
+def test_reading_pauses_at_the_bound_of_bytes_and_waiting_responses_count() -> None:
     conn = connection(max_in_flight_bytes=1000)
     first, second = conn.received(frame()).slot, conn.received(frame(body=bytes(300))).slot
     assert not conn.wants_pause

@@ -1,6 +1,7 @@
 """Fetch by hand against the codec that is compiled from Kafka's definitions."""
 
 import timeit
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import Malformed, UnsupportedVersion
 from gateway.wire.messages import codec, fetch
-from gateway.wire.messages.fetch import decode_fetch, encode_fetch_response
+from gateway.wire.messages.fetch_decoding import decode_fetch
+from gateway.wire.messages.fetch_encoding import encode_fetch_response
 from gateway.wire.messages.generated import fetch as generated
 from gateway.wire.messages.produce import LeaderIdAndEpoch, NodeEndpoint
 from gateway.wire.primitives import ZERO_UUID
@@ -188,7 +190,7 @@ def test_a_response_is_written_as_the_definitions_say(version: int, response: fe
 
 
 @versions
-def test_records_go_out_as_the_buffers_they_came_in(version: int) -> None:
+def test_records_are_sent_as_the_buffers_in_which_they_were_read(version: int) -> None:
     bodies = [memoryview(bytearray(100 * n)) for n in range(1, 5)]
     response = fetch.FetchResponse(
         [
@@ -227,7 +229,7 @@ def test_every_strict_prefix_is_malformed(version: int) -> None:
 
 
 @versions
-def test_bytes_behind_the_message_are_ignored(version: int) -> None:
+def test_bytes_after_the_message_are_ignored(version: int) -> None:
     body = sent(version, some_request())
     assert decode_fetch(version, memoryview(bytes(body) + b"more")) == decode_fetch(version, body)
 
@@ -256,7 +258,7 @@ def test_damaged_frames_are_malformed_or_read_as_the_definitions_say(
 
 
 def flexible_body(version: int, partition_tags: bytes = b"\0", request_tags: bytes = b"\0") -> memoryview:
-    """One topic of two partitions, unknown tags behind the topic, and these tags."""
+    """One topic of two partitions, unknown tags after the topic, and these tags."""
     head = bytes(4 * (version < 15)) + bytes(13) + bytes(8)
     topic = b"i" * 16 if version >= 13 else b"\x02t"
     body = head + b"\x02" + topic + b"\x03" + (bytes(32) + partition_tags) * 2 + b"\x01\x05\x01x"
@@ -306,7 +308,7 @@ def test_a_known_tag_of_another_size_is_malformed(partition_tags: bytes, request
 
 
 @pytest.mark.parametrize("version", [-1, 0, 3, 19])
-def test_other_versions_are_not_spoken(version: int) -> None:
+def test_other_versions_are_unsupported(version: int) -> None:
     with pytest.raises(UnsupportedVersion):
         decode_fetch(version, memoryview(bytes(100)))
     with pytest.raises(UnsupportedVersion):
@@ -315,7 +317,8 @@ def test_other_versions_are_not_spoken(version: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 126, 127, 16382, 16383, 2097150, 2097151])
 def test_sizes_of_records_are_right_where_their_encoding_grows(size: int) -> None:
-    for aborted in (None, []):
+    neither: tuple[list[fetch.AbortedTransaction] | None, ...] = (None, [])
+    for aborted in neither:
         one = fetch.FetchPartitionResponse(0, 0, aborted_transactions=aborted, records=[bytes(size)])
         response = fetch.FetchResponse([fetch.FetchTopicResponse("orders", b"i" * 16, [one])])
         expected = codec.encode_response(ApiKey.FETCH, 18, generated_response(18, response))
@@ -327,14 +330,14 @@ def test_speed_is_printed() -> None:
         some = [generated.FetchPartition(index, 0, 100, -1, -1, 1 << 20) for index in range(count)]
         request = generated.FetchRequest(topics=[generated.FetchTopic("orders", b"i" * 16, some)])
         records = (memoryview(bytes(16)), memoryview(bytes(1000)))
-        answers = [fetch.FetchPartitionResponse(index, 0, 5, 5, 0, records=records) for index in range(count)]
-        response = fetch.FetchResponse([fetch.FetchTopicResponse("orders", b"i" * 16, answers)])
+        partitions = [
+            fetch.FetchPartitionResponse(index, 0, 5, 5, 0, records=records) for index in range(count)
+        ]
+        response = fetch.FetchResponse([fetch.FetchTopicResponse("orders", b"i" * 16, partitions)])
         for version in (11, 13, 18):
             body = sent(version, request)
-            read = min(timeit.repeat(lambda v=version, b=body: decode_fetch(v, b), number=50, repeat=5))
-            write = min(
-                timeit.repeat(lambda v=version, r=response: encode_fetch_response(v, r), number=50, repeat=5)
-            )
+            read = min(timeit.repeat(partial(decode_fetch, version, body), number=50, repeat=5))
+            write = min(timeit.repeat(partial(encode_fetch_response, version, response), number=50, repeat=5))
             print(  # noqa: T201
                 f"Fetch v{version}, {count} partitions: read {read / 50 * 1e6:.1f} us, "
                 f"write {write / 50 * 1e6:.1f} us"

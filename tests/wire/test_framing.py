@@ -133,7 +133,7 @@ def test_settling_returns_an_idle_connection_to_its_first_size() -> None:
     assembler = FrameAssembler(MAX_FRAME_BYTES)
     feed(assembler, framed(*[body(100)] * 5000))
     feed(assembler, framed(body(200_000)))
-    assembler.settle()
+    assembler.release_memory()
     assert assembler.held_bytes == START_BYTES
     feed(assembler, framed(body(200_000))[:START_BYTES])
     assert assembler.held_bytes <= START_BYTES + 2 * START_BYTES
@@ -146,7 +146,7 @@ def test_settling_in_the_middle_of_a_frame_loses_no_byte() -> None:
         assert assembler.held_bytes > START_BYTES
         sent = framed(body(size))
         feed(assembler, sent[:50])
-        assembler.settle()
+        assembler.release_memory()
         assert [bytes(frame) for frame in feed(assembler, sent[50:])] == [body(size)]
 
 

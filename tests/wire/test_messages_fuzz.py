@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.wire.apis import PEER_RANGES, RANGES, ApiKey, codec_range
 from gateway.wire.errors import Malformed
 from gateway.wire.messages import codec
-from gateway.wire.messages.fetch import decode_fetch
+from gateway.wire.messages.fetch_decoding import decode_fetch
 from gateway.wire.messages.generated.api_versions import ApiVersion, ApiVersionsResponse
 from gateway.wire.messages.produce import decode_produce
 from gateway.wire.primitives import MAX_REQUEST_ITEMS, SMALL_BYTES, encode_string
@@ -26,7 +26,7 @@ SIDES: dict[str, tuple[Callable[[ApiKey], Schema], Callable[[ApiKey, int, Any], 
 }
 PREFIXES_EACH = 120
 # A list or an object takes this much more memory than the one or two bytes that stand for it on the wire.
-MOST_BYTES_PER_BYTE = 64
+MAX_BYTES_PER_BYTE = 64
 # What a refusal costs whatever its size: the exception, its text and its traceback.
 SLACK_BYTES = 4096
 
@@ -132,14 +132,14 @@ def test_a_length_that_lies_allocates_nothing() -> None:
             at = rng.randrange(len(raw) + 1)
             body = memoryview(raw[:at] + lie + raw[at + len(lie) :])
             worst = max(worst, (peak_bytes(key, version, body) - SLACK_BYTES) / max(1, len(body)))
-    assert worst < MOST_BYTES_PER_BYTE
+    assert worst < MAX_BYTES_PER_BYTE
 
 
 def test_a_lying_array_count_at_the_head_of_a_short_body_allocates_nothing() -> None:
     for key, version in combinations():
         for lie in LIES:
             body = memoryview(lie + bytes(32))
-            assert peak_bytes(key, version, body) < SLACK_BYTES + MOST_BYTES_PER_BYTE * len(body)
+            assert peak_bytes(key, version, body) < SLACK_BYTES + MAX_BYTES_PER_BYTE * len(body)
 
 
 def test_the_densest_request_takes_at_most_64_times_its_size_in_memory() -> None:
@@ -149,7 +149,7 @@ def test_the_densest_request_takes_at_most_64_times_its_size_in_memory() -> None
         for path in array_paths(codec.request_schema(key), version):
             body = memoryview(codec.encode_request(key, version, dense(key, version, path)))
             worst = max(worst, (peak_bytes(key, version, body) - SLACK_BYTES) / len(body))
-    assert 10 < worst < MOST_BYTES_PER_BYTE
+    assert 10 < worst < MAX_BYTES_PER_BYTE
 
 
 def peak_bytes(key: ApiKey, version: int, body: memoryview) -> int:

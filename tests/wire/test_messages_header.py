@@ -1,6 +1,7 @@
 """Request and response headers, against kio's and on bytes written by hand."""
 
 import io
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,7 @@ HEADERS = [
 def test_request_headers_are_the_ones_that_kio_writes_and_reads() -> None:
     for header in HEADERS:
         version = request_header_version(ApiKey(header.api_key), header.api_version)
-        kio_header = {1: KioHeaderV1, 2: KioHeaderV2}[version]
+        kio_header: Any = {1: KioHeaderV1, 2: KioHeaderV2}[version]
         raw = encode_request_header(header)
         out = io.BytesIO()
         theirs = kio_header(

@@ -1,4 +1,4 @@
-"""Partitions that a large Fetch named and that do not exist, packed: what is kept of each is four bytes."""
+"""Partitions that a large Fetch names and that do not exist, packed: each takes four bytes."""
 
 from array import array
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ _INDEX_BYTES: Final = array("i").itemsize
 
 
 class AbsentTopic(NamedTuple):
-    """Partitions of one topic that are answered with the same error."""
+    """Partitions of one topic that have the same error."""
 
     name: str
     topic_id: bytes
@@ -20,11 +20,11 @@ class AbsentTopic(NamedTuple):
 
 
 class AbsentPartitions:
-    """In the order in which they were added; neighbours of one topic are one entry."""
+    """In the order in which they were added; adjacent partitions of one topic are one entry."""
 
     def __init__(self) -> None:
         self.topics = 0
-        """Entries."""
+        """The number of entries."""
         self.count = 0
         self._packed = bytearray()
         self._last: tuple[str, bytes, int] | None = None

@@ -57,12 +57,16 @@ def decode_small_request(key: ApiKey, version: int, body: memoryview) -> Any:
 
 
 def decoding_request(
-    key: ApiKey, version: int, body: memoryview, most: int = MAX_REQUEST_ITEMS
+    key: ApiKey,
+    version: int,
+    body: memoryview,
+    most: int = MAX_REQUEST_ITEMS,
+    kept: list[Any] | None = None,
 ) -> Generator[int, None, Any]:
     """The same in slices: yields the units of weight worked off. Malformed also for more than `most`
-    elements."""
+    elements. Adds every long list to `kept`, which lets it go in slices."""
     decode = _sliced_decoders.get((key, version)) or _sliced_decoder(key, version)
-    message, _ = yield from decode(body, most)
+    message, _ = yield from decode(body, most, [] if kept is None else kept)
     return message
 
 
@@ -84,10 +88,11 @@ def encode_response(key: ApiKey, version: int, message: Any) -> bytes:
     return encode(message)
 
 
-def encoding_response(key: ApiKey, version: int, message: Any) -> Encoding:
-    """The same in slices: yields the units of weight worked off. The message must not change meanwhile."""
+def encoding_response(key: ApiKey, version: int, message: Any, kept: list[Any] | None = None) -> Encoding:
+    """The same in slices: yields the units of weight worked off. The message must not change meanwhile; its
+    long lists are added to `kept`."""
     encode = _sliced_encoders.get((key, version)) or _sliced_encoder(key, version)
-    return encode(message)
+    return encode(message, [] if kept is None else kept)
 
 
 _request_decoders: dict[tuple[int, int], Decoder] = {}

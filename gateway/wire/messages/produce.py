@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gateway.wire.errors import Malformed, NeedsSlices, UnsupportedVersion
 from gateway.wire.primitives import (
     CHUNK_ITEMS,
     MAX_REQUEST_ITEMS,
+    SHORT_ITEMS,
     ZERO_UUID,
     TagCounter,
     chunks,
@@ -35,7 +36,7 @@ from gateway.wire.primitives import (
 FIRST_VERSION: Final = 3
 LAST_VERSION: Final = 13
 FIRST_FLEXIBLE: Final = 9
-FIRST_WITH_TOPIC_IDS: Final = 13
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 
 _ACKS_AND_TIMEOUT = Struct(">hi")
 _COUNT = Struct(">i")
@@ -56,7 +57,7 @@ _SMALL_COUNTS = tuple(encode_uvarint(count + 1) for count in range(127))
 class ProducePartition:
     index: int
     records: memoryview | None
-    """A view of the frame: batches not yet looked at."""
+    """A view of the frame: the batches as sent, not validated."""
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ class ProduceTopic:
 class ProduceRequest:
     transactional_id: str | None
     acks: int
-    """0 none, 1 leader, -1 all; what else a client may write is not judged here."""
+    """0 none, 1 leader, -1 all; other values are decoded too."""
     timeout_ms: int
     topics: list[ProduceTopic]
 
@@ -123,9 +124,9 @@ class ProduceResponse:
 
 
 def decode_produce(version: int, body: memoryview) -> ProduceRequest:
-    """The request behind its header, however many partitions it has. Raises Malformed, UnsupportedVersion.
+    """The request after its header, however many partitions it has. Raises Malformed, UnsupportedVersion.
 
-    Bytes behind the message are ignored, as Kafka ignores them.
+    Bytes after the message are ignored, as in Kafka.
     """
     try:
         return decode_small_produce(version, body)
@@ -134,7 +135,7 @@ def decode_produce(version: int, body: memoryview) -> ProduceRequest:
 
 
 def decode_small_produce(version: int, body: memoryview) -> ProduceRequest:
-    """The same. Raises NeedsSlices for a request of more elements than are decoded at once."""
+    """As `decode_produce`. Raises NeedsSlices for a request of more elements than are decoded at once."""
     _check_version(version)
     try:
         return _decode_flexible(version, body) if version >= FIRST_FLEXIBLE else _decode_classic(body)
@@ -143,24 +144,27 @@ def decode_small_produce(version: int, body: memoryview) -> ProduceRequest:
 
 
 def decoding_produce(
-    version: int, body: memoryview, most: int = MAX_REQUEST_ITEMS
+    version: int, body: memoryview, max_items: int = MAX_REQUEST_ITEMS, kept: list[Any] | None = None
 ) -> Generator[int, None, ProduceRequest]:
-    """The same in slices: yields the units of weight worked off. Malformed also for more than `most`
-    elements."""
+    """As `decode_produce`, in slices: yields the units of weight worked off. Malformed also for more than
+    `max_items` elements. Adds every long list to `kept`, whose elements are freed in slices after the
+    request."""
     _check_version(version)
     try:
-        return (yield from _decoding(version, body, most))
+        return (yield from _decoding(version, body, max_items, [] if kept is None else kept))
     except (struct_error, IndexError):
         raise Malformed(f"Produce v{version} ends within a field") from None
 
 
 def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
-    """The body behind the response header. What a version does not carry is left out."""
+    """The body after the response header. A field that a version does not have is left out."""
     _check_version(version)
     flexible = version >= FIRST_FLEXIBLE
     out = [encode_count(len(response.topics), flexible)]
     for topic in response.topics:
-        out.append(encode_topic(version >= FIRST_WITH_TOPIC_IDS, flexible, topic.name, topic.topic_id))
+        out.append(
+            encode_topic(version >= FIRST_VERSION_WITH_TOPIC_IDS, flexible, topic.name, topic.topic_id)
+        )
         out.append(encode_count(len(topic.partitions), flexible))
         for partition in topic.partitions:
             _encode_partition(out, version, partition)
@@ -171,12 +175,14 @@ def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
 
 
 def encoding_produce_response(version: int, response: ProduceResponse) -> Generator[int, None, bytes]:
-    """The same in slices: yields the units of weight worked off."""
+    """As `encode_produce_response`, in slices: yields the units of weight worked off."""
     _check_version(version)
     flexible, weight = version >= FIRST_FLEXIBLE, 0
     out = [encode_count(len(response.topics), flexible)]
     for topic in response.topics:
-        out.append(encode_topic(version >= FIRST_WITH_TOPIC_IDS, flexible, topic.name, topic.topic_id))
+        out.append(
+            encode_topic(version >= FIRST_VERSION_WITH_TOPIC_IDS, flexible, topic.name, topic.topic_id)
+        )
         out.append(encode_count(len(topic.partitions), flexible))
         for partition in topic.partitions:
             _encode_partition(out, version, partition)
@@ -202,7 +208,7 @@ def encode_topic(by_id: bool, flexible: bool, name: str, topic_id: bytes) -> byt
     """What a response calls a topic by."""
     if by_id:
         return topic_id
-    # What is longer is no topic's: a stranger's names must not fill the memory.
+    # No topic has a longer name: names that a client makes up must not fill the memory.
     return _known_name(flexible, name) if len(name) <= _LONGEST_KNOWN else _encode_name(flexible, name)
 
 
@@ -227,7 +233,8 @@ def encode_tags(fields: Sequence[tuple[int, bytes]]) -> bytes:
 
 
 def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """The tagged fields at the end of a Produce or Fetch response: tag 0, the node endpoints, if any."""
+    """The tagged fields at the end of a Produce or Fetch response: tag 0, the node endpoints, if there are
+    any."""
     if not endpoints:
         return _NO_TAGS
     out = [encode_count(len(endpoints), flexible=True)]
@@ -256,22 +263,28 @@ def _decode_classic(body: memoryview) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _decoding(version: int, body: memoryview, most: int) -> Generator[int, None, ProduceRequest]:
+def _decoding(
+    version: int, body: memoryview, max_items: int, kept: list[Any]
+) -> Generator[int, None, ProduceRequest]:
     """All versions, of any length: what `_decode_classic` and `_decode_flexible` do at once."""
-    flexible, by_id, tags = version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS, TagCounter()
+    flexible, by_id, tags = version >= FIRST_FLEXIBLE, version >= FIRST_VERSION_WITH_TOPIC_IDS, TagCounter()
     count = _compact_count if flexible else _classic_count
     transactional_id, pos = (read_compact_nullable_string if flexible else read_nullable_string)(body, 0)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(body, pos)
     topic_count, pos = count(body, pos + _ACKS_AND_TIMEOUT.size)
-    topics, items, weight, name, topic_id = [], count_items(0, topic_count, most), 0, "", ZERO_UUID
+    topics = list[ProduceTopic]()
+    items, weight, name, topic_id = count_items(0, topic_count, max_items), 0, "", ZERO_UUID
+    kept.append(topics)
     for _ in range(topic_count):
         if by_id:
             topic_id, pos = read_uuid(body, pos)
         else:
             name, pos = (read_compact_string if flexible else read_string)(body, pos)
         partition_count, pos = count(body, pos)
-        items = count_items(items, partition_count, most)
+        items = count_items(items, partition_count, max_items)
         partitions = list[ProducePartition]()
+        if partition_count > SHORT_ITEMS:
+            kept.append(partitions)
         for chunk in chunks(partition_count):
             if flexible:
                 some, pos = _compact_partitions(body, pos, chunk, tags)
@@ -324,7 +337,7 @@ def _decode_flexible(version: int, body: memoryview) -> ProduceRequest:
     topics, items, name, topic_id = [], count_small(0, topic_count), "", ZERO_UUID
     tags = TagCounter()
     for _ in range(topic_count):
-        if version >= FIRST_WITH_TOPIC_IDS:
+        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
             topic_id = bytes(body[pos : pos + 16])
             pos += 16
         elif 1 < (size := body[pos]) <= 0x7F and pos + size <= len(body):

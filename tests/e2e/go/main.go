@@ -1,5 +1,5 @@
 // The Go client libraries for the end-to-end tests: one JSON order a line on stdin, one JSON answer a
-// line on stdout. Records travel in files; tests/e2e/record_file.py describes their layout. Told `members`
+// line on stdout. Records travel in files; tests/support/record_file.py describes their layout. Told `members`
 // and more, the program is members of a group instead (members.go); told `transact`, it tries a transaction.
 package main
 

@@ -1,6 +1,6 @@
 'use strict'
 // kafkajs for the end-to-end tests: one JSON order a line on stdin, one JSON answer a line on stdout.
-// Records travel in files; tests/e2e/record_file.py describes their layout. Its consumer is not here:
+// Records travel in files; tests/support/record_file.py describes their layout. Its consumer is not here:
 // it reads only as a member of a group.
 const fs = require('node:fs')
 const readline = require('node:readline')

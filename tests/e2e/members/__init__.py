@@ -11,5 +11,5 @@ it has read, commits, and reads on; it says on stdout what it is told, a JSON ob
     {"at": ..., "member": 0, "event": "failed", "reason": "..."}                     what nobody expected
 
 At the end of stdin they leave the group and the program ends. Others than those in Python are in
-`../java/GroupMembers.java`, `../go/members*.go` and `../js/members.js`.
+`tests/support/java/GroupMembers.java`, `../go/members*.go` and `../js/members.js`.
 """

@@ -1,0 +1,1 @@
+"""Image stores: a shard's durable state as rows, for a fast restart."""

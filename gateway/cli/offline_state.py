@@ -1,0 +1,78 @@
+"""Opens the stores of an offline ledger, for the commands that inspect, back up or restore it."""
+
+import asyncio
+import os
+import pwd
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gateway.assembly import METADATA_FILE, Stores, opened_stores
+from gateway.cli.output import UsageError
+from gateway.config import load_settings
+from gateway.coordination.journal import Journal
+from gateway.coordination.recovery import Recovered, recover
+from gateway.offline.backup import ReadOnlyImage
+from gateway.settings import Settings
+from gateway.telemetry.logs import set_up_logs, warn_of_variables
+from ledger.errors import StoreUnavailable
+from ledger.ports import ImageStore
+
+T = TypeVar("T")
+SHARD = 0
+
+
+def settings_for(config: str | None, data_dir: str | None) -> Settings:
+    """The settings of `serve`, and logs of warnings and errors alone."""
+    flags: Mapping[str, object] = {"storage.data_dir": data_dir, "log.level": "warning"}
+    given = {name: value for name, value in flags.items() if value is not None}
+    settings = load_settings(given, os.environ, Path(config) if config else None)
+    set_up_logs(settings.log)
+    warn_of_variables(os.environ)
+    return settings
+
+
+def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    return asyncio.run(work())
+
+
+def check_there(settings: Settings) -> None:
+    """UsageError unless a gateway has used the data directory before: an inspection must not create one.
+    StoreUnavailable if this user may not read it."""
+    directory = Path(settings.storage.data_dir)
+    try:
+        is_there = bool(settings.storage.metadata) or (directory / METADATA_FILE).exists()
+    except OSError as error:
+        raise StoreUnavailable(
+            f"cannot read the data directory {directory}: {error.strerror}; run as {owner_of(directory)}"
+        ) from error
+    if not is_there:
+        raise UsageError(
+            f"there is no ledger in {directory}: name the data directory of a gateway with --data-dir"
+        )
+
+
+def owner_of(directory: Path) -> str:
+    """The user that owns a data directory, in words."""
+    try:
+        number = directory.stat().st_uid
+    except OSError:
+        return "the user of its gateway, or as root"
+    try:
+        return f"{pwd.getpwuid(number).pw_name}, the owner"
+    except KeyError:
+        return f"the user with number {number}, the owner"
+
+
+@asynccontextmanager
+async def offline_ledger(settings: Settings) -> AsyncIterator[tuple[Stores, Journal, ImageStore | None]]:
+    """The stores, the journal, and a read-only image. StoreLocked while a gateway runs."""
+    check_there(settings)
+    async with opened_stores(settings) as stores:
+        image = ReadOnlyImage(stores.image) if stores.image is not None else None
+        yield stores, Journal(stores.metadata, SHARD), image
+
+
+async def recover_offline(stores: Stores, journal: Journal, image: ImageStore | None) -> Recovered:
+    return await recover(journal, image, stores.blobs)

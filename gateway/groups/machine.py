@@ -1,0 +1,144 @@
+"""The machine of one group, of whichever protocol: what GroupCoordinator and GroupRunner know of it.
+
+Pure: the time is an argument, in ms on a clock that never goes back. What must happen outside is returned as
+effects, in order; GroupRunner stores first and completes afterwards.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from gateway.groups.describe import GroupDescription
+from gateway.groups.messages import Join, JoinResult, LeavingMember, Sync, SyncResult
+from ledger.errors import ErrorName
+from ledger.groups.state import Group
+
+Ticket: TypeAlias = int
+"""Names a JoinGroup or SyncGroup that waits for its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCoordinatorConfig:
+    """Kafka's broker configs of groups; times in ms."""
+
+    initial_rebalance_delay_ms: int = 3000
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 30 * 60 * 1000
+    max_size: int = 10_000
+    max_bytes: int = 768 * 1024
+    """Of all members, their protocols included and their assignments not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """A waiting request gets its result, once everything stored before is durable."""
+
+    ticket: Ticket
+    result: JoinResult | SyncResult
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Must be durable before any later `Complete` takes effect."""
+
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for the operator's log."""
+
+    event: str
+    member_id: str
+    reason: str
+
+
+Effect: TypeAlias = Complete | Store | Note
+
+
+class GroupMachine(Protocol):
+    """One group. Every request is decided at once, or waits until an effect completes its ticket."""
+
+    @property
+    def state(self) -> str:
+        """Spelled as Kafka spells it; each kind of group has `EMPTY` and `DEAD`."""
+        ...
+
+    @property
+    def wake_at(self) -> float:
+        """Nothing is due before then; `tick` may be called earlier at no harm."""
+        ...
+
+    @property
+    def member_count(self) -> int: ...
+
+    @property
+    def weight(self) -> int:
+        """About the bytes of its members, and of member ids that were given out."""
+        ...
+
+    @property
+    def is_idle(self) -> bool:
+        """It holds nothing that a machine restored from the journal would not have."""
+        ...
+
+    def join(self, request: Join, ticket: Ticket, now: float) -> list[Effect]: ...
+
+    def growth(self, request: Join) -> int:
+        """By how many bytes this JoinGroup would enlarge the group."""
+        ...
+
+    def sync(self, request: Sync, ticket: Ticket, now: float) -> list[Effect]: ...
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: float) -> ErrorName:
+        """The error, or NONE."""
+        ...
+
+    def leave(self, leaving: Sequence[LeavingMember], now: float) -> tuple[list[ErrorName], list[Effect]]:
+        """Each one's error or NONE. A static member may be removed by its instance id alone."""
+        ...
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, now: float
+    ) -> ErrorName | None:
+        """Why offsets may not be committed, or None. A commit that may be counts as a heartbeat."""
+        ...
+
+    def tick(self, now: float) -> list[Effect]:
+        """Do what is due."""
+        ...
+
+    def abandon(self, error: ErrorName) -> list[Effect]:
+        """Complete all that waits: this coordinator cannot go on with the group as it is."""
+        ...
+
+    def fail_waiters_retriably(self, error: ErrorName, now: float) -> list[Effect]:
+        """Complete all that waits, and go on with the group: the members will repeat their requests."""
+        ...
+
+    def restart_rebalance(self, now: float, reason: str) -> list[Effect]:
+        """Ask all members to join again."""
+        ...
+
+    def reset_session_timers(self, now: float) -> None:
+        """Begin every session again: no heartbeat could arrive."""
+        ...
+
+    def die(self) -> None:
+        """The group is being deleted. Only an empty one is; its pending members must begin again."""
+        ...
+
+    def revive(self) -> None:
+        """The deletion could not be stored."""
+        ...
+
+    def describe(self) -> GroupDescription: ...
+
+    def listing(self) -> GroupDescription:
+        """The same without its members."""
+        ...
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Topics that the members' consumers subscribe to; None if that is not known, as for groups of
+        another protocol type."""
+        ...

@@ -1,0 +1,1 @@
+"""Sockets: listening, connections and their limits, the order of requests, memory, TLS writes."""

@@ -1,0 +1,132 @@
+"""What a connection sends: responses on their way to the client, and what is released when they are sent."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from gateway.network.tls_writer import PacedWriter
+
+
+class _NotConnected(asyncio.Transport):
+    """In the place of the transport of a lost connection. That of TLS holds on to its protocol: a connection
+    that kept it would wait for a collection of garbage, which for old objects hardly ever comes."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """There is nothing left to close."""
+
+    def abort(self) -> None:
+        """The same."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+_NOT_CONNECTED: Final = _NotConnected()
+
+
+class Outbound:
+    """The transport of one connection, and the bytes that its client has not read."""
+
+    __slots__ = (
+        "_is_aborted",
+        "_unsent_before",
+        "held_since",
+        "is_paused",
+        "moved_at",
+        "on_sent",
+        "sink",
+        "tls_writer",
+        "transport",
+        "unsent_bytes",
+        "unsent_since",
+    )
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport = _NOT_CONNECTED
+        self.tls_writer: PacedWriter | None = None
+        self.sink: asyncio.Transport | PacedWriter = _NOT_CONNECTED
+        """What takes `writelines`: the transport, or over TLS its writer."""
+        self.is_paused = False
+        """Whether the client has more to read than it takes."""
+        self.unsent_since = 0.0
+        """Since when that is so, or 0."""
+        self.unsent_bytes = 0
+        """How much that was at the beginning."""
+        self.on_sent: list[Callable[[], None]] = []
+        """What is released when all that was written is sent."""
+        self.held_since = 0.0
+        """Since when there has been anything to release, or 0."""
+        self.moved_at = 0.0
+        """When the client was last seen to read something meanwhile."""
+        self._unsent_before = 0
+        self._is_aborted = False
+
+    def connect(self, transport: asyncio.Transport, send_bytes: int) -> None:
+        self.transport = self.sink = transport
+        if transport.get_extra_info("ssl_object") is None:
+            transport.set_write_buffer_limits(high=send_bytes)
+        else:
+            self.sink = self.tls_writer = PacedWriter(transport)
+
+    def disconnect(self) -> None:
+        """The connection is lost: nothing more is sent."""
+        self.transport = self.sink = _NOT_CONNECTED
+        self.tls_writer = None
+        self.release_sent()
+
+    def abort(self) -> None:
+        """Close now; what was not sent is lost."""
+        self._is_aborted = True
+        if self.tls_writer is not None:
+            self.tls_writer.clear()
+        self.transport.abort()
+        self.release_sent()
+
+    def pause(self, now: float) -> None:
+        """The transport has enough."""
+        self.is_paused = True
+        if self.tls_writer is not None:
+            self.tls_writer.pause()
+        if not self.unsent_since:
+            self.unsent_since = now
+            self.unsent_bytes = self.count_unsent()
+
+    def resume(self) -> None:
+        self.is_paused = False
+        if self.tls_writer is not None:
+            # It may be too much for the transport again.
+            self.tls_writer.resume()
+        if not self.is_paused:
+            self.unsent_since = 0.0
+            self.release_sent()
+
+    def hold(self, on_sent: Callable[[], None], now: float) -> None:
+        """Call this when all bytes that are written up to the next release are sent, or never will be."""
+        self.on_sent.append(on_sent)
+        self.moved_at = now
+        self.held_since = self.held_since or now
+
+    def release_sent(self) -> None:
+        """Call `on_sent` of the responses, if they are sent or will not be read."""
+        if self.on_sent and not self.count_unsent():
+            held, self.on_sent, self.held_since = self.on_sent, [], 0.0
+            for on_sent in held:
+                on_sent()
+
+    def note_movement(self, now: float) -> None:
+        """Whether the client has read anything since the last call."""
+        if self.on_sent:
+            unsent = self.count_unsent()
+            if unsent < self._unsent_before:
+                self.moved_at = now
+            self._unsent_before = unsent
+
+    def count_unsent(self) -> int:
+        """Bytes of responses that are still here and may be read."""
+        if self._is_aborted:
+            return 0
+        waiting = self.tls_writer.waiting_bytes if self.tls_writer is not None else 0
+        return waiting + self.transport.get_write_buffer_size()

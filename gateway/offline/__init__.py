@@ -1,0 +1,1 @@
+"""Work on a ledger that no gateway uses: backup and restore, checks, inspection."""

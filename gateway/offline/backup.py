@@ -1,0 +1,290 @@
+"""Backup and restore of one shard's metadata: everything but the record batches.
+
+A backup is a directory of blobs in the same formats and under the same keys as those that a gateway writes
+by itself: a snapshot of the state after the last entry, and an archive of the entries that the journal still
+holds. The snapshot is put last, so a snapshot means a complete backup. `restore` may therefore also read
+a data directory that lost its metadata store: then it is exact up to the newest automatic snapshot.
+"""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.coordination.blob_keys import (
+    ARCHIVE_BYTES,
+    applied_of,
+    entries_of,
+    new_archive_key,
+    new_snapshot_key,
+)
+from gateway.coordination.claim import Claim, put_claim
+from gateway.coordination.journal import Journal, encode_start
+from gateway.coordination.recovery import Recovered, snapshot_keys
+from ledger.cluster.records import LedgerRestored, OwnerChanged
+from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError, StoreTooNew
+from ledger.formats.snapshot import (
+    Snapshot,
+    archive_prefix,
+    decode_archive,
+    decode_snapshot,
+    encode_archive,
+    encode_snapshot,
+)
+from ledger.image import all_rows, restore
+from ledger.journal import NONCE_BYTES, encode_entry, entry_key, entry_prefix, nonce_of, start_key
+from ledger.keys import created_ms
+from ledger.partitions.records import ProducerIdsReserved
+from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore, Won
+from ledger.registry import REGISTRY, encode_record
+from ledger.rows import Row
+from ledger.state import LedgerState
+from ledger.types import StoredObject
+
+log = structlog.get_logger(__name__)
+
+PAGE = 1000
+NO_GATEWAY = -1
+"""The owner of the epoch that a restore begins: the command, no gateway."""
+SKIPPED_PRODUCER_IDS = 1_000_000_000
+"""More than can have been assigned after the backup: none of those may be assigned to another producer."""
+
+
+class ReadOnlyImage:
+    """An ImageStore that is read if it can be, and stays as it is if it cannot."""
+
+    def __init__(self, image: ImageStore) -> None:
+        """The caller closes `image`."""
+        self._image = image
+        self.location = image.location
+
+    async def load(self) -> tuple[Sequence[Row], bytes] | None:
+        return await self._image.load()
+
+    async def rows(self) -> tuple[Sequence[Row], bytes]:
+        return await self._image.rows()
+
+    async def write(self, rows: Sequence[Row], nonce: bytes) -> None:
+        return None
+
+    async def clear(self) -> None:
+        return None
+
+    async def remove(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+class StoreNotEmpty(StoreError):
+    """A restore would write over a journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup, as its snapshot describes it."""
+
+    key: str
+    cluster_id: str
+    entries: int
+    last_entry_ms: int
+    topics: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """`missing`: objects that the ledger names and the store does not have. `kept`: objects that no entry
+    names and that may hold records acknowledged after the backup."""
+
+    backup: Backup
+    cluster_epoch: int
+    skipped: list[str]
+    missing: list[str]
+    kept: list[str]
+
+
+async def write_backup(journal: Journal, recovered: Recovered, blobs: Blobs, now_ms: int) -> Backup:
+    """Put a backup of the journal's state into blobs. StoreUnavailable if that cannot be made durable."""
+    state = recovered.state
+    async for first, entries in _pieces(journal, await journal.start()):
+        key = new_archive_key(journal.shard, first, len(entries), now_ms)
+        await blobs.put(key, [encode_archive(first, entries)])
+    key = new_snapshot_key(journal.shard, state.applied, now_ms)
+    snapshot = Snapshot(state.applied, recovered.nonce, list(all_rows(state)))
+    await blobs.put(key, [encode_snapshot(snapshot)])
+    return _backup(key, state)
+
+
+async def _pieces(journal: Journal, first: int) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """(number of the first, entries) of ranges without gaps, each not much above ARCHIVE_BYTES."""
+    at, size, piece = first, 0, list[bytes]()
+    async for stored in journal.entries(first):
+        if piece and (stored.number != at + len(piece) or size >= ARCHIVE_BYTES):
+            yield at, piece
+            size, piece = 0, []
+        if not piece:
+            at = stored.number
+        piece.append(stored.data)
+        size += len(stored.data)
+    if piece:
+        yield at, piece
+
+
+async def newest_backup(blobs: Blobs, shard: int) -> tuple[Snapshot, str, list[str]]:
+    """The newest readable snapshot, its key, and the errors of newer ones that were skipped. StoreDamaged if
+    there is none; StoreTooNew if the newest is of a newer version."""
+    skipped: list[str] = []
+    for key in reversed(await snapshot_keys(blobs, shard)):
+        try:
+            return decode_snapshot(await blobs.get(key), key), key, skipped
+        except (StoreDamaged, NotFound) as error:
+            skipped.append(str(error))
+    reasons = f" ({'; '.join(skipped)})" if skipped else ""
+    raise StoreDamaged(f"there is no snapshot to restore from{reasons}: name the directory of a backup")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What `read_backup` has read: the newest readable snapshot, and the errors of newer ones."""
+
+    snapshot: Snapshot
+    state: LedgerState
+    backup: Backup
+    skipped: list[str]
+    last_entry: bytes | None
+
+
+async def read_backup(source: Blobs, shard: int = 0) -> Found:
+    """StoreDamaged if there is nothing to restore from, StoreTooNew if this build cannot read it."""
+    snapshot, key, skipped = await newest_backup(source, shard)
+    state = restore(snapshot.rows)
+    return Found(snapshot, state, _backup(key, state), skipped, await _last_entry(source, shard, snapshot))
+
+
+async def restore_backup(  # noqa: PLR0913 - the stores of a gateway
+    found: Found,
+    store: MetadataStore,
+    blobs: Blobs,
+    image: ImageStore | None,
+    segments: SegmentStore,
+    now_ms: int,
+    shard: int = 0,
+) -> Restored:
+    """Begin the journal of an empty metadata store where the snapshot ends, and journal that it was restored.
+    `blobs` and `segments` are those that the gateway will use. StoreNotEmpty before anything is written; what
+    was written of a restore that fails is taken back."""
+    if await store.get(start_key(shard)) is not None or await store.scan(entry_prefix(shard), limit=1):
+        raise StoreNotEmpty("the metadata store holds a journal already: restore into an empty one")
+    snapshot, state, key = found.snapshot, found.state, found.backup.key
+    stored = {each.locator: each.created_ms async for each in all_objects(segments)}
+    # After every snapshot in the blobs: a start takes those for snapshots of the replaced journal.
+    replaced = [created_ms(there) + 1 for there in await snapshot_keys(blobs, shard)]
+    newest_ms = max([now_ms, state.entry_time_ms, *stored.values(), *replaced])
+    if image is not None:
+        await image.remove()
+    # Nothing below the floor could be committed after the backup, so nothing below it was acknowledged.
+    record = LedgerRestored(snapshot.applied, state.files.floor_ms, newest_ms)
+    owner = OwnerChanged(state.epoch + 1, NO_GATEWAY, os.urandom(NONCE_BYTES))
+    skipping = ProducerIdsReserved(state.next_producer_id + SKIPPED_PRODUCER_IDS)
+    records = [encode_record(owner), encode_record(record), encode_record(skipping)]
+    entry = encode_entry(owner.epoch, newest_ms, os.urandom(NONCE_BYTES), records)
+    is_put = await _put_snapshot(blobs, key, snapshot)
+    try:
+        await _put_journal(store, shard, snapshot.applied, found.last_entry, entry)
+        # From here on the data is this journal's: the replaced one would be refused.
+        claim = Claim(state.cluster_id, owner.epoch, snapshot.applied, nonce_of(entry))
+        await put_claim(blobs, shard, claim)
+    except BaseException:
+        await _take_back(store, shard, snapshot.applied, blobs, key if is_put else None)
+        raise
+    REGISTRY.apply(state, record)
+    files = state.files
+    missing = sorted(each.locator for each in files.by_number.values() if each.locator not in stored)
+    kept = sorted(
+        locator
+        for locator, created in stored.items()
+        if locator not in files.by_locator and files.keeps(created)
+    )
+    return Restored(found.backup, state.cluster_epoch, found.skipped, missing, kept)
+
+
+async def _put_snapshot(blobs: Blobs, key: str, snapshot: Snapshot) -> bool:
+    """False if it is there already."""
+    try:
+        await blobs.put(key, [encode_snapshot(snapshot)])
+    except AlreadyExists:
+        log.info("restore.snapshot_in_place", key=key)
+        return False
+    return True
+
+
+async def _take_back(
+    store: MetadataStore, shard: int, applied: int, blobs: Blobs, snapshot: str | None
+) -> None:
+    """As far as possible: the store may be out of reach, which the caller reports."""
+    if not store.exclusive:
+        return  # The entries may be those of another process.
+    with suppress(StoreError):
+        await store.delete([start_key(shard), entry_key(shard, applied), entry_key(shard, applied - 1)])
+    with suppress(StoreError):
+        await blobs.delete([snapshot] if snapshot is not None else [])
+
+
+async def _last_entry(source: Blobs, shard: int, snapshot: Snapshot) -> bytes | None:
+    """The entry that the snapshot ends with, if an archive has it: with it in the journal, a
+    snapshot of another journal can never be taken for this one's."""
+    last = snapshot.applied - 1
+    async for key in _all_keys(source, archive_prefix(shard)):
+        if last in entries_of(key):
+            try:
+                first, entries = decode_archive(await source.get(key), key)
+            except StoreTooNew:
+                raise
+            except StoreError as error:
+                log.warning("restore.archive_unreadable", key=key, error=str(error))
+                continue
+            if nonce_of(entries[last - first]) == snapshot.nonce:
+                return entries[last - first]
+    return None
+
+
+async def _put_journal(
+    store: MetadataStore, shard: int, applied: int, last: bytes | None, entry: bytes
+) -> None:
+    # In this order a gateway refuses what a restore that was killed in between has left, or finds it whole.
+    await _put(store, entry_key(shard, applied), entry)
+    if last is not None:
+        await _put(store, entry_key(shard, applied - 1), last)
+    start = applied if last is None else applied - 1
+    await _put(store, start_key(shard), encode_start(start, os.urandom(NONCE_BYTES)))
+
+
+async def _put(store: MetadataStore, key: str, value: bytes) -> None:
+    outcome = await store.put(key, value, None)
+    if not isinstance(outcome, Won):
+        raise StoreError(f"{key} could not be written ({outcome}): remove the new metadata store, try again")
+
+
+async def _all_keys(blobs: Blobs, prefix: str) -> AsyncIterator[str]:
+    after = ""
+    while page := await blobs.list(prefix, after, PAGE):
+        for info in page:
+            yield info.key
+        after = page[-1].key
+
+
+async def all_objects(segments: SegmentStore) -> AsyncIterator[StoredObject]:
+    """Everything that a segment store holds."""
+    after = ""
+    while page := await segments.objects(after, PAGE):
+        for found in page:
+            yield found
+        after = page[-1].locator
+
+
+def _backup(key: str, state: LedgerState) -> Backup:
+    assert applied_of(key) == state.applied
+    return Backup(key, state.cluster_id, state.applied, state.entry_time_ms, len(state.topics.by_id))

@@ -1,0 +1,218 @@
+"""Checks of an offline ledger against its stores, for `dragoman doctor`.
+
+Findings are sentences, each with a remedy; notes name what was checked, or facts that are no fault. Nothing
+is changed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gateway.coordination.claim import check_claim
+from gateway.coordination.journal import Journal
+from gateway.coordination.recovery import Recovered, own_snapshots, recover
+from gateway.offline.backup import all_objects
+from ledger.batch.header import BatchError, verify_crc, walk
+from ledger.errors import StoreDamaged, StoreTooNew
+from ledger.formats import wal
+from ledger.formats.snapshot import decode_snapshot
+from ledger.image import all_rows, restore
+from ledger.journal import apply_entry, decode_entry
+from ledger.partitions.runs import Run
+from ledger.partitions.state import PartitionLog
+from ledger.ports import Blobs, ImageStore, SegmentStore
+from ledger.rows import digest
+from ledger.state import LedgerState
+from ledger.types import Position
+
+SHOWN = 3
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    findings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+async def check_journal(journal: Journal, blobs: Blobs, diagnosis: Diagnosis) -> Recovered | None:
+    """The state of the journal without the image; None if it cannot be read."""
+    try:
+        recovered = await recover(journal, None, blobs)
+        # A start reads no entry that a snapshot or the image has, but an archive and a backup do.
+        async for stored in journal.entries(0):
+            decode_entry(stored.data, stored.key)
+    except (StoreDamaged, StoreTooNew) as error:
+        diagnosis.findings.append(f"journal: {error}")
+        return None
+    diagnosis.notes.append(
+        f"journal: {_counted(recovered.state.applied, 'entry is', 'entries are')} readable, "
+        f"begun from {_begun(recovered)}"
+    )
+    try:
+        await check_claim(journal, blobs)
+    except (StoreDamaged, StoreTooNew) as error:
+        diagnosis.findings.append(f"journal: {error}")
+    return recovered
+
+
+def _begun(recovered: Recovered) -> str:
+    return "its first entry" if recovered.source == "journal" else recovered.source
+
+
+async def check_image(journal: Journal, image: ImageStore, blobs: Blobs, diagnosis: Diagnosis) -> None:
+    """Compare the image's digest with that of the journal, read up to the image's last entry."""
+    try:
+        loaded = await image.load()
+        if loaded is None:
+            diagnosis.notes.append("image: there is none; the next start reads the journal instead")
+            return
+        claimed = restore(loaded[0])
+        state = await _state_at(journal, blobs, claimed.applied)
+    except (StoreDamaged, StoreTooNew) as error:
+        diagnosis.findings.append(f"image: {error}; delete {image.location}, the journal has all of it")
+        return
+    if state is None:
+        diagnosis.notes.append(f"image: at entry {claimed.applied}, which the journal alone cannot rebuild")
+    elif digest(all_rows(state)) != digest(all_rows(claimed)):
+        diagnosis.findings.append(
+            f"image: at entry {claimed.applied} it says something else than the journal; stop the gateway "
+            f"and delete {image.location}"
+        )
+    else:
+        diagnosis.notes.append(f"image: at entry {claimed.applied}, the same as the journal")
+
+
+async def _state_at(journal: Journal, blobs: Blobs, applied: int) -> LedgerState | None:
+    """The state after `applied` entries, or None where that much cannot be read any more."""
+    keys = await own_snapshots(journal, blobs, applied)
+    if keys:
+        state = restore(decode_snapshot(await blobs.get(keys[-1]), keys[-1]).rows)
+    elif await journal.start() == 0:
+        state = LedgerState()
+    else:
+        return None
+    async for stored in journal.entries(state.applied):
+        if state.applied == applied or stored.number != state.applied:
+            break
+        apply_entry(state, decode_entry(stored.data, stored.key))
+    return state if state.applied == applied else None
+
+
+async def check_objects(state: LedgerState, segments: SegmentStore, diagnosis: Diagnosis) -> None:
+    """Every object with readable runs must be stored, with as many bytes as those need."""
+    stored = {found.locator: found async for found in all_objects(segments)}
+    short: list[str] = []
+    needed = _needed_bytes(state)
+    for number, size in needed.items():
+        locator = state.files.locator(number)
+        found = stored.get(locator)
+        if found is None:
+            short.append(f"{locator} is missing")
+        elif found.size < size:
+            short.append(f"{locator} has {found.size} of {size} bytes")
+    if short:
+        diagnosis.findings.append(
+            f"objects: {len(short)} that the ledger names cannot be read whole ({_some(short)}); put them "
+            "back from a copy of the data, their offsets answer KAFKA_STORAGE_ERROR until then"
+        )
+    else:
+        diagnosis.notes.append(f"objects: {len(needed)} that the ledger names, none missing or short")
+    orphans = [found for found in stored.values() if found.locator not in state.files.by_locator]
+    kept = sorted(found.locator for found in orphans if state.files.keeps(found.created_ms))
+    if kept:
+        diagnosis.notes.append(
+            f"kept objects: {len(kept)} from after the backup that this ledger was restored from, which may "
+            f"hold acknowledged records and are never deleted: {', '.join(kept)}"
+        )
+    if len(orphans) > len(kept):
+        diagnosis.notes.append(f"orphans: {len(orphans) - len(kept)}; a gateway deletes them after the grace")
+
+
+def _needed_bytes(state: LedgerState) -> dict[int, int]:
+    """Of each object with readable runs, where the last of them ends."""
+    needed: dict[int, int] = {}
+    for log in state.logs.values():
+        for run in _readable(log):
+            needed[run.object_number] = max(needed.get(run.object_number, 0), run.start + run.size)
+    return needed
+
+
+def _readable(log: PartitionLog) -> Iterator[Run]:
+    if not log.deleted:
+        yield from (run for run in log.runs() if run.last >= log.log_start)
+
+
+async def check_versions(segments: SegmentStore, diagnosis: Diagnosis) -> None:
+    """Objects begin with a frame of a version that this build reads."""
+    odd: list[str] = []
+    async for found in all_objects(segments):
+        if found.size < wal.BEGIN_BYTES:
+            continue
+        (head,) = await segments.read([Position(found.locator, 0, wal.BEGIN_BYTES)])
+        version = wal.version_of(head or b"")
+        if version is None or version > wal.VERSION:
+            how = "no frame" if version is None else f"a frame of version {version}"
+            odd.append(f"{found.locator} begins with {how}")
+    if odd:
+        diagnosis.findings.append(
+            f"formats: {_counted(len(odd), 'object is', 'objects are')} of no version that this build reads "
+            f"({_some(odd)}); run the version of Dragoman that wrote them"
+        )
+
+
+async def check_batches(
+    state: LedgerState, segments: SegmentStore, diagnosis: Diagnosis, whole: bool
+) -> None:
+    """CRC-32C and record counts of the batches in a sample of each partition's runs, or in all of them."""
+    wrong: list[str] = []
+    batches = 0
+    for topic in state.topics.by_id.values():
+        for log in topic.partitions:
+            runs = list(_readable(log))
+            for run in runs if whole else [*runs[:1], *runs[1:][-1:]]:
+                data = await _read(state, segments, run)
+                if data is None:
+                    continue  # reported by check_objects
+                reason, count = _wrong_with(run, data)
+                batches += count
+                if reason:
+                    wrong.append(f"{topic.name}-{log.index} offsets {run.base} to {run.last}: {reason}")
+    if wrong:
+        diagnosis.findings.append(
+            f"batches: {_counted(len(wrong), 'run does', 'runs do')} not read back as written "
+            f"({_some(wrong)}); check the disk and put the objects back from a copy of the data"
+        )
+    else:
+        how = "every run" if whole else "the first and last run of each partition; --all looks at every one"
+        diagnosis.notes.append(
+            f"batches: {_counted(batches, 'batch matches its', 'batches match their')} CRC ({how})"
+        )
+
+
+async def _read(state: LedgerState, segments: SegmentStore, run: Run) -> memoryview | None:
+    (data,) = await segments.read([Position(state.files.locator(run.object_number), run.start, run.size)])
+    return None if data is None else memoryview(data)
+
+
+def _wrong_with(run: Run, data: memoryview) -> tuple[str, int]:
+    """(what is wrong or nothing, batches looked at)."""
+    count = records = 0
+    try:
+        for batch in walk(data):
+            count += 1
+            records += batch.last_offset_delta + 1
+            if not verify_crc(data[batch.position : batch.position + batch.size_bytes]):
+                return f"the batch at byte {run.start + batch.position} does not match its CRC", count
+    except BatchError as error:
+        return error.reason, count
+    if run.dense and records != run.last - run.base + 1:
+        return f"{_counted(records, 'record is', 'records are')} there", count
+    return "", count
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
+
+
+def _some(things: Sequence[str]) -> str:
+    more = f", and {len(things) - SHOWN} more" if len(things) > SHOWN else ""
+    return "; ".join(things[:SHOWN]) + more

@@ -1,0 +1,343 @@
+"""The produce service: stores drafts, commits them in order, completes the requests.
+
+Group commit: with no draft under way one is written at once; otherwise batches wait until it is committed
+(written, over a store where writes overlap), or the next draft is full. Commits keep the order of the drafts.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from gateway.coordination.free_space import DiskFull, FreeSpace
+from gateway.coordination.shard import Shard
+from gateway.produce.accumulator import Accumulator, PendingBatch, ProduceCompletion
+from gateway.produce.refusals import GATEWAY_FAILED, SHUTTING_DOWN
+from gateway.produce.sequence_gaps import SequenceGaps
+from gateway.produce.validation import TopicPolicy
+from gateway.produce.validation_queues import QueuedBatch, ValidationQueues
+from gateway.scheduling.batch_opening import BatchOpener
+from gateway.telemetry.logs import QuietLog
+from gateway.timers.deadlines import Deadlines
+from ledger.batch.header import CheckedBatch, stamp_log_append_time
+from ledger.errors import ErrorName, OutcomeUnknown, StoreError
+from ledger.partitions.producers import TOO_MANY_PRODUCERS
+from ledger.partitions.requests import CommitBatch, CommitFile, FileCommit, StaleObject
+from ledger.partitions.state import PartitionLog
+from ledger.ports import SegmentStore
+from ledger.requests import Refused
+from ledger.types import Buffer, DraftBatch, Placement
+
+log = structlog.get_logger(__name__)
+quiet = QuietLog()
+"""For events that repeat with every request while a store is out of reach."""
+
+STORE_ATTEMPTS = 3
+"""How often a draft is stored, if its object becomes too old to be committed."""
+
+Stored = Callable[[str, int, Buffer], None]
+"""Called with every batch that was committed: locator, start, bytes (for the cache of the fetch service)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceOptions:
+    draft_bytes: int
+    draft_batches: int
+    drafts_in_flight: int
+
+
+class ProduceService:
+    """Accepts batches, stores them and commits them."""
+
+    def __init__(  # noqa: PLR0913 - what it works with
+        self,
+        shard: Shard,
+        segments: SegmentStore,
+        options: ProduceOptions,
+        clock: Callable[[], int],
+        stored: Stored | None = None,
+        space: FreeSpace | None = None,
+        opener: BatchOpener | None = None,
+    ) -> None:
+        """The timestamps of batches are validated against `clock`, which also stamps those of topics with
+        LogAppendTime."""
+        self._shard = shard
+        self._opener = opener or BatchOpener()
+        self._own_opener = self._opener if opener is None else None
+        self._segments = segments
+        self._options = options
+        self._clock = clock
+        self._stored = stored
+        self._space = space or FreeSpace(())
+        self._gaps = SequenceGaps()
+        self.crowded: set[int] = set()
+        """Numbers of partitions in which new producers were refused."""
+        self.deadlines = Deadlines()
+        """Of the requests whose batches are not completed."""
+        self._accumulator = Accumulator(options.draft_bytes, options.draft_batches, self._gaps.note)
+        # A draft costs the same two syncs whatever its size. Where drafts wait for one disk, the next one is
+        # larger, and no later, if it begins when the syncs of the last are done.
+        self._max_unfilled = options.drafts_in_flight if segments.capabilities.overlapping else 1
+        self._writing = 0
+        self._drafts: set[asyncio.Task[None]] = set()
+        self._last_draft: asyncio.Task[None] | None = None
+        self._closing = False
+        self._stopped = False
+        self._scheduled = False
+        self._queues = ValidationQueues(self._opener, self._gaps, self._accept, self._fail)
+        self._queued = self._queues.by_partition
+
+    def add(
+        self,
+        partition: PartitionLog,
+        batch: CheckedBatch,
+        completion: ProduceCompletion,
+        policy: TopicPolicy,
+    ) -> PendingBatch:
+        """Accept one checked batch of a partition. Never waits: batches of a partition get their offsets in
+        the order of these calls, also those whose records have to be validated first."""
+        pending = PendingBatch(partition, batch.header, batch.data, completion)
+        if self._closing:
+            completion.remaining += 1
+            pending.refused(ErrorName.KAFKA_STORAGE_ERROR, SHUTTING_DOWN)
+        elif self._space.refusal:
+            completion.remaining += 1
+            self._space.refused += 1
+            self._gaps.note(pending)
+            pending.refused(ErrorName.KAFKA_STORAGE_ERROR, self._space.refusal)
+        else:
+            now_ms = self._clock()
+            needs_decompression = policy.needs_decompression(batch.header, now_ms)
+            if needs_decompression or (self._queued and partition.number in self._queued):
+                validation = policy.record_validation(now_ms) if needs_decompression else None
+                completion.remaining += 1
+                self._queues.add(QueuedBatch(pending, batch, validation, policy.log_append_time))
+            else:
+                self._accept(pending, policy.log_append_time)
+        return pending
+
+    def _accept(self, pending: PendingBatch, stamp: bool) -> None:
+        if stamp:
+            pending.append_time_ms = self._clock()
+            pending.data = stamp_log_append_time(memoryview(pending.data), pending.append_time_ms)
+        self._accumulator.add(pending)
+        if not self._scheduled and self._may_write():
+            # After the other callbacks of this iteration, so that requests that arrived together share a
+            # draft.
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._write_next)
+
+    async def close(self, timeout_s: float) -> None:
+        """Let accepted batches be stored, for at most `timeout_s`. The outcome of those that then still wait
+        is unknown."""
+        self._closing = True
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while self._drafts and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(set(self._drafts), timeout=left)
+        # From here on the end of a draft begins no other.
+        self._stopped = True
+        abandoned = self._drafts | self._queues.tasks
+        for task in abandoned:
+            task.cancel()
+        await asyncio.gather(*abandoned, return_exceptions=True)
+        if self._own_opener is not None:
+            self._own_opener.close()
+        self._queues.refuse_all()
+        while len(self._accumulator):
+            _refuse_all(self._accumulator.take(), ErrorName.KAFKA_STORAGE_ERROR, SHUTTING_DOWN)
+        self.deadlines.close()
+
+    def _may_write(self) -> bool:
+        if self._stopped or not len(self._accumulator):
+            return False
+        if self._accumulator.is_full:
+            return len(self._drafts) < self._options.drafts_in_flight
+        return self._writing == 0 and len(self._drafts) < self._max_unfilled
+
+    def _write_next(self) -> None:
+        self._scheduled = False
+        while self._may_write():
+            draft = self._accumulator.take()
+            if draft:
+                task = asyncio.create_task(self._store_then_commit(draft, self._last_draft))
+                self._writing += 1
+                self._last_draft = task
+                self._drafts.add(task)
+                task.add_done_callback(partial(self._draft_done, draft))
+
+    def _draft_done(self, draft: Sequence[PendingBatch], task: asyncio.Task[None]) -> None:
+        self._drafts.discard(task)
+        if task.cancelled():
+            # Perhaps before its first step. Results that it has set itself stay.
+            _refuse_all(draft, ErrorName.REQUEST_TIMED_OUT, "the gateway was stopped")
+        if task is self._last_draft:
+            self._last_draft = None
+        self._write_next()
+
+    async def _store_then_commit(self, draft: list[PendingBatch], before: asyncio.Task[None] | None) -> None:
+        """Store and commit one draft. Never raises: every batch gets its result."""
+        try:
+            try:
+                placement = await self._write_once(draft)
+            finally:
+                # A failed draft blocks no later one. But it waits as well: the next draft waits only for this
+                # one, and would overtake those before it.
+                if before is not None:
+                    await asyncio.wait([before])
+            await self._commit(*self._without_gaps(draft, placement))
+        except OutcomeUnknown as error:
+            quiet.warning("produce.outcome_unknown", batches=len(draft), error=str(error))
+            _refuse_all(draft, ErrorName.REQUEST_TIMED_OUT, "whether the batch was stored is not known")
+        except DiskFull as error:
+            self._space.refused += len(draft)
+            self._fail(draft, ErrorName.KAFKA_STORAGE_ERROR, str(error))
+        except StoreError as error:
+            quiet.error("produce.storage_failed", batches=len(draft), error=str(error))
+            self._fail(draft, ErrorName.KAFKA_STORAGE_ERROR, "the batch could not be stored")
+        except asyncio.CancelledError:
+            _refuse_all(draft, ErrorName.REQUEST_TIMED_OUT, "the gateway was stopped")
+            raise
+        except Exception:
+            log.exception("produce.failed", batches=len(draft))
+            self._fail(draft, ErrorName.UNKNOWN_SERVER_ERROR, GATEWAY_FAILED)
+
+    def _fail(self, draft: Sequence[PendingBatch], error: ErrorName, message: str) -> None:
+        for pending in draft:
+            if pending.error is None:
+                self._gaps.note(pending)
+        _refuse_all(draft, error, message)
+
+    def _without_gaps(
+        self, draft: list[PendingBatch], placement: Placement
+    ) -> tuple[list[PendingBatch], Placement]:
+        """What may be committed of a draft, now that all drafts before it are done; the rest is refused."""
+        if not len(self._gaps):
+            return draft, placement
+        kept = [i for i, pending in enumerate(draft) if not self._refuse_after_gap(pending)]
+        if len(kept) == len(draft):
+            return draft, placement
+        starts = [placement.starts[i] for i in kept]
+        return [draft[i] for i in kept], Placement(placement.locator, starts, placement.object_bytes)
+
+    def _refuse_after_gap(self, pending: PendingBatch) -> bool:
+        """Refuse the batch if one is missing before it. Whether that is so."""
+        missing = self._gaps.missing_before(pending)
+        if missing is None:
+            return False
+        sequence = pending.header.base_sequence
+        pending.in_log = True
+        reason = f"sequence {sequence} came where {missing} was expected"
+        pending.refused(ErrorName.OUT_OF_ORDER_SEQUENCE_NUMBER, reason)
+        return True
+
+    async def _write_once(self, draft: list[PendingBatch]) -> Placement:
+        try:
+            return await self._write(draft)
+        finally:
+            self._writing -= 1
+            self._write_next()
+
+    async def _write(self, draft: list[PendingBatch]) -> Placement:
+        # A key must never be below the orphan floor, however slow this host's clock is.
+        created_ms = self._shard.now_ms()
+        with self._space.writing(sum(len(pending.data) for pending in draft)):
+            return await self._segments.write([_draft_batch(pending) for pending in draft], created_ms)
+
+    async def _commit(self, draft: list[PendingBatch], placement: Placement) -> None:
+        if not draft:
+            return
+        # Durable before numbered: a crash in between leaves an orphan, never an offset without bytes.
+        for attempt in range(STORE_ATTEMPTS):
+            if attempt:
+                # A batch whose request has a response must not be stored by a new attempt.
+                draft = self._still_wanted(draft)
+                if not draft:
+                    return
+                placement = await self._write(draft)
+            try:
+                commit = await self._shard.submit(_commit_file(draft, placement))
+            except StoreError:
+                await self._abandon(placement.locator)
+                raise
+            if isinstance(commit, FileCommit):
+                self._complete(draft, placement, commit)
+                return
+            assert isinstance(commit, StaleObject)
+            log.warning("produce.object_too_old", locator=placement.locator)
+            await self._abandon(placement.locator)
+        raise StoreError(f"the draft was too old to be committed {STORE_ATTEMPTS} times")
+
+    def _still_wanted(self, draft: Sequence[PendingBatch]) -> list[PendingBatch]:
+        for pending in draft:
+            if pending.completion.is_done:
+                self._gaps.note(pending)
+        kept = [pending for pending in draft if not pending.completion.is_done]
+        return [pending for pending in kept if not self._refuse_after_gap(pending)]
+
+    async def _abandon(self, locator: str) -> None:
+        """No further draft goes into this object. If the store cannot be notified, the outcome of the commit
+        stays the same."""
+        try:
+            await self._segments.abandon(locator)
+        except StoreError as error:
+            log.warning("produce.object_not_abandoned", locator=locator, error=str(error))
+
+    def _complete(self, draft: list[PendingBatch], placement: Placement, commit: FileCommit) -> None:
+        for pending, start, result in zip(draft, placement.starts, commit.results, strict=True):
+            if isinstance(result, Refused):
+                # Sequences and epochs are checked against the log; a deleted partition has none.
+                pending.in_log = not result.error.startswith("UNKNOWN_")
+                if result.error == TOO_MANY_PRODUCERS:
+                    self._gaps.note(pending)
+                    self.crowded.add(pending.log.number)
+                pending.refused(result.error, result.message)
+                continue
+            if result.duplicate and pending.append_time_ms < 0:
+                # A quirk of Kafka: the response for a duplicate has a timestamp, also with CreateTime.
+                pending.append_time_ms = pending.header.max_timestamp
+            if self._stored is not None and not result.duplicate:
+                self._stored(placement.locator, start, pending.data)
+            pending.accepted(result.base_offset, result.log_start)
+
+
+def _draft_batch(pending: PendingBatch) -> DraftBatch:
+    header = pending.header
+    return DraftBatch(
+        pending.log.topic_id,
+        pending.log.index,
+        pending.data,
+        header.record_count,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+    )
+
+
+def _commit_file(draft: Sequence[PendingBatch], placement: Placement) -> CommitFile:
+    batches = []
+    for pending, start in zip(draft, placement.starts, strict=True):
+        header = pending.header
+        max_timestamp = pending.append_time_ms if pending.append_time_ms >= 0 else header.max_timestamp
+        batches.append(
+            CommitBatch(
+                pending.log.topic_id,
+                pending.log.index,
+                start,
+                len(pending.data),
+                header.record_count,
+                max_timestamp,
+                header.attributes,
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+            )
+        )
+    return CommitFile(placement.locator, placement.object_bytes, batches)
+
+
+def _refuse_all(draft: Sequence[PendingBatch], error: ErrorName, message: str) -> None:
+    for pending in draft:
+        if pending.error is None and pending.base_offset < 0:
+            pending.refused(error, message)

@@ -1,0 +1,477 @@
+"""The settings: name, type, default, bounds and description of each, once.
+
+A section is a class, a setting one of its fields; `gateway/config.py` loads them. Settings of sections that
+are renamed have the names of Kafka's configs (`broker.num.partitions`).
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+SECOND: Final = 1000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+SECRET: Final = "secret"
+"""Key in `Meta.extra` of a setting that is never shown."""
+
+
+class ConfigError(Exception):
+    """A setting is unknown, of the wrong type or out of bounds; the message names what is allowed."""
+
+
+class Listeners(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: Annotated[
+        tuple[str, ...],
+        Meta(
+            min_length=1,
+            max_length=16,
+            description="Where clients connect, each NAME://HOST:PORT; port 0 = any, no host = all "
+            "addresses, 0.0.0.0 = all of IPv4, [::] = all of IPv6",
+        ),
+    ] = ("PLAINTEXT://127.0.0.1:9092",)
+    advertise: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=16,
+            description="Addresses that clients connect to, HOST:PORT for each listener in order",
+        ),
+    ] = ()
+
+
+class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of all SSL:// listeners. SIGHUP reads the files again, for new connections."""
+
+    certificate: Annotated[
+        str, Meta(description="PEM file of the gateway's certificate and the intermediate ones up to its CA")
+    ] = ""
+    key: Annotated[
+        str, Meta(description="PEM file of the private key; empty = in the file of the certificate")
+    ] = ""
+    key_password: Annotated[
+        str,
+        Meta(
+            description="Password of the private key; set it in the environment, never on the command line",
+            extra={SECRET: True},
+        ),
+    ] = ""
+    key_password_file: Annotated[
+        str, Meta(description="File whose first line is the password of the private key")
+    ] = ""
+    ca: Annotated[str, Meta(description="PEM file of the CAs whose client certificates are accepted")] = ""
+    client_auth: Annotated[
+        str,
+        Meta(
+            pattern="^(none|optional|required)$",
+            description="Client certificates: none, optional (checked if there is one) or required",
+        ),
+    ] = "none"
+    min_version: Annotated[
+        str, Meta(pattern=r"^(1\.2|1\.3)$", description="Oldest TLS version that is accepted: 1.2 or 1.3")
+    ] = "1.2"
+
+    def __repr__(self) -> str:
+        # Settings may end up in a log; the password must not.
+        return f"Tls(certificate={self.certificate!r}, client_auth={self.client_auth!r})"
+
+
+class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    data_dir: Annotated[
+        str,
+        Meta(min_length=1, description="Directory of the embedded stores, and of the lock that guards them"),
+    ] = "data"
+    metadata: Annotated[
+        str, Meta(description="URL of the metadata store; empty = sqlite: in the data directory")
+    ] = ""
+    data: Annotated[str, Meta(description="URL of the record data; empty = file: in the data directory")] = ""
+    allow_unsafe_acks: Annotated[
+        bool, Meta(description="Accept stores whose acknowledgement does not survive loss of power")
+    ] = False
+    min_free_bytes: Annotated[
+        int,
+        Meta(ge=0, le=1024 * GIB, description="With less free in the data directory, /readyz says not ready"),
+    ] = 256 * MIB
+    reserve_bytes: Annotated[
+        int,
+        Meta(
+            ge=-1,
+            le=1024 * GIB,
+            description="With less free where records or the journal are written, Produce is refused, so "
+            "that deletions still work; -1 = the smaller of 64 MiB and 5 % of the file system, 0 = none",
+        ),
+    ] = -1
+
+
+class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    shards: Annotated[
+        int, Meta(ge=1, le=1, description="Number of journals; more than one is not supported yet")
+    ] = 1
+    draft_bytes: Annotated[
+        int, Meta(ge=64 * KIB, le=256 * MIB, description="A draft is written when it holds this many bytes")
+    ] = 8 * MIB
+    draft_batches: Annotated[
+        int, Meta(ge=1, le=3000, description="A draft is written when it holds this many batches")
+    ] = 1000
+    drafts_in_flight: Annotated[
+        int, Meta(ge=1, le=64, description="Drafts that are written at the same time")
+    ] = 4
+    orphan_grace_ms: Annotated[
+        int, Meta(ge=MINUTE, le=7 * 24 * HOUR, description="How long dead or orphaned objects stay")
+    ] = HOUR
+    snapshot_bytes: Annotated[
+        int, Meta(ge=MIB, le=64 * GIB, description="Journal bytes after which a snapshot is made")
+    ] = 64 * MIB
+    commit_timeout_ms: Annotated[
+        int,
+        Meta(ge=100, le=5 * MINUTE, description="How long topic changes and barriers wait for the journal"),
+    ] = 10 * SECOND
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    frame_bytes: Annotated[
+        int, Meta(ge=KIB, le=2 * GIB - 1, description="Largest request; a larger one closes its connection")
+    ] = 100 * MIB
+    connections: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000, description="Client connections of all listeners; further ones are closed"),
+    ] = 10_000
+    address_connections: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="Client connections from one address (IPv6: one /64); further ones are closed",
+        ),
+    ] = 5_000
+    connection_rate: Annotated[
+        int,
+        Meta(ge=1, le=100_000, description="New connections a second of all listeners; further ones wait"),
+    ] = 1_000
+    address_connection_rate: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="New connections a second from one address; further ones wait, at most 10 s long",
+        ),
+    ] = 500
+    tls_handshake_ms: Annotated[
+        int,
+        Meta(ge=100, le=5 * MINUTE, description="A connection whose TLS handshake takes longer is closed"),
+    ] = 10 * SECOND
+    requests_in_flight: Annotated[
+        int, Meta(ge=1, le=10_000, description="Unanswered requests of a connection at which reading pauses")
+    ] = 100
+    total_requests_in_flight: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="Unanswered requests of all connections, with waiting fetches, at which reading "
+            "pauses",
+        ),
+    ] = 100_000
+    connection_bytes: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB,
+            le=2 * GIB,
+            description="Bytes of unanswered requests of a connection at which reading pauses",
+        ),
+    ] = 64 * MIB
+    buffer_bytes: Annotated[
+        int,
+        Meta(
+            ge=MIB,
+            le=64 * GIB,
+            description="Bytes of unanswered requests and unread responses of all connections at which "
+            "reading pauses. Connections that hold most of them without progress are closed; at "
+            "a quarter more, at once. With at least 32 KiB for each of limits.connections, "
+            "small requests are still served",
+        ),
+    ] = 512 * MIB
+    decompressed_bytes: Annotated[
+        int,
+        Meta(
+            ge=MIB,
+            le=2 * GIB,
+            description="Largest batch, decompressed, that a topic accepts whose configs need its records "
+            "(compaction, timestamp bounds, compression), and that a lookup by time opens",
+        ),
+    ] = 64 * MIB
+    send_bytes: Annotated[
+        int, Meta(ge=KIB, le=GIB, description="Unsent response bytes of a connection at which reading pauses")
+    ] = 4 * MIB
+    idle_ms: Annotated[
+        int,
+        Meta(
+            ge=SECOND,
+            le=24 * HOUR,
+            description="A connection is closed after this time without a whole request; for a request that "
+            "is being sent or a response that is being read, 1 s more for each 16 KiB",
+        ),
+    ] = 10 * MINUTE
+    request_timeout_ms: Annotated[
+        int,
+        Meta(ge=SECOND, le=HOUR, description="Longest timeout of a request; a longer one is shortened"),
+    ] = 2 * MINUTE
+    request_elements: Annotated[
+        int,
+        Meta(
+            ge=1_000,
+            le=10_000_000,
+            description="Elements of all arrays of a request together; a request with more closes its "
+            "connection. Requests that name all partitions (ListOffsets, Metadata, "
+            "DescribeTopicPartitions, OffsetFetch, OffsetCommit, OffsetForLeaderEpoch, Fetch, "
+            "ListPartitionReassignments) may have 2 x limits.partitions more",
+        ),
+    ] = 50_000
+    response_bytes: Annotated[
+        int,
+        Meta(
+            ge=4 * KIB,
+            le=GIB,
+            description="Memory for a response to a request that names the same thing many times; what does "
+            "not fit is refused. Configs of resources that are named once do not count: "
+            "together they may use half of limits.request_memory_bytes, enough for 50,000 "
+            "topics with synonyms",
+        ),
+    ] = 16 * MIB
+    request_memory_bytes: Annotated[
+        int,
+        Meta(
+            ge=MIB,
+            le=64 * GIB,
+            description="Memory of all large requests together, for the decoded requests and the responses "
+            "that are being built; further ones wait, with addresses in turn",
+        ),
+    ] = 256 * MIB
+    drain_ms: Annotated[
+        int, Meta(ge=0, le=10 * MINUTE, description="How long a shutdown waits for requests under way")
+    ] = 20 * SECOND
+    fetch_bytes: Annotated[
+        int,
+        Meta(
+            ge=MIB,
+            le=64 * GIB,
+            description="Bytes of records that all fetches together hold, from before they are read until "
+            "they are sent. Further fetches wait, with addresses and connections in turn; an "
+            "eighth is reserved for fetches of at most 64 KiB. While fetches wait for 0.5 s, a "
+            "client that reads none of its responses for 1 s is closed",
+        ),
+    ] = 256 * MIB
+    fetch_sessions: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="Incremental fetch sessions that are kept")
+    ] = 1000
+    fetch_partitions: Annotated[
+        int,
+        Meta(
+            ge=10_000,
+            le=100_000_000,
+            description="Partitions of all fetch sessions together, about 700 bytes each; the same number "
+            "again for fetches under way with more than 256. Beyond that no session is made, "
+            "and fetches wait until those that have waited for records the longest are answered",
+        ),
+    ] = 500_000
+    topic_partitions: Annotated[
+        int, Meta(ge=1, le=100_000, description="Partitions that a topic may have")
+    ] = 10_000
+    partitions: Annotated[
+        int, Meta(ge=1, le=10_000_000, description="Partitions that all topics together may have")
+    ] = 200_000
+    producers: Annotated[
+        int,
+        Meta(
+            ge=1_000,
+            le=100_000_000,
+            description="Pairs of an idempotent producer and a partition that are remembered, 0.4 to 0.7 "
+            "KiB of memory each, and 0.4 KiB more while a snapshot is made. Near this bound "
+            "those idle for 15 minutes are forgotten; while there is none, a new pair is "
+            "refused with NOT_ENOUGH_REPLICAS, which producers retry",
+        ),
+    ] = 500_000
+    partition_producers: Annotated[
+        int, Meta(ge=100, le=100_000_000, description="Producers that are remembered in one partition")
+    ] = 20_000
+    groups: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="Consumer groups; a join to one more is refused",
+        ),
+    ] = 100_000
+    offset_bytes: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB,
+            le=1024 * GIB,
+            description="Memory for committed offsets of all groups, each 256 bytes and its text; when it "
+            "is full, an offset is accepted only where it replaces one that is not shorter",
+        ),
+    ] = 2 * GIB
+    members_bytes: Annotated[
+        int,
+        Meta(
+            ge=64 * KIB,
+            le=64 * GIB,
+            description="Bytes of all members of all groups, with their protocols and assignments; beyond "
+            "that no new member is accepted",
+        ),
+    ] = GIB
+    group_bytes: Annotated[
+        int,
+        Meta(
+            ge=KIB,
+            le=MIB,
+            description="Bytes of all members of a group, with their protocols; one more is refused",
+        ),
+    ] = 768 * KIB
+
+
+class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    run_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1024 * GIB,
+            description="Memory for record batches that were written recently, or read from objects",
+        ),
+    ] = 256 * MIB
+
+
+class Admin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: Annotated[
+        str, Meta(description="HOST:PORT of health, metrics and version pages; port 0 = any, empty = none")
+    ] = "127.0.0.1:9644"
+    connections: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description="Connections of that address; one more replaces the one that has waited for a "
+            "request the longest",
+        ),
+    ] = 64
+    request_head_ms: Annotated[
+        int,
+        Meta(
+            ge=100, le=5 * MINUTE, description="A connection is closed that sends no request head for longer"
+        ),
+    ] = 10 * SECOND
+
+
+class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    level: Annotated[
+        str, Meta(pattern="^(debug|info|warning|error)$", description="debug, info, warning or error")
+    ] = "info"
+    format: Annotated[
+        str, Meta(pattern="^(auto|text|json)$", description="text, json, or auto: text on a terminal")
+    ] = "auto"
+
+
+def _kafka_name(field: str) -> str:
+    return field.replace("_", ".")
+
+
+class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_kafka_name):
+    """Broker configs under Kafka's names, as far as they have an effect here."""
+
+    node_id: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Id of this gateway, as clients see it")] = 1
+    auto_create_topics_enable: Annotated[
+        bool,
+        Meta(
+            description="A metadata request for an unknown topic creates it, if the client allows: any "
+            "client may then create topics, and the quota controller_mutation_rate bounds how fast"
+        ),
+    ] = True
+    delete_topic_enable: Annotated[bool, Meta(description="Topics may be deleted")] = True
+    num_partitions: Annotated[
+        int, Meta(ge=1, le=100_000, description="Partitions of a topic that is created without a number")
+    ] = 1
+    log_retention_check_interval_ms: Annotated[
+        int, Meta(ge=100, le=HOUR, description="How often retention is checked")
+    ] = 5 * MINUTE
+    message_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=2**31 - 1,
+            description="Largest record batch, where the topic does not set max.message.bytes",
+        ),
+    ] = MIB + 12
+
+
+class Groups(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_kafka_name):
+    """Consumer groups, under the names of Kafka's broker configs."""
+
+    group_initial_rebalance_delay_ms: Annotated[
+        int, Meta(ge=0, le=5 * MINUTE, description="How long an empty group waits for more members to join")
+    ] = 3 * SECOND
+    group_min_session_timeout_ms: Annotated[
+        int, Meta(ge=1, le=HOUR, description="Shortest session timeout of a member")
+    ] = 6 * SECOND
+    group_max_session_timeout_ms: Annotated[
+        int, Meta(ge=1, le=24 * HOUR, description="Longest session timeout of a member")
+    ] = 30 * MINUTE
+    group_max_size: Annotated[
+        int, Meta(ge=1, le=100_000, description="Members that a group may have; further ones are refused")
+    ] = 10_000
+    offset_metadata_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=16 * KIB,
+            description="Longest metadata text of a committed offset, in UTF-16 units as Kafka counts",
+        ),
+    ] = 4 * KIB
+    offsets_retention_minutes: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100 * 366 * 24 * 60,
+            description="How long committed offsets stay that no consumer uses, in minutes",
+        ),
+    ] = 7 * 24 * 60
+    offsets_retention_check_interval_ms: Annotated[
+        int, Meta(ge=100, le=24 * HOUR, description="How often committed offsets are checked for expiry")
+    ] = 10 * MINUTE
+
+
+class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_kafka_name):
+    """How usage is measured for client quotas."""
+
+    quota_window_num: Annotated[int, Meta(ge=2, le=3600, description="Samples that a rate is taken over")] = (
+        11
+    )
+    quota_window_size_seconds: Annotated[
+        int, Meta(ge=1, le=3600, description="Length of a sample in seconds")
+    ] = 1
+    meters: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="Rates that are kept; beyond that the one that was not used for the longest starts "
+            "again",
+        ),
+    ] = 10_000
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings, checked."""
+
+    listeners: Listeners = Listeners()
+    tls: Tls = Tls()
+    storage: Storage = Storage()
+    ledger: Ledger = Ledger()
+    limits: Limits = Limits()
+    cache: Cache = Cache()
+    admin: Admin = Admin()
+    log: Log = Log()
+    broker: Broker = Broker()
+    groups: Groups = Groups()
+    quotas: Quotas = Quotas()

@@ -1,0 +1,1 @@
+"""Deadlines and timers that the event loop does not offer itself."""

@@ -1,0 +1,17 @@
+"""Applying the metadata records about the cluster as a whole."""
+
+from ledger.cluster.records import ClusterCreated, LedgerRestored, OwnerChanged
+from ledger.state import LedgerState
+
+
+def cluster_created(state: LedgerState, record: ClusterCreated) -> None:
+    state.cluster_id = record.cluster_id
+
+
+def owner_changed(state: LedgerState, record: OwnerChanged) -> None:
+    state.epoch = record.epoch
+
+
+def ledger_restored(state: LedgerState, record: LedgerRestored) -> None:
+    state.restores.append(record)
+    state.files.keep(record.kept_from_ms, record.kept_to_ms)

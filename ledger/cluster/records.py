@@ -1,0 +1,67 @@
+"""Metadata records about the cluster as a whole, and their bytes."""
+
+import struct
+from dataclasses import dataclass
+
+from ledger.records import RecordFormat
+
+_OWNER = struct.Struct(">ii16s")
+_RESTORED = struct.Struct(">qqq")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCreated:
+    """The first record of a journal."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerChanged:
+    """Begins every epoch."""
+
+    epoch: int
+    gateway: int
+    incarnation: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRestored:
+    """The journal was put back from a backup of its first `entries` entries; begins a cluster epoch.
+
+    Objects created from `kept_from_ms` to `kept_to_ms` may hold records that were acknowledged after the
+    backup, so none of them is ever deleted, known to the ledger or not.
+    """
+
+    entries: int
+    kept_from_ms: int
+    kept_to_ms: int
+
+
+def _encode_cluster(record: ClusterCreated) -> bytes:
+    return record.cluster_id.encode()
+
+
+def _decode_cluster(body: memoryview) -> ClusterCreated:
+    return ClusterCreated(str(body, "utf-8"))
+
+
+def _encode_owner(record: OwnerChanged) -> bytes:
+    return _OWNER.pack(record.epoch, record.gateway, record.incarnation)
+
+
+def _decode_owner(body: memoryview) -> OwnerChanged:
+    return OwnerChanged(*_OWNER.unpack(body))
+
+
+def _encode_restored(record: LedgerRestored) -> bytes:
+    return _RESTORED.pack(record.entries, record.kept_from_ms, record.kept_to_ms)
+
+
+def _decode_restored(body: memoryview) -> LedgerRestored:
+    return LedgerRestored(*_RESTORED.unpack(body))
+
+
+CLUSTER_CREATED = RecordFormat(1, ClusterCreated, _encode_cluster, _decode_cluster)
+OWNER_CHANGED = RecordFormat(2, OwnerChanged, _encode_owner, _decode_owner)
+LEDGER_RESTORED = RecordFormat(14, LedgerRestored, _encode_restored, _decode_restored)

@@ -1,0 +1,200 @@
+"""Metadata records of consumer groups and their offsets, and their bytes.
+
+A group is written whole each time. Bodies above 16 KiB are deflated in the journal (level 1), never in the
+image: its rows must be the same whatever zlib a gateway has.
+"""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ledger.errors import StoreDamaged
+from ledger.fields import U32, FieldReader, encode_bytes, encode_text
+from ledger.groups.state import Group, Member, OffsetKey, OffsetRow
+from ledger.records import RecordFormat
+from ledger.types import TopicId
+
+MAX_GROUP_BYTES = 1 << 20
+"""Of the fields of one group; Kafka's bound is the default max.message.bytes of its offsets topic."""
+MAX_METADATA_BYTES = 65_535
+MIN_DEFLATED_BYTES = 16 * 1024
+
+_DEFLATED = 1
+_SYNCED = 1
+_GROUP = struct.Struct(">BiI")
+_MEMBER = struct.Struct(">iiI")
+_TOPIC = struct.Struct(">16sI")
+OFFSET = struct.Struct(">IqiqH")
+OFFSET_KEY = struct.Struct(">16sI")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStored:
+    """All of a group but its offsets."""
+
+    group: Group
+
+
+class OffsetsCommitted(NamedTuple):
+    """Offsets of a group, committed at the time of the entry."""
+
+    group_id: str
+    rows: Sequence[OffsetRow]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsRemoved:
+    """These offsets of a group are forgotten."""
+
+    group_id: str
+    keys: Sequence[OffsetKey]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRemoved:
+    """The group is gone, with what offsets it had left."""
+
+    group_id: str
+
+
+def encode_group(group: Group) -> bytes:
+    """The fields of a group without `changed_ms`, never deflated."""
+    head = _GROUP.pack(_SYNCED if group.synced else 0, group.generation, len(group.members))
+    parts = [head, encode_text(group.group_id), encode_text(group.protocol_type)]
+    parts += (encode_text(group.protocol), encode_text(group.leader))
+    for member in group.members:
+        parts += _member_parts(member)
+    return b"".join(parts)
+
+
+def _member_parts(member: Member) -> list[bytes]:
+    parts = [
+        _MEMBER.pack(member.session_timeout_ms, member.rebalance_timeout_ms, len(member.protocols)),
+        encode_text(member.member_id),
+        encode_text(member.instance_id),
+        encode_text(member.client_id),
+        encode_text(member.client_host),
+        encode_bytes(member.assignment),
+    ]
+    for name, subscription in member.protocols:
+        parts += (encode_text(name), encode_bytes(subscription))
+    return parts
+
+
+def decode_group(data: memoryview, changed_ms: int = 0) -> Group:
+    """The reverse of `encode_group`."""
+    reader = FieldReader(data)
+    flags, generation, members = _GROUP.unpack(reader.take(_GROUP.size))
+    group_id, protocol_type = reader.text(), reader.text()
+    protocol, leader = reader.optional_text(), reader.optional_text()
+    held = tuple([_decode_member(reader) for _ in range(members)])
+    reader.end()
+    synced = bool(flags & _SYNCED)
+    return Group(group_id, protocol_type, generation, protocol, leader, held, synced, changed_ms)
+
+
+def _decode_member(reader: FieldReader) -> Member:
+    session_ms, rebalance_ms, protocols = _MEMBER.unpack(reader.take(_MEMBER.size))
+    member_id, instance_id = reader.text(), reader.optional_text()
+    client_id, client_host, assignment = reader.text(), reader.text(), reader.bytes()
+    named = tuple([(reader.text(), reader.bytes()) for _ in range(protocols)])
+    return Member(member_id, instance_id, client_id, client_host, session_ms, rebalance_ms, named, assignment)
+
+
+def _encode_group_stored(record: GroupStored) -> bytes:
+    """`u8 flags (1 deflated) | the fields of the group`."""
+    fields = encode_group(record.group)
+    if len(fields) < MIN_DEFLATED_BYTES:
+        return b"\0" + fields
+    return bytes([_DEFLATED]) + zlib.compress(fields, 1)
+
+
+def _decode_group_stored(body: memoryview) -> GroupStored:
+    if not len(body):
+        raise StoreDamaged("the record of a group is empty")
+    if body[0] & _DEFLATED:
+        return GroupStored(decode_group(memoryview(_inflated(body[1:]))))
+    return GroupStored(decode_group(body[1:]))
+
+
+def _inflated(data: memoryview) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        fields = inflater.decompress(data, MAX_GROUP_BYTES)
+    except zlib.error as error:
+        raise StoreDamaged(f"the record of a group cannot be inflated: {error}") from error
+    if not inflater.eof or inflater.unused_data:
+        raise StoreDamaged("the record of a group is longer than a group can be, or cut short")
+    return fields
+
+
+def _encode_offsets_committed(record: OffsetsCommitted) -> bytes:
+    """`group id | per topic: topic id, u32 rows | per row: u32 partition, i64 offset, i32 leader epoch, i64
+    expire time, u16 metadata length, metadata`."""
+    name, rows = record.group_id.encode(), record.rows
+    if len(rows) == 1:
+        # What most are, as members commit on their own.
+        topic_id, partition, offset, epoch, expire_ms, metadata = rows[0]
+        text = metadata.encode()
+        row = OFFSET.pack(partition, offset, epoch, expire_ms, len(text))
+        return b"".join((U32.pack(len(name)), name, _TOPIC.pack(topic_id, 1), row, text))
+    parts = [U32.pack(len(name)), name]
+    at = 0
+    while at < len(rows):
+        topic_id, first = rows[at].topic_id, at
+        while at < len(rows) and rows[at].topic_id == topic_id:
+            at += 1
+        parts.append(_TOPIC.pack(topic_id, at - first))
+        for _, partition, offset, epoch, expire_ms, metadata in rows[first:at]:
+            text = metadata.encode()
+            parts += (OFFSET.pack(partition, offset, epoch, expire_ms, len(text)), text)
+    return b"".join(parts)
+
+
+def _decode_offsets_committed(body: memoryview) -> OffsetsCommitted:
+    (size,) = U32.unpack_from(body)
+    pos, end = U32.size + size, len(body)
+    if pos > end:
+        raise StoreDamaged("the group id of a record of committed offsets runs past its end")
+    group_id = str(body[U32.size : pos], "utf-8")
+    rows: list[OffsetRow] = []
+    while pos < end:
+        raw_id, count = _TOPIC.unpack_from(body, pos)
+        topic_id = TopicId(raw_id)
+        pos += _TOPIC.size
+        for _ in range(count):
+            partition, offset, epoch, expire_ms, size = OFFSET.unpack_from(body, pos)
+            pos += OFFSET.size
+            metadata = str(body[pos : pos + size], "utf-8") if size else ""
+            pos += size
+            rows.append(OffsetRow(topic_id, partition, offset, epoch, expire_ms, metadata))
+    if pos != end:
+        raise StoreDamaged("the record of committed offsets does not have the length it claims")
+    return OffsetsCommitted(group_id, rows)
+
+
+def _encode_offsets_removed(record: OffsetsRemoved) -> bytes:
+    return encode_text(record.group_id) + b"".join([OFFSET_KEY.pack(*key) for key in record.keys])
+
+
+def _decode_offsets_removed(body: memoryview) -> OffsetsRemoved:
+    reader = FieldReader(body)
+    group_id = reader.text()
+    keys = [(TopicId(topic_id), partition) for topic_id, partition in OFFSET_KEY.iter_unpack(reader.rest())]
+    return OffsetsRemoved(group_id, keys)
+
+
+def _encode_group_removed(record: GroupRemoved) -> bytes:
+    return record.group_id.encode()
+
+
+def _decode_group_removed(body: memoryview) -> GroupRemoved:
+    return GroupRemoved(str(body, "utf-8"))
+
+
+GROUP_STORED = RecordFormat(15, GroupStored, _encode_group_stored, _decode_group_stored)
+OFFSETS_COMMITTED = RecordFormat(16, OffsetsCommitted, _encode_offsets_committed, _decode_offsets_committed)
+OFFSETS_REMOVED = RecordFormat(17, OffsetsRemoved, _encode_offsets_removed, _decode_offsets_removed)
+GROUP_REMOVED = RecordFormat(18, GroupRemoved, _encode_group_removed, _decode_group_removed)

@@ -1,0 +1,1 @@
+"""Stored objects: which hold live runs, which are garbage, and the orphan floor."""

@@ -1,0 +1,14 @@
+"""Applying the metadata records of stored objects."""
+
+from ledger.objects.records import FloorRaised, ObjectsForgotten
+from ledger.objects.rows import OBJECT
+from ledger.state import LedgerState
+
+
+def objects_forgotten(state: LedgerState, record: ObjectsForgotten) -> None:
+    state.files.forget(record.objects)
+    state.dirty[OBJECT].update(record.objects)
+
+
+def floor_raised(state: LedgerState, record: FloorRaised) -> None:
+    state.dirty[OBJECT].update(stored.number for stored in state.files.raise_floor(record.floor_ms))

@@ -1,0 +1,148 @@
+"""Objects: which hold live runs, which are garbage, and below which age nothing new may come."""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import islice
+from operator import lt
+
+from ledger.keys import created_ms
+
+
+class ObjectState:
+    """One object that a commit has named. `starts` and `bases` are the results for repeats of commits."""
+
+    __slots__ = ("bases", "closed_ms", "created_ms", "live_runs", "locator", "number", "size", "starts")
+
+    def __init__(self, number: int, locator: str) -> None:
+        self.number = number
+        self.locator = locator
+        self.created_ms = created_ms(locator)
+        self.size = 0
+        self.live_runs = 0
+        self.closed_ms = -1
+        """Entry time at which the last live run went, or -1 while some live."""
+        self.starts = array("I")
+        self.bases = array("q")
+
+    @property
+    def closed(self) -> bool:
+        return self.closed_ms >= 0
+
+    def remember(self, start: int, base_offset: int) -> None:
+        """Keep the result of the batch at `start`. Commits come in draft order, so this appends."""
+        if not self.starts or start > self.starts[-1]:
+            self.starts.append(start)
+            self.bases.append(base_offset)
+            return
+        at = bisect_left(self.starts, start)
+        self.starts.insert(at, start)
+        self.bases.insert(at, base_offset)
+
+    def remember_all(self, starts: Sequence[int], base_offsets: Sequence[int]) -> None:
+        """The same for the batches of one commit."""
+        follows = not self.starts or starts[0] > self.starts[-1]
+        if follows and all(map(lt, starts, islice(starts, 1, None))):
+            self.starts.extend(starts)
+            self.bases.extend(base_offsets)
+            return
+        for start, base_offset in zip(starts, base_offsets, strict=True):
+            self.remember(start, base_offset)
+
+    def base_offset_at(self, start: int) -> int | None:
+        """Base offset of the batch at `start`, if it was committed from this object before."""
+        at = bisect_left(self.starts, start)
+        return self.bases[at] if at < len(self.starts) and self.starts[at] == start else None
+
+
+MAX_OBJECT_NUMBER = 2**32 - 1
+"""Runs name objects by numbers of 32 bits, which are never given again."""
+
+
+class Files:
+    """The object table of a shard."""
+
+    def __init__(self) -> None:
+        self.by_number: dict[int, ObjectState] = {}
+        self.by_locator: dict[str, ObjectState] = {}
+        self.next_number = 0
+        self.floor_ms = 0
+        self.garbage: dict[int, ObjectState] = {}
+        self._with_results: list[tuple[int, int]] = []
+        """A heap of (creation time, number): objects whose results the floor has not dropped yet."""
+        self._kept: list[tuple[int, int]] = []
+
+    def locator(self, number: int) -> str:
+        """KeyError if the object is gone from the table."""
+        return self.by_number[number].locator
+
+    def register(self, locator: str) -> ObjectState:
+        """The object of this locator, new if it was not known."""
+        known = self.by_locator.get(locator)
+        if known is not None:
+            return known
+        fresh = ObjectState(self.next_number, locator)
+        self.next_number += 1
+        self.put_back(fresh)
+        return fresh
+
+    def put_back(self, state: ObjectState) -> None:
+        """Add an object as it is: new, or read from an image."""
+        self.by_number[state.number] = state
+        self.by_locator[state.locator] = state
+        heappush(self._with_results, (state.created_ms, state.number))
+        if state.closed:
+            self.garbage[state.number] = state
+
+    def release(self, numbers: Iterable[int], now_ms: int) -> set[int]:
+        """One live run fewer for each number given; those that lose their last are closed. Returns all
+        objects touched."""
+        touched: set[int] = set()
+        for number in numbers:
+            state = self.by_number[number]
+            state.live_runs -= 1
+            touched.add(number)
+        for number in touched:
+            self.close_if_empty(self.by_number[number], now_ms)
+        return touched
+
+    def close_if_empty(self, state: ObjectState, now_ms: int) -> None:
+        if state.live_runs == 0 and not state.closed:
+            state.closed_ms = now_ms
+            self.garbage[state.number] = state
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """The bytes of these are gone."""
+        for number in numbers:
+            state = self.by_number.pop(number, None)
+            if state is not None:
+                del self.by_locator[state.locator]
+                self.garbage.pop(number, None)
+
+    def raise_floor(self, floor_ms: int) -> list[ObjectState]:
+        """Nothing older may be committed; results of older objects are dropped. Returns those objects."""
+        self.floor_ms = max(self.floor_ms, floor_ms)
+        below: list[ObjectState] = []
+        while self._with_results and self._with_results[0][0] < self.floor_ms:
+            state = self.by_number.get(heappop(self._with_results)[1])
+            if state is not None:
+                state.starts = array("I")
+                state.bases = array("q")
+                below.append(state)
+        return below
+
+    def keep(self, from_ms: int, to_ms: int) -> None:
+        """Never delete the bytes of objects that were created in this time, both ends included."""
+        self._kept.append((from_ms, to_ms))
+
+    def keeps(self, created_ms: int) -> bool:
+        """Whether the bytes of an object of this creation time stay for ever (see LedgerRestored)."""
+        return any(from_ms <= created_ms <= to_ms for from_ms, to_ms in self._kept)
+
+    def due_garbage(self, now_ms: int, grace_ms: int) -> Iterator[ObjectState]:
+        """Closed objects whose grace is over and that are below the floor (so that no repeat may come)."""
+        for state in self.garbage.values():
+            is_over = state.closed_ms + grace_ms <= now_ms and state.created_ms < self.floor_ms
+            if is_over and not self.keeps(state.created_ms):
+                yield state

@@ -1,0 +1,1 @@
+"""Partitions: offsets, runs, and the producers that write to them."""

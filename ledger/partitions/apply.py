@@ -1,0 +1,79 @@
+"""Applying the metadata records of offsets, runs and producers."""
+
+from ledger.objects.rows import OBJECT
+from ledger.partitions.producers import MAX_SEQUENCE, ProducerState
+from ledger.partitions.records import (
+    FileCommitted,
+    ProducerIdsReserved,
+    ProducersExpired,
+    RecordsDeleted,
+    RunsDropped,
+)
+from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER
+from ledger.state import LedgerState
+
+
+def file_committed(state: LedgerState, record: FileCommitted) -> None:
+    stored = state.files.register(record.locator)
+    stored.size = max(stored.size, record.object_bytes)
+    state.dirty[OBJECT].add(stored.number)
+    object_number, logs, touched = stored.number, state.logs, state.touched
+    starts: list[int] = []
+    bases: list[int] = []
+    batches, now_ms = record.batches, state.entry_time_ms
+    at = 0
+    for number, start, size, base, last, max_timestamp, count in record.runs:
+        log = touched[number] = logs[number]
+        if log.append(object_number, start, size, base, last, max_timestamp):
+            stored.live_runs += 1
+        for batch_size, records, _, producer_id, epoch, first, _ in batches[at : at + count]:
+            starts.append(start)
+            bases.append(base)
+            if producer_id >= 0:
+                producer = log.producers.get(producer_id)
+                if producer is None:
+                    producer = log.producers[producer_id] = ProducerState(epoch)
+                    state.producer_count += 1
+                # The last sequence wraps after 2^31 - 1.
+                producer.record(epoch, first, (first + records - 1) & MAX_SEQUENCE, base, now_ms)
+                log.unsaved_producers.add(producer_id)
+            start += batch_size
+            base += records
+        at += count
+    stored.remember_all(starts, bases)
+    state.dirty[PARTITION].update(touched)
+
+
+def records_deleted(state: LedgerState, record: RecordsDeleted) -> None:
+    log = state.logs[record.number]
+    log.log_start = record.log_start
+    state.touched[log.number] = log
+    state.dirty[PARTITION].add(log.number)
+    if log.droppable(1):
+        state.draining[log.number] = log
+
+
+def runs_dropped(state: LedgerState, record: RunsDropped) -> None:
+    log = state.logs[record.number]
+    numbers, emptied = log.drop(record.count)
+    state.dirty[PARTITION].add(log.number)
+    state.dirty[CHUNK].update((log.number, serial) for serial in emptied)
+    if log.chunks:
+        state.dirty[CHUNK].add((log.number, log.chunks[0].serial))
+    state.dirty[OBJECT].update(state.files.release(numbers, state.entry_time_ms))
+    if not log.droppable(1):
+        del state.draining[log.number]
+        if log.deleted:
+            del state.logs[log.number]
+
+
+def producer_ids_reserved(state: LedgerState, record: ProducerIdsReserved) -> None:
+    state.next_producer_id = record.next_id
+
+
+def producers_expired(state: LedgerState, record: ProducersExpired) -> None:
+    for number, producer_id in record.pairs:
+        log = state.logs.get(number)
+        if log is not None and log.producers.pop(producer_id, None) is not None:
+            state.producer_count -= 1
+        state.dirty[PRODUCER].add((number, producer_id))

@@ -1,0 +1,182 @@
+"""Deciding a commit: offsets for the batches of one stored object.
+
+Batches are decided one by one in their order in the object; a refusal of one does not concern the others.
+Accepted batches of one partition that are adjacent become one run.
+"""
+
+from collections.abc import Sequence
+
+from ledger.errors import ErrorName
+from ledger.keys import created_ms
+from ledger.machine import Decision
+from ledger.objects.state import MAX_OBJECT_NUMBER
+from ledger.overlay import Overlay
+from ledger.partitions.producers import (
+    FRESH,
+    TOO_MANY_PRODUCERS,
+    Fenced,
+    OutOfOrder,
+    ProducerState,
+    Repeat,
+    add_sequence,
+    judge,
+)
+from ledger.partitions.records import BatchRow, FileCommitted, RunRow
+from ledger.partitions.requests import CommitBatch, CommitFile, Committed, FileCommit, StaleObject
+from ledger.partitions.runs import later_timestamp, without_timestamp
+from ledger.partitions.state import PartitionLog
+from ledger.requests import Refused
+from ledger.state import LedgerState
+
+_NO_NUMBERS = f"all {MAX_OBJECT_NUMBER + 1:,} numbers of objects are used up: no more can be stored here"
+
+
+def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_ms: int) -> Decision:
+    """The results in request order, and the record that makes them true, unless nothing was accepted."""
+    known_bytes = _committed_bytes(state, overlay, request)
+    if known_bytes is None:
+        return Decision(_stale_or_repeat(state, overlay, request, now_ms))
+    is_new = request.locator not in state.files.by_locator and request.locator not in overlay.object_bytes
+    if is_new and state.files.next_number + overlay.new_objects > MAX_OBJECT_NUMBER:
+        return Decision(
+            FileCommit([Refused(ErrorName.KAFKA_STORAGE_ERROR, _NO_NUMBERS)] * len(request.batches))
+        )
+    deciding = _Commit(state, overlay, request.locator, now_ms)
+    results = [deciding.batch(batch, batch.start < known_bytes) for batch in request.batches]
+    if not deciding.runs:
+        return Decision(FileCommit(results))
+    overlay.new_objects += is_new
+    overlay.object_bytes[request.locator] = max(known_bytes, request.object_bytes)
+    record = FileCommitted(request.locator, request.object_bytes, deciding.runs, deciding.batches)
+    return Decision(FileCommit(results), (record,))
+
+
+def _committed_bytes(state: LedgerState, overlay: Overlay, request: CommitFile) -> int | None:
+    """How much of the object is committed; None if nothing new may be committed from it."""
+    known = state.files.by_locator.get(request.locator)
+    closed = known is not None and (known.closed or known.number in overlay.touched_objects)
+    if closed or created_ms(request.locator) < overlay.floor_ms:
+        return None
+    return overlay.object_bytes.get(request.locator, known.size if known is not None else 0)
+
+
+def _stale_or_repeat(
+    state: LedgerState, overlay: Overlay, request: CommitFile, now_ms: int
+) -> FileCommit | StaleObject:
+    deciding = _Commit(state, overlay, request.locator, now_ms)
+    results = [deciding.repeat(batch) for batch in request.batches]
+    repeated = [result for result in results if result is not None]
+    return FileCommit(repeated) if len(repeated) == len(results) else StaleObject()
+
+
+class _Commit:
+    """Walks the batches of one commit."""
+
+    def __init__(self, state: LedgerState, overlay: Overlay, locator: str, now_ms: int) -> None:
+        self.state = state
+        self.overlay = overlay
+        self.locator = locator
+        self.without_timestamp = without_timestamp(now_ms)
+        self.known = state.files.by_locator.get(locator)
+        self.runs: list[RunRow] = []
+        self.batches: list[BatchRow] = []
+        self._end = -1
+        """Where the last run ends."""
+        self._topic_id = b""
+        self._logs: Sequence[PartitionLog] = ()
+        """The partitions of the topic that was looked up last."""
+
+    def batch(self, batch: CommitBatch, maybe_repeat: bool) -> Committed | Refused:
+        if maybe_repeat and (first := self.repeat(batch)) is not None:
+            return first
+        log = self._partition(batch)
+        if log is None:
+            return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION)
+        overlay, number = self.overlay, log.number
+        base = overlay.next_offset.get(number, log.high_watermark)
+        if batch.producer_id >= 0:
+            refusal = self._sequence(log, batch, base)
+            if refusal is not None:
+                return refusal
+        overlay.next_offset[number] = base + batch.record_count
+        overlay.repeats[self.locator, batch.start] = base
+        self._take(number, batch, base)
+        return Committed(base, overlay.log_start.get(number, log.log_start))
+
+    def repeat(self, batch: CommitBatch) -> Committed | None:
+        """The first result of this (object, byte offset), if there was one."""
+        base = self.overlay.repeats.get((self.locator, batch.start))
+        if base is None and self.known is not None:
+            base = self.known.base_offset_at(batch.start)
+        if base is None:
+            return None
+        log = self._partition(batch)
+        return Committed(base, self._log_start(log) if log is not None else 0, duplicate=True)
+
+    def _partition(self, batch: CommitBatch) -> PartitionLog | None:
+        if batch.topic_id != self._topic_id:
+            topic = self.state.topics.by_id.get(batch.topic_id)
+            is_there = topic is not None and batch.topic_id not in self.overlay.deleted
+            self._topic_id = batch.topic_id
+            self._logs = topic.partitions if topic is not None and is_there else ()
+        return self._logs[batch.partition] if 0 <= batch.partition < len(self._logs) else None
+
+    def _log_start(self, log: PartitionLog) -> int:
+        return self.overlay.log_start.get(log.number, log.log_start)
+
+    def _sequence(self, log: PartitionLog, batch: CommitBatch, base: int) -> Committed | Refused | None:
+        """None for the next batch in sequence, which is noted; else the result."""
+        producers, key = self.overlay.producers, (log.number, batch.producer_id)
+        producer = producers.get(key) or log.producers.get(batch.producer_id)
+        epoch, first = batch.producer_epoch, batch.base_sequence
+        last = add_sequence(first, batch.record_count - 1)
+        verdict = judge(producer, epoch, first, last)
+        if verdict is FRESH:
+            if producer is None:
+                if (refusal := self._newcomer(log)) is not None:
+                    return refusal
+                producer = ProducerState(epoch)
+            producers[key] = producer.after(epoch, first, last, base)
+            return None
+        match verdict:
+            case Repeat(base_offset=known):
+                return Committed(known, self._log_start(log), duplicate=True)
+            case OutOfOrder(expected=expected):
+                return Refused(
+                    ErrorName.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"sequence {first} came where {expected} was expected",
+                )
+            case Fenced(current_epoch=current):
+                return Refused(ErrorName.INVALID_PRODUCER_EPOCH, f"the producer's epoch is {current} by now")
+        return None
+
+    def _newcomer(self, log: PartitionLog) -> Refused | None:
+        """A producer that is not known in this partition is counted, or refused."""
+        overlay, bounds = self.overlay, self.state.producer_bounds
+        here = overlay.new_producers.get(log.number, 0)
+        if overlay.producer_count >= bounds.total:
+            return Refused(
+                TOO_MANY_PRODUCERS,
+                f"{bounds.total} pairs of producer and partition are there already (limits.producers)",
+            )
+        if len(log.producers) + here >= bounds.partition:
+            reason = f"the partition has {bounds.partition} producers already (limits.partition_producers)"
+            return Refused(TOO_MANY_PRODUCERS, reason)
+        overlay.producer_count += 1
+        overlay.new_producers[log.number] = here + 1
+        return None
+
+    def _take(self, number: int, batch: CommitBatch, base: int) -> None:
+        """Into a new run, or the last if that is of the same partition and ends where this batch begins."""
+        _, _, start, size, records, max_timestamp, attributes, producer_id, epoch, sequence = batch
+        last = base + records - 1
+        self.batches.append((size, records, max_timestamp, producer_id, epoch, sequence, attributes))
+        if max_timestamp < 0:
+            # Its age is counted from this entry.
+            max_timestamp = self.without_timestamp
+        run = (number, start, size, base, last, max_timestamp, 1)
+        if start == self._end and self.runs[-1][0] == number:
+            _, start, before, base, _, stamp, count = self.runs.pop()
+            run = (number, start, before + size, base, last, later_timestamp(stamp, max_timestamp), count + 1)
+        self._end = batch.start + size
+        self.runs.append(run)

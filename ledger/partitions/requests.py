@@ -1,0 +1,138 @@
+"""Requests about offsets, runs and producers, and their results."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from ledger.partitions.records import BATCH, RUN
+from ledger.records import FRAME
+from ledger.requests import SMALL, Refused
+from ledger.types import TopicId
+
+
+class CommitBatch(NamedTuple):
+    """One batch of a stored draft, and what the ledger needs of its header. A named tuple, as one is made for
+    every batch."""
+
+    topic_id: TopicId
+    partition: int
+    start: int
+    size: int
+    record_count: int
+    max_timestamp: int
+    attributes: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFile:
+    """Number the batches of one object (KIP-1164 DisklessCommitFile)."""
+
+    locator: str
+    object_bytes: int
+    batches: Sequence[CommitBatch]
+
+    @property
+    def weight(self) -> int:
+        return FRAME.size + SMALL + 4 * len(self.locator) + len(self.batches) * (RUN.size + BATCH.size)
+
+    @property
+    def work(self) -> int:
+        return len(self.batches)
+
+
+class Committed(NamedTuple):
+    """`duplicate`: these offsets were given to the same batch before."""
+
+    base_offset: int
+    log_start: int
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileCommit:
+    """One result a batch, in request order."""
+
+    results: Sequence[Committed | Refused]
+
+
+@dataclass(frozen=True, slots=True)
+class StaleObject:
+    """The object is below the orphan floor or closed: store the draft again under a new key."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecords:
+    """Raise the log start offset; offset -1 means the high watermark."""
+
+    topic_id: TopicId
+    partition: int
+    offset: int
+    weight: int = SMALL
+    work: ClassVar[int] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LowWatermark:
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveProducerIds:
+    count: int
+    weight: int = SMALL
+    work: ClassVar[int] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRuns:
+    """Release up to `limit` runs that can no longer be read."""
+
+    limit: int
+    work: ClassVar[int] = 0
+
+    @property
+    def weight(self) -> int:
+        return SMALL * max(self.limit, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireProducers:
+    """Forget up to `limit` producers that have been silent since before `before_ms`, or since a time between
+    `ahead_of_ms` and `ahead_before_ms`: of a journal that is ahead of the clock, such times are too."""
+
+    before_ms: int
+    limit: int
+    ahead_of_ms: int = 0
+    ahead_before_ms: int = 0
+    partitions: Sequence[int] | None = None
+    """Numbers of those that are looked at; without them all."""
+
+    def has_expired(self, last_ms: int) -> bool:
+        return last_ms < self.before_ms or self.ahead_of_ms < last_ms < self.ahead_before_ms
+
+    work: ClassVar[int] = 0
+
+    @property
+    def weight(self) -> int:
+        return SMALL + 12 * self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetProducers:
+    """Forget those of these (partition number, producer id) that have been silent for `SILENT_MS`."""
+
+    pairs: Sequence[tuple[int, int]]
+    work: ClassVar[int] = 0
+
+    @property
+    def weight(self) -> int:
+        return SMALL + 12 * len(self.pairs)

@@ -1,0 +1,241 @@
+"""Image rows of partitions, of their runs in chunks, and of their producers.
+
+Numbers are big-endian, columns of runs are little-endian int64 and uint32 arrays.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ledger.errors import StoreDamaged
+from ledger.machine import Section
+from ledger.partitions.producers import BATCH_BYTES, ProducerState
+from ledger.partitions.runs import RunChunk, RunsCopy
+from ledger.partitions.state import PartitionLog
+from ledger.rows import Row, sealed
+from ledger.state import Dirty, LedgerState
+from ledger.types import TopicId
+
+PARTITION, CHUNK, PRODUCER = 2, 3, 4
+
+_PARTITION = struct.Struct(">16siqqqI?")
+_CHUNK = struct.Struct(">II")
+_PRODUCER = struct.Struct(">hqH")
+_NUMBER = struct.Struct(">I")
+_NUMBER_SERIAL = struct.Struct(">II")
+_NUMBER_PRODUCER = struct.Struct(">Iq")
+
+
+class PartitionCopy(NamedTuple):
+    """What commits changed of a partition, as it is when this is made: at little cost, and to be encoded
+    later, a few partitions at a time, as all chunks together are large."""
+
+    log: PartitionLog
+    log_start: int
+    high_watermark: int
+    layout_version: int
+    next_serial: int
+    deleted: bool
+    chunks: Sequence[RunsCopy]
+    producers: Sequence[tuple[int, int, bytes, int]]
+    """(producer id, epoch, packed batches, last time)."""
+
+    def rows(self) -> Iterator[Row]:
+        number = self.log.number
+        yield sealed(PARTITION, _NUMBER.pack(number), self._partition())
+        for runs in self.chunks:
+            yield sealed(CHUNK, _NUMBER_SERIAL.pack(number, runs.chunk.serial), _encode_chunk(runs))
+        for producer_id, epoch, packed, last_ms in self.producers:
+            value = _encode_producer(ProducerState(epoch, packed, last_ms))
+            yield sealed(PRODUCER, _NUMBER_PRODUCER.pack(number, producer_id), value)
+
+    def _partition(self) -> bytes:
+        return _PARTITION.pack(
+            self.log.topic_id,
+            self.log.index,
+            self.log_start,
+            self.high_watermark,
+            self.layout_version,
+            self.next_serial,
+            self.deleted,
+        )
+
+
+def take_copies(state: LedgerState, dirty: Dirty) -> list[PartitionCopy]:
+    """Copies of the partitions that are dirty and still there; they leave `dirty`, as rows of their own."""
+    numbers = dirty[PARTITION]
+    copies = [_copy(log, dirty) for n in numbers if (log := state.logs.get(n)) is not None]
+    dirty[PARTITION] = {number for number in numbers if number not in state.logs}
+    return copies
+
+
+def _copy(log: PartitionLog, dirty: Dirty) -> PartitionCopy:
+    chunks = [chunk.copy() for chunk in log.grown_chunks()]
+    if dirty[CHUNK]:
+        chunks = [copy for copy in chunks if (log.number, copy.chunk.serial) not in dirty[CHUNK]]
+    unsaved = log.unsaved_producers
+    if dirty[PRODUCER]:
+        # Among them all that are gone.
+        unsaved = {producer_id for producer_id in unsaved if (log.number, producer_id) not in dirty[PRODUCER]}
+    producers = [
+        (producer_id, known.epoch, known.packed, known.last_ms)
+        for producer_id in unsaved
+        if (known := log.producers.get(producer_id)) is not None
+    ]
+    log.is_imaged()
+    return PartitionCopy(
+        log,
+        log.log_start,
+        log.high_watermark,
+        log.layout_version,
+        log.next_serial,
+        log.deleted,
+        chunks,
+        producers,
+    )
+
+
+def put_back_copies(dirty: Dirty, copies: Iterable[PartitionCopy]) -> None:
+    """The rows of the copies could not be written: they are dirty again."""
+    for copy in copies:
+        number = copy.log.number
+        dirty[PARTITION].add(number)
+        dirty[CHUNK].update((number, runs.chunk.serial) for runs in copy.chunks)
+        dirty[PRODUCER].update((number, producer_id) for producer_id, *_ in copy.producers)
+
+
+def _partitions(state: LedgerState) -> Iterable[int]:
+    return state.logs
+
+
+def _chunks(state: LedgerState) -> Iterable[tuple[int, int]]:
+    return ((number, chunk.serial) for number, log in state.logs.items() for chunk in log.chunks)
+
+
+def _producers(state: LedgerState) -> Iterable[tuple[int, int]]:
+    return ((number, producer_id) for number, log in state.logs.items() for producer_id in log.producers)
+
+
+def _number_of(key: bytes) -> int:
+    (number,) = _NUMBER.unpack(key)
+    return int(number)
+
+
+def _pack_serial(key: tuple[int, int]) -> bytes:
+    return _NUMBER_SERIAL.pack(*key)
+
+
+def _pack_producer(key: tuple[int, int]) -> bytes:
+    return _NUMBER_PRODUCER.pack(*key)
+
+
+def _partition_row(state: LedgerState, number: int) -> bytes | None:
+    log = state.logs.get(number)
+    return _encode_partition(log) if log is not None else None
+
+
+def _chunk_row(state: LedgerState, key: tuple[int, int]) -> bytes | None:
+    number, serial = key
+    chunk = _chunk(state.logs.get(number), serial)
+    return _encode_chunk(chunk.copy()) if chunk is not None else None
+
+
+def _producer_row(state: LedgerState, key: tuple[int, int]) -> bytes | None:
+    number, producer_id = key
+    log = state.logs.get(number)
+    producer = log.producers.get(producer_id) if log is not None else None
+    return _encode_producer(producer) if producer is not None else None
+
+
+def _chunk(log: PartitionLog | None, serial: int) -> RunChunk | None:
+    # Serials of a partition's chunks are consecutive.
+    if log is None or not log.chunks:
+        return None
+    at = serial - log.chunks[0].serial
+    return log.chunks[at] if 0 <= at < len(log.chunks) else None
+
+
+def _encode_partition(log: PartitionLog) -> bytes:
+    return _PARTITION.pack(
+        log.topic_id,
+        log.index,
+        log.log_start,
+        log.high_watermark,
+        log.layout_version,
+        log.next_serial,
+        log.deleted,
+    )
+
+
+def _encode_chunk(chunk: RunsCopy) -> bytes:
+    head = _CHUNK.pack(chunk.chunk.trimmed + chunk.head, chunk.end - chunk.head)
+    return b"".join([head, *chunk.columns()])
+
+
+def _encode_producer(producer: ProducerState) -> bytes:
+    batches = len(producer.packed) // BATCH_BYTES
+    return _PRODUCER.pack(producer.epoch, producer.last_ms, batches) + producer.packed
+
+
+def _restore_partitions(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
+    for key, value in rows:
+        (number,) = _NUMBER.unpack(key)
+        topic_id, index, log_start, high_watermark, layout, serial, deleted = _PARTITION.unpack(value)
+        log = PartitionLog(number, TopicId(topic_id), index)
+        log.log_start, log.high_watermark, log.layout_version = log_start, high_watermark, layout
+        log.next_serial, log.deleted = serial, deleted
+        state.logs[number] = log
+
+
+def _restore_chunks(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
+    for key, value in sorted(rows):
+        number, serial = _NUMBER_SERIAL.unpack(key)
+        trimmed, count = _CHUNK.unpack_from(value)
+        chunk = RunChunk(serial, trimmed)
+        chunk.fill(memoryview(value)[_CHUNK.size :], count)
+        state.logs[number].put_back(chunk)
+
+
+def _restore_producers(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
+    for key, value in rows:
+        number, producer_id = _NUMBER_PRODUCER.unpack(key)
+        epoch, last_ms, count = _PRODUCER.unpack_from(value)
+        packed = value[_PRODUCER.size :]
+        if len(packed) != count * BATCH_BYTES:
+            raise StoreDamaged("the row of a producer in an image does not have the length it claims")
+        state.logs[number].producers[producer_id] = ProducerState(epoch, packed, last_ms)
+        state.producer_count += 1
+
+
+def complete(state: LedgerState) -> None:
+    if state.next_number <= max(state.logs, default=-1):
+        raise StoreDamaged("the next partition number of an image is taken")
+    for log in state.logs.values():
+        _check_partition(log)
+        log.is_imaged()
+        if log.droppable(1):
+            state.draining[log.number] = log
+
+
+def _check_partition(log: PartitionLog) -> None:
+    where = f"partition number {log.number} of an image"
+    end = log.chunks[-1].last + 1 if log.chunks else log.log_start
+    if log.high_watermark != end or not 0 <= log.log_start <= end:
+        raise StoreDamaged(
+            f"{where} has log start {log.log_start}, high watermark {log.high_watermark} and runs up to {end}"
+        )
+    serials = [chunk.serial for chunk in log.chunks]
+    if serials and serials != list(range(log.next_serial - len(serials), log.next_serial)):
+        raise StoreDamaged(
+            f"chunks of {where} are missing: there are {serials}, the next is {log.next_serial}"
+        )
+    for producer_id, producer in log.producers.items():
+        if any(base >= log.high_watermark for _, _, base in producer.batches):
+            raise StoreDamaged(f"producer {producer_id} of {where} has a batch after the high watermark")
+
+
+SECTIONS = (
+    Section(PARTITION, _partitions, _NUMBER.pack, _number_of, _partition_row, _restore_partitions),
+    Section(CHUNK, _chunks, _pack_serial, _NUMBER_SERIAL.unpack, _chunk_row, _restore_chunks),
+    Section(PRODUCER, _producers, _pack_producer, _NUMBER_PRODUCER.unpack, _producer_row, _restore_producers),
+)

@@ -1,0 +1,244 @@
+"""One partition's offsets: numbering, and the translation from offset to position.
+
+Runs are kept in chunks (`ledger/partitions/runs.py`), so that a lookup is two bisections.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from ledger.errors import StoreDamaged
+from ledger.partitions.producers import ProducerState
+from ledger.partitions.runs import Run, RunChunk
+from ledger.types import NO_TIMESTAMP, TopicId
+
+CHUNK_RUNS = 256
+"""A chunk is copied when its memory grows, and written whole into the image: so it is kept small."""
+DEFAULT_FIND_RUNS = 1_000
+NO_OBJECT = -1
+
+
+class PartitionLog:
+    """What the ledger holds of one partition. Changed by `apply` of metadata records alone."""
+
+    __slots__ = (
+        "_end_object",
+        "_end_position",
+        "chunks",
+        "deleted",
+        "high_watermark",
+        "imaged_end",
+        "imaged_serial",
+        "index",
+        "layout_version",
+        "log_start",
+        "next_serial",
+        "number",
+        "producers",
+        "run_count",
+        "size_bytes",
+        "topic_id",
+        "unsaved_producers",
+    )
+
+    def __init__(self, number: int, topic_id: TopicId, index: int) -> None:
+        self.number = number
+        self.topic_id = topic_id
+        self.index = index
+        self.log_start = 0
+        self.high_watermark = 0
+        self.layout_version = 0
+        self.size_bytes = 0
+        self.run_count = 0
+        self.deleted = False
+        self.chunks: list[RunChunk] = []
+        self._end_object = NO_OBJECT
+        """Where the last run ends: what begins there lengthens it."""
+        self._end_position = 0
+        self.next_serial = 0
+        self.producers: dict[int, ProducerState] = {}
+        self.unsaved_producers: set[int] = set()
+        """Producers with a batch that was accepted since the image was last written."""
+        self.imaged_end = 0
+        """The high watermark at that time, and the serial of the chunk that had the last run."""
+        self.imaged_serial = 0
+
+    @property
+    def last_stable(self) -> int:
+        """The last stable offset: the high watermark, as there is never an open transaction."""
+        return self.high_watermark
+
+    def append(
+        self, object_number: int, start: int, size: int, base: int, last: int, max_timestamp: int
+    ) -> bool:
+        """Append a run. True if it is a new run, False if it only lengthened the last one.
+        StoreDamaged if its offsets are taken: the entry is applied for the second time."""
+        if base < self.high_watermark:
+            raise StoreDamaged(
+                f"offsets {base} to {last} of partition number {self.number} are given to a second run: it "
+                f"has records up to {self.high_watermark - 1} already"
+            )
+        goes_on = (
+            start == self._end_position
+            and object_number == self._end_object
+            and base == self.high_watermark
+            # A run below the log start may be dropped by this very entry: what lives must not hang on to it.
+            and base > self.log_start
+        )
+        self.high_watermark = last + 1
+        self.size_bytes += size
+        self._end_object = object_number
+        self._end_position = start + size
+        if goes_on:
+            self.chunks[-1].lengthen(last, size, max_timestamp)
+            return False
+        chunk = self.chunks[-1] if self.chunks else self._grow()
+        if len(chunk) + chunk.trimmed >= CHUNK_RUNS:
+            chunk = self._grow()
+        chunk.append(object_number, start, size, base, last, max_timestamp)
+        self.run_count += 1
+        return True
+
+    def put_back(self, chunk: RunChunk) -> None:
+        """Append a chunk as it was in an image."""
+        self.chunks.append(chunk)
+        self.run_count += len(chunk)
+        self.size_bytes += sum(chunk.sizes(0, len(chunk)))
+        if len(chunk):
+            _, _, _, self._end_object, start, size = chunk.row(len(chunk) - 1)
+            self._end_position = start + size
+
+    def _grow(self) -> RunChunk:
+        chunk = RunChunk(self.next_serial)
+        self.next_serial += 1
+        self.chunks.append(chunk)
+        return chunk
+
+    def grown_chunks(self) -> list[RunChunk]:
+        """The chunks that got runs since the image was last written."""
+        if self.high_watermark == self.imaged_end or not self.chunks:
+            return []
+        # Serials of a partition's chunks are consecutive.
+        return self.chunks[max(self.imaged_serial - self.chunks[0].serial, 0) :]
+
+    def is_imaged(self) -> None:
+        """The image, or what is on its way into it, says all of this partition."""
+        self.imaged_end = self.high_watermark
+        self.imaged_serial = self.chunks[-1].serial if self.chunks else self.next_serial
+        self.unsaved_producers.clear()
+
+    def droppable(self, limit: int) -> int:
+        """How many runs from the front are no longer readable, counted up to `limit`."""
+        if self.deleted:
+            return min(self.run_count, limit)
+        count = 0
+        for chunk in self.chunks:
+            dead = chunk.find(self.log_start)
+            count += dead - chunk.head
+            if dead < len(chunk) or count >= limit:
+                break
+        return min(count, limit)
+
+    def first_objects(self, count: int) -> list[int]:
+        """Object numbers of the first `count` runs, one for each."""
+        numbers: list[int] = []
+        for chunk in self.chunks:
+            end = min(chunk.head + count - len(numbers), len(chunk))
+            numbers += chunk.object_numbers(chunk.head, end)
+            if len(numbers) == count:
+                break
+        return numbers
+
+    def drop(self, count: int) -> tuple[list[int], list[int]]:
+        """Let the first `count` runs go. Returns their object numbers and the serials of emptied chunks."""
+        numbers: list[int] = []
+        emptied: list[int] = []
+        while count and self.chunks:
+            chunk = self.chunks[0]
+            taken = min(count, len(chunk) - chunk.head)
+            end = chunk.head + taken
+            numbers += chunk.object_numbers(chunk.head, end)
+            self.size_bytes -= sum(chunk.sizes(chunk.head, end))
+            self.run_count -= taken
+            count -= taken
+            chunk.head = end
+            if end == len(chunk):
+                emptied.append(chunk.serial)
+                del self.chunks[0]
+        return numbers, emptied
+
+    def runs_from(self, offset: int) -> Iterator[Run]:
+        """Live runs in order, from the one that holds `offset` (or the next after a gap) on."""
+        at = bisect_left(self.chunks, offset, key=_chunk_last)
+        for chunk in self.chunks[at:]:
+            for last, base, stamp, object_number, start, size in chunk.rows(chunk.find(offset)):
+                yield Run(base, last, object_number, start, size, stamp)
+
+    def find(self, offset: int, max_bytes: int, max_runs: int = DEFAULT_FIND_RUNS) -> list[Run]:
+        """Find batches: runs from `offset` on until their sizes reach `max_bytes`. Empty at the end."""
+        found: list[Run] = []
+        if offset >= self.high_watermark:
+            return found
+        if self.chunks and (chunk := self.chunks[-1]).has_last_from(offset):
+            # So it is for every consumer at the end of the log.
+            last, base, stamp, object_number, start, size = chunk.row(len(chunk) - 1)
+            return [Run(base, last, object_number, start, size, stamp)]
+        total = 0
+        for run in self.runs_from(offset):
+            found.append(run)
+            total += run.size
+            if total >= max_bytes or len(found) == max_runs:
+                break
+        return found
+
+    def bytes_from(self, offset: int, limit: int) -> int:
+        """About how many bytes there are from `offset` on: in whole runs, and not much beyond `limit`."""
+        if offset >= self.high_watermark:
+            return 0
+        at = bisect_left(self.chunks, offset, key=_chunk_last)
+        total = 0
+        for chunk in self.chunks[at:]:
+            for row in chunk.rows(chunk.find(offset)):
+                total += row[5]
+                if total >= limit:
+                    return total
+        return total
+
+    def find_time(self, timestamp_ms: int) -> Run | None:
+        """The first readable run with a record as late as `timestamp_ms`."""
+        for chunk in self.chunks:
+            if chunk.latest < timestamp_ms:
+                continue
+            for last, base, stamp, object_number, start, size in chunk.rows(chunk.find(self.log_start)):
+                if stamp >= timestamp_ms:
+                    return Run(base, last, object_number, start, size, stamp)
+        return None
+
+    def find_max_time(self) -> Run | None:
+        """The first readable run that holds the greatest timestamp."""
+        best: Run | None = None
+        latest = NO_TIMESTAMP
+        for chunk in self.chunks:
+            if chunk.latest <= latest:
+                continue
+            for last, base, stamp, object_number, start, size in chunk.rows(chunk.find(self.log_start)):
+                if stamp > latest:
+                    latest = stamp
+                    best = Run(base, last, object_number, start, size, stamp)
+        return best
+
+    def runs(self) -> Iterator[Run]:
+        """All live runs in order."""
+        for chunk in self.chunks:
+            for last, base, stamp, object_number, start, size in chunk.rows(chunk.head):
+                yield Run(base, last, object_number, start, size, stamp)
+
+
+def _chunk_last(chunk: RunChunk) -> int:
+    return chunk.last
+
+
+def partitions_of(
+    topic_id: TopicId, first_number: int, count: int, first_index: int = 0
+) -> list[PartitionLog]:
+    """Fresh partitions of a topic that is new, or that grows from `first_index` on."""
+    return [PartitionLog(first_number + i, topic_id, first_index + i) for i in range(count)]

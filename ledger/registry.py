@@ -1,0 +1,93 @@
+"""All features of the ledger, and what is looked up among them: this list is the only one."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from ledger.cluster.machine import CLUSTER
+from ledger.groups.machine import GROUPS
+from ledger.machine import Applier, Decider, Decision, Machine
+from ledger.objects.machine import OBJECTS
+from ledger.overlay import Overlay
+from ledger.partitions.machine import PARTITIONS
+from ledger.records import FRAME, MetadataRecord
+from ledger.records import decode_records as decode_by_formats
+from ledger.requests import Request
+from ledger.rows import META
+from ledger.settings.machine import SETTINGS
+from ledger.state import LedgerState
+from ledger.topics.machine import TOPICS
+from ledger.types import Buffer
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Registry:
+    """Machines in order of what they build on. ValueError if two of them claim the same."""
+
+    def __init__(self, machines: Sequence[Machine]) -> None:
+        self.machines = tuple(machines)
+        self.sections = tuple(section for machine in machines for section in machine.sections)
+        """In the order in which they are restored."""
+        self.written = sorted(self.sections, key=lambda section: (not section.always, section.number))
+        """In the order in which their rows are written."""
+        self.growing = frozenset(request for machine in machines for request in machine.growing)
+        self.appliers: Mapping[type, Applier] = _appliers(machines)
+        formats = [each for machine in machines for each in machine.formats]
+        self._deciders: Mapping[type, Decider] = _unique(
+            pair for machine in machines for pair in machine.decide.items()
+        )
+        self._formats = _unique((each.number, each) for each in formats)
+        self._by_kind = _unique((each.kind, each) for each in formats)
+        _unique([(META, None), *((section.number, section) for section in self.sections)])
+
+    def decide(self, state: LedgerState, overlay: Overlay, request: Request, now_ms: int) -> Decision:
+        """Decide one request. `now_ms` is the time of the entry that will hold the records."""
+        return self._deciders[type(request)](state, overlay, request, now_ms)
+
+    def apply(self, state: LedgerState, record: MetadataRecord) -> None:
+        self.appliers[type(record)](state, record)
+
+    def encode_record(self, record: MetadataRecord) -> bytes:
+        """The framed bytes of one record."""
+        number, _, encode, _, version = self._by_kind[type(record)]
+        body = encode(record)
+        return FRAME.pack(number, version, len(body)) + body
+
+    def decode_records(self, data: Buffer, count: int) -> Iterator[MetadataRecord]:
+        """The `count` records that fill `data`. StoreTooNew for an unknown type or version, StoreDamaged for
+        lengths that do not add up."""
+        return decode_by_formats(data, count, self._formats)
+
+
+def _unique(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, Value]:
+    found: dict[Key, Value] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"two machines of the registry claim {key!r}")
+        found[key] = value
+    return found
+
+
+def _appliers(machines: Sequence[Machine]) -> dict[type, Applier]:
+    found: dict[type, list[Applier]] = {}
+    for machine in machines:
+        for kind, applier in machine.apply.items():
+            found.setdefault(kind, []).append(applier)
+    # One call is what nearly all records need.
+    return {kind: some[0] if len(some) == 1 else _in_turn(some) for kind, some in found.items()}
+
+
+def _in_turn(appliers: Sequence[Applier]) -> Applier:
+    def apply(state: LedgerState, record: MetadataRecord) -> None:
+        for applier in appliers:
+            applier(state, record)
+
+    return apply
+
+
+REGISTRY = Registry((CLUSTER, PARTITIONS, TOPICS, OBJECTS, GROUPS, SETTINGS))
+
+decide = REGISTRY.decide
+encode_record = REGISTRY.encode_record
+decode_records = REGISTRY.decode_records

@@ -1,0 +1,1 @@
+"""Client quotas, and the configs of brokers and groups."""

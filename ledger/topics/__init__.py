@@ -1,0 +1,1 @@
+"""Topics: their names, ids, partitions and configs."""

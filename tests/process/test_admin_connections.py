@@ -1,0 +1,63 @@
+"""The admin address under strangers: few connections, none that only waits."""
+
+import socket
+import time
+import urllib.request
+
+import pytest
+
+from tests.support.gateway import Gateway, GatewayFactory
+from tests.support.raw import RawConnection
+
+pytestmark = pytest.mark.serial
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def connected(gateway: Gateway) -> RawConnection:
+    sock = socket.create_connection((gateway.admin.host, gateway.admin.port), timeout=10.0)
+    return RawConnection(sock)
+
+
+def answered(connection: RawConnection) -> bytes:
+    connection.send(GET)
+    return connection.sock.recv(4096)
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /met", GET[:-2]])
+def test_a_request_that_is_not_whole_in_time_is_closed(gateway_factory: GatewayFactory, said: bytes) -> None:
+    gateway = gateway_factory(["--set", "admin.request_head_ms=500"])
+    gateway.start()
+    began = time.monotonic()
+    connection = connected(gateway)
+    connection.send(said)
+    assert connection.is_closed_by_peer()
+    assert 0.4 < time.monotonic() - began < 5.0
+
+
+def test_a_connection_may_ask_again_and_is_closed_when_it_does_not(gateway_factory: GatewayFactory) -> None:
+    gateway = gateway_factory(["--set", "admin.request_head_ms=1000"])
+    gateway.start()
+    connection = connected(gateway)
+    for _ in range(4):
+        assert answered(connection).startswith(b"HTTP/1.1 200")
+        time.sleep(0.4)
+    assert connection.is_closed_by_peer()
+
+
+def test_one_connection_more_takes_the_place_of_the_one_that_waits_longest(
+    gateway_factory: GatewayFactory,
+) -> None:
+    gateway = gateway_factory(["--set", "admin.connections=3"])
+    gateway.start()
+    silent = []
+    for _ in range(3):
+        silent.append(connected(gateway))
+        time.sleep(0.1)
+    assert answered(silent[0]).startswith(b"HTTP/1.1 200")
+    with urllib.request.urlopen(f"http://{gateway.admin.address}/healthz", timeout=10.0) as page:
+        assert page.status == 200
+    # The first has asked since, so it was the second's turn.
+    assert silent[1].is_closed_by_peer()
+    assert answered(silent[0]).startswith(b"HTTP/1.1 200")
+    assert answered(silent[2]).startswith(b"HTTP/1.1 200")
