@@ -10,6 +10,7 @@ TopicId in the response (KIP-516).
 import asyncio
 import uuid
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from gateway.configs.describe import describe_topic
@@ -29,7 +30,6 @@ from gateway.wire.messages.generated.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from gateway.wire.primitives import ZERO_UUID
 from ledger.errors import ErrorName
 from ledger.requests import Refused
 
@@ -40,6 +40,9 @@ FIXED_BYTES: Final = 6
 AT_ONCE: Final = 200
 UNITS_A_TOPIC: Final = 5
 FIRST_VERSION_WITH_STRICT_CHECKS = 6
+
+_Created = tuple[NewTopic, bytes]
+"""A topic and its id."""
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -56,11 +59,9 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
             _plan(context, topic, quota) if request.timeout_ms > 0 else NO_TIME
             async for topic in context.slices.paced(part, UNITS_A_TOPIC)
         ]
-        created = await asyncio.gather(
-            *(_create(context, one, request.validate_only, deadline) for one in planned)
-        )
+        created = await _create_all(context, planned, request.validate_only, deadline)
         results += [
-            described.result(topic, *one)
+            _refused(topic.name, one) if isinstance(one, Refused) else described.result(topic, *one)
             async for topic, one in context.slices.paced(zip(part, created, strict=True), UNITS_A_TOPIC)
         ]
     duplicates = [
@@ -85,22 +86,26 @@ def _plan(context: RequestContext, topic: CreatableTopic, quota: MutationQuota) 
     return quota.take(planned.partitions) or planned
 
 
-async def _create(
-    context: RequestContext, planned: NewTopic | Refused, validate_only: bool, deadline: float
-) -> tuple[NewTopic, bytes] | tuple[Refused]:
-    """The topic that was created, and its id."""
-    if isinstance(planned, Refused):
-        return (planned,)
+async def _create_all(
+    context: RequestContext, planned: Sequence[NewTopic | Refused], validate_only: bool, deadline: float
+) -> list[_Created | Refused]:
+    """Create those that may be created, together; none if they are only validated."""
     if validate_only:
         # Kafka also returns an id here, which no topic will have.
-        return planned, uuid.uuid4().bytes
-    creation = context.services.topics.create(planned, deadline)
-    created = await audited(context, creation, "topic.created", **new_topic_fields(planned))
-    return (created,) if isinstance(created, Refused) else (planned, created.topic_id)
+        return [one if isinstance(one, Refused) else (one, uuid.uuid4().bytes) for one in planned]
+    allowed = [one for one in planned if isinstance(one, NewTopic)]
+    created = iter(await asyncio.gather(*(_create(context, topic, deadline) for topic in allowed)))
+    return [one if isinstance(one, Refused) else next(created) for one in planned]
+
+
+async def _create(context: RequestContext, topic: NewTopic, deadline: float) -> _Created | Refused:
+    creation = context.services.topics.create(topic, deadline)
+    created = await audited(context, creation, "topic.created", **new_topic_fields(topic))
+    return created if isinstance(created, Refused) else (topic, created.topic_id)
 
 
 class _Described:
-    """The topics of one response. Those whose configs are the same share them."""
+    """The topics of one response. Those with the same configs share them; the encoder copies them."""
 
     def __init__(self, context: RequestContext) -> None:
         self._has_configs = context.header.api_version >= FIRST_VERSION_WITH_CONFIGS
@@ -108,11 +113,7 @@ class _Described:
         self._size = context.response_size()
         self._known: dict[object, tuple[list[CreatableTopicConfigs], int]] = {}
 
-    def result(
-        self, requested: CreatableTopic, planned: NewTopic | Refused, topic_id: bytes = ZERO_UUID
-    ) -> CreatableTopicResult:
-        if isinstance(planned, Refused):
-            return _refused(requested.name, planned)
+    def result(self, requested: CreatableTopic, planned: NewTopic, topic_id: bytes) -> CreatableTopicResult:
         result = CreatableTopicResult(
             name=planned.name,
             topic_id=topic_id,

@@ -2,7 +2,8 @@
 
 In the written code the message is `o`, nested ones `o<n>`, and `w` appends bytes to what is joined at
 the end. Fields of fixed width, length prefixes and short varints that follow each other are packed by one
-`pack`. The *sliced* form is the same as a generator: it yields its weight every few hundred elements.
+`pack`. The *sliced* form is the same as a generator: it yields its weight every few hundred elements. There
+a list that several elements in a row share (the configs of new topics) is encoded twice, then copied.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -19,6 +20,9 @@ Encoder = Callable[[Any], bytes]
 Encoding = Generator[int, None, bytes]
 """Yields the units of weight worked off since it last did."""
 SlicedEncoder = Callable[[Any, list[Any]], Encoding]
+SHARED_ITEMS = 8
+"""Fewer elements are encoded again rather than looked for."""
+COPIED_BYTES_A_UNIT = 1024
 _SMALL = 32
 
 
@@ -50,6 +54,10 @@ class _EncoderSource:
         )
         self._run: list[tuple[str, str]] = []
         self._write = "w"
+        self._depth = 0
+        """Arrays of structs around what is written."""
+        self._shared: list[tuple[str, str]] = []
+        """Variables of each inner array: the list encoded last, and its bytes if it came twice."""
         self._packers: dict[tuple[str, bool], str] = {}
 
     def compiled(self) -> Callable[..., Any]:
@@ -60,6 +68,7 @@ class _EncoderSource:
             if self._is_sliced:
                 src.line("c = 0")
                 src.line("done = []")
+            start = src.position()
             with src.block("try:"):
                 self._struct(self._schema.root, "o")
                 self._flush()
@@ -71,6 +80,8 @@ class _EncoderSource:
                 src.line(f"raise Unencodable(f'{label}: {{wrong}}') from wrong")
             if self._is_sliced:
                 src.line("yield 0")  # is never reached, and makes of every sliced form a generator
+            for last, encoded in self._shared:
+                src.line_at(start, f"{last} = {encoded} = None")
         return src.compiled("encode")
 
     def _struct(self, struct: type, owner: str) -> None:
@@ -166,6 +177,34 @@ class _EncoderSource:
             src.line(f"{self._write}({self._packer(code, field.is_nullable(self._version))}({value}))")
             return
         items, count = self._measured(field, value, "", "()")
+        if self._is_sliced and self._depth and self._write == "w":
+            self._shared_items(field, items, count)
+        else:
+            self._items(field, items, count)
+
+    def _shared_items(self, field: Field, items: str, count: str) -> None:
+        """The array's length and elements, copied if they are those of the element before and were copied or
+        encoded as a repeat there."""
+        src = self._src
+        last, encoded, first, slices = (src.variable(prefix) for prefix in "sbfd")
+        self._shared.append((last, encoded))
+        self._flush()
+        with src.block(f"if {items} is {last} and {encoded} is not None:"):
+            src.line(f"w({encoded})")
+            src.line(f"c += len({encoded}) // {COPIED_BYTES_A_UNIT}")
+        with src.block("else:"):
+            src.line(f"{first} = len(out)")
+            src.line(f"{slices} = len(done)")
+            self._items(field, items, count)
+            with src.block(f"if {items} is not {last}:"):
+                src.line(f"{last} = {items}")
+                src.line(f"{encoded} = None")
+            # What a slice has ended in is not whole in `out`.
+            with src.block(f"elif {count} >= {SHARED_ITEMS} and len(done) == {slices}:"):
+                src.line(f"{encoded} = b''.join(out[{first}:])")
+
+    def _items(self, field: Field, items: str, count: str) -> None:
+        src = self._src
         self._length(count, "i")
         item = src.variable("o")
         if self._is_sliced:
@@ -181,8 +220,10 @@ class _EncoderSource:
                     src.line("yield c")
                     src.line("c = 0")
             # An element is never null, whatever the array is.
+            self._depth += 1
             self._field(field._replace(array=False, nullable=(1, 0)), item)
             self._flush()
+            self._depth -= 1
 
     def _packer(self, code: str, nullable: bool) -> str:
         known = self._packers.get((code, nullable))

@@ -19,6 +19,15 @@ class Source:
     def line(self, text: str) -> None:
         self._lines.append("    " * self._depth + text)
 
+    def position(self) -> tuple[int, int]:
+        """Where the next line goes, for `line_at`."""
+        return len(self._lines), self._depth
+
+    def line_at(self, position: tuple[int, int], text: str) -> None:
+        """Puts a line where another one is now."""
+        index, depth = position
+        self._lines.insert(index, "    " * depth + text)
+
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         self.line(head)

@@ -15,6 +15,11 @@ from gateway.wire.messages import fetch as fetch_codec
 from gateway.wire.messages import produce as produce_codec
 from gateway.wire.messages.fetch_decoding import decode_small_fetch, decoding_fetch
 from gateway.wire.messages.fetch_encoding import encode_fetch_response, encoding_fetch_response
+from gateway.wire.messages.generated.create_topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
 from gateway.wire.primitives import CHUNK_ITEMS, MAX_TAGS, SMALL_ITEMS, encode_string, encode_uvarint, run_out
 from tests.wire.populate import populated
 
@@ -54,6 +59,29 @@ def test_both_forms_of_an_encoder_give_the_same_bytes() -> None:
             assert run_out(codec.encoding_response(key, version, message)) == at_once, (
                 f"{key.name} v{version}"
             )
+
+
+@pytest.mark.parametrize("configs", [1, 7, 8, 9, CHUNK_ITEMS // 2, CHUNK_ITEMS, 3 * CHUNK_ITEMS])
+def test_a_list_that_elements_share_is_encoded_as_often_as_it_is_there(configs: int) -> None:
+    def made(name: str) -> list[CreatableTopicConfigs]:
+        return [CreatableTopicConfigs(f"{name}-{i}", "x" * (i % 200)) for i in range(configs)]
+
+    rng, one, other = Random(configs), made("one"), made("other")
+    for _ in range(10):
+        lists = [rng.choice([one, one, one, one, other, [], None, list(one)]) for _ in range(60)]
+        topics = [CreatableTopicResult(f"t{i}", configs=shared) for i, shared in enumerate(lists)]
+        response = CreateTopicsResponse(0, topics)
+        for version in range(2, 8):
+            at_once = codec.encode_response(ApiKey.CREATE_TOPICS, version, response)
+            assert run_out(codec.encoding_response(ApiKey.CREATE_TOPICS, version, response)) == at_once
+
+
+def test_copies_of_a_shared_list_count_as_work() -> None:
+    shared = [CreatableTopicConfigs("name", "x" * 1000) for _ in range(100)]
+    response = CreateTopicsResponse(0, [CreatableTopicResult("t", configs=shared) for _ in range(1000)])
+    slices = list(codec.encoding_response(ApiKey.CREATE_TOPICS, 7, response))
+    assert len(slices) > 300
+    assert max(slices) < 2 * CHUNK_ITEMS
 
 
 Decoding = Callable[[int, memoryview], Generator[int, None, Any]]
