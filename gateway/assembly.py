@@ -399,7 +399,7 @@ async def _open_services(  # noqa: PLR0913 - what is assembled
     # The host's clock, which clients are likely to share, even while a jump of it is not believed.
     produce = ProduceService(shard, stores.segments, options, clock_ms, cache.put, space, opener)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
-    reader = RunReader(stores.segments, cache, shard.state.files.locator, metrics.alarm)
+    reader = RunReader(stores.segments, cache, shard.state.objects.locator, metrics.alarm)
     offsets = ListOffsetsService(shard, reader, opener, settings.limits.decompressed_bytes)
     groups = GroupCoordinator(shard, settings)
     groups.start()

@@ -83,8 +83,8 @@ def meta_row(state: LedgerState) -> Row:
         state.entry_time_ms,
         state.next_number,
         state.next_producer_id,
-        state.files.next_number,
-        state.files.floor_ms,
+        state.objects.next_number,
+        state.objects.floor_ms,
         len(cluster),
     )
     return sealed(META, b"", head + cluster)
@@ -161,7 +161,7 @@ def _restore_meta(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:
     ((_, value),) = rows
     head = _META.unpack_from(value)
     _, state.applied, state.epoch, state.entry_time_ms, state.next_number = head[:5]
-    state.next_producer_id, state.files.next_number, state.files.floor_ms, cluster_bytes = head[5:]
+    state.next_producer_id, state.objects.next_number, state.objects.floor_ms, cluster_bytes = head[5:]
     if len(value) != _META.size + cluster_bytes:
         raise StoreDamaged("the first row of an image does not have the length it claims")
     state.cluster_id = value[_META.size :].decode()

@@ -45,7 +45,7 @@ class Overlay:
         self.created: set[str] = set()
         self.deleted: set[TopicId] = set()
         self.dropped: set[int] = set()
-        self.floor_ms = state.files.floor_ms
+        self.floor_ms = state.objects.floor_ms
         self.groups: dict[str, Group | None] = {}
         """Stored in this entry, or None if removed."""
         self.offsets: dict[str, dict[OffsetKey, int | None]] = {}

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ledger.cluster.records import LedgerRestored
 from ledger.groups.state import Groups
-from ledger.objects.state import Files
+from ledger.objects.state import Objects
 from ledger.partitions.producers import UNBOUNDED
 from ledger.partitions.state import PartitionLog
 from ledger.settings.state import ClientQuotas, ResourceConfigs
@@ -54,7 +54,7 @@ class LedgerState:
         self.logs: dict[int, PartitionLog] = {}
         """By partition number; deleted partitions stay until their runs are drained."""
         self.draining: dict[int, PartitionLog] = {}
-        self.files = Files()
+        self.objects = Objects()
         self.next_number = 0
         self.next_producer_id = 0
         self.producer_count = 0

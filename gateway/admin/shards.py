@@ -46,7 +46,7 @@ class ShardFacts:
 
 
 def shard_page(shard: Shard, facts: ShardFacts) -> ShardPage:
-    state, files = shard.state, shard.state.files
+    state, objects = shard.state, shard.state.objects
     return ShardPage(
         shard=shard.journal.shard,
         cluster_id=state.cluster_id,
@@ -61,9 +61,9 @@ def shard_page(shard: Shard, facts: ShardFacts) -> ShardPage:
         partitions=sum(len(topic.partitions) for topic in state.topics.by_id.values()),
         draining_partitions=len(state.draining),
         runs=sum(log.run_count for log in state.logs.values()),
-        objects=len(files.by_number),
-        garbage_objects=len(files.garbage),
+        objects=len(objects.by_number),
+        garbage_objects=len(objects.garbage),
         orphan_objects=facts.orphan_objects(),
-        floor_ms=files.floor_ms,
+        floor_ms=objects.floor_ms,
         unknown_entry=shard.journal.unknown_key or None,
     )

@@ -91,7 +91,7 @@ class GarbageCollector:
         self._is_disk_full = is_disk_full
         self._alarm = alarm
         self._elapsed = elapsed
-        self._graces = Graces(shard.state.files.garbage)
+        self._graces = Graces(shard.state.objects.garbage)
         elapsed_ms = elapsed() if elapsed is not None else 0
         self._hearing_by_clock, self._hearing_by_entries = (
             Hearing(shard.recovered_ms or now, now, elapsed_ms, PRODUCER_EXPIRATION_MS)
@@ -149,7 +149,7 @@ class GarbageCollector:
         self._note_dead()
         due = [
             stored
-            for stored in self._shard.state.files.due_garbage(self._now_ms(), grace_ms)
+            for stored in self._shard.state.objects.due_garbage(self._now_ms(), grace_ms)
             if self._is_grace_over(stored, grace_ms)
         ]
         deleted, failure = 0, None
@@ -195,15 +195,15 @@ class GarbageCollector:
         # an object below it. So an object below it that no entry names will never be named.
         if not self._segments.capabilities.deletes:
             return 0
-        files = self._shard.state.files
+        objects = self._shard.state.objects
         deleted, left, after = 0, 0, ""
         while page := await self._segments.objects(after, SLICE_OBJECTS):
             after = page[-1].locator
-            unnamed = [stored for stored in page if stored.locator not in files.by_locator]
+            unnamed = [stored for stored in page if stored.locator not in objects.by_locator]
             orphans = {
                 stored.locator
                 for stored in unnamed
-                if stored.created_ms < files.floor_ms and not files.keeps(stored.created_ms)
+                if stored.created_ms < objects.floor_ms and not objects.keeps(stored.created_ms)
             }
             left += len(unnamed) - len(orphans)
             if orphans:
@@ -216,7 +216,7 @@ class GarbageCollector:
 
     def _note_dead(self) -> None:
         if self._elapsed is not None:
-            self._graces.note(self._shard.state.files.garbage, self._elapsed())
+            self._graces.note(self._shard.state.objects.garbage, self._elapsed())
 
     def _is_grace_over(self, stored: ObjectState, grace_ms: int) -> bool:
         return self._elapsed is None or self._graces.is_over(stored.number, grace_ms, self._elapsed())

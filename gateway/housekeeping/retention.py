@@ -52,7 +52,7 @@ class Retention:
 
     async def _apply_to(self, topic: Topic, partition: int, bounds: tuple[int, int]) -> int:
         ledger_log = topic.partitions[partition]
-        by_number = self._shard.state.files.by_number
+        by_number = self._shard.state.objects.by_number
         now_ms = self._clock()
         offset = retention_offset(
             ledger_log,

@@ -186,7 +186,7 @@ async def restore_backup(  # noqa: PLR0913 - the stores of a gateway
     if image is not None:
         await image.remove()
     # Nothing below the floor could be committed after the backup, so nothing below it was acknowledged.
-    record = LedgerRestored(snapshot.applied, state.files.floor_ms, newest_ms)
+    record = LedgerRestored(snapshot.applied, state.objects.floor_ms, newest_ms)
     owner = OwnerChanged(state.epoch + 1, NO_GATEWAY, os.urandom(NONCE_BYTES))
     skipping = ProducerIdsReserved(state.next_producer_id + SKIPPED_PRODUCER_IDS)
     records = [encode_record(owner), encode_record(record), encode_record(skipping)]
@@ -201,12 +201,12 @@ async def restore_backup(  # noqa: PLR0913 - the stores of a gateway
         await _take_back(store, shard, snapshot.applied, blobs, key if is_put else None)
         raise
     REGISTRY.apply(state, record)
-    files = state.files
-    missing = sorted(each.locator for each in files.by_number.values() if each.locator not in stored)
+    objects = state.objects
+    missing = sorted(each.locator for each in objects.by_number.values() if each.locator not in stored)
     kept = sorted(
         locator
         for locator, created in stored.items()
-        if locator not in files.by_locator and files.keeps(created)
+        if locator not in objects.by_locator and objects.keeps(created)
     )
     return Restored(found.backup, state.cluster_epoch, found.skipped, missing, kept)
 

@@ -103,7 +103,7 @@ async def check_objects(state: LedgerState, segments: SegmentStore, diagnosis: D
     short: list[str] = []
     needed = _needed_bytes(state)
     for number, size in needed.items():
-        locator = state.files.locator(number)
+        locator = state.objects.locator(number)
         found = stored.get(locator)
         if found is None:
             short.append(f"{locator} is missing")
@@ -116,8 +116,8 @@ async def check_objects(state: LedgerState, segments: SegmentStore, diagnosis: D
         )
     else:
         diagnosis.notes.append(f"objects: {len(needed)} that the ledger names, none missing or short")
-    orphans = [found for found in stored.values() if found.locator not in state.files.by_locator]
-    kept = sorted(found.locator for found in orphans if state.files.keeps(found.created_ms))
+    orphans = [found for found in stored.values() if found.locator not in state.objects.by_locator]
+    kept = sorted(found.locator for found in orphans if state.objects.keeps(found.created_ms))
     if kept:
         diagnosis.notes.append(
             f"kept objects: {len(kept)} from after the backup that this ledger was restored from, which may "
@@ -189,7 +189,7 @@ async def check_batches(
 
 
 async def _read(state: LedgerState, segments: SegmentStore, run: Run) -> memoryview | None:
-    (data,) = await segments.read([Position(state.files.locator(run.object_number), run.start, run.size)])
+    (data,) = await segments.read([Position(state.objects.locator(run.object_number), run.start, run.size)])
     return None if data is None else memoryview(data)
 
 

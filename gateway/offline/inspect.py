@@ -157,15 +157,15 @@ def _partition(log: PartitionLog) -> PartitionInspection:
 
 
 def _objects(state: LedgerState, stored: list[StoredObject]) -> ObjectsInspection:
-    files = state.files
-    live = [known for known in files.by_number.values() if not known.closed]
-    orphans = [found for found in stored if found.locator not in files.by_locator]
+    objects = state.objects
+    live = [known for known in objects.by_number.values() if not known.closed]
+    orphans = [found for found in stored if found.locator not in objects.by_locator]
     return ObjectsInspection(
         len(live),
         sum(known.size for known in live),
-        len(files.garbage),
-        sum(known.size for known in files.garbage.values()),
+        len(objects.garbage),
+        sum(known.size for known in objects.garbage.values()),
         [found.locator for found in orphans],
-        [found.locator for found in orphans if files.keeps(found.created_ms)],
-        files.floor_ms,
+        [found.locator for found in orphans if objects.keeps(found.created_ms)],
+        objects.floor_ms,
     )

@@ -14,4 +14,4 @@ def owner_changed(state: LedgerState, record: OwnerChanged) -> None:
 
 def ledger_restored(state: LedgerState, record: LedgerRestored) -> None:
     state.restores.append(record)
-    state.files.keep(record.kept_from_ms, record.kept_to_ms)
+    state.objects.keep(record.kept_from_ms, record.kept_to_ms)

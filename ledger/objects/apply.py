@@ -6,9 +6,9 @@ from ledger.state import LedgerState
 
 
 def objects_forgotten(state: LedgerState, record: ObjectsForgotten) -> None:
-    state.files.forget(record.objects)
+    state.objects.forget(record.objects)
     state.dirty[OBJECT].update(record.objects)
 
 
 def floor_raised(state: LedgerState, record: FloorRaised) -> None:
-    state.dirty[OBJECT].update(stored.number for stored in state.files.raise_floor(record.floor_ms))
+    state.dirty[OBJECT].update(stored.number for stored in state.objects.raise_floor(record.floor_ms))

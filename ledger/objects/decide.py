@@ -9,7 +9,7 @@ from ledger.state import LedgerState
 
 
 def forget_objects(state: LedgerState, overlay: Overlay, request: ForgetObjects, now_ms: int) -> Decision:
-    dead = [number for number in request.objects if number in state.files.garbage]
+    dead = [number for number in request.objects if number in state.objects.garbage]
     return Decision(Done(len(dead)), (ObjectsForgotten(dead),) if dead else ())
 
 

@@ -18,7 +18,7 @@ _NUMBER = struct.Struct(">I")
 
 
 def _keys(state: LedgerState) -> Iterable[int]:
-    return state.files.by_number
+    return state.objects.by_number
 
 
 def _decode_key(key: bytes) -> int:
@@ -27,7 +27,7 @@ def _decode_key(key: bytes) -> int:
 
 
 def _encode(state: LedgerState, number: int) -> bytes | None:
-    stored = state.files.by_number.get(number)
+    stored = state.objects.by_number.get(number)
     if stored is None:
         return None
     locator = stored.locator.encode()
@@ -48,7 +48,7 @@ def _restore(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
             raise StoreDamaged("the row of an object in an image does not have the length it claims")
         stored.starts = _from_little("I", view[:split])
         stored.bases = _from_little("q", view[split:])
-        state.files.put_back(stored)
+        state.objects.put_back(stored)
 
 
 def _little(column: "array[int]") -> bytes:
@@ -71,7 +71,7 @@ def complete(state: LedgerState) -> None:
     for log in state.logs.values():
         for chunk in log.chunks:
             live.update(chunk.object_numbers(chunk.head, len(chunk)))
-    for stored in state.files.by_number.values():
+    for stored in state.objects.by_number.values():
         runs = live.pop(stored.number, 0)
         if stored.live_runs != runs or stored.closed != (runs == 0):
             raise StoreDamaged(
@@ -79,7 +79,7 @@ def complete(state: LedgerState) -> None:
             )
     if live:
         raise StoreDamaged(f"runs of an image name object {min(live)}, which it has not")
-    if state.files.next_number <= max(state.files.by_number, default=-1):
+    if state.objects.next_number <= max(state.objects.by_number, default=-1):
         raise StoreDamaged("the next object number of an image is taken")
 
 

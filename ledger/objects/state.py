@@ -60,7 +60,7 @@ MAX_OBJECT_NUMBER = 2**32 - 1
 """Runs name objects by numbers of 32 bits, which are never given again."""
 
 
-class Files:
+class Objects:
     """The object table of a shard."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from ledger.state import LedgerState
 
 
 def file_committed(state: LedgerState, record: FileCommitted) -> None:
-    stored = state.files.register(record.locator)
+    stored = state.objects.register(record.locator)
     stored.size = max(stored.size, record.object_bytes)
     state.dirty[OBJECT].add(stored.number)
     object_number, logs, touched = stored.number, state.logs, state.touched
@@ -60,7 +60,7 @@ def runs_dropped(state: LedgerState, record: RunsDropped) -> None:
     state.dirty[CHUNK].update((log.number, serial) for serial in emptied)
     if log.chunks:
         state.dirty[CHUNK].add((log.number, log.chunks[0].serial))
-    state.dirty[OBJECT].update(state.files.release(numbers, state.entry_time_ms))
+    state.dirty[OBJECT].update(state.objects.release(numbers, state.entry_time_ms))
     if not log.droppable(1):
         del state.draining[log.number]
         if log.deleted:

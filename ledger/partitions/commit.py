@@ -36,8 +36,8 @@ def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_m
     known_bytes = _committed_bytes(state, overlay, request)
     if known_bytes is None:
         return Decision(_stale_or_repeat(state, overlay, request, now_ms))
-    is_new = request.locator not in state.files.by_locator and request.locator not in overlay.object_bytes
-    if is_new and state.files.next_number + overlay.new_objects > MAX_OBJECT_NUMBER:
+    is_new = request.locator not in state.objects.by_locator and request.locator not in overlay.object_bytes
+    if is_new and state.objects.next_number + overlay.new_objects > MAX_OBJECT_NUMBER:
         return Decision(
             FileCommit([Refused(ErrorName.KAFKA_STORAGE_ERROR, _NO_NUMBERS)] * len(request.batches))
         )
@@ -53,7 +53,7 @@ def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_m
 
 def _committed_bytes(state: LedgerState, overlay: Overlay, request: CommitFile) -> int | None:
     """How much of the object is committed; None if nothing new may be committed from it."""
-    known = state.files.by_locator.get(request.locator)
+    known = state.objects.by_locator.get(request.locator)
     closed = known is not None and (known.closed or known.number in overlay.touched_objects)
     if closed or created_ms(request.locator) < overlay.floor_ms:
         return None
@@ -77,7 +77,7 @@ class _Commit:
         self.overlay = overlay
         self.locator = locator
         self.without_timestamp = without_timestamp(now_ms)
-        self.known = state.files.by_locator.get(locator)
+        self.known = state.objects.by_locator.get(locator)
         self.runs: list[RunRow] = []
         self.batches: list[BatchRow] = []
         self._end = -1

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.cli.main import main
-from ledger.objects.state import Files, ObjectState
+from ledger.objects.state import Objects, ObjectState
 from ledger.partitions.state import PartitionLog
 
 VARIABLE = "DRAGOMAN_FAULT"
 MODULE = "tests.faults.failing_apply"
-STEPS: dict[str, type] = {"remember_all": ObjectState, "append": PartitionLog, "register": Files}
+STEPS: dict[str, type] = {"remember_all": ObjectState, "append": PartitionLog, "register": Objects}
 
 
 def fail_once(owner: type, name: str, number: int, after: bool) -> None:

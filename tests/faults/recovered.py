@@ -61,7 +61,7 @@ async def read_recovered(data_dir: Path) -> tuple[Sequence[str], dict[Place, lis
 
 async def _records(stores: Opened, partition: PartitionLog) -> list[Found]:
     runs = partition.find(partition.log_start, MAX_BYTES, MAX_RUNS)
-    locators = [stores.state.files.locator(run.object_number) for run in runs]
+    locators = [stores.state.objects.locator(run.object_number) for run in runs]
     positions = [Position(at, run.start, run.size) for at, run in zip(locators, runs, strict=True)]
     found: list[Found] = []
     for run, position, data in zip(runs, positions, await stores.segments.read(positions), strict=True):

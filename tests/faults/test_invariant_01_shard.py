@@ -113,7 +113,7 @@ async def missing(root: Path, acks: Sequence[list[Any]]) -> list[str]:
             log = state.topics.by_name["t"].partitions[partition]
             start = (number * PARTITIONS + partition) * BATCH_BYTES
             # Batches of other partitions lie between, so each is a run of its own.
-            found = [(state.files.locator(run.object_number), run.start) for run in log.find(base, 1)]
+            found = [(state.objects.locator(run.object_number), run.start) for run in log.find(base, 1)]
             if found != [(locator, start)]:
                 wrong.append(f"{locator} {number} {partition} at {base}: {found}")
         deadline = asyncio.get_running_loop().time() + 10

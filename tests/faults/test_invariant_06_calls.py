@@ -39,7 +39,7 @@ async def test_an_orphan_goes_once_the_grace_has_passed_and_not_before(host: Emb
         assert orphan in await host.objects()
     host.clock.now_ms += 1
     await host.sweep()
-    live = {stored.locator for stored in host.shard.state.files.by_number.values()}
+    live = {stored.locator for stored in host.shard.state.objects.by_number.values()}
     assert await host.objects() == live and orphan not in live
     assert len(await host.read("t")) == 1
 
@@ -111,7 +111,7 @@ async def test_dead_objects_stay_for_the_grace_after_their_last_run_went(host: E
     host.clock.now_ms += 1
     await host.sweep()
     assert await host.objects() == set()
-    assert not host.shard.state.files.by_number
+    assert not host.shard.state.objects.by_number
 
 
 async def test_a_clock_that_goes_back_makes_no_key_below_the_floor(scratch: Path) -> None:
@@ -179,6 +179,6 @@ async def test_a_deletion_that_failed_is_done_again(scratch: Path, fault: Fault,
         # One failure is made good by the same sweep; what it cannot delete waits for the next.
         await host.sweep()
         assert len(faults.failed) == times
-        assert bool(host.shard.state.files.garbage) == (times == CALLS_OF_A_SWEEP)
+        assert bool(host.shard.state.objects.garbage) == (times == CALLS_OF_A_SWEEP)
         await host.sweep()
-        assert await host.objects() == set() and not host.shard.state.files.garbage
+        assert await host.objects() == set() and not host.shard.state.objects.garbage

@@ -275,7 +275,7 @@ class _Entry:
             self.expired.setdefault((id(partition), producer_id), gone)
 
     def _commit(self, request: CommitFile, result: LedgerResult) -> None:
-        known = self.state.files.by_locator.get(request.locator)
+        known = self.state.objects.by_locator.get(request.locator)
         closing = known is not None and (known.closed or known.number in self.losing_runs)
         if closing or self.model.created_ms[request.locator] < self.model.floor_ms:
             self._late_commit(request, result)

@@ -72,7 +72,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.model.judge_entry(self.ledger.state, requests, results, records, decided.time_ms)
         for request in requests:
             if isinstance(request, ForgetObjects):
-                known = self.ledger.state.files.by_number
+                known = self.ledger.state.objects.by_number
                 self.model.forget({known[number].locator for number in request.objects})
         touched = self.ledger.make_durable(decided)
         self.check_touched(touched)
@@ -263,7 +263,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.model.created_ms[self.open_object] = created_ms
 
     def forget_due(self) -> ForgetObjects:
-        due = list(self.ledger.state.files.due_garbage(self.ledger.now_ms, GRACE_MS))
+        due = list(self.ledger.state.objects.due_garbage(self.ledger.now_ms, GRACE_MS))
         for stored in due:
             assert stored.live_runs == 0
             assert 0 <= stored.closed_ms <= self.ledger.now_ms - GRACE_MS
@@ -290,7 +290,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         return name, choose.randrange(len(self.model.topics[name].partitions))
 
     def draft(self, choose: random.Random) -> CommitFile:
-        known = self.ledger.state.files.by_locator.get(self.open_object)
+        known = self.ledger.state.objects.by_locator.get(self.open_object)
         is_stale = (known is not None and known.closed) or self.is_below_floor(self.open_object)
         if choose.random() < (0.8 if is_stale else 0.1):
             self.new_object(choose.choice([0, self.object_end]))
@@ -388,7 +388,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     def walk(self, model: ModelPartition, run: Run) -> list[ModelBatch]:
         """The batches of a run, by their place."""
-        where = self.ledger.state.files.locator(run.object_number)
+        where = self.ledger.state.objects.locator(run.object_number)
         placed = {batch.place: batch for batch in model.batches}
         found, start, base = [], run.start, run.base
         while start < run.start + run.size:
@@ -443,22 +443,22 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         for log in self.ledger.state.logs.values():
             for run in log.runs():
                 counts[run.object_number] = counts.get(run.object_number, 0) + 1
-        files = self.ledger.state.files
-        assert counts == {n: stored.live_runs for n, stored in files.by_number.items() if stored.live_runs}
-        closed = {number for number, stored in files.by_number.items() if stored.closed}
-        assert set(files.garbage) == {n for n, stored in files.by_number.items() if not stored.live_runs}
-        assert set(files.garbage) == closed
-        assert {stored.locator for stored in files.by_number.values()} == set(files.by_locator)
+        objects = self.ledger.state.objects
+        assert counts == {n: stored.live_runs for n, stored in objects.by_number.items() if stored.live_runs}
+        closed = {number for number, stored in objects.by_number.items() if stored.closed}
+        assert set(objects.garbage) == {n for n, stored in objects.by_number.items() if not stored.live_runs}
+        assert set(objects.garbage) == closed
+        assert {stored.locator for stored in objects.by_number.values()} == set(objects.by_locator)
 
     @invariant()
     def first_results_are_kept_above_the_floor_alone(self) -> None:
-        files = self.ledger.state.files
+        objects = self.ledger.state.objects
         assert {
             (stored.locator, start): base
-            for stored in files.by_number.values()
+            for stored in objects.by_number.values()
             for start, base in zip(stored.starts, stored.bases, strict=True)
         } == self.model.first_results
-        assert files.floor_ms == self.model.floor_ms
+        assert objects.floor_ms == self.model.floor_ms
 
     @invariant()
     def groups_offsets_quotas_and_configs_are_as_in_the_model(self) -> None:

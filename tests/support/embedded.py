@@ -134,7 +134,7 @@ class Embedded:
         log = self.log(topic, partition)
         found: list[Stored] = []
         runs = log.find(log.log_start, MOST, MOST)
-        where = [Position(self.shard.state.files.locator(r.object_number), r.start, r.size) for r in runs]
+        where = [Position(self.shard.state.objects.locator(r.object_number), r.start, r.size) for r in runs]
         offset = log.log_start
         for run, data in zip(runs, await self.segments.read(where), strict=True):
             assert data is not None, f"the bytes of {run} are gone"

@@ -217,7 +217,7 @@ async def reading_world(
     segments = segments or counting
     alarms: list[str] = []
     cache = RunCache(cache_bytes)
-    reader = RunReader(segments, cache, lambda number: shard.state.files.locator(number), alarms.append)
+    reader = RunReader(segments, cache, lambda number: shard.state.objects.locator(number), alarms.append)
     ids = itertools.count(100)
     fetch = FetchService(
         shard, reader, FetchSessions(slots, lambda: next(ids)), options or FetchOptions(), lambda: NOW_MS

@@ -308,6 +308,6 @@ async def _works_and_cleans_up(host: Embedded) -> None:
         host.clock.now_ms += GRACE_MS + 1
         assert isinstance((await host.send("works", 0, client.batch("works", 0)))[0], int)
         await host.sweep()
-    files = host.shard.state.files
-    assert await host.objects() == {s.locator for s in files.by_number.values() if s.live_runs}
+    objects = host.shard.state.objects
+    assert await host.objects() == {s.locator for s in objects.by_number.values() if s.live_runs}
     assert len(await host.read("works")) == 3

@@ -107,7 +107,7 @@ async def test_damage_is_logged_once_a_minute_for_each_partition_and_always_coun
         for partition in range(2):
             await world.produce(A, partition=partition)
             run = world.log(partition=partition).find(0, 1)[0]
-            locator = world.shard.state.files.locator(run.object_number)
+            locator = world.shard.state.objects.locator(run.object_number)
             world.segments.overwrite(locator, run.start + 16, b"\x07")
         with capture_logs() as events:
             for _ in range(5):

@@ -220,7 +220,7 @@ async def test_after_a_damaged_batch_a_fetch_gets_every_batch_at_its_own_offset(
         await world.create()
         await world.produce(*BATCHES)
         run = world.log().find(0, 1)[0]
-        path = tmp_path / "wal" / world.shard.state.files.locator(run.object_number)
+        path = tmp_path / "wal" / world.shard.state.objects.locator(run.object_number)
         content = path.read_bytes()
         for number, (_, last) in enumerate(TRUE):
             path.write_bytes(flipped(content, content.index(BATCHES[number]) + MAGIC_AT, 0))
@@ -245,7 +245,7 @@ async def test_two_damaged_batches_of_a_run_are_both_skipped(wal: WalSegments, t
     async with reading_world(cache_bytes=0, segments=wal) as world:
         await world.create()
         await world.produce(*BATCHES)
-        path = tmp_path / "wal" / world.shard.state.files.locator(world.log().find(0, 1)[0].object_number)
+        path = tmp_path / "wal" / world.shard.state.objects.locator(world.log().find(0, 1)[0].object_number)
         content = path.read_bytes()
         for number in (1, 4):
             content = flipped(content, content.index(BATCHES[number]) + HEADER_BYTES, 0)

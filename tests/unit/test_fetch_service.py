@@ -334,7 +334,7 @@ async def test_a_missing_object_is_an_error_and_an_alarm_never_an_empty_success(
         await world.create(partitions=2)
         await world.produce(A)
         await world.produce(B, partition=1)
-        locator = world.shard.state.files.locator(world.log().find(0, 1)[0].object_number)
+        locator = world.shard.state.objects.locator(world.log().find(0, 1)[0].object_number)
         await world.segments.delete([locator])
         lost, fine = parts(await world.fetch(("t", 0, 0), ("t", 1, 0)))
         assert lost.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -348,7 +348,7 @@ async def test_a_damaged_batch_is_an_error_and_an_alarm_but_the_batches_before_i
         await world.create()
         await world.produce(A, B, C)
         run = world.log().find(0, 1)[0]
-        locator = world.shard.state.files.locator(run.object_number)
+        locator = world.shard.state.objects.locator(run.object_number)
         world.segments.overwrite(locator, run.start + len(A) + 16, b"\x07")
         assert records_of(await world.one("t", 0, 0)) == with_base(A, 0)
         broken = await world.one("t", 0, 1)
@@ -361,7 +361,7 @@ async def test_a_batch_whose_length_points_beyond_its_run_is_damage() -> None:
         await world.create()
         await world.produce(A)
         run = world.log().find(0, 1)[0]
-        locator = world.shard.state.files.locator(run.object_number)
+        locator = world.shard.state.objects.locator(run.object_number)
         world.segments.overwrite(locator, run.start + 8, (2**31 - 1).to_bytes(4, "big"))
         assert (await world.one("t", 0, 0)).error_code == ErrorCode.CORRUPT_MESSAGE
 

@@ -150,7 +150,7 @@ async def test_dead_objects_are_deleted_slice_by_slice(
     host.clock.now_ms += GRACE_MS + 1
     swept = await host.garbage.sweep(host.loop_time)
     assert (swept.objects, swept.orphans) == (10, 0)
-    assert not await host.objects() and not host.shard.state.files.by_number
+    assert not await host.objects() and not host.shard.state.objects.by_number
 
 
 async def test_where_the_store_cannot_delete_only_the_floor_rises(
@@ -164,7 +164,7 @@ async def test_where_the_store_cannot_delete_only_the_floor_rises(
     swept = await host.garbage.sweep(host.loop_time)
     assert (swept.objects, swept.orphans) == (0, 0)
     assert len(await host.objects()) == 1
-    assert host.shard.state.files.floor_ms == BEGUN_MS + 1
+    assert host.shard.state.objects.floor_ms == BEGUN_MS + 1
 
 
 async def dead_objects(host: Embedded, count: int) -> list[str]:
@@ -193,9 +193,9 @@ async def test_what_is_due_is_deleted_also_while_the_journal_takes_nothing(
         with pytest.raises(StoreUnavailable):
             await host.garbage.sweep(host.loop_time)
     assert not await host.objects()
-    assert len(host.shard.state.files.garbage) == 5
+    assert len(host.shard.state.objects.garbage) == 5
     swept = await host.garbage.sweep(host.loop_time)
-    assert (swept.objects, host.shard.state.files.by_number) == (5, {})
+    assert (swept.objects, host.shard.state.objects.by_number) == (5, {})
 
 
 @pytest.mark.parametrize("count", [1, 12])
@@ -218,7 +218,7 @@ async def test_objects_that_cannot_be_deleted_keep_none_of_the_others_and_raise_
             damaged.setattr(Path, "unlink", refuse)
             swept = await host.garbage.sweep(host.loop_time)
         assert swept.objects == 2 and await host.objects() == stuck
-        assert {state.locator for state in host.shard.state.files.garbage.values()} == stuck
+        assert {state.locator for state in host.shard.state.objects.garbage.values()} == stuck
         assert set(alarms) == {"garbage.not_deleted"}
         assert (await host.garbage.sweep(host.loop_time)).objects == count
         assert not await host.objects()
@@ -247,7 +247,7 @@ async def test_a_clock_that_is_set_back_never_puts_the_floor_above_keys_to_come(
     requested = RaiseFloor(host.clock.now_ms - GRACE_MS)
     host.clock.now_ms -= 5 * GRACE_MS
     await host.ask(requested)
-    assert host.shard.state.files.floor_ms == host.clock.now_ms
+    assert host.shard.state.objects.floor_ms == host.clock.now_ms
     assert await host.send("t", 0, Client().batch("t", 0)) == [0]
 
 
@@ -412,8 +412,8 @@ async def test_a_failed_step_stops_none_of_the_others_and_is_done_again(
 
         async def all_is_done() -> bool:
             host.clock.now_ms += GRACE_MS
-            files = host.shard.state.files
-            return len(faults.failed) == 25 and not files.by_number and await host.shard.journal.start() > 0
+            objects = host.shard.state.objects
+            return len(faults.failed) == 25 and not objects.by_number and await host.shard.journal.start() > 0
 
         await until(all_is_done)
         assert host.log("t").log_start == host.log("t").high_watermark == 2

@@ -54,7 +54,7 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> JournalledLedger:
     ledger.submit(DeleteRecords(topic_id(1), 0, 2), DeleteTopic(topic_id(2)))
     ledger.submit(DrainRuns(4), RaiseFloor(999_000))
     ledger.submit(*settings_and_groups())
-    assert ledger.state.draining and ledger.state.files.garbage
+    assert ledger.state.draining and ledger.state.objects.garbage
     return ledger
 
 
@@ -94,7 +94,7 @@ def test_rows_restore_the_state_that_they_were_made_of(ledger: JournalledLedger)
     restored = restore(rows)
     assert sorted(all_rows(restored)) == sorted(rows)
     assert set(restored.draining) == set(ledger.state.draining)
-    assert set(restored.files.garbage) == set(ledger.state.files.garbage)
+    assert set(restored.objects.garbage) == set(ledger.state.objects.garbage)
     assert restored.topics.by_name["t"].configs == {"retention.ms": "7", "cleanup.policy": "delete"}
     assert [log.find(0, 1 << 20) for log in restored.logs.values()] == [
         log.find(0, 1 << 20) for log in ledger.state.logs.values()
@@ -173,7 +173,7 @@ def test_a_row_of_something_that_is_gone_says_so(ledger: JournalledLedger) -> No
     ledger.submit(DrainRuns(100))
     ledger.now_ms += 10
     ledger.submit(RaiseFloor(ledger.now_ms))
-    ledger.submit(ForgetObjects(list(ledger.state.files.garbage)))
+    ledger.submit(ForgetObjects(list(ledger.state.objects.garbage)))
     gone = {(row.section, row.key) for row in take_dirty_rows(ledger.state) if row.value is None}
     assert gone == before - {(META, b"")}
     assert [row.section for row in rows_of(ledger)] == [META]

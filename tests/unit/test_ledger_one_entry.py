@@ -51,7 +51,7 @@ def test_a_batch_committed_beside_the_deletion_of_those_before_it_stays(ledger: 
     results = ledger.submit(file_of([2], start=100), DrainRuns(10))
     assert results == [FileCommit([Committed(3, 3)]), Done(1)]
     assert [(run.base, run.last, run.start) for run in log_of(ledger).find(3, 1 << 20)] == [(3, 4, 100)]
-    assert ledger.state.files.by_locator[WHERE].live_runs == 1
+    assert ledger.state.objects.by_locator[WHERE].live_runs == 1
 
 
 def test_a_run_without_a_timestamp_says_when_it_was_committed_whatever_its_batches_say(
@@ -69,7 +69,7 @@ def test_nothing_new_is_taken_from_an_object_that_the_same_entry_may_close(ledge
     ledger.submit(DeleteRecords(TOPIC, 0, -1))
     results = ledger.submit(DrainRuns(10), file_of([2], start=100), first)
     assert results == [Done(1), StaleObject(), FileCommit([Committed(0, 3, duplicate=True)])]
-    assert ledger.state.files.by_locator[WHERE].closed
+    assert ledger.state.objects.by_locator[WHERE].closed
     assert log_of(ledger).high_watermark == 3
 
 
@@ -164,7 +164,7 @@ def test_runs_are_drained_in_slices_across_chunks(
     assert [len(chunk) for chunk in log_of(ledger).chunks] == [3, 3, 2]
     ledger.submit(DeleteTopic(TOPIC))
     assert [ledger.submit(DrainRuns(3)) for _ in range(4)] == [[Done(3)], [Done(3)], [Done(2)], [Done(0)]]
-    assert ledger.state.files.by_locator[WHERE].closed
+    assert ledger.state.objects.by_locator[WHERE].closed
     assert not ledger.state.logs and not ledger.state.draining
 
 
@@ -172,7 +172,7 @@ def test_runs_are_drained_in_slices_across_chunks(
 def test_a_commit_for_which_no_object_number_is_left_is_refused_and_not_journaled(together: bool) -> None:
     ledger = JournalledLedger()
     ledger.submit(CreateTopic("t", topic_id(1), 1, {}))
-    ledger.state.files.next_number = MAX_OBJECT_NUMBER
+    ledger.state.objects.next_number = MAX_OBJECT_NUMBER
     last, beyond = [
         CommitFile(locator(number, 1_000_000), 200, [commit_batch(topic_id(1), 0, start) for start in starts])
         for number, starts in ((1, [0]), (2, [0, 100]))
@@ -181,7 +181,7 @@ def test_a_commit_for_which_no_object_number_is_left_is_refused_and_not_journale
     assert results[0] == FileCommit([Committed(0, 0)])
     assert isinstance(results[1], FileCommit)
     assert [type(result) for result in results[1].results] == [Refused, Refused]
-    assert list(ledger.state.files.by_number) == [MAX_OBJECT_NUMBER]
+    assert list(ledger.state.objects.by_number) == [MAX_OBJECT_NUMBER]
     restored = restore(all_rows(ledger.state))
     assert digest(all_rows(restored)) == digest(all_rows(ledger.state))
     # What is committed already goes on, and gets its results again.

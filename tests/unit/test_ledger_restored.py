@@ -25,17 +25,17 @@ def test_every_restore_begins_a_cluster_epoch() -> None:
 
 
 def test_objects_between_the_backup_and_the_restore_are_kept_and_others_are_not() -> None:
-    files = restored_state().files
-    kept = {created_ms: files.keeps(created_ms) for created_ms in (999, 1_000, 2_000, 2_001)}
+    objects = restored_state().objects
+    kept = {created_ms: objects.keeps(created_ms) for created_ms in (999, 1_000, 2_000, 2_001)}
     assert kept == {999: False, 1_000: True, 2_000: True, 2_001: False}
 
 
 def test_garbage_from_between_the_backup_and_the_restore_is_never_due() -> None:
-    files = restored_state().files
-    files.raise_floor(10_000)
+    objects = restored_state().objects
+    objects.raise_floor(10_000)
     for created_ms in (999, 1_500):
-        files.close_if_empty(files.register(locator(created_ms)), 3_000)
-    due = [stored.created_ms for stored in files.due_garbage(100_000, 60)]
+        objects.close_if_empty(objects.register(locator(created_ms)), 3_000)
+    due = [stored.created_ms for stored in objects.due_garbage(100_000, 60)]
     assert due == [999]
 
 
@@ -44,5 +44,5 @@ def test_an_image_and_a_snapshot_remember_restores() -> None:
     for rows in (list(all_rows(state)), take_dirty_rows(state)):
         read = restore(rows)
         assert read.restores == state.restores
-        assert read.files.keeps(FROM_MS)
+        assert read.objects.keeps(FROM_MS)
         assert sorted(all_rows(read)) == sorted(all_rows(state))

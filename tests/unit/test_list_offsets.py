@@ -172,7 +172,7 @@ async def test_a_missing_object_is_an_error_and_an_alarm() -> None:
         await world.create()
         await world.produce(batch_of(b"x"))
         run = world.log().find(0, 1)[0]
-        await world.segments.delete([world.shard.state.files.locator(run.object_number)])
+        await world.segments.delete([world.shard.state.objects.locator(run.object_number)])
         assert (await world.offset(5)).error is ErrorCode.KAFKA_STORAGE_ERROR
         assert (len(world.segments.reads), len(world.alarms)) == (4, 1)
         assert await world.offset(LATEST) == found(-1, 1)

@@ -108,7 +108,7 @@ class Produce:
 
     async def bytes_at(self, offset: int, partition: int = 0) -> bytes:
         run = self.log(partition).find(offset, 1)[0]
-        where = self.shard.state.files.locator(run.object_number)
+        where = self.shard.state.objects.locator(run.object_number)
         (data,) = await self.segments.read([Position(where, run.start, run.size)])
         assert data is not None
         return bytes(data)

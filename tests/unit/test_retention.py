@@ -31,7 +31,7 @@ def written(*ages_ms: int | None) -> JournalledLedger:
 
 def start_after(state: LedgerState, now_ms: int, retention_ms: int = RETENTION_MS) -> int:
     log = state.topics.by_name["t"].partitions[0]
-    created = {number: stored.created_ms for number, stored in state.files.by_number.items()}
+    created = {number: stored.created_ms for number, stored in state.objects.by_number.items()}
     return retention_offset(log, retention_ms, UNLIMITED, now_ms, LONG, created.__getitem__)
 
 

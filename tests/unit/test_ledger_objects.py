@@ -1,19 +1,19 @@
 """The orphan floor over many objects: each rise touches only those that fall below it."""
 
-from ledger.objects.state import Files
+from ledger.objects.state import Objects
 from tests.support.journalled import locator
 
 
 def test_the_floor_drops_the_results_of_each_object_once_in_whatever_order_they_were_made() -> None:
-    files = Files()
+    objects = Objects()
     made = [50, 10, 40, 20, 30]
     for number, created_ms in enumerate(made):
-        files.register(locator(number, created_ms)).remember(0, number)
-    files.forget([3])
-    assert [state.created_ms for state in files.raise_floor(30)] == [10]
-    assert files.raise_floor(20) == files.raise_floor(30) == []
-    assert sorted(state.created_ms for state in files.raise_floor(50)) == [30, 40]
-    assert {made[n]: state.base_offset_at(0) for n, state in files.by_number.items()} == {
+        objects.register(locator(number, created_ms)).remember(0, number)
+    objects.forget([3])
+    assert [state.created_ms for state in objects.raise_floor(30)] == [10]
+    assert objects.raise_floor(20) == objects.raise_floor(30) == []
+    assert sorted(state.created_ms for state in objects.raise_floor(50)) == [30, 40]
+    assert {made[n]: state.base_offset_at(0) for n, state in objects.by_number.items()} == {
         50: 0,
         10: None,
         40: None,
@@ -22,12 +22,12 @@ def test_the_floor_drops_the_results_of_each_object_once_in_whatever_order_they_
 
 
 def test_a_rise_of_the_floor_does_not_look_at_objects_above_it() -> None:
-    files = Files()
+    objects = Objects()
     for number in range(1000):
-        files.register(locator(number, 1000 + number))
-    seen = _Counting(files.by_number)
-    files.by_number = seen  # type: ignore[assignment]
-    files.raise_floor(1003)
+        objects.register(locator(number, 1000 + number))
+    seen = _Counting(objects.by_number)
+    objects.by_number = seen  # type: ignore[assignment]
+    objects.raise_floor(1003)
     assert seen.looked == 3
 
 
