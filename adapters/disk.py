@@ -14,7 +14,7 @@ from ledger.types import Buffer
 IOV_MAX = 1024
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
-"""What is stored is for the user that stores it."""
+"""Stored files are for the gateway's user alone."""
 
 _REASONS = {
     errno.ENOSPC: "no space is left on the device; free some or choose another place with --data-dir",
@@ -27,7 +27,7 @@ _REASONS = {
     errno.EISDIR: "it is a directory, not a file; choose another place with --data-dir",
     errno.EMFILE: "too many files are open; raise the limit of this process (ulimit -n)",
     errno.ENFILE: "too many files are open on this machine; raise the limit (fs.file-max)",
-    errno.EIO: "the disk answers with an I/O error; check it (dmesg) and choose another with --data-dir",
+    errno.EIO: "the disk reports an I/O error; check it (dmesg) and choose another with --data-dir",
     errno.EFBIG: "the file would become too large; raise the limit of this process (ulimit -f)",
 }
 
@@ -39,7 +39,7 @@ def explain(error: OSError, what: str, path: str | os.PathLike[str]) -> StoreUna
 
 
 def sync_data(fd: int) -> None:
-    """Make a file's bytes survive loss of power. OSError if that cannot be."""
+    """Make a file's bytes survive loss of power. OSError if that fails."""
     if sys.platform == "darwin":
         _sync_on_macos(fd)
     else:
@@ -111,7 +111,7 @@ class Directories:
         self._lock = threading.Lock()
 
     def open_root(self) -> None:
-        """Create the root if its parent is there. StoreUnavailable with the reason if that cannot be."""
+        """Create the root if its parent exists. StoreUnavailable with the reason if that fails."""
         try:
             self._make(self.root)
         except OSError as error:
@@ -128,7 +128,7 @@ class Directories:
                     self._make(path)
 
     def forget(self, directory: Path) -> None:
-        """Somebody has removed it, or one of its parents: `ensure` makes them again."""
+        """The directory, or one of its parents, was removed: `ensure` makes them again."""
         with self._lock:
             for path in [directory, *directory.parents]:
                 if path == self.root:
@@ -143,7 +143,7 @@ class Directories:
             made = False
             if not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "not a directory", str(path)) from None
-        # Also when it was there: who made it may have died before its name was durable.
+        # Also if it existed before: the process that made it may have died before its name was durable.
         try:
             sync_directory(path.parent)
         except PermissionError:

@@ -38,7 +38,7 @@ class UnknownStore(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StoreUrls:
-    """Of the stores of one gateway."""
+    """URLs of the stores of one gateway."""
 
     metadata: str
     segments: str
@@ -48,8 +48,8 @@ class StoreUrls:
 
 
 def urls_in(directory: Path, metadata: str = "", data: str = "") -> StoreUrls:
-    """URLs of the stores of a data directory, where `metadata` and `data` name no others. The blobs are where
-    the segments are."""
+    """The stores in a data directory, unless `metadata` and `data` name others. The blobs are where the
+    segments are."""
     metadata_url = metadata or f"sqlite:{directory / METADATA_FILE}"
     data_url = data or f"file:{directory}"
     image_url = None if metadata_url == MEMORY else f"sqlite:{directory / IMAGE_FILE}"

@@ -29,7 +29,7 @@ class Overdue(OutcomeUnknown):
 
 
 class _Call:
-    """A call that waits for a thread, and its caller; a call whose caller has gone is not made."""
+    """A call that waits for a thread, and its caller. A call whose caller no longer waits is not made."""
 
     __slots__ = ("call", "future", "loop")
 
@@ -94,7 +94,7 @@ class StoreThreads:
             raise StoreUnavailable(f"{self._store} did not open within {OPEN_DEADLINE_S:g} s") from error
 
     def shut(self) -> None:
-        """Refuse further calls; waiting calls and those under way end by themselves."""
+        """Refuse further calls. Calls in the queue and calls under way still end."""
         if not self._closed:
             self._closed = True
             for _ in range(self._count if self._started else 0):
@@ -120,7 +120,7 @@ class StoreThreads:
             return await future
         finally:
             self._due.pop(future, None)
-            # While the threads hang it stays in the queue, but without a draft that is not awaited any more.
+            # While the threads hang, the call stays in the queue, but without its draft.
             pending.call = pending.future = None
             # An error keeps this frame alive, so the frame must not keep what holds the error.
             del pending, future
@@ -146,7 +146,7 @@ class StoreThreads:
         return pending
 
     def _watch(self, future: asyncio.Future[Any]) -> None:
-        """One timer serves all calls: one each would cost more than the rest of the hand-over."""
+        """One timer serves all calls. A timer for each would cost more than the rest of the hand-over."""
         loop = future.get_loop()
         due = loop.time() + self._deadline_s
         if self._watched_by is not loop:

@@ -33,13 +33,13 @@ INCOMING = ".incoming-"
 class Access(Enum):
     """What opening may do to a directory."""
 
-    OWNED = "nobody else uses it, as a lock says: what unfinished puts left is removed"
-    SHARED = "others may be putting: nothing of theirs is touched"
-    READ_ONLY = "nothing is written, and nothing made that is not there"
+    OWNED = "no other process uses it, as a lock says: leftovers of unfinished puts are removed"
+    SHARED = "other processes may be putting: their unfinished puts are left alone"
+    READ_ONLY = "nothing is written or created"
 
 
 class FileBlobs:
-    """Blobs in a local directory. A key cannot lie below another key (ValueError)."""
+    """Blobs in a local directory. No key may be a folder of another key (ValueError)."""
 
     durable_ack = True
 
@@ -84,7 +84,7 @@ class _BlobFiles:
         self._directories = Directories(root)
 
     def open(self) -> None:
-        """Every directory is synced: a process that died between a link and the sync behind it left a blob
+        """Every directory is synced: a process that died between a link and the sync after it left a blob
         that can be read but is not durable."""
         if self._access is Access.READ_ONLY:
             return self._open_for_reading()
@@ -100,13 +100,13 @@ class _BlobFiles:
     def _open_for_reading(self) -> None:
         try:
             with suppress(FileNotFoundError):
-                # Without the right to it, this says why.
+                # If permission is missing, the error of this call has the reason.
                 os.scandir(self._root).close()
         except OSError as error:
             raise explain(error, "read the directory", self._root) from error
 
     def _clean(self, path: str, names: list[str]) -> bool:
-        """Remove what unfinished puts left. True if the directory itself is gone."""
+        """Remove leftovers of unfinished puts. True if the directory itself is gone."""
         for name in names:
             if name.startswith(INCOMING):
                 os.unlink(os.path.join(path, name))
@@ -125,7 +125,7 @@ class _BlobFiles:
             try:
                 self._put(path, incoming, parts)
             except FileNotFoundError:
-                # Somebody has removed the directory while it was empty, or cleaned it.
+                # Another process has cleaned the directory, or removed it while it was empty.
                 self._directories.forget(path.parent)
                 self._put(path, incoming, parts)
         except FileExistsError as error:
@@ -133,7 +133,7 @@ class _BlobFiles:
         except OSError as error:
             self._discard(incoming)
             if error.errno in (errno.ENOTDIR, errno.EISDIR):
-                raise ValueError(f"blob key {key!r} lies below another key") from error
+                raise ValueError(f"blob key {key!r} is below another key") from error
             raise explain(error, "write the blob", path) from error
         self._discard(incoming)
         self._sync(path.parent, key)
@@ -141,7 +141,7 @@ class _BlobFiles:
     def _put(self, path: Path, incoming: Path, parts: Sequence[Buffer]) -> None:
         self._directories.ensure(path.parent)
         self._write_synced(incoming, parts)
-        # Unlike a rename, a link never replaces what is there.
+        # Unlike a rename, a link never replaces an existing file.
         os.link(incoming, path)
 
     def get(self, key: str, start: int, size: int | None) -> bytes:
@@ -197,8 +197,8 @@ class _BlobFiles:
     def _refuse_existing(self, key: str, path: Path, incoming: Path, error: OSError) -> NoReturn:
         self._discard(incoming)
         if path.is_dir():
-            raise ValueError(f"blob key {key!r} lies above another key") from error
-        # Who put it may not have synced it yet, and the caller will rely on its being there.
+            raise ValueError(f"blob key {key!r} is a folder of another key") from error
+        # The process that put it may not have synced it yet, and the caller will rely on the blob.
         self._sync(path.parent, key)
         raise AlreadyExists(f"blob {path} is there already") from error
 
@@ -215,7 +215,7 @@ class _BlobFiles:
             raise OutcomeUnknown(f"{explain(error, 'sync the directory', directory)} ({key})") from error
 
     def _walk(self, directory: Path, base: str, prefix: str, after: str) -> Iterator[BlobInfo]:
-        """Blobs in the order of their keys: a directory sorts as its name with the `/` behind it."""
+        """Blobs in the order of their keys: a directory sorts as its name followed by `/`."""
         entries: list[tuple[str, os.DirEntry[str]]] = []
         with suppress(FileNotFoundError), os.scandir(directory) as scan:
             for entry in scan:

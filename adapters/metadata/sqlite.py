@@ -11,7 +11,7 @@ from ledger.ports import PutOutcome, Unknown, Versioned
 
 
 class SqliteMetadata:
-    """A MetadataStore in one file. Nobody else can open the file until it is closed."""
+    """A MetadataStore in one file. No other process can open the file until this one closes it."""
 
     exclusive = True
     durable_ack = True

@@ -1,4 +1,4 @@
-"""The SQLite file behind a metadata store: WAL journal, synchronous=FULL, used by one thread.
+"""The SQLite file of a metadata store: WAL journal, synchronous=FULL, used by one thread.
 
 Table `entry`: key, version, value. A version is `incarnation << 40 | counter`, where the incarnation in
 table `store` grows by one at every open: no version is ever given twice, not even after a delete.
@@ -32,7 +32,7 @@ CHECK_MAX_BYTES = 64 * 1024 * 1024
 
 _SCHEMA = (
     "CREATE TABLE store (id INTEGER PRIMARY KEY CHECK (id = 1), incarnation INTEGER NOT NULL)",
-    # The version stands before the value, so that comparing it does not read a large value.
+    # The version is before the value, so that comparing it does not read a large value.
     "CREATE TABLE entry (key TEXT PRIMARY KEY, version INTEGER NOT NULL, value BLOB NOT NULL) WITHOUT ROWID",
     "INSERT INTO store VALUES (1, 0)",
     f"PRAGMA application_id = {APPLICATION_ID}",
@@ -43,8 +43,7 @@ _REPLACE = "UPDATE entry SET version = ?, value = ? WHERE key = ? AND CAST(versi
 _REASONS = {
     "SQLITE_FULL": "no space is left; free some or choose another place with --data-dir",
     "SQLITE_READONLY": "it is read-only; make it writable or choose another place with --data-dir",
-    "SQLITE_IOERR": "the disk answers with an I/O error; check it (dmesg) or choose another place with"
-    " --data-dir",
+    "SQLITE_IOERR": "the disk reports an I/O error; check it (dmesg) or choose another place with --data-dir",
     "SQLITE_CANTOPEN": "it cannot be opened; check the directory's permissions and the limit of open files",
     "SQLITE_NOMEM": "memory is used up; give this process more",
 }
@@ -58,7 +57,7 @@ class SqliteFile:
         self._db: sqlite3.Connection | None = None
         self._version = 0
         self._is_unused = False
-        """It was made at this open, and nothing was ever put into it."""
+        """This open created the file, and nothing was ever put into it."""
 
     def open(self, *, thorough: bool = False) -> None:
         """Open or create the file, take it for this process, and make durable all that can be read.
@@ -136,11 +135,11 @@ class SqliteFile:
         self._commit()
 
     def close(self) -> None:
-        """A file that was made for nothing goes again: it would be taken for a ledger."""
+        """Also removes a file into which nothing was ever put: it would be taken for a ledger."""
         if not self._is_unused or self._db is None:
             return self._drop()
-        # Before the locks are let go, and the file itself last: from then on these names may be those of
-        # another process. SQLite unlinks nothing when it closes a file that is gone.
+        # Before the locks are released, and the file itself last: afterwards another process may create
+        # files of these names. SQLite unlinks nothing when it closes a file that is gone.
         for suffix in ("-wal", "-shm", ""):
             with suppress(OSError):
                 self._path.with_name(self._path.name + suffix).unlink()
@@ -172,8 +171,8 @@ class SqliteFile:
         db.execute("COMMIT")
         self._version = incarnation[0] << COUNTER_BITS
         self._is_unused = is_new
-        # A process killed between write and fsync left commits that can be read but are not durable, and
-        # a reader of them here builds on them: the checkpoint syncs the WAL, then the file.
+        # A process that was killed between write and fsync left commits that can be read but are not
+        # durable, and later entries depend on them: the checkpoint syncs the WAL, then the file.
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         sync_directory(self._path.parent)
 
@@ -200,13 +199,13 @@ class SqliteFile:
         return False
 
     def _check_order(self, db: sqlite3.Connection) -> None:
-        """Every key in stored order: a key that was changed by damage is mostly out of order, and a search
-        for a key after it may no longer find that one."""
+        """Compare the keys in stored order. A key that was changed by damage is mostly out of order, and then
+        a search for a later key may fail."""
         last = b""
         for (key,) in db.execute("SELECT CAST(key AS BLOB) FROM entry"):
             if key <= last:
                 raise StoreDamaged(
-                    self._damaged(f"the key {_shown(key)} lies behind {_shown(last)}, one of them is wrong")
+                    self._damaged(f"the key {_shown(key)} is after {_shown(last)}, so one of them is wrong")
                 )
             last = key
 
@@ -224,7 +223,7 @@ class SqliteFile:
             rolled_back = self._roll_back()
             failure = self._failure("commit to", error)
             # Out of space is a failed write, before the frame that seals the transaction was whole. Any
-            # other error may be that of the sync behind it, and the seal may come up again at a restart.
+            # other error may be one of the sync after it, and a restart may find the sealing frame.
             if rolled_back and primary_code(error) == "SQLITE_FULL":
                 raise failure from error
             raise OutcomeUnknown(str(failure)) from error

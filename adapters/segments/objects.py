@@ -72,8 +72,8 @@ class ObjectSegments:
         await self._blobs.close()
 
     async def _check_own(self, locator: str, buffers: Sequence[Buffer], error: AlreadyExists) -> None:
-        """The key is new and random, so what lies there came with an earlier attempt of this very put
-        (clients of remote stores try again by themselves), unless the bytes say otherwise."""
+        """The key is new and random, so an object with the same bytes is from an earlier attempt of the same
+        put: clients of remote stores retry by themselves."""
         try:
             is_own = await self._blobs.get(locator) == b"".join(buffers)
         except NotFound:
@@ -93,7 +93,7 @@ class ObjectSegments:
         try:
             data = memoryview(await self._get(merged.locator, merged.start, merged.size))
         except NotFound:
-            # Some of its positions may be there all the same.
+            # Some of its positions may be there nevertheless.
             if len(merged.pieces) > 1:
                 for index, offset in merged.pieces:
                     alone = MergedRange(merged.locator, merged.start + offset, positions[index].size)

@@ -11,7 +11,7 @@ MAX_MERGED_BYTES = 4 * 1024 * 1024
 
 @dataclass(slots=True)
 class MergedRange:
-    """One read of an object, and which of the asked positions (by index) lie in it, at which offset."""
+    """One read of an object, and which of the requested positions (by index) are in it, at which offset."""
 
     locator: str
     start: int
@@ -20,8 +20,8 @@ class MergedRange:
 
 
 def merge_adjacent(positions: Sequence[Position]) -> list[MergedRange]:
-    """Ranges that cover all positions, ascending by locator and start; a gap is never read. Positions
-    with a negative start or size lie nowhere and are in no range."""
+    """Ranges that cover all positions, ascending by locator and start; a gap is never read. A position with a
+    negative start or size is in no range."""
     merged: list[MergedRange] = []
     order = sorted(range(len(positions)), key=lambda i: (positions[i].locator, positions[i].start))
     for index in order:

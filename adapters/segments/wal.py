@@ -69,7 +69,7 @@ class WalSegments:
         try:
             await self._writing.run(self._writer.delete, locators)
         finally:
-            # Behind the unlink, so that no reader opens the file again and keeps its bytes on the disk.
+            # After the unlink, so that no reader opens the file again and keeps its bytes on the disk.
             self._reader.forget(locators)
 
     async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:

@@ -1,4 +1,4 @@
-"""The files behind the local WAL store: one that grows, and those that are read. Plain blocking calls."""
+"""The files of the local WAL store: the one that grows, and the ones that are read. Plain blocking calls."""
 
 import os
 import threading
@@ -42,7 +42,7 @@ class GrowingFile:
 
 
 class WalWriter:
-    """Appends frames to a file of its own; used by one thread, so frames stand in the order of the calls."""
+    """Appends frames to a file of its own; used by one thread, so frames are in the order of the calls."""
 
     def __init__(
         self, root: Path, shard: int, roll_bytes: int | None, roll_age_ms: int, random: Callable[[int], bytes]
@@ -57,7 +57,7 @@ class WalWriter:
         self._file: GrowingFile | None = None
 
     def open(self) -> None:
-        """Make the directories, durably. StoreUnavailable with the reason if that cannot be; StoreTooNew
+        """Make the directories, durably. StoreUnavailable with the reason if that fails; StoreTooNew
         if they were last written by a newer version."""
         self._directories.open_root()
         try:
@@ -70,7 +70,7 @@ class WalWriter:
             raise explain(error, "write to the directory", self._directory) from error
 
     def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
-        """One frame, synced. After any error the file is left for good."""
+        """One frame, synced. After any error nothing more is appended to the file."""
         if not batches:
             raise ValueError("a draft without batches has no place in a WAL object")
         frame = encode_frame(batches)
@@ -79,8 +79,8 @@ class WalWriter:
             write_all(file.fd, frame.buffers)
             sync_data(file.fd)
         except BaseException as error:
-            # What is in the file behind its last good frame is not known any more, and after a failed
-            # sync a second one may succeed without having written a thing.
+            # It is unknown what the file holds after its last good frame, and after a failed sync a second
+            # one may succeed without having written anything.
             self._give_up()
             if isinstance(error, OSError):
                 raise explain(error, "append to a WAL file in", self._directory) from error
@@ -89,7 +89,7 @@ class WalWriter:
         return Placement(file.locator, [base + start for start in frame.starts], file.size)
 
     def abandon(self, locator: str | None = None) -> None:
-        """Append no more to `locator` (or to whatever file is growing)."""
+        """Append no more to `locator`. None: to the file that is growing."""
         file = self._file
         if file is not None and locator in (None, file.locator):
             self._file = None
@@ -118,7 +118,7 @@ class WalWriter:
                 raise explain(error, "sync the directory", directory) from error
 
     def _give_up(self) -> None:
-        """Leave the file; one that holds no frame yet goes, so that a full disk does not fill with them."""
+        """Append no more to the file. One without a frame is removed: a full disk must not fill with them."""
         file = self._file
         self.abandon()
         if file is not None and not file.size:
@@ -217,7 +217,7 @@ class WalReader:
             return
         file = self._acquire(merged.locator)
         try:
-            # A read allocates what it asks for, so it asks for no more than there is.
+            # A read allocates its size, so it requests no more than there is.
             size = min(merged.size, os.fstat(file.fd).st_size - merged.start)
             data = memoryview(read_at(file.fd, merged.start, size) if size > 0 else b"")
         finally:

@@ -1,4 +1,4 @@
-"""Whether this build knows the format of what was written to a WAL directory last."""
+"""Whether this build knows the format of the newest frames in a WAL directory."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ LOOKED_AT: Final = 100
 
 def check_newest(root: Path, shard: int, ending: str) -> None:
     """StoreTooNew if the newest file that holds a frame was written by a newer version. A file is written
-    by one process, so its first frame speaks for all of them. OSError as the system gives it."""
+    by one process, so its first frame has the version of all. Raises OSError."""
     directory = root / WAL_PREFIX / str(shard)
     names = sorted(
         name

@@ -333,7 +333,7 @@ def test_a_key_that_the_disk_has_changed_is_named_at_the_next_open(path: Path) -
         for number in range(20):
             file.put(f"key-{number:04d}", b"value", None)
     flipped(path, b"key-0007", 5, 0x10)
-    with pytest.raises(StoreDamaged, match=r"the key 'key-0 07' lies behind 'key-0006'"), opened(path):
+    with pytest.raises(StoreDamaged, match=r"the key 'key-0 07' is after 'key-0006'"), opened(path):
         pass
 
 
