@@ -1,4 +1,4 @@
-"""Which handler answers which API. What the gateway advertises is read from this table."""
+"""Which handler serves which API. ApiVersions advertises what is in this table."""
 
 import asyncio
 import time
@@ -75,12 +75,11 @@ NOT_SERVED_BELOW: Final[Mapping[ApiKey, int]] = {ApiKey.PRODUCE: 3}
 class Handler:
     """`handle(context, request)` returns the response message, or None where the protocol has no response.
 
-    A `raw` one gets the body's bytes and returns the `Response`, without its header. One that `may_park` may
+    If `raw`, it gets the body's bytes and returns the `Response`, without its header. If `may_park`, it may
     wait for other clients for longer than the longest request timeout, by deadlines of its own.
     """
 
     handle: Callable[[RequestContext, Any], Awaitable[Any]]
-    versions: tuple[int, int]
     raw: bool = False
     may_park: bool = False
 
@@ -92,82 +91,67 @@ class Pipelined:
     are pipelined too."""
 
     start: Callable[[RequestContext, memoryview, Completion[Buffers | None]], Cancellable]
-    versions: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Inline:
     """`start(context, request, completion)` accepts a request without waiting; the completion gets the
-    response message. A request that nearly always is answered at once, or by the shard's completion, needs
-    no task of its own; else it is awaited in one (`gateway.requests.deferred`)."""
+    response message. For requests that nearly always have their response at once, or from the shard's
+    completion: they need no task. One that must wait otherwise gets a task (`gateway.requests.deferred`)."""
 
     start: Callable[[RequestContext, Any, Completion[object]], Cancellable | None]
     wait: Callable[[RequestContext, Any], Coroutine[Any, Any, Any]]
     """The same in a task, for a request that is not decoded at once."""
-    versions: tuple[int, int]
 
 
 AnyHandler: TypeAlias = Handler | Pipelined | Inline
 
 HANDLERS: Final[Mapping[ApiKey, AnyHandler]] = {
-    ApiKey.PRODUCE: Pipelined(produce.start, RANGES[ApiKey.PRODUCE]),
-    ApiKey.FETCH: Handler(fetch.handle, RANGES[ApiKey.FETCH], raw=True),
-    ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, RANGES[ApiKey.LIST_OFFSETS]),
-    ApiKey.METADATA: Handler(metadata.handle, RANGES[ApiKey.METADATA]),
-    ApiKey.API_VERSIONS: Handler(api_versions.handle, RANGES[ApiKey.API_VERSIONS]),
-    ApiKey.CREATE_TOPICS: Handler(create_topics.handle, RANGES[ApiKey.CREATE_TOPICS]),
-    ApiKey.DELETE_TOPICS: Handler(delete_topics.handle, RANGES[ApiKey.DELETE_TOPICS]),
-    ApiKey.INIT_PRODUCER_ID: Handler(init_producer_id.handle, RANGES[ApiKey.INIT_PRODUCER_ID]),
-    ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, RANGES[ApiKey.DESCRIBE_CONFIGS]),
-    ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, RANGES[ApiKey.DESCRIBE_CLUSTER]),
-    ApiKey.DELETE_RECORDS: Handler(delete_records.handle, RANGES[ApiKey.DELETE_RECORDS]),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(
-        offset_for_leader_epoch.handle, RANGES[ApiKey.OFFSET_FOR_LEADER_EPOCH]
-    ),
-    ApiKey.ALTER_CONFIGS: Handler(alter_configs.handle, RANGES[ApiKey.ALTER_CONFIGS]),
-    ApiKey.DESCRIBE_LOG_DIRS: Handler(describe_log_dirs.handle, RANGES[ApiKey.DESCRIBE_LOG_DIRS]),
-    ApiKey.CREATE_PARTITIONS: Handler(create_partitions.handle, RANGES[ApiKey.CREATE_PARTITIONS]),
-    ApiKey.ELECT_LEADERS: Handler(elect_leaders.handle, RANGES[ApiKey.ELECT_LEADERS]),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler(
-        incremental_alter_configs.handle, RANGES[ApiKey.INCREMENTAL_ALTER_CONFIGS]
-    ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Handler(
-        alter_partition_reassignments.handle, RANGES[ApiKey.ALTER_PARTITION_REASSIGNMENTS]
-    ),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler(
-        list_partition_reassignments.handle, RANGES[ApiKey.LIST_PARTITION_REASSIGNMENTS]
-    ),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: Handler(
-        describe_client_quotas.handle, RANGES[ApiKey.DESCRIBE_CLIENT_QUOTAS]
-    ),
-    ApiKey.ALTER_CLIENT_QUOTAS: Handler(alter_client_quotas.handle, RANGES[ApiKey.ALTER_CLIENT_QUOTAS]),
-    ApiKey.DESCRIBE_PRODUCERS: Handler(describe_producers.handle, RANGES[ApiKey.DESCRIBE_PRODUCERS]),
-    ApiKey.LIST_CONFIG_RESOURCES: Handler(list_config_resources.handle, RANGES[ApiKey.LIST_CONFIG_RESOURCES]),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler(
-        describe_topic_partitions.handle, RANGES[ApiKey.DESCRIBE_TOPIC_PARTITIONS]
-    ),
-    ApiKey.OFFSET_COMMIT: Inline(
-        offset_commit.start, offset_commit.wait_in_slices, RANGES[ApiKey.OFFSET_COMMIT]
-    ),
-    ApiKey.OFFSET_FETCH: Handler(offset_fetch.handle, RANGES[ApiKey.OFFSET_FETCH]),
-    ApiKey.FIND_COORDINATOR: Handler(find_coordinator.handle, RANGES[ApiKey.FIND_COORDINATOR]),
-    ApiKey.JOIN_GROUP: Handler(join_group.handle, RANGES[ApiKey.JOIN_GROUP], may_park=True),
-    ApiKey.HEARTBEAT: Inline(heartbeat.start, heartbeat.wait, RANGES[ApiKey.HEARTBEAT]),
-    ApiKey.LEAVE_GROUP: Handler(leave_group.handle, RANGES[ApiKey.LEAVE_GROUP]),
-    ApiKey.SYNC_GROUP: Handler(sync_group.handle, RANGES[ApiKey.SYNC_GROUP], may_park=True),
-    ApiKey.DESCRIBE_GROUPS: Handler(describe_groups.handle, RANGES[ApiKey.DESCRIBE_GROUPS]),
-    ApiKey.LIST_GROUPS: Handler(list_groups.handle, RANGES[ApiKey.LIST_GROUPS]),
-    ApiKey.DELETE_GROUPS: Handler(delete_groups.handle, RANGES[ApiKey.DELETE_GROUPS]),
-    ApiKey.OFFSET_DELETE: Handler(offset_delete.handle, RANGES[ApiKey.OFFSET_DELETE]),
-    ApiKey.DESCRIBE_ACLS: Handler(describe_acls.handle, RANGES[ApiKey.DESCRIBE_ACLS]),
-    ApiKey.CREATE_ACLS: Handler(create_acls.handle, RANGES[ApiKey.CREATE_ACLS]),
-    ApiKey.DELETE_ACLS: Handler(delete_acls.handle, RANGES[ApiKey.DELETE_ACLS]),
+    ApiKey.PRODUCE: Pipelined(produce.start),
+    ApiKey.FETCH: Handler(fetch.handle, raw=True),
+    ApiKey.LIST_OFFSETS: Handler(list_offsets.handle),
+    ApiKey.METADATA: Handler(metadata.handle),
+    ApiKey.API_VERSIONS: Handler(api_versions.handle),
+    ApiKey.CREATE_TOPICS: Handler(create_topics.handle),
+    ApiKey.DELETE_TOPICS: Handler(delete_topics.handle),
+    ApiKey.INIT_PRODUCER_ID: Handler(init_producer_id.handle),
+    ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle),
+    ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle),
+    ApiKey.DELETE_RECORDS: Handler(delete_records.handle),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(offset_for_leader_epoch.handle),
+    ApiKey.ALTER_CONFIGS: Handler(alter_configs.handle),
+    ApiKey.DESCRIBE_LOG_DIRS: Handler(describe_log_dirs.handle),
+    ApiKey.CREATE_PARTITIONS: Handler(create_partitions.handle),
+    ApiKey.ELECT_LEADERS: Handler(elect_leaders.handle),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler(incremental_alter_configs.handle),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Handler(alter_partition_reassignments.handle),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler(list_partition_reassignments.handle),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Handler(describe_client_quotas.handle),
+    ApiKey.ALTER_CLIENT_QUOTAS: Handler(alter_client_quotas.handle),
+    ApiKey.DESCRIBE_PRODUCERS: Handler(describe_producers.handle),
+    ApiKey.LIST_CONFIG_RESOURCES: Handler(list_config_resources.handle),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler(describe_topic_partitions.handle),
+    ApiKey.OFFSET_COMMIT: Inline(offset_commit.start, offset_commit.wait_in_slices),
+    ApiKey.OFFSET_FETCH: Handler(offset_fetch.handle),
+    ApiKey.FIND_COORDINATOR: Handler(find_coordinator.handle),
+    ApiKey.JOIN_GROUP: Handler(join_group.handle, may_park=True),
+    ApiKey.HEARTBEAT: Inline(heartbeat.start, heartbeat.wait),
+    ApiKey.LEAVE_GROUP: Handler(leave_group.handle),
+    ApiKey.SYNC_GROUP: Handler(sync_group.handle, may_park=True),
+    ApiKey.DESCRIBE_GROUPS: Handler(describe_groups.handle),
+    ApiKey.LIST_GROUPS: Handler(list_groups.handle),
+    ApiKey.DELETE_GROUPS: Handler(delete_groups.handle),
+    ApiKey.OFFSET_DELETE: Handler(offset_delete.handle),
+    ApiKey.DESCRIBE_ACLS: Handler(describe_acls.handle),
+    ApiKey.CREATE_ACLS: Handler(create_acls.handle),
+    ApiKey.DELETE_ACLS: Handler(delete_acls.handle),
 }
 
 
 def served_versions(handlers: Mapping[ApiKey, AnyHandler]) -> dict[int, tuple[int, int]]:
-    """Lowest and highest version of each API, as ApiVersions reports them."""
-    return {int(key): handler.versions for key, handler in handlers.items()}
+    """Lowest and highest version of each API, as ApiVersions reports them: every version that the codec
+    knows."""
+    return {int(key): RANGES[key] for key in handlers}
 
 
 CANCELLED: Final = "CANCELLED"
@@ -228,8 +212,8 @@ class RequestRouter:
     def start(
         self, request: Request, peer: Peer, received_at: float, completion: Completion[Buffers | None]
     ) -> Cancellable | None:
-        """The same for a pipelined or inline request; the completion gets response header and body. None: it
-        has them already."""
+        """The same for a pipelined or inline request; the completion gets response header and body. Returns
+        None if it has them already."""
         inline = self._inline.get(request.header.api_key)
         if inline is not None:
             return self._start_inline(*inline, request, peer, received_at, completion)
@@ -250,7 +234,9 @@ class RequestRouter:
         received_at: float,
         completion: Completion[Buffers | None],
     ) -> Cancellable | None:
-        counted = _MessageCompletion(key, self._context(key, request, peer, received_at), completion)
+        counted = _CountedCompletion(
+            key, self._context(key, request, peer, received_at), completion, _inline_body
+        )
         context = counted.context
         if context.handler_time is not None:
             context.handler_time.start()
@@ -345,42 +331,46 @@ class _Counted:
 
 
 class _CountedCompletion(_Counted):
-    """What the handler of a pipelined request completes: counts it, then completes the connection's."""
+    """What a handler completes: counts the request, then completes the connection's.
 
-    __slots__ = ("_completion",)
+    A pipelined request is completed with the buffers of its body, or None where the protocol has no
+    response; an inline one with its response message, which `encode` turns into buffers."""
 
-    def __init__(self, key: ApiKey, context: RequestContext, completion: Completion[Buffers | None]) -> None:
+    __slots__ = ("_completion", "_encode")
+
+    def __init__(
+        self,
+        key: ApiKey,
+        context: RequestContext,
+        completion: Completion[Buffers | None],
+        encode: Callable[[ApiKey, RequestContext, Any], Buffers] | None = None,
+    ) -> None:
         super().__init__(key, context)
         self._completion = completion
+        self._encode = encode
 
     def done(self) -> bool:
         return self._completion.done()
 
-    def set_result(self, buffers: Any, /) -> None:
-        """The buffers of the body, or None where the protocol has no response."""
-        self._completion.set_result(self.finished(self.context.header.api_version, buffers))
+    def set_result(self, result: Any, /) -> None:
+        if self._encode is not None:
+            # The shard completes other requests afterwards, even if this response cannot be encoded.
+            try:
+                result = self._encode(self._key, self.context, result)
+            except Exception as error:
+                self.set_exception(error)
+                return
+        self._completion.set_result(self.finished(self.context.header.api_version, result))
 
     def set_exception(self, error: Exception, /) -> None:
         self.failed(error)
         self._completion.set_exception(error)
 
 
-class _MessageCompletion(_CountedCompletion):
-    """The same for an inline request, whose handler gives the response message."""
-
-    __slots__ = ()
-
-    def set_result(self, response: Any, /) -> None:
-        context = self.context
-        if context.handler_time is not None:
-            context.handler_time.start()
-        # The caller goes on with other requests, whatever becomes of this response.
-        try:
-            body = [response if isinstance(response, bytes) else _encoded(self._key, context, response)]
-        except Exception as error:
-            self.set_exception(error)
-            return
-        self._completion.set_result(self.finished(context.header.api_version, body))
+def _inline_body(key: ApiKey, context: RequestContext, response: Any) -> Buffers:
+    if context.handler_time is not None:
+        context.handler_time.start()
+    return [response if isinstance(response, bytes) else _encoded(key, context, response)]
 
 
 async def _decoded(key: ApiKey, context: RequestContext, body: memoryview) -> Any:

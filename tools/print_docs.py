@@ -132,7 +132,7 @@ def protocol_page() -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for key in sorted(HANDLERS):
-        served = HANDLERS[key].versions
+        served = RANGES[key]
         flexible = FIRST_FLEXIBLE.get(key)
         row = [_api_name(key), int(key), _versions(served), _versions(RANGES[key])]
         row += ["" if flexible is None or flexible > served[1] else flexible, _remark(key)]

@@ -175,10 +175,10 @@ def _bytes(found: Mapping[str, Any], name: str) -> bytes | None:
         raise BadLine(f"has a {name} that is no Unicode text; use {name}_base64") from None
 
 
-def _number(found: Mapping[str, Any], name: str, least: int, most: int) -> int | None:
+def _number(found: Mapping[str, Any], name: str, lowest: int, highest: int) -> int | None:
     number = found.get(name)
     if number is None:
         return None
-    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
-        raise BadLine(f"has a {name} that is no number from {least} to {most}")
+    if not isinstance(number, int) or isinstance(number, bool) or not lowest <= number <= highest:
+        raise BadLine(f"has a {name} that is no number from {lowest} to {highest}")
     return number

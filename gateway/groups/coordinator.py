@@ -16,11 +16,11 @@ import structlog
 
 from gateway.coordination.shard import Shard
 from gateway.groups.describe import DEAD, EMPTY, GroupDescription, describe_simple, describe_stored
-from gateway.groups.group_runner import NOT_AVAILABLE, GroupRunner
+from gateway.groups.group_runner import GroupRunner
 from gateway.groups.limits import exceeds_max_groups
 from gateway.groups.machine import Complete, GroupCoordinatorConfig, Note, Ticket
 from gateway.groups.machine_factory import restored_machine
-from gateway.groups.messages import Join, JoinResult, LeavingMember, Sync, SyncResult
+from gateway.groups.messages import RETRIABLE, Join, JoinResult, LeavingMember, Sync, SyncResult
 from gateway.groups.subscriptions import CONSUMER_PROTOCOL
 from gateway.settings import Settings
 from gateway.telemetry.parked import parked
@@ -179,7 +179,7 @@ class GroupCoordinator:
         return (
             errors
             if is_confirmed
-            else [NOT_AVAILABLE if error in FATAL_MEMBER_ERRORS else error for error in errors]
+            else [RETRIABLE if error in FATAL_MEMBER_ERRORS else error for error in errors]
         )
 
     def check_commit(
@@ -211,7 +211,7 @@ class GroupCoordinator:
             try:
                 await self._shard.barrier(deadline)
             except (StoreError, TimeoutError):
-                return NOT_AVAILABLE
+                return RETRIABLE
         return error
 
     def describe(self, group_id: str) -> GroupDescription | None:
@@ -262,7 +262,7 @@ class GroupCoordinator:
     async def delete(self, group_id: str, deadline: float) -> Refused | None:
         """Remove an empty group with all its offsets, durably; None when done."""
         if self._is_closed:
-            return Refused(NOT_AVAILABLE)
+            return Refused(RETRIABLE)
         runner = self._find(group_id)
         if runner is None:
             return Refused(await self.confirmed(ErrorName.GROUP_ID_NOT_FOUND, deadline))
@@ -292,12 +292,12 @@ class GroupCoordinator:
                         return result
                     assert isinstance(result, GroupGone)
         except (StoreError, TimeoutError):
-            return Refused(NOT_AVAILABLE)
+            return Refused(RETRIABLE)
         return None
 
     def _validate(self, group_id: str) -> ErrorName | None:
         if self._is_closed or self._shard.broken is not None:
-            return NOT_AVAILABLE
+            return RETRIABLE
         return None if group_id else ErrorName.INVALID_GROUP_ID
 
     def _has_max_groups(self, group_id: str) -> bool:

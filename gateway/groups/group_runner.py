@@ -18,15 +18,13 @@ import structlog
 
 from gateway.coordination.shard import Shard
 from gateway.groups.machine import Complete, Effect, GroupMachine, Note, Store
+from gateway.groups.messages import RETRIABLE
 from ledger.errors import ErrorName, StoreUnavailable
 from ledger.groups.requests import StoreGroup
 from ledger.groups.state import Group
 from ledger.requests import LedgerResult, Refused
 
 log = structlog.get_logger(__name__)
-
-NOT_AVAILABLE: Final = ErrorName.COORDINATOR_NOT_AVAILABLE
-"""The client looks its coordinator up again and repeats the request."""
 
 STALL_MS: Final = 1000
 """Members cannot send heartbeats while they wait for the journal: after a longer wait sessions restart."""
@@ -106,8 +104,8 @@ class GroupRunner:
     def stop(self) -> None:
         """Complete all that waits; nothing is due any more."""
         self._is_stopped = True
-        self._release(self._decided, NOT_AVAILABLE)
-        self._complete_all(self.group.abandon(NOT_AVAILABLE))
+        self._release(self._decided, RETRIABLE)
+        self._complete_all(self.group.abandon(RETRIABLE))
         for timer in (self._timer, self._timeout):
             if timer is not None:
                 timer.cancel()
@@ -133,8 +131,8 @@ class GroupRunner:
         """The journal may hang for any time, but no request waits for it longer than the timeout: neither one
         whose result is held until the state is durable, nor one that waits inside the group, for which no
         time passes."""
-        self._release(self._decided, NOT_AVAILABLE)
-        self._complete_all(self.group.fail_waiters_retriably(NOT_AVAILABLE, _now_ms()))
+        self._release(self._decided, RETRIABLE)
+        self._complete_all(self.group.fail_waiters_retriably(RETRIABLE, _now_ms()))
         self._arm_timeout()
 
     def _on_stored(self, number: int, began_ms: float, done: asyncio.Future[LedgerResult]) -> None:
@@ -202,12 +200,12 @@ class GroupRunner:
 
 def _error_of(done: asyncio.Future[LedgerResult]) -> ErrorName | None:
     if done.cancelled():
-        return NOT_AVAILABLE
+        return RETRIABLE
     error = done.exception()
     if error is not None:
         if not isinstance(error, StoreUnavailable):
             log.error("group.outcome_unknown", reason=str(error))
-        return NOT_AVAILABLE
+        return RETRIABLE
     result = done.result()
     return result.error if isinstance(result, Refused) else None
 

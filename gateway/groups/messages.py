@@ -6,6 +6,8 @@ from typing import Final, TypeAlias
 from ledger.errors import ErrorName
 
 NO_GENERATION: Final = -1
+RETRIABLE: Final = ErrorName.COORDINATOR_NOT_AVAILABLE
+"""The client looks its coordinator up again and repeats the request."""
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """Name and metadata of each, in the member's order of preference."""

@@ -16,7 +16,7 @@ from ledger.requests import LedgerResult, Refused
 
 log = structlog.get_logger(__name__)
 
-NOT_AVAILABLE: Final = ErrorName.COORDINATOR_NOT_AVAILABLE
+OUTCOME_UNKNOWN: Final = ErrorName.COORDINATOR_NOT_AVAILABLE
 """The outcome is unknown: the client repeats the request."""
 NOT_COORDINATOR: Final = ErrorName.NOT_COORDINATOR
 """Certainly not committed: the client looks its coordinator up again."""
@@ -44,7 +44,7 @@ class OffsetCommit:
         self.end(_errors(result, len(self._errors)))
 
     def set_exception(self, error: Exception, /) -> None:
-        """From the shard; or TimeoutError at the deadline, when parts without a result stay NOT_AVAILABLE."""
+        """From the shard; or TimeoutError at the deadline: parts without a result are OUTCOME_UNKNOWN."""
         if type(error) is not TimeoutError:
             self._errors = [error_name(error)] * len(self._errors)
         elif self._refusal is not None:
@@ -53,7 +53,7 @@ class OffsetCommit:
 
     def submit(self, shard: Shard, request: CommitOffsets, deadline: float) -> None:
         """Commit all rows at once."""
-        self._errors = [NOT_AVAILABLE] * len(request.rows)
+        self._errors = [OUTCOME_UNKNOWN] * len(request.rows)
         shard.submit_for(self, request)
         if self._completion is not None:
             self._tick = self._deadlines.add(deadline, self)
@@ -73,7 +73,7 @@ class OffsetCommit:
         self._left += len(parts)
         for part in parts:
             for i in part:
-                errors[i] = NOT_AVAILABLE
+                errors[i] = OUTCOME_UNKNOWN
             shard.submit_for(_OffsetCommitPart(self, part), CommitOffsets(group_id, [rows[i] for i in part]))
         if self._left > 1:
             self._tick = self._deadlines.add(deadline, self)
@@ -84,7 +84,7 @@ class OffsetCommit:
     ) -> None:
         """Complete with what `confirm` returns for `count` rows. `confirm` is not called if the commit is
         cancelled at once."""
-        self._errors = [NOT_AVAILABLE] * count
+        self._errors = [OUTCOME_UNKNOWN] * count
         self._tick = self._deadlines.add(deadline, self)
         self._refusal = asyncio.get_running_loop().create_task(self._refuse(confirm))
 
@@ -159,4 +159,4 @@ def _errors(result: LedgerResult, count: int) -> list[ErrorName]:
 
 def error_name(error: BaseException) -> ErrorName:
     """The error's name that a client gets for a commit that failed in the store."""
-    return NOT_COORDINATOR if isinstance(error, StoreUnavailable) else NOT_AVAILABLE
+    return NOT_COORDINATOR if isinstance(error, StoreUnavailable) else OUTCOME_UNKNOWN

@@ -15,7 +15,7 @@ from gateway.coordination.shard import Shard
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.describe import EMPTY
 from gateway.groups.limits import exceeds_max_groups
-from gateway.groups.offset_commit import NOT_AVAILABLE, OffsetCommit, error_name
+from gateway.groups.offset_commit import OUTCOME_UNKNOWN, OffsetCommit, error_name
 from gateway.groups.subscriptions import CONSUMER_PROTOCOL
 from gateway.settings import Settings
 from gateway.timers.deadlines import Deadlines
@@ -190,6 +190,6 @@ def _parts(rows: Sequence[OffsetRow], accepted: Sequence[int]) -> Iterator[list[
 
 def _result(future: asyncio.Future[LedgerResult]) -> LedgerResult:
     if future.cancelled() or not future.done():
-        return Refused(NOT_AVAILABLE)
+        return Refused(OUTCOME_UNKNOWN)
     error = future.exception()
     return future.result() if error is None else Refused(error_name(error))

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from gateway.completion import Cancellable, Completion
-from gateway.groups.offset_commit import NOT_AVAILABLE
+from gateway.groups.messages import RETRIABLE
 from gateway.groups.offset_manager import Committer
 from gateway.requests.context import RequestContext
 from gateway.requests.deferred import defer
@@ -220,7 +220,7 @@ def _look_up(
     if row is not None:
         return _Requested((topic, partition), row)
     if not is_confirmed:
-        return _Requested((topic, partition), None, NOT_AVAILABLE)
+        return _Requested((topic, partition), None, RETRIABLE)
     is_unknown_id = found is None and by_id
     error = ErrorName.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorName.UNKNOWN_TOPIC_OR_PARTITION
     return _Requested((topic, partition), None, error)

@@ -6,7 +6,8 @@ KIP-496: removes offsets of a group, unless its members subscribe to the topic.
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.groups.offset_commit import NOT_AVAILABLE
+from gateway.groups.messages import RETRIABLE
+from gateway.groups.offset_commit import OUTCOME_UNKNOWN
 from gateway.requests.audit import audit, in_words
 from gateway.requests.context import RequestContext
 from gateway.wire.error_names import ERROR_CODES
@@ -20,7 +21,7 @@ from ledger.errors import ErrorName
 from ledger.groups.state import OffsetKey
 
 UNKNOWN: Final = ErrorName.UNKNOWN_TOPIC_OR_PARTITION
-CERTAINTY: Final = {ErrorName.NONE: "", NOT_AVAILABLE: " (outcome unknown)"}
+CERTAINTY: Final = {ErrorName.NONE: "", OUTCOME_UNKNOWN: " (outcome unknown)"}
 """What an audit event adds to a partition, by its error. With other errors it was certainly not deleted."""
 
 
@@ -42,7 +43,7 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
     if isinstance(errors, str):
         return _refused(context, errors)
     # Unknown partitions first, as in Kafka, which returns them before it calls the coordinator.
-    missing_error = UNKNOWN if is_confirmed else NOT_AVAILABLE
+    missing_error = UNKNOWN if is_confirmed else RETRIABLE
     results = [(pair, missing_error) async for pair in slices.paced(requested) if keys[pair] is None]
     results += [(pair, error) async for (pair, _), error in slices.paced(zip(known, errors, strict=True))]
     for kept in (requested, known, rows, results):
@@ -61,7 +62,7 @@ async def _remove(
     context: RequestContext, group_id: str, rows: Sequence[tuple[str, OffsetKey]], deadline: float
 ) -> ErrorName | list[ErrorName]:
     # Until there is a result, the outcome is unknown: the client may hang up.
-    errors: ErrorName | list[ErrorName] = [NOT_AVAILABLE] * len(rows)
+    errors: ErrorName | list[ErrorName] = [OUTCOME_UNKNOWN] * len(rows)
     try:
         errors = await context.services.group_offsets.remove(group_id, rows, deadline)
         return errors

@@ -12,7 +12,7 @@ MemberId and MemberEpoch (KIP-848). v10: topic ids instead of names (KIP-848).
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gateway.groups.offset_commit import NOT_AVAILABLE
+from gateway.groups.messages import RETRIABLE
 from gateway.requests.context import RequestContext
 from gateway.requests.response_size import ResponseSize, ResponseTooLarge
 from gateway.topics.service import TopicKey
@@ -47,10 +47,8 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
         size = context.response_size()
         results = [await _fetch(context, group, size) async for group in context.slices.paced(groups)]
     else:
-        context.error = NOT_AVAILABLE
-        results = [
-            OffsetFetchResponseGroup(group.group_id, [], ERROR_CODES[NOT_AVAILABLE]) for group in groups
-        ]
+        context.error = RETRIABLE
+        results = [OffsetFetchResponseGroup(group.group_id, [], ERROR_CODES[RETRIABLE]) for group in groups]
     if has_batches:
         return OffsetFetchResponse(groups=results)
     return await _before_batches(context, request, results[0])

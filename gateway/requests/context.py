@@ -132,10 +132,10 @@ class RequestContext:
     ) -> Decoded:
         """A request of so many bytes that is not decoded at once. `decoding` is given the most elements that
         it may have, and where to keep what is let go in slices."""
-        slices, limits, most = self.slices, self.services.settings.limits, self.max_elements
-        slices.bytes = min(size * BYTES_A_BYTE, most * BYTES_AN_ELEMENT) + limits.response_bytes
+        slices, limits, max_items = self.slices, self.services.settings.limits, self.max_elements
+        slices.bytes = min(size * BYTES_A_BYTE, max_items * BYTES_AN_ELEMENT) + limits.response_bytes
         try:
-            return await slices.drive_heavy(decoding(most, slices.kept))
+            return await slices.drive_heavy(decoding(max_items, slices.kept))
         except TooManyElements as error:
             raise Malformed(f"{error}: {self._bounds_of_elements}") from error
 

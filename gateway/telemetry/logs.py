@@ -74,13 +74,13 @@ def harmless(_: object, __: str, event: structlog.typing.EventDict) -> structlog
     """Names and reasons that clients choose, made safe to print: cut, and without characters that move the
     cursor of a terminal or begin a forged line."""
     for name, value in event.items():
-        most = MAX_TEXT if name in OUR_TEXTS else MAX_NAME
-        if isinstance(value, str) and (len(value) > most or not value.isprintable()):
+        limit = MAX_TEXT if name in OUR_TEXTS else MAX_NAME
+        if isinstance(value, str) and (len(value) > limit or not value.isprintable()):
             shown = "".join(
                 char if char.isprintable() else char.encode("unicode_escape").decode()
-                for char in value[:most]
+                for char in value[:limit]
             )
-            event[name] = shown if len(shown) <= most >= len(value) else f"{shown[:most]}…"
+            event[name] = shown if len(shown) <= limit >= len(value) else f"{shown[:limit]}…"
     return event
 
 

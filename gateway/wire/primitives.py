@@ -1,9 +1,9 @@
 """Kafka's primitive encodings on memoryviews (https://kafka.apache.org/protocol.html#protocol_types).
 
-Every `read_*` takes the frame and a position and returns (value, position after it). What is read must lie
-within the frame, else Malformed; nothing is allocated from a length before that was checked. A negative
-length is null, whatever its value, as Kafka reads it. Where Kafka is lenient about bytes that no client
-writes, this is strict: text must be UTF-8, and a varint must fit its width.
+Every `read_*` takes the frame and a position and returns (value, position after it). A value must be within
+the frame, else Malformed; nothing is allocated from a length before that was checked. A negative length is
+null, whatever its value, as Kafka reads it. Where Kafka is lenient about bytes that no client writes, this is
+strict: text must be UTF-8, and a varint must fit its width.
 """
 
 from collections.abc import Generator, Iterator
@@ -24,16 +24,15 @@ SMALL_ITEMS = 500
 SMALL_BYTES = 32 * 1024
 """Bytes of such a request, but for records."""
 CHUNK_ITEMS = 256
-"""Elements that the sliced forms work off between two yields."""
+"""Elements that the sliced forms process between two yields."""
 SHORT_ITEMS = 16
-"""So few elements are let go together with what they are in; longer lists in slices."""
+"""Up to this many elements are released together with their list; longer lists in slices."""
 MAX_TAGS = 1_000
 """Tagged fields of a request together. Clients send a handful."""
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _MAX_UINT32 = 0xFFFF_FFFF
-_MAX_UINT64 = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def read_int16(view: memoryview, pos: int) -> tuple[int, int]:
@@ -52,19 +51,7 @@ def read_uvarint(view: memoryview, pos: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits in at most 5 bytes."""
     if pos < len(view) and (byte := view[pos]) < 0x80:
         return byte, pos + 1
-    return _read_base128(view, pos, 28, _MAX_UINT32)
-
-
-def read_varint(view: memoryview, pos: int) -> tuple[int, int]:
-    """A zigzag varint of 32 bits."""
-    raw, pos = _read_base128(view, pos, 28, _MAX_UINT32)
-    return (raw >> 1) ^ -(raw & 1), pos
-
-
-def read_varlong(view: memoryview, pos: int) -> tuple[int, int]:
-    """A zigzag varint of 64 bits in at most 10 bytes."""
-    raw, pos = _read_base128(view, pos, 63, _MAX_UINT64)
-    return (raw >> 1) ^ -(raw & 1), pos
+    return _read_base128(view, pos)
 
 
 def read_string(view: memoryview, pos: int) -> tuple[str, int]:
@@ -106,11 +93,11 @@ def read_uuid(view: memoryview, pos: int) -> tuple[bytes, int]:
     return bytes(raw), pos
 
 
-def count_items(items: int, more: int, most: int = MAX_REQUEST_ITEMS) -> int:
+def count_items(items: int, more: int, max_items: int = MAX_REQUEST_ITEMS) -> int:
     """The elements read and announced so far. TooManyElements for more than a request may have."""
     items += more
-    if items > most:
-        raise TooManyElements(f"more than {most} elements in one request")
+    if items > max_items:
+        raise TooManyElements(f"more than {max_items} elements in one request")
     return items
 
 
@@ -139,7 +126,7 @@ def skip_tagged_fields(view: memoryview, pos: int) -> int:
 
 
 def skip_tags(view: memoryview, pos: int, count: int) -> int:
-    """The position after so many tagged fields."""
+    """The position after `count` tagged fields."""
     for _ in range(count):  # each takes two bytes at least, so a lying count ends at the end of the frame
         _, pos = read_uvarint(view, pos)
         size, pos = read_uvarint(view, pos)
@@ -170,7 +157,7 @@ class TagCounter:
 
 
 def chunks(count: int) -> Iterator[int]:
-    """Parts of at most CHUNK_ITEMS that make so many together."""
+    """Parts of at most CHUNK_ITEMS, `count` together."""
     while count > CHUNK_ITEMS:
         yield CHUNK_ITEMS
         count -= CHUNK_ITEMS
@@ -191,20 +178,6 @@ def encode_uvarint(value: int) -> bytes:
     if not 0 <= value <= _MAX_UINT32:
         raise Unencodable(f"{value} is no unsigned 32-bit number")
     return _encode_base128(value)
-
-
-def encode_varint(value: int) -> bytes:
-    """Zigzag, 32 bits."""
-    if not -(1 << 31) <= value < 1 << 31:
-        raise Unencodable(f"{value} is no signed 32-bit number")
-    return _encode_base128((value << 1) ^ (value >> 31))
-
-
-def encode_varlong(value: int) -> bytes:
-    """Zigzag, 64 bits."""
-    if not -(1 << 63) <= value < 1 << 63:
-        raise Unencodable(f"{value} is no signed 64-bit number")
-    return _encode_base128((value << 1) ^ (value >> 63))
 
 
 def encode_string(text: str | None) -> bytes:
@@ -231,7 +204,7 @@ def string_bytes(text: str) -> bytes:
     return raw
 
 
-def _read_base128(view: memoryview, pos: int, last_shift: int, highest: int) -> tuple[int, int]:
+def _read_base128(view: memoryview, pos: int) -> tuple[int, int]:
     value = shift = 0
     try:
         while True:
@@ -240,12 +213,12 @@ def _read_base128(view: memoryview, pos: int, last_shift: int, highest: int) -> 
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 break
-            if shift == last_shift:
+            if shift == 28:
                 raise Malformed("varint too long")
             shift += 7
     except IndexError:
         raise Malformed("truncated varint") from None
-    if value > highest:
+    if value > _MAX_UINT32:
         raise Malformed("varint too large")
     return value, pos
 

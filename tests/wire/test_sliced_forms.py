@@ -154,7 +154,7 @@ def test_a_long_request_is_decoded_in_slices_and_not_at_once() -> None:
     assert sum(weights) >= 20_000 - CHUNK_ITEMS
     assert max(weights) < 2 * CHUNK_ITEMS
     with pytest.raises(Malformed, match="elements"):
-        list(codec.decoding_request(ApiKey.METADATA, 1, body, most=19_999))
+        list(codec.decoding_request(ApiKey.METADATA, 1, body, max_items=19_999))
 
 
 def test_a_request_of_a_few_elements_is_decoded_at_once() -> None:

@@ -60,13 +60,13 @@ def decoding_request(
     key: ApiKey,
     version: int,
     body: memoryview,
-    most: int = MAX_REQUEST_ITEMS,
+    max_items: int = MAX_REQUEST_ITEMS,
     kept: list[Any] | None = None,
 ) -> Generator[int, None, Any]:
     """The same in slices: yields the units of weight worked off. Malformed also for more than `most`
     elements. Adds every long list to `kept`, which lets it go in slices."""
     decode = _sliced_decoders.get((key, version)) or _sliced_decoder(key, version)
-    message, _ = yield from decode(body, most, [] if kept is None else kept)
+    message, _ = yield from decode(body, max_items, [] if kept is None else kept)
     return message
 
 
