@@ -70,10 +70,10 @@ class Client:
             self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
             (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
             if not 4 <= size <= MAX_RESPONSE_BYTES:
-                raise ClientError(f"{self._address} {_spoken(size)}")
+                raise ClientError(f"{self._address} {_unreadable(size)}")
             response = memoryview(self._read(size))
         except OSError as error:
-            raise ClientError(f"{self._address} did not answer {key.name}: {reason_of(error)}") from error
+            raise ClientError(f"{self._address} did not respond to {key.name}: {reason_of(error)}") from error
         correlation_id, body_at = decode_response_header(key, version, response)
         if correlation_id != self._correlation_id:
             raise ClientError(f"{self._address} responded to another request")
@@ -89,13 +89,13 @@ class Client:
         return bytes(received)
 
 
-def _spoken(size: int) -> str:
-    """What a response is whose first four bytes cannot be its length."""
+def _unreadable(size: int) -> str:
+    """What a response is if its first four bytes cannot be its length."""
     head = size.to_bytes(4, "big", signed=True)
     # An alert or a handshake of any version of TLS.
     if head[:2] in (b"\x15\x03", b"\x16\x03"):
-        return "answered in TLS"
-    return "answered in HTTP" if head == b"HTTP" else f"sent a response of {size} bytes"
+        return "responded in TLS"
+    return "responded in HTTP" if head == b"HTTP" else f"sent a response of {size} bytes"
 
 
 def _connected(address: Address, timeout: float, tls: ssl.SSLContext | None) -> socket.socket:

@@ -7,6 +7,17 @@ import typer
 from gateway.cli.completion import complete_codecs, complete_configs, complete_topics, completer_of
 from gateway.cli.contact import DEFAULT_BOOTSTRAP, Contact
 from gateway.cli.help_text import help_text
+from gateway.cli.options import (
+    AsJson,
+    Bootstrap,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    Yes,
+    bootstrap_option,
+    format_option,
+    set_option,
+)
 
 TOPICS_HELP = help_text("""
 List, create, describe, alter and delete topics of a gateway, or of any Kafka endpoint.
@@ -21,22 +32,22 @@ Send the lines of stdin as records, each acknowledged (acks=all, idempotent).
     echo '17:{"total": 3}' | dragoman produce orders --key-separator :
     dragoman produce copy --format json < records.jsonl
 
-The topic is created if the endpoint does so. Records with one key go to one partition, the same that a Java
-producer takes.
+The endpoint may create the topic. Records with the same key go to the same partition, as with Java's
+producer.
 
 --format json takes what [bold]consume --json[/bold] prints: keys, nulls, headers, timestamps and partitions
-stay as they are. Only "value" must be there; without "partition" the key decides, without "timestamp_ms" the
-record has the time of now; "topic" and "offset" are passed over.
+stay as they are. Only "value" is required. Without "partition" the key selects it; without "timestamp_ms" the
+record gets the current time; "topic" and "offset" are ignored.
 """)
 CONSUME_HELP = help_text("""
-Print records, from the earliest on and then as they are written, until Ctrl-C (exit code 130).
+Print all records, and new ones as they are written, until Ctrl-C (exit code 130).
 
-    dragoman consume greetings --to-end       # what is there, then stop
+    dragoman consume greetings --to-end       # the present records, then stop
     dragoman consume orders --from -10        # the last ten of each partition
     dragoman consume orders --from 2026-01-31T12:00:00 --count 5 --json
 
-A gateway that restarts is waited for, 30 s long. An offset that only some partitions have (--from 1000)
-begins at the nearest record in the others.
+While a gateway restarts, the command retries for 30 s. If only some partitions have the offset (--from 1000),
+reading begins at the nearest record in the others.
 """)
 DEMO_HELP = help_text("""
 Produce ten records to topic demo of a gateway on this machine, and consume them again.
@@ -44,63 +55,13 @@ Produce ten records to topic demo of a gateway on this machine, and consume them
     dragoman demo --bootstrap 127.0.0.1:9092
 """)
 
-Bootstrap = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap",
-        "-b",
-        help="Where to connect; several by commas; SSL:// before it speaks TLS.",
-        metavar="HOST:PORT",
-        envvar="DRAGOMAN_BOOTSTRAP",
-    ),
-]
-TlsCa = Annotated[
-    str,
-    typer.Option(
-        "--tls-ca",
-        help="Trust these CAs, not the machine's.",
-        metavar="PEM",
-        rich_help_panel="TLS",
-        envvar="DRAGOMAN_CLIENT_TLS_CA",
-    ),
-]
-TlsCert = Annotated[
-    str,
-    typer.Option(
-        "--tls-cert",
-        help="Show this client certificate.",
-        metavar="PEM",
-        rich_help_panel="TLS",
-        envvar="DRAGOMAN_CLIENT_TLS_CERT",
-    ),
-]
-TlsKey = Annotated[
-    str,
-    typer.Option(
-        "--tls-key",
-        help="Its key, if it is in another file.",
-        metavar="PEM",
-        rich_help_panel="TLS",
-        envvar="DRAGOMAN_CLIENT_TLS_KEY",
-    ),
-]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="JSON on stdout; errors stay text on stderr.", metavar="")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", metavar="")]
 Names = Annotated[
     list[str], typer.Argument(help="Topic names.", metavar="TOPIC", autocompletion=complete_topics)
 ]
 NewNames = Annotated[list[str], typer.Argument(help="Topic names.", metavar="TOPIC")]
 Name = Annotated[str, typer.Argument(help="Topic name.", metavar="TOPIC", autocompletion=complete_topics)]
 Configs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="A topic config; repeat for more.",
-        metavar="NAME=VALUE",
-        autocompletion=complete_configs,
-    ),
+    list[str] | None, set_option("A topic config; repeat for more.", "NAME=VALUE", complete_configs)
 ]
 KeySeparator = typer.Option(
     "--key-separator", "-K", help=r"Between key and value; \t is a tab.", metavar="TEXT"
@@ -115,16 +76,7 @@ Start = Annotated[
         autocompletion=completer_of("earliest", "latest"),
     ),
 ]
-Printed = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        "-f",
-        help="value, key-value or json.",
-        metavar="FORMAT",
-        autocompletion=completer_of("value", "key-value", "json"),
-    ),
-]
+Printed = Annotated[str, format_option("value, key-value or json.", "value", "key-value", "json")]
 
 topics_app = typer.Typer(name="topics", help=TOPICS_HELP, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -178,7 +130,7 @@ def describe(
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
     all_configs: Annotated[
-        bool, typer.Option("--all-configs", help="Also those by default.", metavar="")
+        bool, typer.Option("--all-configs", help="Configs by default too.", metavar="")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -196,7 +148,7 @@ def alter(
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="How many there are to be.", metavar="N")
+        int | None, typer.Option("--partitions", "-p", help="Their new number.", metavar="N")
     ] = None,
     sets: Configs = None,
     unsets: Annotated[
@@ -212,7 +164,7 @@ def alter(
     end_with(lambda: work(contact, name, partitions, sets or [], unsets or [], as_json))
 
 
-@topics_app.command(help="Delete topics with all their records. Asks first when typed on a terminal.")
+@topics_app.command(help="Delete topics with all their records. Asks first on a terminal.")
 def delete(
     names: Names,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -242,14 +194,7 @@ def produce(
         typer.Option("--null", help="A key or value of exactly this text is null.", metavar="TEXT"),
     ] = None,
     format_: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            help="lines, or json as consume --json prints it.",
-            metavar="FORMAT",
-            autocompletion=completer_of("lines", "json"),
-        ),
+        str, format_option("lines, or json as consume --json prints it.", "lines", "json")
     ] = "lines",
     codec: Annotated[
         str,
@@ -323,16 +268,7 @@ def consume(
 
 
 def demo(
-    bootstrap: Annotated[
-        str,
-        typer.Option(
-            "--bootstrap",
-            "-b",
-            help="Where a gateway listens, without TLS.",
-            metavar="HOST:PORT",
-            envvar="DRAGOMAN_BOOTSTRAP",
-        ),
-    ] = DEFAULT_BOOTSTRAP,
+    bootstrap: Annotated[str, bootstrap_option("Where a gateway listens, without TLS.")] = DEFAULT_BOOTSTRAP,
 ) -> None:
     from gateway.cli.demo import end_with_demo
 

@@ -35,7 +35,7 @@ FETCH_BYTES: Final = 8 * 1024 * 1024
 PARTITION_BYTES: Final = 1024 * 1024
 DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 PATIENCE_S: Final = 30.0
-"""How long to retry a gateway that responded before, as it may be restarting."""
+"""How long to retry after a gateway that responded before fails: it may be restarting."""
 RETRY_S: Final = 0.2
 
 
@@ -57,7 +57,7 @@ class ConsumeOptions:
     format: Format = Format.VALUE
     key_separator: str = "\t"
     null: str = ""
-    """What is printed for a key or value that is none."""
+    """Printed for a null key or value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def consume(contact: Contact, options: ConsumeOptions) -> Exit:
         topic = endpoint.topics([options.topic])[options.topic]
         starts = _chosen(topic, options, starting_offsets(endpoint, topic, options.start))
         if options.start.isdecimal():
-            starts = _brought_in(endpoint, topic, starts)
+            starts = _within_records(endpoint, topic, starts)
         ends = list_offsets(endpoint, topic, LATEST) if options.to_end else None
         printed = 0
         try:
@@ -106,8 +106,8 @@ def _chosen(topic: TopicInfo, options: ConsumeOptions, starts: Mapping[int, int]
     return {partition: starts[partition] for partition in options.partitions or starts}
 
 
-def _brought_in(endpoint: Endpoint, topic: TopicInfo, starts: Mapping[int, int]) -> dict[int, int]:
-    """An offset that is there in some of several partitions, brought to where the others have records."""
+def _within_records(endpoint: Endpoint, topic: TopicInfo, starts: Mapping[int, int]) -> dict[int, int]:
+    """The offsets, moved to the nearest record where a partition does not have them; as given if none has."""
     firsts, ends = list_offsets(endpoint, topic, EARLIEST), list_offsets(endpoint, topic, LATEST)
     if not any(firsts[part] <= at <= ends[part] for part, at in starts.items()):
         return dict(starts)
@@ -117,7 +117,7 @@ def _brought_in(endpoint: Endpoint, topic: TopicInfo, starts: Mapping[int, int])
 def fetched(
     endpoint: Endpoint, topic: TopicInfo, starts: Mapping[int, int], ends: Mapping[int, int] | None
 ) -> Iterator[Consumed]:
-    """Records from the offsets given on; for ever, or up to `ends`. Refusal, ClientError."""
+    """Records from these offsets on, for ever or up to `ends`. Refusal, ClientError."""
     positions = dict(starts)
     patience = _Patience()
     while True:
@@ -157,7 +157,7 @@ class _Patience:
         self._until = None
 
     def wait_after(self, error: ClientError) -> None:
-        """Raises the error if it is not transient, or lasts for too long."""
+        """Raises the error if it is not transient, or has lasted for PATIENCE_S."""
         if isinstance(error, Unreachable) or (isinstance(error, Refusal) and not _may_pass(error.error)):
             raise error
         if self._until is None:
@@ -169,7 +169,7 @@ class _Patience:
 
 
 def _may_pass(error: ErrorCode) -> bool:
-    """Kafka calls an unknown topic retriable too; here it existed before, so it was deleted."""
+    """In Kafka an unknown topic is retriable too. Here the topic existed before, so it was deleted."""
     return error.retriable and error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -209,7 +209,7 @@ def _refusal(endpoint: Endpoint, topic: TopicInfo, partition: int, offset: int, 
 
 
 def _records(topic: TopicInfo, data: Any, positions: dict[int, int], end: int | None) -> Iterator[Consumed]:
-    """Records of one response from the partition's position on, which follows them."""
+    """Records of one response from the partition's position on. Advances the position."""
     partition = data.partition_index
     for batch in whole_batches(memoryview(data.records or b"")):
         try:

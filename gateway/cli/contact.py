@@ -1,4 +1,4 @@
-"""Which endpoint a command is to speak to, as its flags say."""
+"""The endpoint that the flags of a command name."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,8 +8,8 @@ DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """`bootstrap` is HOST:PORT, several separated by commas, the first that responds is used; SSL:// before
-    it means TLS, and so does any of the files. Those are paths of PEM files, empty if not given."""
+    """`bootstrap` is HOST:PORT, or several separated by commas, of which the first that responds is used. SSL://
+    before it means TLS, and so does any of the PEM files. Their paths are empty if not given."""
 
     bootstrap: str
     tls_ca: str = ""

@@ -58,7 +58,7 @@ def _check_directory(directory: Path, diagnosis: Diagnosis) -> None:
         more = f" and {len(closed) - SHOWN_PATHS} more" if len(closed) > SHOWN_PATHS else ""
         diagnosis.findings.append(
             f"permissions: this user cannot read and write {', '.join(closed[:SHOWN_PATHS])}{more}; run as "
-            f"{owner_of(directory)}, or chown what belongs to somebody else"
+            f"{owner_of(directory)}, or chown the files of other users"
         )
     else:
         diagnosis.notes.append(f"permissions: this user can read and write {directory}")

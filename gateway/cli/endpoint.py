@@ -102,15 +102,15 @@ class Endpoint:
             client.__exit__(None, None, None)
 
     def ask(self, key: ApiKey, request: Any, node: int | None = None, lowest: int = 0) -> Any:
-        """Ask a node (any, if None) in the newest version that both sides know. ClientError; Unreachable if
-        the advertised address of the node cannot be reached."""
+        """The response of a node (of any, if None) to a request in the newest version that both sides know.
+        ClientError; Unreachable if the advertised address of the node cannot be reached."""
         address = self._first if node is None else self._nodes.get(node, self._first)
         if address not in self._versions:
             self._reach(address)
         return self._ask(address, key, request, lowest)
 
     def ask_controller(self, key: ApiKey, request: Any, lowest: int = 0) -> Any:
-        """Ask the controller, which changes topics."""
+        """The response of the controller, which changes topics."""
         if self._controller < 0:
             self._refresh(MetadataRequest([]))
         return self.ask(key, request, self._controller, lowest)
@@ -121,7 +121,7 @@ class Endpoint:
         return sorted(self._nodes)
 
     def ask_coordinator(self, key: ApiKey, group_id: str, request: Any, lowest: int = 0) -> Any:
-        """Ask the coordinator of a group. Refusal if there is none within LEADER_WAIT_S."""
+        """The response of the coordinator of a group. Refusal if there is none within LEADER_WAIT_S."""
         deadline = time.monotonic() + LEADER_WAIT_S
         while True:
             found = self._coordinator(group_id)
@@ -133,7 +133,7 @@ class Endpoint:
             time.sleep(RETRY_S)
 
     def topics(self, names: Sequence[str] | None = None, create: bool = False) -> dict[str, TopicInfo]:
-        """Topics by name, all if None. Refusal for one that cannot be described; waits for leaders."""
+        """Topics by name, all if None. Waits for their leaders. Refusal for one that cannot be described."""
         wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         deadline = time.monotonic() + LEADER_WAIT_S
         while True:
@@ -220,7 +220,7 @@ class Endpoint:
             return client.ask(key, version, request)
         except Malformed as error:
             self._forget(address)
-            raise ClientError(f"{address} answered {key.name} with a malformed response: {error}") from error
+            raise ClientError(f"{address} sent a malformed response to {key.name}: {error}") from error
         except BaseException:
             # Also when interrupted: a late response must not be taken for the next one.
             self._forget(address)

@@ -4,20 +4,20 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.client_commands import AsJson, Bootstrap, TlsCa, TlsCert, TlsKey, Yes
 from gateway.cli.completion import complete_groups, complete_topics, completer_of
 from gateway.cli.contact import DEFAULT_BOOTSTRAP, Contact
 from gateway.cli.help_text import help_text
+from gateway.cli.options import AsJson, Bootstrap, TlsCa, TlsCert, TlsKey, Yes
 
 GROUPS_HELP = help_text("""
-List, describe and delete consumer groups, and set where they go on reading.
+List, describe and delete consumer groups, and set where they continue reading.
 
     dragoman groups list --state Stable
     dragoman groups describe billing      # offsets, lag, and members of partitions
     dragoman groups reset-offsets billing --to 2026-01-31T12:00:00
 """)
 RESET_HELP = help_text("""
-Set where a group goes on reading. Its consumers must have stopped.
+Set where a group continues reading. Its consumers must have stopped.
 
 Prints what would change; --execute does it.
 
@@ -25,8 +25,8 @@ Prints what would change; --execute does it.
     dragoman groups reset-offsets billing --topic orders:0,2 --to 1500
     dragoman groups reset-offsets billing --topic orders --shift -100
 
-Without --topic it is about all topics that the group has read. Offsets before the first or after the last
-record become those.
+Without --topic it sets the offsets of all topics that the group has read. An offset outside of a partition's
+records becomes their first or their end.
 """)
 
 Group = Annotated[str, typer.Argument(help="Group id.", metavar="GROUP", autocompletion=complete_groups)]
@@ -104,7 +104,7 @@ def reset_offsets(
         ),
     ] = None,
     shift: Annotated[
-        int | None, typer.Option("--shift", help="So many further than now, or back if below 0.", metavar="N")
+        int | None, typer.Option("--shift", help="N offsets further than now; back if below 0.", metavar="N")
     ] = None,
     execute: Annotated[
         bool, typer.Option("--execute", help="Do it, instead of only printing it.", metavar="")
@@ -119,9 +119,7 @@ def reset_offsets(
     end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), options))
 
 
-@groups_app.command(
-    help="Delete groups that have no members, with their offsets. Asks first when typed on a terminal."
-)
+@groups_app.command(help="Delete groups that have no members, with their offsets. Asks first on a terminal.")
 def delete(
     names: Groups,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

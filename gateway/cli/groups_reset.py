@@ -1,4 +1,4 @@
-"""`dragoman groups reset-offsets`: where the consumers of a group that has stopped are to go on."""
+"""`dragoman groups reset-offsets`: sets where the consumers of a stopped group continue."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ STOPPED: Final = ("Empty", DEAD)
 
 @dataclass(frozen=True, slots=True)
 class ResetOptions:
-    """`topics`: NAME or NAME:0,2; none of them: all topics of which the group has committed offsets."""
+    """`topics`: NAME or NAME:0,2. Empty: all topics of which the group has committed offsets."""
 
     group: str
     topics: Sequence[str]
@@ -62,7 +62,7 @@ def reset_offsets(contact: Contact, options: ResetOptions) -> Exit:
 
 
 def _check_stopped(endpoint: Endpoint, group: str) -> bool:
-    """ClientError if it has members; else whether there is no such group yet."""
+    """ClientError if the group has members. Returns whether it does not exist yet."""
     response = endpoint.ask_coordinator(ApiKey.DESCRIBE_GROUPS, group, DescribeGroupsRequest([group]))
     (found,) = response.groups
     if found.group_state not in STOPPED:
@@ -90,7 +90,7 @@ def _plan(endpoint: Endpoint, options: ResetOptions, before: Mapping[Partition, 
 
 
 def _wanted(topics: Sequence[str]) -> dict[str, list[int] | None]:
-    """Partitions by topic; None: all of it."""
+    """Partitions by topic; None for all partitions."""
     wanted: dict[str, list[int] | None] = {}
     for text in topics:
         name, sign, numbers = text.partition(":")

@@ -1,15 +1,15 @@
-"""Help texts as they are written in the code, made ready for rich, which keeps each line end it is given."""
+"""Help texts as they are written in the code, prepared for rich, which keeps every line end."""
 
 from typing import Final
 
 INDENT: Final = "    "
 KEPT_INDENT: Final = f"[none]{INDENT}[/none]"
-"""Blanks at the beginning of a text would be taken away."""
+"""Rich removes plain blanks at the beginning of a text."""
 
 
 def help_text(text: str) -> str:
-    """Prose becomes one line a paragraph, to be wrapped where the terminal ends; lines that are indented are
-    examples and stay lines."""
+    """Joins the lines of a paragraph, so that it is wrapped at the width of the terminal. Indented lines are
+    examples, and stay lines."""
     return "\n\n".join(map(_paragraph, text.strip("\n").split("\n\n")))
 
 

@@ -78,7 +78,7 @@ def _when(unix_ms: int) -> str:
 
 
 def backup(config: str | None, data_dir: str | None, to: str, as_json: bool) -> Exit:
-    """Write a backup and say how far it reaches."""
+    """Write a backup and print its last entry."""
     settings = settings_for(config, data_dir)
     if Path(to).resolve() == Path(settings.storage.data_dir).resolve():
         raise UsageError("--to is the data directory itself: name another, best on another disk")
@@ -100,7 +100,7 @@ async def _backup(settings: Settings, to: Path) -> Backup:
 
 
 def restore(config: str | None, data_dir: str | None, source: str, as_json: bool) -> Exit:
-    """Put the metadata back from a backup and say what that means. FINDINGS if objects are missing."""
+    """Restore the metadata from a backup and print what was lost. FINDINGS if objects are missing."""
     settings = settings_for(config, data_dir)
     if not Path(source).is_dir():
         raise UsageError(f"there is no directory {source}: name that of a backup with --from")
@@ -124,9 +124,9 @@ def _metadata_of(settings: Settings) -> str:
 
 
 async def _restore(settings: Settings, source: Path) -> tuple[Restored, int]:
-    """What was restored, and how many entries the newest snapshot in the data directory holds."""
+    """Returns what was restored, and the number of entries in the newest snapshot of the data directory."""
     async with opened_source(source) as blobs:
-        # Before anything is made in the data directory.
+        # Before anything is created in the data directory.
         found = await read_backup(blobs)
     async with AsyncExitStack() as stack:
         stores = await _opened_for_restore(settings, stack)
@@ -142,14 +142,14 @@ async def _opened_for_restore(settings: Settings, stack: AsyncExitStack) -> Stor
     try:
         return await stack.enter_async_context(opened_stores(settings))
     except StoreDamaged as error:
-        # What is damaged may be all that there is of later records.
+        # The damaged store may be all that is left of later records.
         raise UsageError(f"{_metadata_of(settings)} cannot be opened ({error}): {_NEVER_OVER}") from error
 
 
 def _print_restored(done: Restored, newest: int, settings: Settings) -> None:
     made = done.backup
     for reason in done.skipped:
-        talk(f"Passed over a damaged snapshot: {reason}")
+        talk(f"Skipped a damaged snapshot: {reason}")
     talk(
         f"Restored {_reach(made)}, the last of "
         f"{shown_time(made.last_entry_ms)}. This begins cluster epoch {done.cluster_epoch}: what was "

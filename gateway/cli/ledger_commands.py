@@ -5,11 +5,12 @@ from typing import Annotated
 import typer
 
 from gateway.cli.help_text import help_text
+from gateway.cli.options import AsJson, Config, DataDir
 
 LEDGER_HELP = help_text("""
 Inspect the offset ledger of a data directory, back it up, restore it.
 
-These work while no gateway uses the directory; otherwise they name its process, and end with 5.
+These work while no gateway uses the directory; otherwise they name its process, and exit with 5.
 """)
 SHOW_HELP = help_text("""
 Print topics, partitions, runs, objects, journal numbers, garbage and orphans.
@@ -23,16 +24,16 @@ Write the metadata to another directory, exact to the last entry. Stop the gatew
     dragoman ledger backup --data-dir /var/lib/dragoman --to /mnt/backup/dragoman
 
 Record batches are not in it: copy the directory wal/ as well (its files only grow and are never rewritten). A
-backup directory takes any number of backups; a restore uses the newest. While a gateway runs it keeps
-snapshots of its own in the data directory, which a restore can use as well: see restore.
+backup directory takes any number of backups; a restore uses the newest. A running gateway keeps snapshots of
+its own in the data directory, which a restore can use as well: see restore.
 """)
 RESTORE_HELP = help_text("""
 Begin a new metadata store from a backup. The data directory must not hold one.
 
     dragoman ledger restore --from /mnt/backup/dragoman --data-dir /var/lib/dragoman
 
-With --from naming the data directory itself, the newest snapshot is used that its gateway took. What was
-acknowledged after the backup has no offsets any more; its objects are listed, and never deleted.
+If --from names the data directory itself, the newest snapshot of its gateway is used. Records acknowledged
+after the backup have no offsets any more; their objects are listed, and never deleted.
 """)
 DOCTOR_HELP = help_text("""
 Check a data directory: permissions, disk, format versions, journal, image, objects, CRCs.
@@ -40,16 +41,8 @@ Check a data directory: permissions, disk, format versions, journal, image, obje
     dragoman doctor --data-dir data           # a sample of each partition
     dragoman doctor --data-dir data --all     # every batch
 
-Ends with 0 when nothing was found, 3 with findings, each a sentence with its remedy.
+Exits with 0 without findings, with 3 otherwise. Each finding is a sentence with its remedy.
 """)
-
-Config = Annotated[str | None, typer.Option(help="TOML file with settings.", metavar="FILE")]
-DataDir = Annotated[
-    str | None, typer.Option(help="Directory of the embedded stores; default data.", metavar="DIR")
-]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="JSON on stdout; errors stay text on stderr.", metavar="")
-]
 
 ledger_app = typer.Typer(name="ledger", help=LEDGER_HELP, no_args_is_help=True, rich_markup_mode="rich")
 

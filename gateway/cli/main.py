@@ -9,7 +9,6 @@ from gateway.cli.client_commands import (
     CONSUME_HELP,
     DEMO_HELP,
     PRODUCE_HELP,
-    AsJson,
     consume,
     demo,
     produce,
@@ -19,6 +18,7 @@ from gateway.cli.completion import complete_settings
 from gateway.cli.group_commands import groups_app
 from gateway.cli.help_text import help_text
 from gateway.cli.ledger_commands import DOCTOR_HELP, doctor, ledger_app
+from gateway.cli.options import AsJson, Config, DataDir, set_option
 
 PLATFORMS: Final = ("linux", "darwin")
 HELP = help_text("""
@@ -77,19 +77,13 @@ def dragoman(
 
 
 Assignments = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="Any setting; repeat for more.",
-        metavar="SECTION.KEY=VALUE",
-        autocompletion=complete_settings,
-    ),
+    list[str] | None, set_option("Any setting; repeat for more.", "SECTION.KEY=VALUE", complete_settings)
 ]
 
 
 @app.command(help=SERVE_HELP)
 def serve(
-    config: Annotated[str | None, typer.Option(help="TOML file with settings.", metavar="FILE")] = None,
+    config: Config = None,
     listen: Annotated[
         list[str] | None,
         typer.Option(
@@ -109,9 +103,7 @@ def serve(
     data: Annotated[
         str | None, typer.Option(help="Record data; default file: in the data directory.", metavar="URL")
     ] = None,
-    data_dir: Annotated[
-        str | None, typer.Option(help="Directory of the embedded stores; default data.", metavar="DIR")
-    ] = None,
+    data_dir: DataDir = None,
     node_id: Annotated[int | None, typer.Option(help="Broker id of this gateway.", metavar="N")] = None,
     ready_file: Annotated[
         str | None, typer.Option(help="Written (JSON: pid, ports) once clients can connect.", metavar="PATH")

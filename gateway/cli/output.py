@@ -1,4 +1,4 @@
-"""What commands say: data on stdout, talk on stderr, one sentence and an exit code for an error."""
+"""Output of commands: data on stdout, messages on stderr; an error is one sentence and an exit code."""
 
 import dataclasses
 import json
@@ -21,16 +21,14 @@ from gateway.wire.errors import Unencodable
 from ledger.errors import StoreError, StoreLocked
 
 MAX_PADDING: Final = 300
-"""Columns that a cell is filled up to where no terminal bounds a table; a longer one sticks out."""
-
-
+"""Columns that cells are padded to, at most, where no terminal bounds a table. A longer cell is not cut."""
 MAX_UNFOLDED: Final = 40
-"""Columns of a cell that a terminal shows in one piece, if they all fit: a topic id has 36."""
+"""A cell of up to this many columns is not folded on a terminal, if all of them fit: a topic id has 36."""
 GAP: Final = "  "
 
 
 class UsageError(Exception):
-    """The arguments contradict each other; the message says what to write instead."""
+    """The arguments contradict each other. The message says what to write instead."""
 
 
 class OutputError(Exception):
@@ -58,7 +56,7 @@ def _run(work: Callable[[], Exit]) -> Exit:
                 sys.stdout.flush()
         return code
     except (ConfigError, UsageError, Unencodable, UnicodeEncodeError) as error:
-        # The last two: an argument that is too long, or no text.
+        # An argument that is too long (Unencodable), or no text (UnicodeEncodeError).
         return _complain(error, Exit.USAGE)
     except (ClientError, OutputError) as error:
         return _failed(error)
@@ -67,28 +65,28 @@ def _run(work: Callable[[], Exit]) -> Exit:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has enough.
-        let_go_of_stdout()
+        # The reader of stdout has closed it.
+        discard_stdout()
         return Exit.OK
 
 
 def _failed(error: ClientError | OutputError) -> Exit:
     if isinstance(error, OutputError):
-        let_go_of_stdout()
+        discard_stdout()
     for failure in error.failures if isinstance(error, Failures) else [error]:
         _complain(failure, Exit.FAILED)
     return Exit.FAILED
 
 
 def raise_failures(failures: Sequence[ClientError]) -> None:
-    """All of them, if there are any."""
+    """Raise them as one error, if there are any."""
     if failures:
         raise failures[0] if len(failures) == 1 else Failures(failures)
 
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Around what writes to stdout. OutputError for what fails; BrokenPipeError stays what it is."""
+    """Around writes to stdout. A failure is raised as OutputError, but BrokenPipeError as itself."""
     try:
         yield
     except BrokenPipeError:
@@ -97,14 +95,14 @@ def writing() -> Iterator[None]:
         raise OutputError(f"cannot write to stdout: {error.strerror or error}") from error
 
 
-def let_go_of_stdout() -> None:
-    """What is still buffered must not fail once more at exit; what is written from now on is dropped."""
+def discard_stdout() -> None:
+    """Discard what is buffered and all later output: it must not fail again at exit."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def stdout_bytes() -> BinaryIO:
-    """For data that is no text. OutputError if stdout is closed."""
+    """For binary data. OutputError if stdout is closed."""
     if sys.stdout is None:
         raise OutputError("cannot write to stdout: it is closed")
     return sys.stdout.buffer
@@ -116,7 +114,7 @@ def _complain(error: Exception, code: Exit) -> Exit:
 
 
 def talk(text: str) -> None:
-    """A line for people, on stderr; errors are ignored, as they could be reported nowhere."""
+    """A line for people, on stderr. Errors are ignored: there is no place to report them."""
     with suppress(OSError):
         typer.echo(escaped(text), err=True)
 
@@ -137,7 +135,7 @@ def print_text(text: str = "") -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns on stdout: folded at the width of a terminal, else as wide as the cells."""
+    """Columns on stdout: folded at the width of a terminal, otherwise as wide as the cells."""
     cells = [[escaped(str(cell)) for cell in row] for row in rows]
     if sys.stdout is not None and sys.stdout.isatty():
         with writing():
@@ -150,7 +148,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 
 def _print_folded(head: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    """Long cells are folded, so that short ones need not be, where possible."""
+    """Fold long cells, and short ones only where that is not enough."""
     console = Console(highlight=False, markup=False)
     widths = _widths([head, *cells])
     short = sum(width for width in widths if width <= MAX_UNFOLDED)
@@ -178,8 +176,8 @@ def _print(text: str) -> None:
 
 
 def escaped(text: str) -> str:
-    """Names that clients chose, made safe to print: nothing in them moves the cursor of a terminal, changes
-    its colours or begins a line."""
+    """Text with names that clients chose, made safe to print: it cannot move the cursor of a terminal, change
+    its colours or begin a line."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
@@ -191,12 +189,12 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def shown_time(unix_ms: int) -> str:
-    """In UTC, to the second."""
+    """The time in UTC, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_ms / 1000))
 
 
 def confirm(question: str) -> None:
-    """On a terminal, asks and returns after a yes; exits with 1 after a no and 130 after Ctrl-C."""
+    """On a terminal, ask the user. Returns after a yes, exits with 1 after a no, with 130 after Ctrl-C."""
     if sys.stdin is None or not sys.stdin.isatty():
         return
     sys.stderr.write(escaped(question) + " [y/N]: ")

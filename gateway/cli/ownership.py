@@ -1,4 +1,4 @@
-"""Files that root made where a gateway runs as another user: they are given to that one."""
+"""Gives files that a command of root has created to the user of the gateway."""
 
 import os
 import stat
@@ -11,8 +11,8 @@ ROOT = 0
 
 
 def hand_over(storage: Storage) -> None:
-    """Give what belongs to root below the data directory, and below the directory of `file:` data, to the
-    owner of that directory, so that the gateway can open it. Nothing to do unless root runs this."""
+    """Give root's files below the data directory, and below the directory of `file:` data, to the owner of
+    that directory, so that the gateway can open them. Does nothing unless root runs this."""
     if os.geteuid() != ROOT:
         return
     data = storage.data.rpartition("file:")[2] if "file:" in storage.data else ""

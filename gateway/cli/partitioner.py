@@ -23,22 +23,22 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Records with one key go to one partition, the same that a Java producer takes."""
+    """The partition that Java's producer selects for this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class Partitioner:
-    """By key; records without one take the partitions in turn, a batch each."""
+    """By key. Records without a key go to one partition a batch, in round-robin order."""
 
     def __init__(self, partitions: int, chosen: Sequence[int] = ()) -> None:
         self._partitions = partitions
         self._chosen = chosen
-        self._turn = 0
+        self._batches = 0
 
     def choose(self, key: bytes | None) -> int:
         if self._chosen:
-            return self._chosen[self._turn % len(self._chosen)]
-        return self._turn % self._partitions if key is None else partition_of(key, self._partitions)
+            return self._chosen[self._batches % len(self._chosen)]
+        return self._batches % self._partitions if key is None else partition_of(key, self._partitions)
 
     def next_batch(self) -> None:
-        self._turn += 1
+        self._batches += 1

@@ -13,8 +13,8 @@ from typing import Final
 
 MIB: Final = 1024 * 1024
 
-# <malloc.h> of glibc, and what is set. By default every buffer above 128 KiB is mapped, its pages faulted in
-# and zeroed, and unmapped: for a megabyte that costs more than all else that is done with it.
+# <malloc.h> of glibc, and our values. By default every buffer above 128 KiB is mapped, its pages faulted in
+# and zeroed, and unmapped: for a megabyte that costs more than all other work on it.
 _M_TRIM_THRESHOLD: Final = (-1, 1024 * MIB)
 _M_TOP_PAD: Final = (-2, 16 * MIB)
 _M_MMAP_THRESHOLD: Final = (-3, 32 * MIB)

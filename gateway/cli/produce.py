@@ -13,7 +13,7 @@ from gateway.cli.client import ClientError
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo, Unreachable
 from gateway.cli.exits import Exit
-from gateway.cli.output import OutputError, UsageError, counted, let_go_of_stdout, print_line, talk
+from gateway.cli.output import OutputError, UsageError, counted, discard_stdout, print_line, talk
 from gateway.cli.partitioner import Partitioner
 from gateway.cli.record_input import BadLine, Given, Parser, lines_of, parser_for, raw
 from gateway.wire.apis import ApiKey
@@ -35,8 +35,8 @@ MAX_SEQUENCE: Final = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class ProduceOptions:
-    """`key_separator`: the text between key and value of a line; empty for lines without keys. `null`:
-    the text of a key or value that is none."""
+    """`key_separator`: the text between key and value of a line; empty for lines without keys. `null`: the
+    text that means a null key or value."""
 
     topic: str
     key_separator: str = ""
@@ -51,7 +51,7 @@ class ProduceOptions:
 
 @dataclass(slots=True)
 class _Batch:
-    """`sequence` is given once: sent again, the batch is known and stored once."""
+    """`sequence` is assigned once, so that a batch that is sent again is recognised and stored once."""
 
     first_line: int
     base_timestamp: int
@@ -61,7 +61,7 @@ class _Batch:
 
 
 def produce(contact: Contact, options: ProduceOptions) -> Exit:
-    """Send what comes on stdin until it ends. Every line is acknowledged by acks=all."""
+    """Send the lines of stdin until it ends, each acknowledged with acks=all."""
     codec = _codec(options.codec)
     headers = _headers(options.headers)
     parse = parser_for(options.format, options.key_separator, options.null)
@@ -93,26 +93,26 @@ def produce(contact: Contact, options: ProduceOptions) -> Exit:
 
 
 class _Batches:
-    """Collects records into batches: full ones are sent at once, the others when no more lines are
-    waiting."""
+    """Collects records into a batch for each partition. All are sent when one is full, and when stdin has no
+    further line yet."""
 
     def __init__(
         self,
         sender: "Sender",
         partitioner: Partitioner,
         headers: tuple[RecordHeader, ...],
-        partitions_are_said: bool,
+        partitions_are_given: bool,
     ) -> None:
         self.sender = sender
         self.lines = 0
-        """How many were taken."""
+        """How many were read."""
         self._partitioner = partitioner
         self._headers = headers
-        self._partitions_are_said = partitions_are_said
+        self._partitions_are_given = partitions_are_given
         self._batches: dict[int, _Batch] = {}
 
     def add(self, given: Given | None) -> None:
-        """BadLine if its partition is not there."""
+        """BadLine if the topic does not have its partition."""
         batch = None if given is None else self._add(given)
         self.lines += 1
         if batch is not None and (batch.size >= MAX_BATCH_BYTES or len(batch.records) >= MAX_BATCH_RECORDS):
@@ -136,7 +136,7 @@ class _Batches:
         return batch
 
     def _partition(self, given: Given) -> int:
-        if given.partition is None or self._partitions_are_said:
+        if given.partition is None or self._partitions_are_given:
             return self._partitioner.choose(given.key)
         if given.partition >= self.sender.partitions:
             raise BadLine(
@@ -162,8 +162,8 @@ class _Batches:
         except (ClientError, OutputError) as error:
             talk(f"dragoman: {error}")
 
-    def said(self) -> str:
-        """Up to which line all is acknowledged."""
+    def acknowledged(self) -> str:
+        """A clause that names the last line up to which all are acknowledged."""
         waiting = [batch.first_line for batch in self._batches.values()]
         last = min(waiting) - 1 if waiting else self.lines
         if not last:
@@ -175,17 +175,17 @@ class _Batches:
 
 
 def _send_lines(batches: _Batches, parse: Parser) -> None:
-    """ClientError that names the last line up to which all are acknowledged; KeyboardInterrupt after printing
-    it."""
+    """Raises ClientError with the last line up to which all are acknowledged. Prints that line before it
+    raises KeyboardInterrupt."""
     try:
         _read_lines(batches, parse)
     except ClientError as error:
-        raise ClientError(f"{error}; {batches.said()}") from error
+        raise ClientError(f"{error}; {batches.acknowledged()}") from error
     except OutputError as error:
-        raise OutputError(f"{error}; {batches.said()}") from error
+        raise OutputError(f"{error}; {batches.acknowledged()}") from error
     except KeyboardInterrupt:
         batches.finish_interrupted()
-        talk(f"Interrupted: {batches.said()}.")
+        talk(f"Interrupted: {batches.acknowledged()}.")
         raise
 
 
@@ -197,7 +197,7 @@ def _read_lines(batches: _Batches, parse: Parser) -> None:
             else:
                 batches.add(parse(line))
     except BadLine as error:
-        # The good lines before it count.
+        # The lines before it are sent nevertheless.
         bad = batches.lines + 1
         batches.flush()
         raise ClientError(f"line {bad} {error}") from None
@@ -229,7 +229,7 @@ class Sender:
         self.patience_s = PATIENCE_S
         self.sent = 0
         self.ends: dict[int, int] = {}
-        """Of each partition, the offset of the last record that was acknowledged."""
+        """The offset of the last acknowledged record of each partition."""
 
     @property
     def is_idempotent(self) -> bool:
@@ -240,7 +240,7 @@ class Sender:
         return len(self._topic.leaders)
 
     def send(self, partition: int, batch: _Batch) -> int:
-        """The offset of its first record. ClientError when the batch was refused, or its outcome stays
+        """Returns the offset of its first record. ClientError if the batch was refused, or its outcome stays
         unknown."""
         count = len(batch.records)
         if batch.sequence is None:
@@ -256,7 +256,7 @@ class Sender:
         return base_offset
 
     def report(self, partition: int, base_offset: int, count: int) -> None:
-        """Print what was sent, if --json wants it. OutputError."""
+        """Print what was sent, if --json is given. OutputError."""
         self._on_sent(self.sent)
         if not self._as_json:
             return
@@ -270,7 +270,7 @@ class Sender:
             print_line(line)
         except BrokenPipeError:
             # The reader of stdout has closed it; the records are sent nevertheless.
-            let_go_of_stdout()
+            discard_stdout()
 
     def _deliver(self, partition: int, data: bytes) -> int:
         topic = TopicProduceData(self._topic.name, partition_data=[PartitionProduceData(partition, data)])
@@ -333,7 +333,7 @@ def _headers(texts: Sequence[str]) -> tuple[RecordHeader, ...]:
 
 
 def _progress() -> Progress:
-    """Only on a terminal, and not while records are typed there."""
+    """Shown only on a terminal, and not while records are typed there."""
     console = Console(stderr=True)
     shown = console.is_terminal and not sys.stdin.isatty()
     return Progress(

@@ -22,7 +22,7 @@ NO_TIMESTAMP: Final = -1
 FIELDS: Final = frozenset(
     ("topic", "partition", "offset", "timestamp_ms", "key", "key_base64", "value", "value_base64", "headers")
 )
-"""Of a record in JSON. `topic` and `offset` are those of where it came from: passed over."""
+"""Fields of a record in JSON. `topic` and `offset` say where it was consumed, and are ignored."""
 HEADER_FIELDS: Final = frozenset(("name", "name_base64", "value", "value_base64"))
 _ESCAPES: Final = {r"\t": "\t", r"\n": "\n", r"\0": "\0"}
 
@@ -33,12 +33,12 @@ class InputFormat(StrEnum):
 
 
 class BadLine(Exception):
-    """A line is no record; the message goes on after "line 7"."""
+    """A line is no record. The message continues "line 7"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A record as it was given; `partition` and `timestamp_ms` None: not said."""
+    """A record as it was given. `partition` and `timestamp_ms` are None if it has none."""
 
     key: bytes | None
     value: bytes | None
@@ -48,11 +48,11 @@ class Given:
 
 
 Parser = Callable[[bytes], Given | None]
-"""A line to its record; None for a line that holds none. BadLine."""
+"""From a line to its record; None for an empty line. BadLine."""
 
 
 def parser_for(format_: str, separator: str, null: str | None) -> Parser:
-    """UsageError for flags that do not fit together."""
+    """UsageError for flags that contradict each other."""
     if format_ not in tuple(InputFormat):
         raise UsageError(f"--format {format_}: expected one of {', '.join(InputFormat)}")
     if format_ == InputFormat.LINES:
@@ -73,7 +73,7 @@ def raw(argument: str) -> bytes:
 
 
 def lines_of(descriptor: int) -> Iterator[bytes | None]:
-    """Lines without their end; None when no more has come for a while although some were given. BadLine."""
+    """Lines without their end. None after a line if no further one came within LINGER_S. BadLine."""
     rest = b""
     unsent = False
     while True:
@@ -155,7 +155,7 @@ def _check_fields(found: Mapping[str, Any], known: frozenset[str], what: str) ->
 
 
 def _bytes(found: Mapping[str, Any], name: str) -> bytes | None:
-    """Of `name` as text, or of `name_base64`."""
+    """The bytes of the field `name`, or of `name_base64`."""
     encoded = found.get(f"{name}_base64")
     text = found.get(name)
     if encoded is not None and text is not None:

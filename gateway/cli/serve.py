@@ -67,7 +67,7 @@ async def _serve(settings: Settings, ready_file: Path | None) -> Exit:
     stop = _Stop()
     log_loop_errors(asyncio.get_running_loop())
     if ready_file is not None:
-        # From a gateway that was killed: it must not be taken for ours.
+        # The file of a gateway that was killed must not be taken for that of this one.
         ready_file.unlink(missing_ok=True)
     async with running_gateway(settings) as gateway:
         if ready_file is not None:

@@ -10,7 +10,7 @@ from gateway.cli.contact import Contact
 from gateway.settings import ConfigError
 
 PASSWORD_VARIABLE: Final = "DRAGOMAN_TLS_KEY_PASSWORD"
-"""The same that `serve` reads: a password on a command line would be seen by every user."""
+"""The variable that `serve` reads too. Every user of the machine could see a password on a command line."""
 
 
 def client_context(contact: Contact) -> ssl.SSLContext | None:
@@ -63,7 +63,7 @@ def hint_for(error: OSError) -> str:
 def _load_certificate(context: ssl.SSLContext, contact: Contact) -> None:
     password = os.environ.get(PASSWORD_VARIABLE, "")
     try:
-        # Without a password given here OpenSSL would ask at the terminal, and wait.
+        # Without a password here OpenSSL would prompt on the terminal, and wait.
         context.load_cert_chain(contact.tls_cert, contact.tls_key or None, lambda: password)
     except (ssl.SSLError, ValueError) as error:
         key = f", --tls-key {contact.tls_key}" if contact.tls_key else ""

@@ -209,13 +209,13 @@ def alter(
 
 
 def _warn_of_unknown(endpoint: Endpoint, name: str, unsets: Sequence[str]) -> None:
-    """An endpoint takes it for done when what it does not know is to be unset."""
+    """An endpoint reports no error if the config that is unset does not exist."""
     request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC_RESOURCE, name, None)])
     (result,) = endpoint.ask(ApiKey.DESCRIBE_CONFIGS, request, lowest=1).results
     known = {config.name for config in result.configs}
     for unset in unsets:
         if not result.error_code and unset not in known:
-            talk(f"There is no topic config {unset}: to unset it changes nothing.")
+            talk(f"There is no topic config {unset}, so --unset {unset} has no effect.")
 
 
 def delete(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:
