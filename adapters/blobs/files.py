@@ -197,7 +197,7 @@ class _BlobFiles:
     def _refuse_existing(self, key: str, path: Path, incoming: Path, error: OSError) -> NoReturn:
         self._discard(incoming)
         if path.is_dir():
-            raise ValueError(f"blob key {key!r} is a folder of another key") from error
+            raise ValueError(f"blob key {key!r} is above another key") from error
         # The process that put it may not have synced it yet, and the caller will rely on the blob.
         self._sync(path.parent, key)
         raise AlreadyExists(f"blob {path} is there already") from error
