@@ -103,12 +103,12 @@ class Stores:
     image: ImageStore | None
     watch: StoreWatch
     directories: Sequence[Path]
-    """Local ones that are written to."""
+    """Local directories that the stores write to."""
 
 
 @asynccontextmanager
 async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
-    """Start everything; at the end drain and close everything, in reverse.
+    """Start everything. At the end drain, and close everything in reverse order.
 
     Raises ConfigError, the StoreErrors of `ledger.errors`, and `gateway.network.acceptor.ListenFailed`.
     """
@@ -135,7 +135,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         watch = ClockWatch(shard, clock, settings.ledger.orphan_grace_ms, metrics.alarm)
         _watch_clock(watch, housekeeper, metrics)
         readiness = _readiness(settings, stores, shard, space)
-        # Before the clients' listeners, so that it says "shutting down" while those are drained.
+        # Before the clients' listeners, so that its pages report "shutting down" while those are drained.
         pages = AdminServer(
             metrics,
             product_version(),
@@ -182,7 +182,8 @@ async def _verify_claim(journal: Journal, blobs: Blobs, state: LedgerState) -> N
 
 
 async def _claim(stores: Stores, shard: Shard) -> None:
-    """Right after the entry that began the epoch. A journal in memory claims nothing: it does not last."""
+    """Right after the entry that began the epoch. A journal in memory claims nothing, since it is not
+    kept."""
     state, is_lasting = shard.state, stores.image is not None
     await claim_cluster_id(stores.blobs, state.cluster_id, lasting=is_lasting)
     if is_lasting:
@@ -206,7 +207,8 @@ async def opened_stores(settings: Settings, *, thorough: bool = False) -> AsyncI
 
 
 def opened_blobs(directory: Path) -> AbstractAsyncContextManager[Blobs]:
-    """The blobs of a backup, for putting. Without a lock, so what other processes put is not touched."""
+    """The blobs of a backup, for writing. Without a lock, so unfinished puts of other processes are left
+    alone."""
     return _opened_blobs(directory, Access.SHARED)
 
 
@@ -227,7 +229,7 @@ async def _opened_blobs(directory: Path, access: Access) -> AsyncIterator[Blobs]
 async def _open_stores(
     settings: Settings, stack: AsyncExitStack, metrics: Metrics, *, thorough: bool = False
 ) -> Stores:
-    """Every store in a wrapper that measures its calls."""
+    """Opens every store, each in a wrapper that measures its calls."""
     storage = settings.storage
     watch = StoreWatch(metrics)
     directory = Path(storage.data_dir)
@@ -240,7 +242,7 @@ async def _open_stores(
         metadata = open_metadata(urls.metadata, thorough=thorough)
         stack.push_async_callback(metadata.close)
         if metadata.exclusive:
-            # Where one gateway alone may write the metadata, one alone may delete from the data.
+            # If only one gateway can write the metadata, only that one may delete from the data.
             _lock_data(directory_of(urls.segments), locked, stack)
         segments = open_segments(urls.segments, roll_age_ms=settings.ledger.orphan_grace_ms // 4)
         stack.push_async_callback(segments.close)
@@ -262,7 +264,7 @@ async def _open_stores(
 
 def _lock_data(directory: Path | None, locked: Path | None, stack: AsyncExitStack) -> None:
     if directory is None or not directory.absolute().parent.is_dir():
-        return  # opening it reports what is missing
+        return  # opening the store reports what is missing
     if locked is None or directory.resolve() != locked.resolve():
         stack.callback(DirectoryLock(directory, DATA_SETTING).close)
 
@@ -275,7 +277,7 @@ def _check_durable(metadata: MetadataStore, segments: SegmentStore) -> None:
         if not is_durable:
             raise ConfigError(
                 f"{setting}: what this store acknowledges does not survive loss of power; "
-                "to use it all the same set storage.allow_unsafe_acks=true"
+                "to use it nevertheless set storage.allow_unsafe_acks=true"
             )
 
 
@@ -308,7 +310,7 @@ async def _start_housekeeping(  # noqa: PLR0913 - what is assembled
     checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, shard.clock)
     await checkpointer.start()
     wait_seconds = settings.ledger.commit_timeout_ms / 1000
-    # A copy of a running gateway's data is announced by this file.
+    # An operator announces a copy of a running gateway's data by this file.
     backup_open = Path(settings.storage.data_dir) / BACKUP_OPEN_FILE
     garbage = GarbageCollector(
         shard,
@@ -371,7 +373,7 @@ def _readiness(settings: Settings, stores: Stores, shard: Shard, space: FreeSpac
 
 
 def _topic_configs(service: ConfigService) -> Callable[[str, Mapping[str, str]], str]:
-    """The value of a topic config that is in force, by its name and what is set on the topic."""
+    """From the name of a topic config and the configs set on the topic to the value in force."""
     return lambda name, configs: topic_value(name, configs, service.defaults)
 
 
@@ -396,7 +398,7 @@ async def _open_services(  # noqa: PLR0913 - what is assembled
     options = ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight)
     opener = BatchOpener()
     stack.callback(opener.close)
-    # The host's clock, which clients are likely to share, even while a jump of it is not believed.
+    # The host's clock, not the steady one: clients probably share it, also after a jump.
     produce = ProduceService(shard, stores.segments, options, clock_ms, cache.put, space, opener)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
     reader = RunReader(stores.segments, cache, shard.state.objects.locator, metrics.alarm)
@@ -406,7 +408,7 @@ async def _open_services(  # noqa: PLR0913 - what is assembled
     metrics.groups.set_function(lambda: groups.group_count)
     metrics.group_members.set_function(lambda: groups.member_count)
     group_offsets = OffsetManager(shard, groups, settings)
-    # After the drain: until then what waits for the journal has its own deadline.
+    # After the drain: until then requests that wait for the journal have their own deadline.
     stack.callback(group_offsets.close)
     return Services(
         settings=settings,

@@ -171,7 +171,7 @@ class FetchOperation:
                 PartitionFetch(partition, partition.request, self.is_from_broker) for partition in chunk
             ]
             if slices.is_due(len(chunk)):
-                await slices.turn()
+                await slices.next_slice()
 
     def take_moved(self, session: FetchSession) -> None:
         """Partitions that were quiet in the session and have moved become a part of this fetch."""
@@ -191,7 +191,7 @@ class FetchOperation:
             for start in range(0, len(partitions), CHUNK_PARTITIONS):
                 reportable += self._plan_some(partitions[start : start + CHUNK_PARTITIONS])
                 if slices.is_due(CHUNK_PARTITIONS):
-                    await slices.turn()
+                    await slices.next_slice()
             slices.leave()
             self.has_waited = True
         self.reportable = reportable
@@ -276,7 +276,7 @@ class FetchOperation:
                     for fetched in chunk
                 ]
                 if slices.is_due(len(chunk)):
-                    await slices.turn()
+                    await slices.next_slice()
             slices.leave()
         return responses, sum([sum(map(len, part.records)) for _, part in responses if part.records])
 

@@ -40,18 +40,18 @@ async def _park_in_slices(operation: FetchOperation, parked: ParkedFetch, slices
             entered.append(logs)
             purgatory.enter(parked, logs)
             if slices.is_due(len(chunk)):
-                await slices.turn()
+                await slices.next_slice()
         for start in starts:
             if _has_moved(operation, operation.partitions[start : start + CHUNK_PARTITIONS]):
                 return True
             if slices.is_due(CHUNK_PARTITIONS // 4):
-                await slices.turn()
+                await slices.next_slice()
         slices.leave()
         is_news = await _wait(operation, purgatory.wait, parked)
         while entered:
             purgatory.leave(parked, entered.pop())
             if slices.is_due(CHUNK_PARTITIONS // 2):
-                await slices.turn()
+                await slices.next_slice()
         return is_news
     finally:
         slices.leave()

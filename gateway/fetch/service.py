@@ -220,9 +220,9 @@ async def _requested_in_slices(request: FetchRequest, by_id: bool, slices: Slice
                 partition = SessionPartition(topic.name, topic.topic_id, part)
                 requested[partition_key(partition, by_id)] = partition
             if slices.is_due(min(len(partitions) - start, CHUNK_PARTITIONS)):
-                await slices.turn()
+                await slices.next_slice()
         if slices.is_due():
-            await slices.turn()
+            await slices.next_slice()
     slices.leave()
     return list(requested.values())
 

@@ -47,7 +47,7 @@ async def handle(context: RequestContext, request: DeleteRecordsRequest) -> Dele
         for start in range(0, len(keys), AT_ONCE):
             part = keys[start : start + AT_ONCE]
             if slices.is_due(CALL_UNITS * len(part)):
-                await slices.turn()
+                await slices.next_slice()
             outcomes += await asyncio.gather(
                 *(_delete(context, key, requested[key], is_confirmed, deadline) for key in part)
             )

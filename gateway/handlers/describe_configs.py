@@ -87,7 +87,7 @@ async def _enter(context: RequestContext, request: DescribeConfigsRequest, descr
     if needed > usual // 2:
         context.slices.leave()
         context.slices.bytes += needed + usual // 2
-        await context.slices.turn()
+        await context.slices.next_slice()
 
 
 class _Described:

@@ -62,7 +62,7 @@ async def _sorted(topics: Sequence[TopicRequest], first: str, slices: Slices) ->
     for start in range(0, len(topics), SORTED_AT_ONCE):
         part = topics[start : start + SORTED_AT_ONCE]
         if slices.is_due(len(part)):
-            await slices.turn()
+            await slices.next_slice()
         runs.append(dict.fromkeys(sorted(topic.name for topic in part if topic.name >= first)))
         slices.keep(runs[-1])
     if len(runs) == 1:

@@ -33,7 +33,7 @@ async def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGr
     for start in range(0, max(len(leaving), 1), AT_ONCE):
         part = leaving[start : start + AT_ONCE]
         if context.slices.is_due(UNITS_A_MEMBER * len(part)):
-            await context.slices.turn()
+            await context.slices.next_slice()
         left = await context.services.groups.leave(request.group_id, part, context.journal_deadline())
         if isinstance(left, str) and not errors:
             return LeaveGroupResponse(error_code=ERROR_CODES[left])

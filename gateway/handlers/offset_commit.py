@@ -182,7 +182,7 @@ async def wait(context: RequestContext, request: OffsetCommitRequest) -> OffsetC
     for start in range(0, len(known), ROWS_AT_ONCE):
         part = known[start : start + ROWS_AT_ONCE]
         if slices.is_due(UNITS_A_ROW * len(part)):
-            await slices.turn()
+            await slices.next_slice()
         rows = [row for _, row in part]
         errors = await context.services.group_offsets.commit(_committer(request), rows, deadline)
         returned = [_error_in_version(context, error) for error in errors]

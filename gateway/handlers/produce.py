@@ -72,9 +72,9 @@ def start(context: RequestContext, body: memoryview, completion: Completion[Buff
     connection get their offsets in the order in which they were sent. Raises Malformed."""
     if context.handler_time is not None:
         context.handler_time.start()
-    lines = context.services.produce_lines
+    order = context.services.produce_order
     try:
-        if lines.has(context.connection_id):
+        if order.has(context.connection_id):
             raise NeedsSlices
         request = decode_small_produce(context.header.api_version, body)
     except NeedsSlices:
@@ -239,11 +239,11 @@ class LongProduceCall(ProduceCall):
         super().__init__(context, ProduceRequest(None, -1, 0, []), completion, len(body))
         self._body = body
         self.remaining += 1
-        lines, connection_id = context.services.produce_lines, context.connection_id
-        lines.enter(connection_id)
+        order, connection_id = context.services.produce_order, context.connection_id
+        order.enter(connection_id)
         self._task = self._started(self._run())
         # Also if it is cancelled before it begins.
-        self._task.add_done_callback(lambda _: lines.leave(connection_id))
+        self._task.add_done_callback(lambda _: order.leave(connection_id))
 
     def cancel(self) -> None:
         self._task.cancel()
@@ -251,10 +251,10 @@ class LongProduceCall(ProduceCall):
 
     async def _run(self) -> None:
         context = self._context
-        lines, connection_id = context.services.produce_lines, context.connection_id
+        order, connection_id = context.services.produce_order, context.connection_id
         try:
-            async with lines.turn(connection_id):
-                if lines.is_broken(connection_id):
+            async with order.lock(connection_id):
+                if order.has_failed(connection_id):
                     raise CloseConnection("a request before this one failed")
                 await self._enqueue_in_slices()
             if any([_has_unknown(partitions) async for partitions in context.slices.paced(self._produced)]):
@@ -263,7 +263,7 @@ class LongProduceCall(ProduceCall):
         except Exception as error:
             # Before the next request of the connection goes on: a batch must not be stored without the one
             # before it.
-            lines.break_off(connection_id)
+            order.fail(connection_id)
             completion, self._completion = self._completion, None
             if completion is not None:
                 completion.set_exception(error)
@@ -292,7 +292,7 @@ class LongProduceCall(ProduceCall):
             for start in range(0, len(requested.partitions), ENQUEUED_AT_ONCE):
                 part = requested.partitions[start : start + ENQUEUED_AT_ONCE]
                 if slices.is_due(UNITS_A_PARTITION * len(part)):
-                    await slices.turn()
+                    await slices.next_slice()
                 if refusal is not None:
                     produced += [_Produced(partition.index, refusal) for partition in part]
                 else:

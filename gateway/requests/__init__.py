@@ -1,1 +1,1 @@
-"""What handlers and services share about a request: its slices of the event loop, its response's size."""
+"""Shared by handlers: a request's context, audit events, throttling, the sizes of responses."""

@@ -1,4 +1,4 @@
-"""What the three ACL APIs share: there is no authorizer, and Kafka does not parse UNKNOWN elements."""
+"""Shared by the three ACL APIs: there is no authorizer, and Kafka does not parse UNKNOWN elements."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from gateway.wire.errors import Malformed
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 NO_AUTHORIZER_AT_BROKER: Final = "No Authorizer is configured on the broker"
-"""Kafka's messages, of its controller and its broker."""
+"""The messages of Kafka's controller and of its broker."""
 UNKNOWN: Final = 0
 
 

@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: one result for each resource, in order."""
+"""Shared by AlterConfigs and IncrementalAlterConfigs: one result for each resource, in order."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from ledger.errors import ErrorName
 from ledger.requests import Refused
 
 NO_TIME: Final = Refused(ErrorName.REQUEST_TIMED_OUT, "The request gives no time for the change.")
-"""For a timeout of 0 or less, with which Kafka's controller does nothing."""
+"""The result for a timeout of 0 or less, with which Kafka's controller changes nothing."""
 Config = TypeVar("Config")
 
 MAX_EDITS: Final = 1_000
@@ -23,7 +23,7 @@ TIMED_OUT: Final = Refused(ErrorName.REQUEST_TIMED_OUT, "The journal did not ans
 async def alter_resources(
     context: RequestContext, resources: Sequence[ResourceEdit], validate_only: bool
 ) -> list[Refused | None]:
-    """None for a resource that was altered, or that could be if the request only validates."""
+    """Results: None for a resource that was altered, or that could be, if the request only validates."""
     topics, deadline = context.services.topics, context.journal_deadline()
     slices = context.slices
     times = Counter([(resource.type, resource.name) async for resource in slices.paced(resources)])
@@ -32,9 +32,9 @@ async def alter_resources(
         _check(resource, times[resource.type, resource.name], context.services.node_id)
         async for resource in slices.paced(resources)
     ]
-    passed = [i async for i, one in slices.paced(enumerate(refused)) if one is None]
-    due = [i async for i in slices.paced(passed) if resources[i].type == ResourceType.TOPIC]
-    names = [resources[i].name async for i in slices.paced(due)]
+    valid = [i async for i, one in slices.paced(enumerate(refused)) if one is None]
+    of_topics = [i async for i in slices.paced(valid) if resources[i].type == ResourceType.TOPIC]
+    names = [resources[i].name async for i in slices.paced(of_topics)]
     is_confirmed = await topics.confirm_absent(names, deadline, slices)
     # Until there is a result, the outcome is unknown: the client may hang up.
     outcomes: list[Refused | None] = [TIMED_OUT] * len(resources)
@@ -44,28 +44,28 @@ async def alter_resources(
 
     slices.kept += refused, outcomes
     try:
-        async for part in slices.paced(_parts(due), AT_ONCE * UNITS_A_RESOURCE):
+        async for part in slices.paced(_parts(of_topics), AT_ONCE * UNITS_A_RESOURCE):
             results = await topics.alter([resources[i] for i in part], validate_only, deadline)
             for i, result in zip(part, results, strict=True):
                 is_absent = result is not None and result.error == ErrorName.UNKNOWN_TOPIC_OR_PARTITION
                 refused[i] = TIMED_OUT if is_absent and not is_confirmed else result
                 outcomes[i] = result
-        others = [i async for i in slices.paced(passed) if resources[i].type != ResourceType.TOPIC]
-        async for part in slices.paced(_parts(others), AT_ONCE * UNITS_A_RESOURCE):
+        not_of_topics = [i async for i in slices.paced(valid) if resources[i].type != ResourceType.TOPIC]
+        async for part in slices.paced(_parts(not_of_topics), AT_ONCE * UNITS_A_RESOURCE):
             changes = context.services.configs.alter([resources[i] for i in part], validate_only, deadline)
             for i, result in zip(part, await changes, strict=True):
                 refused[i] = outcomes[i] = result
     except BaseException:
         if not validate_only:
-            audit_at_once(passed, write)
+            audit_at_once(valid, write)
         raise
     if not validate_only:
-        await audit_each(slices, passed, write)
+        await audit_each(slices, valid, write)
     return refused
 
 
 def first_edits(configs: Sequence[Config]) -> Sequence[Config]:
-    """The configs of a resource that are checked: at most one more than it may have."""
+    """The configs that are checked: at most one more than a resource may have."""
     return configs[: MAX_EDITS + 1]
 
 

@@ -1,46 +1,45 @@
-"""What a connection sends is taken up in the order in which it came, also where one request takes long."""
+"""Accepts the requests of a connection in the order of their arrival, also where one takes long."""
 
 import asyncio
 from dataclasses import dataclass, field
 
 
 class ArrivalOrder:
-    """A line for each connection of which a request is being taken up in slices."""
+    """A queue for each connection of which a request is being accepted in slices."""
 
     def __init__(self) -> None:
-        self._lines: dict[int, _Line] = {}
+        self._queues: dict[int, _Queue] = {}
 
     def has(self, connection_id: int) -> bool:
-        """Whether a request of this connection waits: then a request that comes now waits after it."""
-        return connection_id in self._lines
+        """Whether a request of this connection is not yet accepted: then a new one waits for it."""
+        return connection_id in self._queues
 
     def enter(self, connection_id: int) -> None:
-        """To be called when a request comes, before it awaits its turn."""
-        self._lines.setdefault(connection_id, _Line()).length += 1
+        """To be called when a request arrives, before it awaits the lock."""
+        self._queues.setdefault(connection_id, _Queue()).length += 1
 
-    def turn(self, connection_id: int) -> asyncio.Lock:
-        """To be held while the request is taken up: those who await it get it in the order in which they
-        began to."""
-        return self._lines[connection_id].lock
+    def lock(self, connection_id: int) -> asyncio.Lock:
+        """To be held while a request is accepted. Requests get it in the order in which they await it."""
+        return self._queues[connection_id].lock
 
-    def break_off(self, connection_id: int) -> None:
-        """The request whose turn it was has failed, and its connection closes: none behind it is taken up."""
-        self._lines[connection_id].is_broken = True
+    def fail(self, connection_id: int) -> None:
+        """The request that holds the lock has failed, and its connection closes: no later one is accepted."""
+        self._queues[connection_id].has_failed = True
 
-    def is_broken(self, connection_id: int) -> bool:
+    def has_failed(self, connection_id: int) -> bool:
         """Whether a request before this one has failed."""
-        return self._lines[connection_id].is_broken
+        return self._queues[connection_id].has_failed
 
     def leave(self, connection_id: int) -> None:
-        """The request is taken up, or nobody wants it any more."""
-        line = self._lines[connection_id]
-        line.length -= 1
-        if not line.length:
-            del self._lines[connection_id]
+        """The request is accepted, has failed or was cancelled."""
+        queue = self._queues[connection_id]
+        queue.length -= 1
+        if not queue.length:
+            del self._queues[connection_id]
 
 
 @dataclass(slots=True)
-class _Line:
+class _Queue:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     length: int = 0
-    is_broken: bool = False
+    has_failed: bool = False

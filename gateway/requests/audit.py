@@ -1,6 +1,6 @@
 """The audit log: one event at level info for each durable change that a client requests.
 
-Nothing is written for what is refused or only validated. If the journal did not respond in time, the change
+Changes that are refused or only validated have no event. If the journal did not respond in time, the change
 may have been made: then the event has outcome="unknown".
 """
 
@@ -27,9 +27,9 @@ T = TypeVar("T")
 UNKNOWN_OUTCOME: Final = Refused(ErrorName.REQUEST_TIMED_OUT)
 BURST: Final = 1000
 EVENTS_PER_S: Final = 100
-"""Events that are written in a burst, and per second after it; the others are counted."""
+"""Events that are written in a burst, and per second after it. Further ones are only counted."""
 MAX_PARTS: Final = 100
-"""Parts of one change that are written; the rest is given as a number."""
+"""Parts of one change that an event lists. Further ones are given as a number."""
 SIGNS: Final[Mapping[ConfigOp, str]] = {ConfigOp.SET: "=", ConfigOp.APPEND: "+=", ConfigOp.SUBTRACT: "-="}
 
 
@@ -54,7 +54,7 @@ class _RateLimit:
         return True
 
     def omit(self, events: int) -> None:
-        """Count events that were not even tried."""
+        """Count events that are omitted without a call of `take`."""
         self._omitted += events
 
     def _log_omitted(self) -> None:
@@ -67,7 +67,7 @@ _rate_limit = _RateLimit()
 
 
 def audit(context: RequestContext, event: str, refused: Refused | None = None, **changed: object) -> None:
-    """Write what was changed, unless it was certainly refused."""
+    """Write the event of a change, unless the change was certainly refused."""
     if refused is not None:
         if refused.error != UNKNOWN_OUTCOME.error:
             return
@@ -84,8 +84,8 @@ def audit(context: RequestContext, event: str, refused: Refused | None = None, *
 
 
 async def audited(context: RequestContext, change: Awaitable[T], event: str, **changed: object) -> T:
-    """The result of a change, which is written unless it is a refusal. If the client hangs up meanwhile, the
-    change is written with an unknown outcome."""
+    """Await a change, and write its event unless the result is a refusal. If the client hangs up meanwhile,
+    the event has an unknown outcome."""
     try:
         result = await change
     except asyncio.CancelledError:
@@ -96,7 +96,8 @@ async def audited(context: RequestContext, change: Awaitable[T], event: str, **c
 
 
 async def audit_each(slices: Slices, changes: Sequence[T], write: Callable[[T], None]) -> None:
-    """One event a change, in slices. If the client hangs up meanwhile, the rest is written at once."""
+    """Write one event for each change, in slices. If the client hangs up meanwhile, the rest is written at
+    once."""
     written = 0
     try:
         async for change in slices.paced(changes):
@@ -108,20 +109,20 @@ async def audit_each(slices: Slices, changes: Sequence[T], write: Callable[[T], 
 
 
 def audit_at_once(changes: Sequence[T], write: Callable[[T], None]) -> None:
-    """The same without waiting: at most BURST events."""
+    """The same without waiting, for at most BURST events."""
     for change in changes[:BURST]:
         write(change)
     _rate_limit.omit(len(changes[BURST:]))
 
 
 def new_topic_fields(topic: NewTopic) -> dict[str, object]:
-    """The fields of the event of a topic's creation."""
+    """Fields of the event of a created topic."""
     configs = in_words(topic.configs.items(), "=".join)
     return {"topic": topic.name, "partitions": topic.partitions, "configs": configs}
 
 
 def audit_configs(context: RequestContext, resource: ResourceEdit, refused: Refused | None) -> None:
-    """Configs of a topic, a broker (all of them: "") or a group."""
+    """Write the event of changed configs of a topic, a broker (all brokers: "") or a group."""
     if not resource.edits and not resource.is_whole:
         return
     audit(
@@ -150,7 +151,7 @@ def audit_quota(
 
 
 def in_words(parts: Collection[T], describe: Callable[[T], str]) -> str:
-    """The first parts, and the number of further ones."""
+    """A list of the first parts, and the number of further ones."""
     shown = ", ".join(map(describe, islice(parts, MAX_PARTS)))
     return shown if len(parts) <= MAX_PARTS else f"{shown} and {len(parts) - MAX_PARTS} more"
 

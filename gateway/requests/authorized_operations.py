@@ -1,4 +1,4 @@
-"""Operations that a principal may do, as bits of AclOperation codes (KIP-430): all, since there are no
+"""Operations that a principal is authorized for, as bits of AclOperation codes (KIP-430): all, without
 ACLs."""
 
 from typing import Final

@@ -20,7 +20,7 @@ from gateway.wire.messages.generated.describe_configs import (
 from gateway.wire.primitives import encode_uvarint
 
 CHUNK_BYTES: Final = 64 * 1024
-"""Joined at once, so that no slice copies much."""
+"""Parts are joined to chunks of about this size, so that no slice copies much."""
 _HEAD: Final = Struct(">ii")
 _THROTTLE_TIME: Final = Struct(">i")
 
@@ -71,7 +71,7 @@ class ResultEncoder:
 
 @cache
 def result_encoder(version: int) -> ResultEncoder:
-    """Of this version; all requests share it."""
+    """The encoder of this version, which all requests share."""
     return ResultEncoder(version)
 
 

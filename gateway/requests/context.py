@@ -1,4 +1,4 @@
-"""What a handler gets with a request: who asks, over which listener, and the rooms it may use."""
+"""What a handler gets with a request: its client, its listener, its limits, and the services."""
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -44,18 +44,18 @@ NAMES_ALL_PARTITIONS: Final = frozenset(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
     }
 )
-"""What clients and Kafka's tools send for all partitions at once, each partition with a topic of its own."""
+"""Requests that clients and Kafka's tools send for all partitions at once, each with a topic of its own."""
 BYTES_A_BYTE: Final = 64
-"""The most memory that a byte of a request is decoded to."""
+"""The decoded form of a request takes at most this memory for each of its bytes."""
 BYTES_AN_ELEMENT: Final = 300
-"""The same of an element, which may be shorter than it costs."""
+"""The same for each of its elements."""
 MEMORY_WAIT_S: Final = 10.0
-"""A heavy request waits for memory for so long at least, however long it has waited for others before."""
+"""A heavy request waits for memory for at least this time, even if it has waited for other things before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The rooms and facts that all connections share."""
+    """The services and facts that all connections share."""
 
     settings: Settings
     shard: Shard
@@ -75,12 +75,12 @@ class Services:
     clock: Callable[[], int]
     """Unix time in ms."""
     served: Mapping[int, tuple[int, int]]
-    """Lowest and highest version of each API that this gateway answers, as ApiVersions tells them."""
+    """Lowest and highest version of each API that this gateway serves, as ApiVersions reports them."""
     scheduler: SliceScheduler = field(default_factory=SliceScheduler)
-    """Heavy requests share the event loop by it."""
-    produce_lines: ArrivalOrder = field(default_factory=ArrivalOrder)
+    """Shares the event loop and memory between heavy requests."""
+    produce_order: ArrivalOrder = field(default_factory=ArrivalOrder)
     encoded: EncodedResponses = field(default_factory=EncodedResponses)
-    """What many clients ask for, encoded."""
+    """Responses that many clients request, encoded."""
 
 
 @dataclass(slots=True)
@@ -96,11 +96,11 @@ class RequestContext:
     services: Services
     connection_id: int
     mute: Callable[[float], None]
-    """Take up no further request of this connection for so many seconds."""
+    """Accept no further request of this connection for this number of seconds."""
     is_lost: Callable[[], bool] = lambda: False
-    """Whether the connection is gone, so that no answer will reach anybody."""
+    """Whether the connection is gone, so that a response cannot be sent."""
     handler_time: HandlerTime | None = None
-    """Taken while somebody has a quota of it."""
+    """Measured while any client has a quota of it."""
     error: str = ErrorName.NONE
     _slices: Slices | None = None
 
@@ -130,8 +130,8 @@ class RequestContext:
     async def decoded(
         self, decoding: Callable[[int, Kept], Generator[int, None, Decoded]], size: int
     ) -> Decoded:
-        """A request of so many bytes that is not decoded at once. `decoding` is given the most elements that
-        it may have, and where to keep what is let go in slices."""
+        """Decodes a request of `size` bytes in slices. `decoding` gets the number of elements that it may
+        have, and the list in which to keep what is freed in slices."""
         slices, limits, max_items = self.slices, self.services.settings.limits, self.max_elements
         slices.bytes = min(size * BYTES_A_BYTE, max_items * BYTES_AN_ELEMENT) + limits.response_bytes
         try:
@@ -147,11 +147,11 @@ class RequestContext:
 
     @property
     def is_heavy(self) -> bool:
-        """Whether it has counted more than is worked off at once."""
+        """Whether it has counted more units than are processed at once."""
         return self._slices is not None and self._slices.weight >= CHECK_EVERY
 
     def leave(self) -> None:
-        """Gives back the memory of a heavy request, which waits for other clients."""
+        """Releases the memory of a heavy request that waits for other clients."""
         if self._slices is not None:
             self._slices.leave()
 
@@ -170,15 +170,15 @@ class RequestContext:
         return self.header.client_id or ""
 
     def deadline(self, timeout_ms: int) -> float:
-        """Loop time at which a wait of so long ends, shortened to what the gateway allows."""
+        """Loop time at which a wait of `timeout_ms` ends, bounded by limits.request_timeout_ms."""
         longest = self.services.settings.limits.request_timeout_ms
         return self.received_at + min(max(timeout_ms, 0), longest) / 1000
 
     def change_deadline(self, timeout_ms: int) -> float:
-        """Of a change of topics: the journal gets its own time at least, as Kafka's controller once it has
-        begun."""
+        """The deadline of a change of topics. The journal gets its own time at least, as Kafka's controller
+        takes it once it has begun."""
         return max(self.deadline(timeout_ms), self.journal_deadline())
 
     def journal_deadline(self) -> float:
-        """Loop time for waits on the journal, where the request says nothing."""
+        """Loop time at which a wait for the journal ends, for requests without a timeout of their own."""
         return self.deadline(self.services.settings.ledger.commit_timeout_ms)

@@ -1,4 +1,4 @@
-"""An inline request that has to wait after all: its coroutine in a task, which calls the completion."""
+"""An inline request that must wait: its coroutine runs in a task, which calls the completion."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,8 +1,8 @@
-"""Offset resets, which are audited: offsets that are committed from outside a group.
+"""Offset resets, which are audited: offset commits from outside of a group.
 
-A tool that resets the offsets of an empty group commits as a consumer without a group does, with neither
-member nor generation. Such a commit counts as a reset if the group has had members, if it is the group's
-first commit, or if an offset goes back.
+A tool that resets the offsets of an empty group sends neither member nor generation in its commit, as a
+consumer without group management does. Such a commit counts as a reset if the group has had members, if it is
+the group's first commit, or if an offset goes back.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -22,11 +22,11 @@ NO_GENERATION: Final = -1
 EVENT: Final = "offsets.reset"
 
 Moves = Mapping[tuple[str, int], tuple[int | None, int]]
-"""Offset before, if any, and after, by topic name and partition."""
+"""By topic name and partition: the offset before, if any, and the offset after."""
 
 
 def offset_moves(context: RequestContext, request: OffsetCommitRequest) -> Moves | None:
-    """The moves that the request makes, if it is a reset; else None."""
+    """The moves of a request that is a reset, otherwise None."""
     if request.member_id or request.generation_id_or_member_epoch != NO_GENERATION:
         return None
     return run_out(finding_moves(context, request))
@@ -59,7 +59,8 @@ def finding_moves(
 
 
 class AuditedCompletion:
-    """Writes the event when the request is complete, or when the client hangs up, with an unknown outcome."""
+    """Writes the event when the request is complete. If the client hangs up before, the event has an unknown
+    outcome."""
 
     __slots__ = ("_completion", "_context", "_group_id", "_in_flight", "_is_complete", "_moves")
 
@@ -107,7 +108,7 @@ class AuditedCompletion:
 def auditing(
     context: RequestContext, group_id: str, moves: Moves
 ) -> Iterator[Callable[[OffsetCommitResponse], None]]:
-    """The same for a request that is awaited: yields a function that takes the response."""
+    """The same for a request that is awaited: yields a function to be called with the response."""
     audited = AuditedCompletion(context, group_id, moves, _Awaited())
     try:
         yield audited.set_result
@@ -119,7 +120,7 @@ def auditing(
 
 
 class _Awaited:
-    """The completion where the request is awaited."""
+    """The completion of a request that is awaited."""
 
     def done(self) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""Responses that are kept encoded, because many clients ask for the same one again and again."""
+"""Responses that are kept encoded, because many clients request the same one repeatedly."""
 
 import asyncio
 from collections import OrderedDict
@@ -19,7 +19,7 @@ class Encoded(NamedTuple):
 
 
 class EncodedResponses:
-    """A cache of at most `max_responses` and `max_bytes`; those used last stay."""
+    """A cache (LRU) of at most `max_responses` and `max_bytes`."""
 
     def __init__(self, max_responses: int = MAX_RESPONSES, max_bytes: int = MAX_BYTES) -> None:
         self._max_responses = max_responses
@@ -29,8 +29,8 @@ class EncodedResponses:
         self._making: dict[Hashable, asyncio.Future[None]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """The response of this key, which must name all that the response follows from. It is made once for
-        all callers that come meanwhile; if the one that makes it is cancelled or fails, the next makes it."""
+        """The response of this key. The key must name everything on which the response depends. One caller
+        makes it for all that wait; if that one is cancelled or fails, the next makes it."""
         while (body := self._kept.get(key)) is None:
             making = self._making.get(key)
             if making is None:

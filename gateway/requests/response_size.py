@@ -1,31 +1,31 @@
-"""A bound on the size of a response that repeats what is known for each time that its request names it.
+"""A bound on the size of a response that repeats a description each time that its request names it.
 
 A name takes a few bytes, and its description may take a megabyte: a small request must not make a response
-that fills the memory. Kafka has no such bound. A description is made once, and for each repeat the same
-objects are in the response again: a repeat takes only the bytes that it is encoded to.
+that fills the memory. Kafka has no such bound. A description is made once, and each repeat refers to the same
+objects: it takes only the bytes of its encoded form.
 """
 
 from typing import Final
 
 ITEM_BYTES: Final = 200
-"""Of Python objects, for each element that is made."""
+"""Memory of the Python objects of an element."""
 
 
 class ResponseTooLarge(Exception):
-    """What was to be added does not fit."""
+    """An addition does not fit."""
 
 
 class ResponseSize:
-    """Of one response."""
+    """The size of one response."""
 
     def __init__(self, max_bytes: int) -> None:
         self._left = max_bytes
         self.is_exceeded = False
-        """Something did not fit."""
+        """An addition did not fit."""
 
     def take(self, items: int = 0, encoded_bytes: int = 0) -> None:
-        """Charge `items` new elements, and the bytes that they or known ones are encoded to. Raises
-        ResponseTooLarge if that does not fit; then nothing is charged."""
+        """Charge `items` new elements, and `encoded_bytes` of the response. Raises ResponseTooLarge if that
+        does not fit; then nothing is charged."""
         size = items * ITEM_BYTES + encoded_bytes
         if size > self._left:
             self.is_exceeded = True

@@ -1,1 +1,1 @@
-"""How heavy requests share the event loop, memory and worker threads: in slices, by address in turn."""
+"""How heavy requests share the event loop, memory and worker threads: in slices, round-robin by address."""

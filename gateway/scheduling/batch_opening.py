@@ -1,14 +1,14 @@
-"""Opening batches: reading the records inside, in worker threads, in slices, and in turn for all clients.
+"""Opening batches: reading their records in worker threads, in slices, with a fair share for each client.
 
-Parsing records takes Python a microsecond or so each, and a batch of 70 KB may hold millions. So nobody
-opens a batch in one go: works lie in a queue by connection and topic, and a slice at a time is done of the
-one whose connection has had the least (weighted fair queueing, charged by CPU time: the connections of one
-address together weigh as much as one of another; the topics of a connection take turns). A connection that
-comes new is served before those that had a slice. What a slice unpacked is let go of when another is next.
+Python parses a record in about a microsecond, and a batch of 70 KB may hold millions. So no batch is opened
+without a pause: works are queued by connection and topic, and the next slice is always of the connection that
+has had the least CPU time (weighted fair queueing: all connections of one address together weigh as much as
+one of another address; the topics of a connection are served round-robin). A new connection is served before
+those that had a slice. Bytes that a slice unpacked are released before a slice of another work.
 
 Batches that are short when unpacked are opened by two threads, in slices of 10 ms. Long ones, which are rare
-and take memory, are opened by a third, in slices of 50 ms. A slice that had to unpack first may go on for as
-long again.
+and take memory, are opened by a third, in slices of 50 ms. A slice that had to unpack first may continue for
+the time that this took.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ LONG_SLOTS: Final = 1
 SHORT_SLICE_S: Final = 0.010
 LONG_SLICE_S: Final = 0.050
 MAX_REMEMBERED: Final = 10_000
-"""Connections without work whose debt is kept."""
+"""Connections without work whose charged time is kept."""
 
 
 class Work(Protocol):
@@ -37,20 +37,20 @@ class Work(Protocol):
 
     @property
     def is_long(self) -> bool:
-        """It belongs into the queue of long ones; may turn out in a step."""
+        """It belongs into the queue of long batches. This may become true in a step."""
         ...
 
     def unpack(self) -> bool:
-        """In a worker thread, before each step: have the records at hand. False if the work shows to be long
-        only now; it is then unpacked there."""
+        """In a worker thread, before each step: unpack the records, unless they are. False if only this shows
+        that the work is long: it is unpacked again in that queue."""
         ...
 
     def step(self, is_over: Callable[[], bool]) -> bool:
-        """In a worker thread: go on until `is_over`, looked at every millisecond or so. True when done."""
+        """In a worker thread: continue until `is_over`, checked about every millisecond. True when done."""
         ...
 
     def release(self) -> None:
-        """Another work is next: let go of what can be unpacked again."""
+        """Another work is next: release what can be unpacked again."""
         ...
 
 
@@ -81,18 +81,18 @@ class _Job:
 
 
 class BatchOpener:
-    """Runs works. Of one event loop; only `step` runs elsewhere."""
+    """Runs works. Used by one event loop; `unpack` and `step` run in its threads."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(SHORT_SLOTS + LONG_SLOTS, thread_name_prefix="open-batches")
-        self._long = _Lane(self._threads, LONG_SLOTS, LONG_SLICE_S, None)
-        self._short = _Lane(self._threads, SHORT_SLOTS, SHORT_SLICE_S, self._long)
+        self._long = _FairQueue(self._threads, LONG_SLOTS, LONG_SLICE_S, None)
+        self._short = _FairQueue(self._threads, SHORT_SLOTS, SHORT_SLICE_S, self._long)
 
     async def run(
         self, owner: Owner, topic: object, work: Work, is_wanted: Callable[[], bool] | None = None
     ) -> None:
-        """Returns when the work is done; raises what its step raises, and NotWanted if before a slice
-        `is_wanted` says no. When this is cancelled, the work ends with its slice."""
+        """Returns when the work is done. Raises the error of its step, and NotWanted if `is_wanted` returns
+        False before a slice. When this is cancelled, the work ends with its slice."""
         done = asyncio.get_running_loop().create_future()
         (self._long if work.is_long else self._short).add(_Job(owner, topic, work, is_wanted, done))
         await done
@@ -103,14 +103,14 @@ class BatchOpener:
         return len(self._short) + len(self._long)
 
     def close(self) -> None:
-        """What waits is cancelled."""
+        """Cancel all works."""
         self._short.close()
         self._long.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class _Flow:
-    """The works of one connection: topics in turn, each in order."""
+    """The works of one connection: topics round-robin, the works of each in order."""
 
     __slots__ = ("host", "is_queued", "jobs", "served", "tag", "topics")
 
@@ -119,13 +119,13 @@ class _Flow:
         self.tag = tag
         self.served = 0.0
         self.jobs = 0
-        """That are not done."""
+        """Jobs that are not done."""
         self.topics: OrderedDict[object, deque[_Job]] = OrderedDict()
-        """Those that wait."""
+        """Jobs that wait for a slice."""
         self.is_queued = False
 
     def take(self) -> _Job:
-        """The next. What its topic has more of comes behind the other topics."""
+        """The next job. Further jobs of its topic come after those of the other topics."""
         topic, jobs = self.topics.popitem(last=False)
         job = jobs.popleft()
         if jobs:
@@ -133,17 +133,19 @@ class _Flow:
         return job
 
     def put_back(self, job: _Job) -> None:
-        """It has had a slice, and is the next of its topic again."""
+        """A job that had a slice is the next of its topic again."""
         jobs = self.topics.pop(job.topic, deque())
         jobs.appendleft(job)
         self.topics[job.topic] = jobs
 
 
-class _Lane:
-    """A queue, and so many slices of it at a time. A slice is charged when it begins, as a whole one, and set
-    right when it is over."""
+class _FairQueue:
+    """A queue of works, `slots` of which have a slice at a time. A slice is charged in full when it begins,
+    and by its true length when it is over."""
 
-    def __init__(self, threads: ThreadPoolExecutor, slots: int, slice_s: float, long: "_Lane | None") -> None:
+    def __init__(
+        self, threads: ThreadPoolExecutor, slots: int, slice_s: float, long: "_FairQueue | None"
+    ) -> None:
         self._threads = threads
         self._slots = slots
         self._slice_s = slice_s
@@ -153,7 +155,7 @@ class _Lane:
         self._hosts: dict[str, int] = {}
         """How many connections of each address have work here."""
         self._now = 0.0
-        """The tag of the slice that was begun last."""
+        """The tag of the newest slice."""
         self._count = self._jobs = 0
         self._running: dict[_Job, _Flow] = {}
         self._is_closed = False
@@ -194,7 +196,7 @@ class _Lane:
         flow.is_queued = True
         flow.tag = max(flow.tag, self._now)
         self._count += 1
-        # By where it will be after a slice; among equals who has had less is first.
+        # By its tag after a slice; among equals the connection that has had less time is first.
         after = flow.tag + self._slice_s * self._hosts[flow.host]
         heappush(self._heap, (after, flow.served, self._count, flow))
 
@@ -252,7 +254,7 @@ class _Lane:
             job.done.set_exception(error)
 
     def _leave(self, flow: _Flow) -> None:
-        """One of its works is here no longer."""
+        """One of its works has left this queue."""
         self._jobs -= 1
         flow.jobs -= 1
         if flow.jobs:
@@ -263,7 +265,7 @@ class _Lane:
         else:
             del self._hosts[flow.host]
         if not self._hosts:
-            # Nobody waits: nobody owes anybody anything.
+            # No connection waits, so no charge matters any more.
             self._flows.clear()
             self._now = 0.0
         elif len(self._flows) > MAX_REMEMBERED:
@@ -276,7 +278,7 @@ def _step(work: Work, slice_s: float) -> tuple[bool, float]:
     is_done = False
     if work.unpack():
         unpacked = time.thread_time()
-        # So that at least half of the time is got on with.
+        # So that at least half of the time goes into the step.
         end = unpacked + max(slice_s, unpacked - began)
         is_done = work.step(lambda: time.thread_time() >= end)
     return is_done, time.thread_time() - began

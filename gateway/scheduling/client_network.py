@@ -1,4 +1,4 @@
-"""Which addresses are one client's: limits and turns are counted by these."""
+"""Which addresses are one client's, for limits and fair shares by address."""
 
 import ipaddress
 from typing import Final
@@ -7,7 +7,7 @@ _NETWORK_V6: Final = 64
 
 
 def network_of(host: str) -> str:
-    """An IPv4 address, or the /64 of an IPv6 one: a host with one address of it mostly has them all."""
+    """An IPv4 address, or the /64 network of an IPv6 address: a host mostly has all addresses of its /64."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,9 +1,9 @@
-"""Lets go of large lists in slices. Python frees a tree of objects at once, when its last reference goes: for
-half a million elements that takes 50 to 100 ms.
+"""Frees large lists in slices. Python frees a tree of objects at once, when its last reference is deleted:
+for half a million elements that takes 50 to 100 ms.
 
-What makes the lists of a heavy request *keeps* them as well (`Slices.keep`), flat: each list that is long,
-also within elements. When the request has ended nothing else refers to them, and they are emptied part by
-part. One that something outside of the request still refers to is left as it is.
+Code that makes a long list for a heavy request also *keeps* it (`Slices.keep`), each list for itself, also
+those within elements. When the request has ended nothing else refers to these lists, and they are emptied
+part by part. A list to which something outside of the request still refers is left as it is.
 """
 
 import gc
@@ -12,27 +12,28 @@ from collections.abc import Generator
 from typing import Any, Final
 
 PART: Final = 256
-"""Elements that are let go at once."""
+"""Elements that are freed at once."""
 OWN_REFERENCES: Final = 2
-"""That CPython counts to what a local variable alone refers to: this, and the argument of the call."""
+"""References that CPython counts for an object of one local variable: the variable, and the call's
+argument."""
 
 Kept = list[list[Any] | dict[Any, Any]]
 
 
 def freeing(kept: Kept) -> Generator[int, None, None]:
-    """Lets go of what is kept: yields the units of weight worked off."""
+    """Frees what is kept. Yields the units of weight that were freed."""
     waiting = list({id(held): held for held in kept}.values())
     kept.clear()
     before = len(waiting) + 1
     while len(waiting) < before:
         before = len(waiting)
         waiting = yield from _emptying(waiting)
-    # What was freed has made up, in the count of the collector, for what was made meanwhile.
+    # Freeing has lowered the collector's count of containers, which hides those that were made meanwhile.
     gc.collect(0)
 
 
 def _emptying(waiting: Kept) -> Generator[int, None, Kept]:
-    """Returns those that others of them may refer to, or something else."""
+    """Returns the lists to which others of them, or something else, may still refer."""
     shared: Kept = []
     weight = 0
     while waiting:
@@ -40,7 +41,7 @@ def _emptying(waiting: Kept) -> Generator[int, None, Kept]:
         if sys.getrefcount(held) > OWN_REFERENCES:
             shared.append(held)
         while len(held) > PART and sys.getrefcount(held) <= OWN_REFERENCES:
-            _let_go(held)
+            _free_part(held)
             yield PART
         weight += 1 if len(held) > PART else len(held)
         del held
@@ -50,8 +51,7 @@ def _emptying(waiting: Kept) -> Generator[int, None, Kept]:
     return shared
 
 
-def _let_go(held: list[Any] | dict[Any, Any]) -> None:
-    """Of one part."""
+def _free_part(held: list[Any] | dict[Any, Any]) -> None:
     if isinstance(held, dict):
         for _ in range(PART):
             held.popitem()

@@ -67,7 +67,7 @@ async def test_memory_is_given_back_when_all_is_let_go() -> None:
     scheduler = SliceScheduler(1_000)
     slices = Slices(scheduler, Owner(1, "10.0.0.1"))
     slices.bytes = 600
-    await slices.turn()
+    await slices.next_slice()
     slices.keep([Counted() for _ in range(20_000)])
     slices.end()
     assert scheduler.held_bytes == 600

@@ -272,7 +272,7 @@ async def test_batches_after_a_long_produce_keep_their_order(gateway: InMemoryGa
     assert [part.error_code for part in first] == [0] * 2_000
     assert [part.base_offset for part in first] == [0] * 2_000
     assert [(part.error_code, part.base_offset) for part in second] == [(0, 1)]
-    assert not caller.services.produce_lines.has(7)
+    assert not caller.services.produce_order.has(7)
 
 
 async def test_a_long_produce_that_is_cancelled_holds_no_other_back(gateway: InMemoryGateway) -> None:
@@ -288,7 +288,7 @@ async def test_a_long_produce_that_is_cancelled_holds_no_other_back(gateway: InM
     (answer,) = codec.decode_response(ApiKey.PRODUCE, version, short).responses[0].partition_responses
     assert (answer.error_code, answer.base_offset) == (0, 0)
     await asyncio.sleep(0)
-    assert not caller.services.produce_lines.has(7) and not caller.services.scheduler.held_bytes
+    assert not caller.services.produce_order.has(7) and not caller.services.scheduler.held_bytes
 
 
 def produce_body(version: int, partitions: range, value: bytes) -> bytes:

@@ -13,7 +13,7 @@ from gateway.wire.connection import CloseConnection
 
 async def _run(scheduler: SliceScheduler, owner: Owner, slices: int, log: list[int]) -> None:
     for _ in range(slices):
-        await scheduler.turn(owner)
+        await scheduler.next_slice(owner)
         log.append(owner.connection_id)
 
 
@@ -109,10 +109,10 @@ async def test_heavy_requests_get_memory_by_address_in_turn() -> None:
     async def heavy(owner: Owner, size: int) -> None:
         slices = Slices(scheduler, owner)
         slices.bytes = size
-        await slices.turn()
+        await slices.next_slice()
         assert scheduler.held_bytes <= 100
         log.append(owner.host)
-        await slices.turn()
+        await slices.next_slice()
         slices.leave()
 
     many = [heavy(Owner(i, "many"), 60) for i in range(5)]
@@ -124,9 +124,9 @@ async def test_heavy_requests_get_memory_by_address_in_turn() -> None:
 async def test_a_request_that_gets_no_memory_in_time_closes_its_connection() -> None:
     scheduler, now = SliceScheduler(max_bytes=100), asyncio.get_running_loop().time()
     first, second = Slices(scheduler, Owner(1, "a")), Slices(scheduler, Owner(2, "b"), now + 0.05)
-    await first.turn()
+    await first.next_slice()
     with pytest.raises(CloseConnection):
-        await second.turn()
+        await second.next_slice()
     first.leave()
     assert scheduler.held_bytes == scheduler.waiting == 0
 
@@ -135,19 +135,19 @@ async def test_a_request_whose_deadline_has_passed_meanwhile_still_waits_for_mem
     scheduler, now = SliceScheduler(max_bytes=100), asyncio.get_running_loop().time()
     holder, late = Slices(scheduler, Owner(1, "a")), Slices(scheduler, Owner(2, "b"), now - 1, 5.0)
     # Memory that is free is given whatever the deadline.
-    await late.turn()
+    await late.next_slice()
     late.leave()
-    await holder.turn()
-    waiting = asyncio.create_task(late.turn())
+    await holder.next_slice()
+    waiting = asyncio.create_task(late.next_slice())
     await asyncio.sleep(0.05)
     holder.leave()
     await waiting
     late.leave()
     # But not for ever.
-    await holder.turn()
+    await holder.next_slice()
     brief = Slices(scheduler, Owner(2, "b"), now - 1, 0.05)
     with pytest.raises(CloseConnection):
-        await brief.turn()
+        await brief.next_slice()
     holder.leave()
     assert scheduler.held_bytes == scheduler.waiting == 0
 
@@ -159,6 +159,6 @@ async def test_a_slice_that_is_over_stays_over_until_the_next_one() -> None:
     assert slices.is_due(10 * CHECK_EVERY)
     assert slices.is_due()
     assert slices.weight == 11 * CHECK_EVERY
-    await slices.turn()
+    await slices.next_slice()
     assert not slices.is_due()
     assert slices.weight == 11 * CHECK_EVERY + 1
