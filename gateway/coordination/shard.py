@@ -217,7 +217,7 @@ class Shard:
             self._break(error)
 
     async def _write_entry(self) -> None:  # noqa: C901 - one entry, from filling to results
-        """One entry, or one proof of ownership for the barriers that wait."""
+        """One entry, or one proof of ownership for all results and barriers that need no entry."""
         barriers, self._barriers = self._barriers, []
         filling = _Filling(self.now_ms())
         try:
@@ -227,7 +227,8 @@ class Shard:
                 self._commit_delay.skip()
             if filling.records:
                 await self._append(filling)
-            elif barriers:
+            elif barriers or (filling.answers and not self.journal.store.exclusive):
+                # A refusal, or the result of a repeat, is as wrong as a read if another gateway has gone on.
                 await self._prove()
         except StoreUnavailable as error:
             filling.fail(error)
@@ -288,7 +289,13 @@ class Shard:
                 subscriber(touched)
 
     async def _prove(self) -> None:
-        if not await self.journal.is_absent(self.state.applied):
+        """That no other gateway has gone on, at a moment after this call. The next entry would begin an epoch
+        of that gateway, and such an entry is never pruned: that it is absent says enough."""
+        try:
+            is_absent = await self.journal.is_absent(self.state.applied)
+        except OutcomeUnknown as error:
+            raise StoreUnavailable(str(error)) from error
+        if not is_absent:
             raise OwnershipLost(f"journal entry {self.state.applied} was written by another gateway")
 
     def _break(self, error: Exception) -> None:

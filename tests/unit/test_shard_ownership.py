@@ -11,17 +11,18 @@ from gateway.coordination.journal import encode_start
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from ledger.cluster.records import OwnerChanged
-from ledger.errors import OutcomeUnknown, StoreUnavailable
+from ledger.errors import ErrorName, OutcomeUnknown, StoreUnavailable
 from ledger.image import all_rows
 from ledger.journal import decode_entry, entry_key, entry_prefix, start_key
-from ledger.partitions.requests import Reserved, ReserveProducerIds
-from ledger.ports import MetadataStore, Won
+from ledger.partitions.requests import CommitFile, FileCommit, Reserved, ReserveProducerIds
+from ledger.ports import MetadataStore, Versioned, Won
+from ledger.requests import LedgerResult, Refused, Request
 from ledger.rows import digest
 from ledger.topics.records import TopicCreated
-from ledger.topics.requests import Created, CreateTopic
+from ledger.topics.requests import Created, CreateTopic, DeleteTopic
 from tests.support.faulty import Fault, Faults, FaultyMetadata
 from tests.support.held_stores import HeldMetadata
-from tests.support.journalled import topic_id
+from tests.support.journalled import commit_batch, locator, topic_id
 
 WAIT_S = 20.0
 
@@ -228,6 +229,95 @@ async def test_barriers_beyond_the_bound_are_refused_at_once(
         await shard.barrier(deadline())
     held.release()
     await asyncio.gather(asked, *waiting)
+
+
+# What needs no entry
+
+
+def commit(sequence: int) -> CommitFile:
+    batch = commit_batch(topic_id(1), 0, 0, producer=(7, 0, sequence))
+    return CommitFile(locator(sequence, 1_000), 100, [batch])
+
+
+def refusal(result: LedgerResult) -> ErrorName:
+    (refused,) = result.results if isinstance(result, FileCommit) else [result]
+    assert isinstance(refused, Refused), refused
+    return refused.error
+
+
+@pytest.mark.parametrize("request_", [commit(2), commit(0), DeleteTopic(topic_id(9)), create("t")])
+async def test_a_gateway_that_was_replaced_refuses_nothing_and_repeats_no_result(
+    gateways: Gateways, request_: Request
+) -> None:
+    """By the journal's end sequence 2 is the next, and topic 9 and no topic `t` are there."""
+    old = await gateways.open()
+    assert isinstance(await old.ask(CreateTopic("t", topic_id(1), 1, {}), deadline()), Created)
+    await old.ask(commit(0), deadline())
+    new = await gateways.open()
+    await new.ask(commit(1), deadline())
+    await new.ask(CreateTopic("other", topic_id(9), 1, {}), deadline())
+    with pytest.raises(StoreUnavailable, match="written by another gateway"):
+        await old.ask(request_, deadline())
+    assert old.lost.is_set()
+    assert isinstance(await new.ask(commit(2), deadline()), FileCommit)
+    assert not new.lost.is_set()
+
+
+async def test_refusals_and_barriers_that_wait_share_one_proof(gateways: Gateways) -> None:
+    held = HeldMetadata(gateways.store)
+    shard = await gateways.open(held)
+    held.read_keys.clear()
+    barriers = [asyncio.create_task(shard.barrier(deadline())) for _ in range(50)]
+    asked = [shard.submit(DeleteTopic(topic_id(number))) for number in range(50)]
+    await asyncio.gather(*barriers)
+    assert {refusal(await one) for one in asked} == {ErrorName.UNKNOWN_TOPIC_ID}
+    assert held.read_keys == [entry_key(0, 1)]
+
+
+async def test_a_refusal_in_an_entry_is_proved_by_the_entry(gateways: Gateways) -> None:
+    held = HeldMetadata(gateways.store)
+    shard = await gateways.open(held)
+    held.read_keys.clear()
+    refused, created = shard.submit(DeleteTopic(topic_id(9))), shard.submit(create("a"))
+    assert refusal(await refused) == ErrorName.UNKNOWN_TOPIC_ID
+    assert isinstance(await created, Created)
+    assert held.read_keys == [start_key(0)]
+
+
+@pytest.mark.parametrize("fault", [Fault.ERROR_BEFORE, Fault.ERROR_AFTER])
+async def test_a_refusal_that_cannot_be_proved_fails_for_certain_and_the_shard_goes_on(
+    gateways: Gateways, fault: Fault
+) -> None:
+    shard = await gateways.open()
+
+    class Failing(HeldMetadata):
+        async def get(self, key: str) -> Versioned | None:
+            self.read_keys.append(key)
+            raise (StoreUnavailable if fault is Fault.ERROR_BEFORE else OutcomeUnknown)("on purpose")
+
+    shard.journal.store = failing = Failing(gateways.store)
+    with pytest.raises(StoreUnavailable, match="on purpose"):
+        await shard.ask(DeleteTopic(topic_id(9)), deadline())
+    assert failing.read_keys == [entry_key(0, 1)]
+    shard.journal.store = gateways.store
+    assert refusal(await shard.ask(DeleteTopic(topic_id(9)), deadline())) == ErrorName.UNKNOWN_TOPIC_ID
+    assert not shard.lost.is_set()
+
+
+async def test_where_one_process_alone_can_write_no_request_reads_the_store() -> None:
+    held = HeldMetadata(MemoryMetadata())
+    shard = await open_shard(held, None, None, 1, lambda: 1_000)
+    held.read_keys.clear()
+    requests: list[Request] = [DeleteTopic(topic_id(9)), CreateTopic("t", topic_id(1), 1, {}), create("t")]
+    requests += [commit(1), commit(0), commit(0)]
+    for request in requests:
+        await shard.ask(request, deadline())
+    await asyncio.gather(*[shard.submit(request) for request in requests], shard.barrier(deadline()))
+    assert held.read_keys == []
+    await shard.close()
+
+
+# The start
 
 
 async def raise_start(store: MetadataStore, number: int) -> None:
