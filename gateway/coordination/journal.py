@@ -5,22 +5,24 @@ unknown outcome is resolved by reading the entry back; its nonce shows which gat
 """
 
 import asyncio
+import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
 from crc32c import crc32c
 
 from ledger.errors import OutcomeUnknown, StoreDamaged, StoreUnavailable
-from ledger.journal import REMEDY, entry_key, entry_prefix, nonce_of, start_key
-from ledger.ports import Lost, MetadataStore, Unknown, Won
+from ledger.journal import NONCE_BYTES, REMEDY, entry_key, entry_prefix, nonce_of, start_key
+from ledger.ports import Lost, MetadataStore, Unknown, Versioned, Won
 
 log = structlog.get_logger(__name__)
 
 FIRST_RETRY_S = 0.01
 LONGEST_RETRY_S = 1.0
 SCAN_ENTRIES = 64
+RAISE_ATTEMPTS = 8
 _NUMBER = re.compile(r"[0-9]{20}", re.ASCII)
 _START = re.compile(rb"(?P<text>(?P<number>[0-9]{1,20}) [0-9a-f]{32})( (?P<crc>[0-9a-f]{8}))?")
 
@@ -32,6 +34,10 @@ class OwnershipLost(Exception):
     def __init__(self, reason: str, certain: bool = True) -> None:
         super().__init__(reason)
         self.certain = certain
+
+
+class PrunedMeanwhile(StoreUnavailable):
+    """Another gateway pruned entries while they were read: what was read of them does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class Journal:
         """Make entry `number` durable. StoreUnavailable: it certainly is not there and will not be.
         OwnershipLost: another gateway's entry is. Waits while the outcome is unknown."""
         key = entry_key(self.shard, number)
-        outcome = await self._put(key, data)
+        outcome = await self._put(key, data, None)
         wait_s = FIRST_RETRY_S
         while not isinstance(outcome, Won):
             # Lost may be the result of our own put, after a retry by the client library: the nonce decides.
@@ -72,15 +78,15 @@ class Journal:
         self.unknown_key = ""
         await self._check_start(number)
 
-    async def _put(self, key: str, data: bytes) -> Won | Lost | Unknown:
+    async def _put(self, key: str, data: bytes, expect: str | None) -> Won | Lost | Unknown:
         try:
-            return await self.store.put(key, data, None)
+            return await self.store.put(key, data, expect)
         except OutcomeUnknown as error:
             return Unknown(str(error))
 
     async def _put_again(self, key: str, data: bytes) -> Won | Lost | Unknown:
         try:
-            return await self._put(key, data)
+            return await self._put(key, data, None)
         except StoreUnavailable as error:
             # This call had no effect, but the one before it still may.
             return Unknown(str(error))
@@ -115,6 +121,23 @@ class Journal:
         found = await self.store.get(start_key(self.shard))
         return decode_start(found.value, start_key(self.shard)) if found is not None else 0
 
+    async def raise_start(self, number: int) -> None:
+        """Make `start` at least `number`, durably. It never goes back, however many raise it and however late
+        a put takes effect. OutcomeUnknown: it may or may not have been raised."""
+        key, outcome = start_key(self.shard), "not attempted"
+        for _ in range(RAISE_ATTEMPTS):
+            found = await self.store.get(key)
+            if found is not None and decode_start(found.value, key) >= number:
+                return
+            value = encode_start(number, os.urandom(NONCE_BYTES))
+            put = await self._put(key, value, found.version if found is not None else None)
+            if isinstance(put, Won):
+                return
+            # Lost: another gateway has raised it, maybe less far. Unknown: this put may still take effect,
+            # but only in the place of the lower number that was read, never in that of a later one.
+            outcome = str(put)
+        raise OutcomeUnknown(f"the start of the journal could not be raised to {number}: {outcome}")
+
     async def is_absent(self, number: int) -> bool:
         return await self.store.get(entry_key(self.shard, number)) is None
 
@@ -126,19 +149,41 @@ class Journal:
     async def entries(self, first: int) -> AsyncIterator[StoredEntry]:
         """Entries from `first` on, in order, up to the end at that moment. May have gaps below `start`: the
         caller checks the numbers. StoreDamaged names a key that is not that of an entry."""
-        prefix = entry_prefix(self.shard)
-        start, last = entry_key(self.shard, first), -1
+        last = -1
+        async for page in self._pages(first):
+            for stored in self._in_order(page, last):
+                yield stored
+                last = stored.number
+
+    async def entries_that_count(self, first: int) -> AsyncIterator[StoredEntry]:
+        """The same for entries from `start` on, while other gateways may prune: an entry counts only if
+        `start`, read afterwards, is not above it. PrunedMeanwhile if it is, even after the last entry. So a
+        gap in these entries is at or above `start`: it is damage."""
+        last = first - 1
+        async for page in self._pages(first):
+            if not self.store.exclusive and await self.start() > last + 1:
+                raise PrunedMeanwhile(f"the journal was pruned past entry {last + 1} while it was read")
+            for stored in self._in_order(page, last):
+                yield stored
+                last = stored.number
+
+    async def _pages(self, first: int) -> AsyncIterator[Sequence[tuple[str, Versioned]]]:
+        """Up to SCAN_ENTRIES at a time; the last page may be empty."""
+        start = entry_key(self.shard, first)
         while True:
-            page = await self.store.scan(prefix, start, SCAN_ENTRIES)
-            for key, found in page:
-                number = self._number_of(key)
-                if number <= last:
-                    raise StoreDamaged(f"the journal has {key!r} after entry {last}: {REMEDY}")
-                last = number
-                yield StoredEntry(number, key, found.value)
+            page = await self.store.scan(entry_prefix(self.shard), start, SCAN_ENTRIES)
+            yield page
             if len(page) < SCAN_ENTRIES:
                 return
             start = page[-1][0] + "\0"
+
+    def _in_order(self, page: Sequence[tuple[str, Versioned]], last: int) -> Iterator[StoredEntry]:
+        for key, found in page:
+            number = self._number_of(key)
+            if number <= last:
+                raise StoreDamaged(f"the journal has {key!r} after entry {last}: {REMEDY}")
+            last = number
+            yield StoredEntry(number, key, found.value)
 
     def _number_of(self, key: str) -> int:
         digits = key[len(entry_prefix(self.shard)) :]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.coordination.blob_keys import applied_of, is_snapshot_key
-from gateway.coordination.journal import Journal, StoredEntry
-from ledger.errors import NotFound, StoreDamaged, StoreError, StoreTooNew
+from gateway.coordination.journal import Journal, PrunedMeanwhile, StoredEntry
+from ledger.errors import NotFound, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
 from ledger.formats.snapshot import (
     SNAPSHOT_HEAD_BYTES,
     Snapshot,
@@ -26,6 +26,8 @@ from ledger.state import LedgerState
 log = structlog.get_logger(__name__)
 
 KEPT_SNAPSHOTS = 2
+MAX_BEGINNINGS = 10
+"""How often the state is read from the start, while another gateway prunes what is being read."""
 IMAGE = "image"
 
 
@@ -44,8 +46,31 @@ class DoesNotFit(StoreDamaged):
 
 
 async def recover(journal: Journal, image: ImageStore | None, blobs: Blobs | None) -> Recovered:
-    """Read everything durable. StoreDamaged names the entry that cannot be read: none is skipped."""
-    start = await journal.start()
+    """Read everything durable. StoreDamaged names the entry that cannot be read: none is skipped. If another
+    gateway prunes meanwhile, this begins again with what is newest then; StoreUnavailable if that happens
+    MAX_BEGINNINGS times."""
+    for _ in range(MAX_BEGINNINGS):
+        start = await journal.start()
+        try:
+            return await _recover_from(journal, image, blobs, start)
+        except PrunedMeanwhile as error:
+            reason = str(error)
+        except (StoreDamaged, StoreTooNew) as error:
+            # What was missing or did not fit may have been pruned: only what contradicts a start that stays
+            # where it was is damage.
+            if journal.store.exclusive or await journal.start() <= start:
+                raise
+            reason = str(error)
+        log.info("shard.recovery_begins_again", shard=journal.shard, start=start, reason=reason)
+    raise StoreUnavailable(
+        f"the journal of shard {journal.shard} was pruned {MAX_BEGINNINGS} times while it was read, faster "
+        "than this gateway reads it: start this gateway again"
+    )
+
+
+async def _recover_from(
+    journal: Journal, image: ImageStore | None, blobs: Blobs | None, start: int
+) -> Recovered:
     await journal.check_first()
     loaded = await _load_image(image)
     recovered = await _follow_first_that_fits(journal, loaded, blobs, start)
@@ -154,12 +179,12 @@ async def _check_snapshots(journal: Journal, blobs: Blobs, state: LedgerState, s
         if created_ms(key) < restored_ms:
             continue
         applied = applied_of(key)
-        is_ahead = applied > state.applied
-        if not is_ahead and await continues(journal, applied, await _nonce_in(blobs, key), start):
+        # Also one ahead of the state: another gateway may have gone on since.
+        if await continues(journal, applied, await _nonce_in(blobs, key), start):
             continue
         if await _cluster_of(blobs, key) != state.cluster_id:
             continue
-        if is_ahead:
+        if applied > state.applied:
             raise StoreDamaged(_older_copy(journal, state, "snapshot", applied))
         raise StoreDamaged(
             f"entry {applied - 1} of the journal of shard {journal.shard} is not the one that the snapshot "
@@ -232,7 +257,7 @@ async def continues(journal: Journal, applied: int, nonce: bytes, start: int) ->
 
 async def _follow(journal: Journal, recovered: Recovered) -> None:
     state = recovered.state
-    async for stored in journal.entries(state.applied):
+    async for stored in journal.entries_that_count(state.applied):
         if stored.number != state.applied:
             raise StoreDamaged(
                 f"journal entry {entry_key(journal.shard, state.applied)} is missing, although entry "

@@ -1,33 +1,30 @@
-"""Image, snapshots, archive and pruning of one shard's journal.
+"""Image and snapshots of one shard's state, and the pruning of its journal after a snapshot.
 
 In this order, so that the process may die at any step: image, snapshot in the blobs, archive in the blobs,
 `start` raised, entries deleted. A restart begins from the newest of them.
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
-from gateway.coordination.blob_keys import ARCHIVE_BYTES, applied_of, new_archive_key, new_snapshot_key
-from gateway.coordination.journal import Journal, StoredEntry, encode_start
-from gateway.coordination.recovery import KEPT_SNAPSHOTS, own_snapshots
+from gateway.coordination.blob_keys import applied_of, new_snapshot_key
+from gateway.coordination.journal import Journal
+from gateway.coordination.recovery import own_snapshots
 from gateway.coordination.shard import Shard
-from ledger.cluster.records import OwnerChanged
+from gateway.housekeeping.pruning import Pruner
 from ledger.errors import StoreError
-from ledger.formats.snapshot import Snapshot, encode_archive, encode_snapshot
+from ledger.formats.snapshot import Snapshot, encode_snapshot
 from ledger.image import all_rows, drop_dirty, everything, put_back_dirty, restore, take_dirty
-from ledger.journal import NONCE_BYTES, decode_entry, entry_key, start_key
 from ledger.partitions.rows import PartitionCopy
-from ledger.ports import Blobs, ImageStore, Won
+from ledger.ports import Blobs, ImageStore
 from ledger.rows import Row
 
 log = structlog.get_logger(__name__)
 
-DELETE_ENTRIES = 500
 ENCODE_S = 0.002
 PAUSE_S = 0.004
 """Rows are encoded for ENCODE_S at a time, with pauses of PAUSE_S for other tasks."""
@@ -71,6 +68,7 @@ class Checkpointer:
         self._blobs = blobs
         self._rule = rule
         self._clock = clock
+        self._pruner = Pruner(shard.journal, blobs, clock)
         self._imaged = -1
         self.snapshot_bytes = 0
         """The size of the newest snapshot."""
@@ -88,7 +86,7 @@ class Checkpointer:
 
     async def start(self) -> None:
         """Find the newest snapshot."""
-        keys = await self._own_snapshots()
+        keys = await own_snapshots(self._journal, self._blobs, self._shard.state.applied)
         self._rule.last_applied = applied_of(keys[-1]) if keys else 0
         self.snapshot_bytes = sum(info.size for info in await self._blobs.list(keys[-1])) if keys else 0
 
@@ -186,68 +184,7 @@ class Checkpointer:
 
     async def prune(self) -> None:
         """Archive and delete the entries before the older of the snapshots that are kept."""
-        keys = await self._own_snapshots()
-        if len(keys) < KEPT_SNAPSHOTS:
-            return
-        start = await self._journal.start()
-        target = applied_of(keys[-KEPT_SNAPSHOTS])
-        if target > start:
-            kept = await self._archive(start, target)
-            await self._raise_start(target)
-            await self._delete_entries(start, target, kept)
-            log.info("journal.pruned", shard=self._journal.shard, start=target)
-        await self._blobs.delete(keys[:-KEPT_SNAPSHOTS])
-
-    async def _own_snapshots(self) -> list[str]:
-        return await own_snapshots(self._journal, self._blobs, self._shard.state.applied)
-
-    async def _archive(self, first: int, end: int) -> set[int]:
-        """Entries [first, end) into the blobs. Returns those that must stay: the first of every epoch."""
-        kept: set[int] = set()
-        batch: list[bytes] = []
-        batch_first, size = first, 0
-        async for stored in self._journal.entries(first):
-            if stored.number >= end:
-                break
-            if _begins_epoch(stored):
-                kept.add(stored.number)
-            batch.append(stored.data)
-            size += len(stored.data)
-            if size >= ARCHIVE_BYTES:
-                await self._put_archive(batch_first, batch)
-                batch_first, size, batch = stored.number + 1, 0, []
-        if batch:
-            await self._put_archive(batch_first, batch)
-        return kept
-
-    async def _put_archive(self, first: int, entries: list[bytes]) -> None:
-        data = await asyncio.to_thread(encode_archive, first, entries)
-        key = new_archive_key(self._journal.shard, first, len(entries), self._clock())
-        await self._blobs.put(key, [data])
-
-    async def _raise_start(self, number: int) -> None:
-        store, key = self._journal.store, start_key(self._journal.shard)
-        found = await store.get(key)
-        value = encode_start(number, os.urandom(NONCE_BYTES))
-        outcome = await store.put(key, value, found.version if found is not None else None)
-        if not isinstance(outcome, Won) and await self._journal.start() < number:
-            raise RuntimeError(f"the journal's start could not be raised: {outcome}")
-
-    async def _delete_entries(self, first: int, end: int, kept: set[int]) -> None:
-        keys = await self._left_below(first)
-        keys += [entry_key(self._journal.shard, n) for n in range(first, end) if n not in kept]
-        for at in range(0, len(keys), DELETE_ENTRIES):
-            await self._journal.store.delete(keys[at : at + DELETE_ENTRIES])
-
-    async def _left_below(self, end: int) -> list[str]:
-        """Keys of entries that an earlier pruning left: they are archived already."""
-        left: list[str] = []
-        async for stored in self._journal.entries(0):
-            if stored.number >= end:
-                break
-            if not _begins_epoch(stored):
-                left.append(stored.key)
-        return left
+        await self._pruner.prune(self._shard.state.applied)
 
 
 async def _encoded(copies: Sequence[PartitionCopy]) -> list[Row]:
@@ -260,8 +197,3 @@ async def _encoded(copies: Sequence[PartitionCopy]) -> list[Row]:
             await asyncio.sleep(PAUSE_S)
             began = time.perf_counter()
     return rows
-
-
-def _begins_epoch(stored: StoredEntry) -> bool:
-    records = decode_entry(stored.data, stored.key).records
-    return any(isinstance(record, OwnerChanged) for record in records)

@@ -70,7 +70,18 @@ class Housekeeper:
         self._steps.append(_Step(name, every_s, run, self._loop_time() + every_s))
 
     async def run(self) -> None:
-        """Until cancelled, or until the shard is lost."""
+        """Until cancelled, or until the shard is lost: the step under way ends there too: the next owner does
+        all of this."""
+        steps = asyncio.create_task(self._run_steps(), name="housekeeping-steps")
+        lost = asyncio.create_task(self._shard.lost.wait())
+        try:
+            await asyncio.wait((steps, lost), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            steps.cancel()
+            lost.cancel()
+            await asyncio.gather(steps, lost, return_exceptions=True)
+
+    async def _run_steps(self) -> None:
         while not self._shard.lost.is_set():
             for step in self._steps:
                 if self._loop_time() >= step.due_at:

@@ -13,13 +13,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.coordination.blob_keys import (
-    ARCHIVE_BYTES,
-    applied_of,
-    entries_of,
-    new_archive_key,
-    new_snapshot_key,
-)
+from gateway.coordination.archives import pieces, put_archive
+from gateway.coordination.blob_keys import applied_of, entries_of, new_snapshot_key
 from gateway.coordination.claim import Claim, put_claim
 from gateway.coordination.journal import Journal, encode_start
 from gateway.coordination.recovery import Recovered, snapshot_keys
@@ -30,7 +25,6 @@ from ledger.formats.snapshot import (
     archive_prefix,
     decode_archive,
     decode_snapshot,
-    encode_archive,
     encode_snapshot,
 )
 from ledger.image import all_rows, restore
@@ -109,28 +103,12 @@ class Restored:
 async def write_backup(journal: Journal, recovered: Recovered, blobs: Blobs, now_ms: int) -> Backup:
     """Put a backup of the journal's state into blobs. StoreUnavailable if that cannot be made durable."""
     state = recovered.state
-    async for first, entries in _pieces(journal, await journal.start()):
-        key = new_archive_key(journal.shard, first, len(entries), now_ms)
-        await blobs.put(key, [encode_archive(first, entries)])
+    async for piece in pieces(journal, await journal.start()):
+        await put_archive(blobs, journal.shard, piece, now_ms)
     key = new_snapshot_key(journal.shard, state.applied, now_ms)
     snapshot = Snapshot(state.applied, recovered.nonce, list(all_rows(state)))
     await blobs.put(key, [encode_snapshot(snapshot)])
     return _backup(key, state)
-
-
-async def _pieces(journal: Journal, first: int) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """(number of the first, entries) of ranges without gaps, each not much above ARCHIVE_BYTES."""
-    at, size, piece = first, 0, list[bytes]()
-    async for stored in journal.entries(first):
-        if piece and (stored.number != at + len(piece) or size >= ARCHIVE_BYTES):
-            yield at, piece
-            size, piece = 0, []
-        if not piece:
-            at = stored.number
-        piece.append(stored.data)
-        size += len(stored.data)
-    if piece:
-        yield at, piece
 
 
 async def newest_backup(blobs: Blobs, shard: int) -> tuple[Snapshot, str, list[str]]:

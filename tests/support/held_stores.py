@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from ledger.ports import MetadataStore, PutOutcome, Versioned
+from ledger.ports import BlobInfo, Blobs, MetadataStore, PutOutcome, Versioned
+from ledger.types import Buffer
 from tests.support.faulty import Call, Fault, Faults
 
 T = TypeVar("T")
+HELD_S = 20.0
 
 
 class Death(BaseException):
@@ -29,8 +31,41 @@ class Deaths(Faults):
         raise Death(f"in call {call.number}, {call.store}.{call.method}({call.key})")
 
 
+class Gate:
+    """Lets calls go, or holds them from the one after the next `free` on."""
+
+    def __init__(self) -> None:
+        self._free: int | None = None
+        self._opened = asyncio.Event()
+        self._reached = asyncio.Event()
+
+    def shut(self, free: int = 0) -> None:
+        self._free = free
+        self._opened.clear()
+        self._reached.clear()
+
+    def open(self) -> None:
+        self._free = None
+        self._opened.set()
+
+    async def until_held(self) -> None:
+        """Until a call is held."""
+        async with asyncio.timeout(HELD_S):
+            await self._reached.wait()
+
+    async def passed(self) -> None:
+        if self._free is None:
+            return
+        if self._free > 0:
+            self._free -= 1
+            return
+        self._reached.set()
+        await self._opened.wait()
+
+
 class HeldMetadata:
-    """A MetadataStore whose puts wait while `hold` was called last, and not `release`."""
+    """A MetadataStore whose puts wait while `hold` was called last, and not `release`. Scans have a gate of
+    their own."""
 
     def __init__(self, store: MetadataStore, *, exclusive: bool | None = None) -> None:
         self._store = store
@@ -40,6 +75,7 @@ class HeldMetadata:
         self.put_keys: list[str] = []
         """Of all puts that were begun."""
         self.read_keys: list[str] = []
+        self.scans = Gate()
 
     def hold(self) -> None:
         self._may_go.clear()
@@ -60,6 +96,7 @@ class HeldMetadata:
         return await self._store.get(key)
 
     async def scan(self, prefix: str, start: str = "", limit: int = 1000) -> Sequence[tuple[str, Versioned]]:
+        await self.scans.passed()
         return await self._store.scan(prefix, start, limit)
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
@@ -72,3 +109,32 @@ class HeldMetadata:
 
     async def close(self) -> None:
         await self._store.close()
+
+
+class HeldBlobs:
+    """Blobs whose puts of archives wait at a gate."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        self.archives = Gate()
+
+    @property
+    def durable_ack(self) -> bool:
+        return self._blobs.durable_ack
+
+    async def put(self, key: str, parts: Sequence[Buffer]) -> None:
+        if key.startswith("archive/"):
+            await self.archives.passed()
+        await self._blobs.put(key, parts)
+
+    async def get(self, key: str, start: int = 0, size: int | None = None) -> bytes:
+        return await self._blobs.get(key, start, size)
+
+    async def list(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[BlobInfo]:
+        return await self._blobs.list(prefix, after, limit)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self._blobs.delete(keys)
+
+    async def close(self) -> None:
+        await self._blobs.close()

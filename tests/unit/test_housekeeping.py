@@ -433,3 +433,26 @@ async def test_housekeeping_ends_when_the_shard_is_lost(
     host.shard.lost.set()
     async with asyncio.timeout(WAIT_S):
         await task
+
+
+async def test_the_step_under_way_ends_when_the_shard_is_lost(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prune that went on would be that of a gateway that was replaced."""
+    keeper = always_due(host, monkeypatch)
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def hangs() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    keeper.add("hangs", 0.0, hangs)
+    task = asyncio.create_task(keeper.run())
+    async with asyncio.timeout(WAIT_S):
+        await began.wait()
+        host.shard.lost.set()
+        await task
+    assert ended.is_set()

@@ -1,0 +1,32 @@
+"""Archives: entries of a journal in blobs, each under its own number, also where the journal has gaps."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from gateway.coordination.blob_keys import ARCHIVE_BYTES, new_archive_key
+from gateway.coordination.journal import Journal, StoredEntry
+from ledger.formats.snapshot import encode_archive
+from ledger.ports import Blobs
+
+
+async def pieces(journal: Journal, first: int, end: int | None = None) -> AsyncIterator[list[StoredEntry]]:
+    """Entries [first, end) in ranges without gaps, each not much above ARCHIVE_BYTES. PrunedMeanwhile as soon
+    as another gateway has pruned past what is read: it has archived that."""
+    size, piece = 0, list[StoredEntry]()
+    async for stored in journal.entries_that_count(first):
+        if end is not None and stored.number >= end:
+            break
+        if piece and (stored.number != piece[-1].number + 1 or size >= ARCHIVE_BYTES):
+            yield piece
+            size, piece = 0, []
+        piece.append(stored)
+        size += len(stored.data)
+    if piece:
+        yield piece
+
+
+async def put_archive(blobs: Blobs, shard: int, piece: Sequence[StoredEntry], now_ms: int) -> None:
+    """`piece` has no gaps."""
+    first, entries = piece[0].number, [stored.data for stored in piece]
+    data = await asyncio.to_thread(encode_archive, first, entries)
+    await blobs.put(new_archive_key(shard, first, len(entries), now_ms), [data])

@@ -1,0 +1,76 @@
+"""Pruning of one shard's journal: archive, raise `start`, delete, in this order.
+
+Several gateways may do it at once, since one that was deposed may not know it yet: `start` never goes back,
+and what another has pruned meanwhile is left to it.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from gateway.coordination.archives import pieces, put_archive
+from gateway.coordination.blob_keys import applied_of
+from gateway.coordination.journal import Journal, PrunedMeanwhile, StoredEntry
+from gateway.coordination.recovery import KEPT_SNAPSHOTS, own_snapshots
+from ledger.cluster.records import OwnerChanged
+from ledger.journal import decode_entry, entry_key
+from ledger.ports import Blobs
+
+log = structlog.get_logger(__name__)
+
+DELETE_ENTRIES = 500
+
+
+class Pruner:
+    def __init__(self, journal: Journal, blobs: Blobs, clock: Callable[[], int]) -> None:
+        self._journal = journal
+        self._blobs = blobs
+        self._clock = clock
+
+    async def prune(self, applied: int) -> None:
+        """Archive and delete the entries before the older of the snapshots that are kept, among those of the
+        first `applied` entries."""
+        keys = await own_snapshots(self._journal, self._blobs, applied)
+        if len(keys) < KEPT_SNAPSHOTS:
+            return
+        start = await self._journal.start()
+        target = applied_of(keys[-KEPT_SNAPSHOTS])
+        if target > start:
+            try:
+                kept = await self._archive(start, target)
+            except PrunedMeanwhile as error:
+                log.warning("journal.pruned_by_another_gateway", shard=self._journal.shard, error=str(error))
+                return
+            await self._journal.raise_start(target)
+            await self._delete_entries(start, target, kept)
+            log.info("journal.pruned", shard=self._journal.shard, start=target)
+        await self._blobs.delete(keys[:-KEPT_SNAPSHOTS])
+
+    async def _archive(self, first: int, end: int) -> set[int]:
+        """Entries [first, end) into the blobs. Returns those that must stay: the first of every epoch."""
+        kept: set[int] = set()
+        async for piece in pieces(self._journal, first, end):
+            kept.update(stored.number for stored in piece if _begins_epoch(stored))
+            await put_archive(self._blobs, self._journal.shard, piece, self._clock())
+        return kept
+
+    async def _delete_entries(self, first: int, end: int, kept: set[int]) -> None:
+        keys = await self._left_below(first)
+        keys += [entry_key(self._journal.shard, n) for n in range(first, end) if n not in kept]
+        for at in range(0, len(keys), DELETE_ENTRIES):
+            await self._journal.store.delete(keys[at : at + DELETE_ENTRIES])
+
+    async def _left_below(self, end: int) -> list[str]:
+        """Keys of entries that an earlier pruning left: they are archived already."""
+        left: list[str] = []
+        async for stored in self._journal.entries(0):
+            if stored.number >= end:
+                break
+            if not _begins_epoch(stored):
+                left.append(stored.key)
+        return left
+
+
+def _begins_epoch(stored: StoredEntry) -> bool:
+    records = decode_entry(stored.data, stored.key).records
+    return any(isinstance(record, OwnerChanged) for record in records)
