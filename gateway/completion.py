@@ -19,8 +19,8 @@ class Completion(Protocol[Result]):
     def set_result(self, result: Result, /) -> None: ...
 
     def set_exception(self, error: Exception, /) -> None:
-        """There will be no result. What each error means is up to the one who calls: of the shard,
-        StoreUnavailable says that nothing was done, of any other error the outcome is unknown."""
+        """There will be no result. The component that calls this defines what each error means. The shard's
+        StoreUnavailable means that nothing was done; after any other error of it the outcome is unknown."""
         ...
 
 

@@ -246,7 +246,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=MIB,
             le=64 * GIB,
             description="Memory of all large requests together, for the decoded requests and the responses "
-            "that are being built; further ones wait, with addresses in turn",
+            "that are being built; further ones wait, and addresses are served round-robin",
         ),
     ] = 256 * MIB
     drain_ms: Annotated[
@@ -258,8 +258,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=MIB,
             le=64 * GIB,
             description="Bytes of records that all fetches together hold, from before they are read until "
-            "they are sent. Further fetches wait, with addresses and connections in turn; an "
-            "eighth is reserved for fetches of at most 64 KiB. While fetches wait for 0.5 s, a "
+            "they are sent. Further fetches wait, with a fair share for each address and connection. "
+            "An eighth is reserved for fetches of at most 64 KiB. While fetches wait for 0.5 s, a "
             "client that reads none of its responses for 1 s is closed",
         ),
     ] = 256 * MIB
@@ -273,7 +273,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             le=100_000_000,
             description="Partitions of all fetch sessions together, about 700 bytes each; the same number "
             "again for fetches under way with more than 256. Beyond that no session is made, "
-            "and fetches wait until those that have waited for records the longest are answered",
+            "and fetches wait until those that have waited for records the longest have ended",
         ),
     ] = 500_000
     topic_partitions: Annotated[
@@ -352,8 +352,8 @@ class Admin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=1,
             le=10_000,
-            description="Connections of that address; one more replaces the one that has waited for a "
-            "request the longest",
+            description="Connections of that address; a further one replaces the one that has waited "
+            "for a request the longest",
         ),
     ] = 64
     request_head_ms: Annotated[

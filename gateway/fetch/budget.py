@@ -8,7 +8,8 @@ small fetch passes large ones, a connection that holds nothing passes one that d
 passed for ever.
 
 An eighth is a reserve for small fetches of connections that hold nothing: large fetches cannot use up the
-whole budget, and a consumer at the end of its partitions is served while others leave responses unread.
+whole budget, and a consumer at the end of its partitions is served while other clients leave responses
+unread.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ SMALL_BYTES: Final = 64 * 1024
 """The largest fetch that may use the reserve."""
 RESERVE_FRACTION: Final = 8
 FAIR_FLOOR_BYTES: Final = 1024 * 1024
-"""A fetch may have this much even while others wait."""
+"""A fetch may have this much even while other fetches wait."""
 MAX_REMEMBERED: Final = 10_000
 """Connections of an address that keep their place in the queue after a wait that ended without a grant."""
 
@@ -100,7 +101,7 @@ class FetchBudget:
 
     @property
     def missing_bytes(self) -> int:
-        """What the waiting fetches need beyond what is free, without the reserve."""
+        """Bytes that the waiting fetches need in addition to the free ones, without the reserve."""
         return max(0, sum([waiter.size for waiter in self._waiting]) + self._used - self.max_bytes)
 
     @property
@@ -226,7 +227,7 @@ class _Address:
         self.heap: list[tuple[int, int, _Waiter]] = []
         """Some of these may have left."""
         self.remembered: dict[int, int] = {}
-        """The tags at which connections began to wait that have been granted nothing since."""
+        """The tag at which each connection began to wait, if it has been granted nothing since."""
 
 
 class _FairQueue:

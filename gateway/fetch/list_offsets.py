@@ -65,8 +65,8 @@ STALE_PLANS: Final = 3
 SEARCHES_AT_ONCE: Final = 16
 """Partitions of one request that are searched by time in parallel."""
 SEARCH_BYTES: Final = 64 * 1024 * 1024
-"""Stored bytes that all searches hold, granted in turn by connection: each holds a window while it reads,
-then the batch that is decompressed."""
+"""Stored bytes that all searches hold, granted to connections round-robin: a search holds a window while it
+reads, then the batch that is decompressed."""
 MAX_KNOWN: Final = 10_000
 """Decompressed batches whose latest timestamp is remembered."""
 
@@ -99,7 +99,7 @@ class _Search:
 
 
 class ListOffsetsService:
-    """Answers ListOffsets."""
+    """Serves ListOffsets."""
 
     def __init__(
         self, shard: Shard, reader: RunReader, opener: BatchOpener, max_decompressed_bytes: int

@@ -63,7 +63,7 @@ class SparseOffsetIndex:
         points.bases.insert(at, point.base)
         points.positions.insert(at, point.position)
         if len(points.offsets) > self._max_points:
-            # Every second point is dropped; the newest stays, where consumers that follow the log go on.
+            # Every second point is dropped, but not the newest, where consumers that follow the log continue.
             points.offsets = points.offsets[::-2][::-1]
             points.bases = points.bases[::-2][::-1]
             points.positions = points.positions[::-2][::-1]

@@ -3,9 +3,9 @@
 `run_fetch` drives it: plan all partitions, confirm errors, then read (`gateway/fetch/read_rounds.py`) or park
 (`gateway/fetch/parking.py`), and plan again until there is enough or the wait is over.
 
-A fetch of many partitions is worked off in slices, between which the ledger goes on. It gives up its memory
-of heavy requests (`Slices.release_memory`) before it waits for anything else. The response has each
-partition as it was when it was last planned, which may be another moment for another partition.
+A fetch of many partitions is processed in slices, between which the ledger changes. It releases its memory of
+heavy requests (`Slices.leave`) before it waits for anything else. The response has each partition in the
+state of its last plan, and partitions may have been planned at different times.
 """
 
 from collections.abc import Sequence

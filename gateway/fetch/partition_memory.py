@@ -1,8 +1,8 @@
-"""The memory for the partitions of large fetches under way, and which of them end early when it is used up.
+"""The memory for the partitions of large fetches under way, and which fetches end early when it is used up.
 
 A fetch may wait for records for the longest time that a request may take, and holds its partitions meanwhile.
-While others wait for memory, those that have been parked the longest end early: each is answered with what
-there is, and its client fetches again, in turn with the others.
+While fetches wait for memory, those that have been parked the longest end early: each returns the records
+that there are, and its client fetches again.
 """
 
 import asyncio

@@ -55,7 +55,7 @@ class PartitionFetch:
     max_bytes: int = 0
     stream: BatchStream | None = None
     is_at_end: bool = False
-    """There is nothing to report but where the partition ends, until it moves."""
+    """Until the partition moves, only its end is to be reported."""
     batches: int = 0
     """The number of the stream's batches that are served."""
     is_first_cut: bool = False
@@ -178,8 +178,8 @@ def check_epoch(current_leader_epoch: int) -> ErrorCode:
 
 
 def share_out(partitions: Sequence[PartitionFetch], max_bytes: int) -> Shares:
-    """Divide the request's budget: sets how many batches each partition gets. Where bytes are missing that is
-    provisional: it assumes that what is missing will be read."""
+    """Divide the request's budget: sets how many batches each partition gets. Where bytes are missing the
+    number is provisional: it assumes that they will be read."""
     missing: list[MissingBytes] = []
     left, first_is_due = max_bytes, True
     for fetched in partitions:

@@ -112,13 +112,13 @@ class RunReader:
         return pieces, misses
 
     def alarm(self, event: str, **fields: object) -> None:
-        """Stored data is not as the ledger says: an operator has to look at it at once. Every alarm is
-        counted; one a minute of each partition is logged, with the number of those left out."""
+        """Stored data is not as the ledger says: an operator must look at it at once. Every alarm is counted;
+        one a minute of each partition is logged, with the number of those left out."""
         self._log.error(event, **fields)
         self._alarm(event)
 
     async def _skip_damaged(self, stream: BatchStream, damage: Damaged) -> bool:
-        """If the damaged batch is before the requested offset, let the stream go on after it. Raises
+        """If the damaged batch is before the requested offset, continue the stream after it. Raises
         StoreUnavailable."""
         if stream.log is None or stream.batches:
             return False

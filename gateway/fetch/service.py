@@ -157,7 +157,7 @@ class FetchService:
         except BaseException:
             operation.release_share()
             raise
-        # Bytes that were read and are not sent are free now, the others when the client has the response.
+        # Bytes that were read but are not sent are free now; the rest when the client has the response.
         share = operation.share
         if share is not None:
             if share.size > record_bytes:
@@ -169,7 +169,7 @@ class FetchService:
         return FetchResult(response)
 
     def close(self) -> None:
-        """End all waits: each fetch is answered with what there is."""
+        """End all waits: each fetch returns the records that there are."""
         if not self.purgatory.is_closed:
             self._unsubscribe()
             self.purgatory.close()

@@ -236,8 +236,8 @@ class FetchSessions:
     def mark_quiet(
         self, context: FetchContext, session_id: int, at_end: Iterable[tuple[SessionPartition, int]]
     ) -> None:
-        """These partitions (with their numbers) of the fetch that was finished last have nothing to report
-        until they move."""
+        """These partitions (with their numbers) of the last finished fetch have nothing to report until they
+        move."""
         session = self._sessions.get(session_id)
         if session is None or len(session.partitions) < MIN_QUIET_PARTITIONS:
             return

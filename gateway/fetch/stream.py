@@ -344,7 +344,7 @@ class BatchStream:
         self.beyond = 0
 
     def note_end(self, batch: StoredBatch) -> None:
-        """The client gets everything up to this batch: remember where it will go on."""
+        """The client gets everything up to this batch: remember where it will continue."""
         following = batch.last_offset + 1
         self.offset_index.note(batch.run, Point(following, following, batch.end_position))
 

@@ -1,7 +1,7 @@
-"""Takes the partitions that do not exist out of a large fetch while it is decoded.
+"""Removes the partitions that do not exist from a large fetch while it is decoded.
 
-They would take most of the memory of such a request, and the response has nothing but an error for them. If
-they are few they stay in the request: a session keeps those, as in Kafka.
+They would take most of the memory of such a request, and the response has only an error for them. If they are
+few they stay in the request: a session keeps those, as in Kafka.
 """
 
 from gateway.fetch.sessions import MAX_SESSION_UNKNOWN

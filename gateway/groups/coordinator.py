@@ -144,7 +144,7 @@ class GroupCoordinator:
     def try_heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorName | None:
-        """The same without waiting. None if it has to wait; nothing has changed then."""
+        """The same without waiting. None, and no change, if it would have to wait."""
         error = self._validate(group_id)
         if error is not None:
             return error

@@ -32,7 +32,7 @@ class GroupDescription:
     protocol: str | None = None
     members: tuple[MemberDescription, ...] = ()
     is_simple: bool = False
-    """It has nothing but offsets."""
+    """It has only offsets."""
     group_type: str = CLASSIC
 
 
@@ -42,5 +42,5 @@ def describe_stored(group: Group) -> GroupDescription:
 
 
 def describe_simple(group_id: str) -> GroupDescription:
-    """A group that has nothing but offsets."""
+    """A group that has only offsets."""
     return GroupDescription(group_id, EMPTY, is_simple=True)

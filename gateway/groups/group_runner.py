@@ -4,7 +4,7 @@ machine when something is due.
 One `StoreGroup` of a group is in flight at a time; a newer state waits, and replaces one that waits already.
 While the outcome is unknown, waiting requests are completed after a timeout with an error that makes clients
 repeat them. If the journal refuses or fails, the group goes back to its durable state, waiting requests fail
-with a retriable error, and the members are asked to join again.
+with a retriable error, and the members must join again.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ class GroupRunner:
         return await outcome
 
     def stop(self) -> None:
-        """Complete all that waits; nothing is due any more."""
+        """Complete all waiting requests, and stop the timers."""
         self._is_stopped = True
         self._release(self._decided, RETRIABLE)
         self._complete_all(self.group.abandon(RETRIABLE))

@@ -79,7 +79,7 @@ class GroupMachine(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """It holds nothing that a machine restored from the journal would not have."""
+        """Whether a machine restored from the journal would have the same state."""
         ...
 
     def join(self, request: Join, ticket: Ticket, now: float) -> list[Effect]: ...
@@ -95,7 +95,7 @@ class GroupMachine(Protocol):
         ...
 
     def leave(self, leaving: Sequence[LeavingMember], now: float) -> tuple[list[ErrorName], list[Effect]]:
-        """Each one's error or NONE. A static member may be removed by its instance id alone."""
+        """The error of each member, or NONE. A static member may be removed by its instance id alone."""
         ...
 
     def check_commit(
@@ -109,15 +109,15 @@ class GroupMachine(Protocol):
         ...
 
     def abandon(self, error: ErrorName) -> list[Effect]:
-        """Complete all that waits: this coordinator cannot go on with the group as it is."""
+        """Complete all waiting requests: this coordinator cannot continue with this state of the group."""
         ...
 
     def fail_waiters_retriably(self, error: ErrorName, now: float) -> list[Effect]:
-        """Complete all that waits, and go on with the group: the members will repeat their requests."""
+        """Complete all waiting requests, and continue with the group: members will repeat their requests."""
         ...
 
     def restart_rebalance(self, now: float, reason: str) -> list[Effect]:
-        """Ask all members to join again."""
+        """Make all members join again."""
         ...
 
     def reset_session_timers(self, now: float) -> None:

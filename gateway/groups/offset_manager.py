@@ -150,7 +150,7 @@ class OffsetManager:
         if self._shard.state.groups.offset_bytes < self._max_bytes:
             return ErrorName.NONE
         before = offsets.get((row.topic_id, row.partition))
-        # Offsets that exist may go on; what would need more memory is refused.
+        # Existing offsets may be replaced; commits that need more memory are refused.
         grows = before is None or len(row.metadata) > len(before.metadata)
         return ErrorName.GROUP_MAX_SIZE_REACHED if grows else ErrorName.NONE
 

@@ -93,7 +93,7 @@ def start(context: RequestContext, body: memoryview, completion: Completion[Buff
 
 
 class ProduceCall(ProduceCompletion):
-    """One Produce request under way. It is answered when the last of its batches has its result, or at its
+    """One Produce request under way. It is complete when the last of its batches has a result, or at its
     deadline."""
 
     __slots__ = (
@@ -155,7 +155,7 @@ class ProduceCall(ProduceCompletion):
         return self._context.header.api_version
 
     def cancel(self) -> None:
-        """What is in no draft yet will not be stored; what is in one is, and there is no response."""
+        """Batches that are in no draft yet are not stored. Those in a draft are, without a response."""
         self._completion = None
         if self._retrying is not None:
             self._retrying.cancel()
@@ -192,7 +192,7 @@ class ProduceCall(ProduceCompletion):
         self.count_down()
 
     def set_exception(self, error: Exception, /) -> None:
-        """The deadline has passed: the response says what is known."""
+        """The deadline has passed: the response has the results that are known."""
         self.set_result(None)
 
     def set_result(self, result: None, /) -> None:
@@ -206,7 +206,7 @@ class ProduceCall(ProduceCompletion):
         produced, self._produced = self._produced, ()
         if completion is None:
             return
-        # The caller goes on with other batches, whatever becomes of this response: those are stored too.
+        # The caller completes other batches afterwards, even if this response cannot be sent.
         try:
             self._respond(completion, produced)
         except Exception:
@@ -261,8 +261,8 @@ class LongProduceCall(ProduceCall):
                 await self._retry_unknown()
                 return
         except Exception as error:
-            # Before the next request of the connection goes on: a batch must not be stored without the one
-            # before it.
+            # Before the next request of the connection is accepted: a batch must not be stored without the
+            # one before it.
             order.fail(connection_id)
             completion, self._completion = self._completion, None
             if completion is not None:
@@ -405,7 +405,7 @@ def _response(
         context.mute(CROWDED_MS / 1000)
     if request.acks == 0:
         if errors:
-            # Without a response the producer notices nothing but the end of its connection, as in Kafka.
+            # Without a response the producer sees only the end of its connection, as in Kafka.
             raise CloseConnection(f"a batch sent with acks=0 was refused: {context.error}")
         return None
     topics = [

@@ -1,12 +1,13 @@
 """One client connection over asyncio: the sans-I/O rules of `gateway.wire` with a socket under them.
 
 Push-back. Reading pauses while this connection has too many requests or bytes unanswered, while its client
-does not read responses, and, between frames, while all connections together hold too much. Half a frame may
-go on, unless it has merely begun, since only a whole one can be worked off. A connection of small requests
-goes on too while it holds less than its share: others' large ones must not keep it waiting. Memory is short
-when all together hold too much for longer than `PATIENCE_SECONDS`, or a quarter more than that: then those
-connections are closed whose clients hold most of it without moving, by a frame that does not end, perhaps
-because they are muted, or a response that they do not read (`gateway.network.pool`).
+does not read responses, and, between frames, while all connections together hold too much. The rest of a
+frame is still read, unless it has merely begun, since only whole frames can be processed. A connection of
+small requests is still read while it holds less than its share: large requests of other clients must not
+delay it. Memory is short when all connections together hold too much for longer than `PATIENCE_SECONDS`, or
+hold a quarter more than that. Then the connections that hold most of it without progress are closed: those
+with a frame that does not end, perhaps because they are muted, or with a response that the client does not
+read (`gateway.network.pool`).
 
 The order of requests is in `gateway.network.pipeline`, what is sent in `gateway.network.outbound`.
 """
@@ -173,7 +174,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def is_quiescent(self) -> bool:
-        """Whether nothing is here that is unfinished, neither a frame nor a request nor a response."""
+        """Whether no frame, request or response is unfinished."""
         unsent = self._outbound.unsent_since or self._outbound.on_sent
         return self.is_idle and not (unsent or self.frame_since or self.closing_at)
 
@@ -286,7 +287,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.finish()
 
     def update_flow_control(self) -> None:
-        """Charge what is held, and pause or resume reading by it; close what has nothing left to do."""
+        """Charge the memory that is held, and pause or resume reading by it; close if all is done."""
         self._charge()
         if self.is_closing:
             self._update_closing()
@@ -322,8 +323,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._outbound.is_paused or self._pipeline.unmute_timer is not None
 
     def _must_wait(self) -> bool:
-        """Whether this connection has to wait for the budget, which is exceeded. All that wait in the middle
-        of a frame hold less than half of it, so that there is always another one to go on."""
+        """Whether this connection has to wait for the exceeded budget. All connections that wait in the
+        middle of a frame hold less than half of it, so there is always one that need not wait."""
         share = self._pool.small_share
         is_small = not self._assembler.trusted_bytes and not self._pool.budget.has_too_many_requests
         if self._assembler.is_mid_frame:

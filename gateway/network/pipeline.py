@@ -2,17 +2,17 @@
 
 Kafka works on one request of a connection at a time. Here Produce is *pipelined*: it starts while earlier
 Produce requests are unanswered, so that one draft takes many of them. Every other request starts when all
-before it are answered, and nothing starts before it is done. A client so sees the same order as with Kafka,
-and at most one response of unknown size is in the making.
+before it are answered, and no later one starts before it is done. So a client sees the same order as with
+Kafka, and a connection prepares at most one response of unknown size.
 
-A pipelined or inline request has no task: it is accepted in the iteration of the event loop in which it came,
-and its completion sends the response. Every other request is a task. A lost connection cancels its requests,
-except pipelined ones, of which those that wait are started: what a client has sent with acks=0 before closing
-is still stored.
+A pipelined or inline request has no task: it is accepted in the iteration of the event loop in which it
+arrived, and its completion sends the response. Every other request is a task. A lost connection cancels its
+requests, except pipelined ones. Pipelined requests that wait are started nevertheless: what a client has sent
+with acks=0 before closing is still stored.
 
-Muting. A client over a quota is answered at once. Then, for its throttle time, nothing is read from it, and
-none of its requests is started, also of those that are here already. For some time after that its Produce
-requests are started one by one, so that it is stopped by the first that is too much.
+Muting. A client over a quota gets its response at once. Then, for its throttle time, nothing is read from its
+connection, and none of the requests that have arrived is started. For some time after that its Produce
+requests are started one by one, so that the first that exceeds the quota mutes it again.
 """
 
 import asyncio
@@ -260,7 +260,7 @@ class RequestPipeline:
             self._go_on()
 
     def start_ready(self) -> None:
-        """Start those that need not wait for others."""
+        """Start the requests that need not wait for earlier ones."""
         if self._is_starting:
             return  # a request was done before it was started; the loop below goes on with the next
         self._is_starting = True
@@ -288,7 +288,7 @@ class RequestPipeline:
         self._is_starting = False
 
     def send(self, request: Request, buffers: Buffers | None) -> None:
-        """Send a response, and those that waited for it, unless it has to wait for an earlier one."""
+        """Send a response, and later ones that waited for it; or keep it until the earlier ones are sent."""
         released = self.rules.answered(request.slot, buffers)
         outbound = self._outbound
         if released and not outbound.transport.is_closing():

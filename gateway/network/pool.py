@@ -13,7 +13,7 @@ from gateway.wire.framing import START_BYTES
 PATIENCE_SECONDS: Final = 2.0
 """How long a client may leave a frame unfinished or a response unread while memory is short."""
 STILL_SECONDS: Final = 1.0
-"""How long a client may read nothing of a response for which others wait."""
+"""How long a client may read nothing of a response whose memory other clients wait for."""
 
 
 class EventLog(Protocol):

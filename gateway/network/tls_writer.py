@@ -2,8 +2,8 @@
 
 A TLS transport encrypts at once all that is written to it, and passes it to the socket's transport, where it
 is not counted any more: a large response to a client that does not read would be held a second time,
-uncounted, and all other clients would wait while it is encrypted. So it gets the next piece only when it can
-go on.
+uncounted, and all other clients would wait while it is encrypted. So it gets the next piece only when the
+socket accepts more.
 """
 
 from asyncio import Transport

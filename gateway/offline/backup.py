@@ -152,8 +152,8 @@ async def restore_backup(  # noqa: PLR0913 - the stores of a gateway
     shard: int = 0,
 ) -> Restored:
     """Begin the journal of an empty metadata store where the snapshot ends, and journal that it was restored.
-    `blobs` and `segments` are those that the gateway will use. StoreNotEmpty before anything is written; what
-    was written of a restore that fails is taken back."""
+    `blobs` and `segments` are those that the gateway will use. StoreNotEmpty before anything is written. What
+    a failed restore has written is removed again."""
     if await store.get(start_key(shard)) is not None or await store.scan(entry_prefix(shard), limit=1):
         raise StoreNotEmpty("the metadata store holds a journal already: restore into an empty one")
     snapshot, state, key = found.snapshot, found.state, found.backup.key

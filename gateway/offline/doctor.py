@@ -112,7 +112,7 @@ async def check_objects(state: LedgerState, segments: SegmentStore, diagnosis: D
     if short:
         diagnosis.findings.append(
             f"objects: {len(short)} that the ledger names cannot be read whole ({_some(short)}); put them "
-            "back from a copy of the data, their offsets answer KAFKA_STORAGE_ERROR until then"
+            "back from a copy of the data; until then reading them ends with KAFKA_STORAGE_ERROR"
         )
     else:
         diagnosis.notes.append(f"objects: {len(needed)} that the ledger names, none missing or short")
@@ -194,7 +194,7 @@ async def _read(state: LedgerState, segments: SegmentStore, run: Run) -> memoryv
 
 
 def _wrong_with(run: Run, data: memoryview) -> tuple[str, int]:
-    """(what is wrong or nothing, batches looked at)."""
+    """(what is wrong, or an empty text; batches read)."""
     count = records = 0
     try:
         for batch in walk(data):

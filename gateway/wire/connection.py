@@ -1,7 +1,7 @@
-"""The rules of one connection, sans-I/O: what is refused, and in which order responses are sent.
+"""The rules of one connection, sans-I/O: which requests are refused, and in which order responses are sent.
 
-Kafka answers the requests of a connection in the order in which they came; clients match responses to
-requests by that order. Handlers here may finish in any order, so a response waits for those before it.
+Kafka answers the requests of a connection in the order of their arrival, by which clients match responses to
+requests. Handlers here may finish in any order, so a response waits for those before it.
 Kafka closes the connection, without a response, for a header it cannot read, an API that the listener
 does not serve, and a version out of range; only ApiVersions is answered in every version, so that a
 newer client can learn what is spoken (KIP-511: error 35 in a body of version 0).
@@ -39,7 +39,7 @@ class Request(NamedTuple):
     header: RequestHeader
     body: memoryview
     unsupported_api_versions: bool
-    """An ApiVersions of a version out of range: answer error 35 in a body of version 0."""
+    """An ApiVersions of a version out of range: its response is error 35 in a body of version 0."""
 
 
 @dataclass(slots=True)
@@ -54,8 +54,8 @@ class Connection:
     """One connection's requests in flight, in order.
 
     `served` gives the lowest and highest version (both inclusive) of each API that this listener
-    serves. The bounds are for the driver: it stops reading when `wants_pause` and goes on when
-    `may_resume`, at half of them. A request that is already here is always taken.
+    serves. The bounds are for the driver: it stops reading when `wants_pause` and continues when
+    `may_resume`, at half of them. A request that has arrived is always accepted.
     """
 
     __slots__ = (

@@ -5,9 +5,9 @@ of fixed width, length prefixes and first varint bytes that follow each other ar
 which checks the bounds itself; every other read is checked against `e` before anything is made from it.
 
 There are three forms of the same code. That of responses counts nothing. Requests have two: the *small* form
-gives up, by NeedsSlices, before it makes more elements than are decoded at once; the *sliced* form is a
-generator, which yields its weight every few hundred units (counted in `c`), so that others go on in between.
-Both count tagged fields in `g`.
+raises NeedsSlices before it makes more elements than are decoded at once; the *sliced* form is a generator,
+which yields its weight every few hundred units (counted in `c`), so that other requests run in between. Both
+count tagged fields in `g`.
 """
 
 from collections.abc import Callable, Generator

@@ -15,7 +15,7 @@ class TooManyElements(Malformed):
 
 
 class NeedsSlices(Exception):
-    """A request of more elements than are decoded at once; nothing is known against it yet."""
+    """A request of more elements than are decoded at once. It may still be valid."""
 
 
 class Unencodable(ValueError):
@@ -23,7 +23,7 @@ class Unencodable(ValueError):
 
 
 class UnsupportedVersion(ValueError):
-    """No codec for this API and version; callers check the range before they ask."""
+    """No codec for this API and version. Callers check the range before."""
 
 
 class ErrorCode(IntEnum):

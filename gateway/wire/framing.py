@@ -109,7 +109,7 @@ class FrameAssembler:
         large = self._large
         if large is None or self._large_filled < len(large):
             return 0
-        return self._room(self._large_size, self._large_filled)
+        return self._capacity(self._large_size, self._large_filled)
 
     def get_buffer(self, hint: int = -1) -> memoryview:
         """Where the next bytes go. Never empty, and valid until the next call of `buffer_updated`."""
@@ -143,7 +143,7 @@ class FrameAssembler:
         return frames
 
     def release_memory(self) -> None:
-        """Give back what a busy time has claimed. For the driver to call when nothing came for a while."""
+        """Release memory that a busy time has claimed. To be called by the driver after a quiet time."""
         self._trusted_bytes = 0
         if self._filled == 0 and len(self._block) > self._start_bytes:
             self._block = memoryview(bytearray(self._start_bytes))
@@ -175,20 +175,20 @@ class FrameAssembler:
 
     def _begin_large(self, size: int, head: memoryview) -> None:
         have = len(head)
-        self._large = memoryview(bytearray(self._room(size, have)))
+        self._large = memoryview(bytearray(self._capacity(size, have)))
         self._large[:have] = head
         self._large_filled = have
         self._large_size = size
         self._filled = 0
 
-    def _room(self, size: int, have: int) -> int:
+    def _capacity(self, size: int, have: int) -> int:
         if size <= self._trusted_bytes:
             return size
         return min(size, max(2 * have, 2 * self._start_bytes))
 
     def _grown(self, large: memoryview) -> memoryview:
         have = self._large_filled
-        grown = memoryview(bytearray(self._room(self._large_size, have)))
+        grown = memoryview(bytearray(self._capacity(self._large_size, have)))
         grown[:have] = large
         return grown
 

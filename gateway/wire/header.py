@@ -1,4 +1,4 @@
-"""Request and response headers (https://kafka.apache.org/protocol.html#protocol_messages), behind the length.
+"""Request and response headers (https://kafka.apache.org/protocol.html#protocol_messages), after the length.
 
 Request: api key int16, api version int16, correlation id int32, client id nullable string and, in version 2,
 tagged fields. The client id keeps its int16 length in version 2 (KIP-482). Response: correlation id int32
@@ -29,7 +29,7 @@ class RequestHeader(NamedTuple):
 def read_fixed_header(frame: memoryview) -> RequestHeader:
     """The first 8 bytes alone, which mean the same in every version; client_id is None. Raises Malformed.
 
-    For who wants to refuse an unknown API or version before anything else of the frame is looked at.
+    For a caller that refuses an unknown API or version before it reads more of the frame.
     """
     if len(frame) < _FIXED.size:
         raise Malformed(f"request header in {len(frame)} bytes")

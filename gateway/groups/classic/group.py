@@ -313,7 +313,7 @@ class ClassicGroup:
         self._effects.complete_join(member, self._rejoin_result(member, request, old_leader or ""))
 
     def _rejoin_result(self, member: LiveMember, request: Join, old_leader: str) -> JoinResult:
-        """The generation goes on: the static member gets its assignment by SyncGroup, and must not assign."""
+        """The generation stays: the static member gets its assignment by SyncGroup, and must not assign."""
         skips = member.member_id == self.roster.leader and request.skips_assignment
         return JoinResult(
             ErrorName.NONE,

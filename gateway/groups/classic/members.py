@@ -113,7 +113,7 @@ class Roster:
             self.leader = member.member_id
 
     def remove(self, member: LiveMember) -> None:
-        """The caller has completed what waits."""
+        """To be called after the member's waiting requests are completed."""
         del self.by_id[member.member_id]
         if member.instance_id is not None:
             del self.by_instance[member.instance_id]
@@ -125,7 +125,7 @@ class Roster:
             self.leader = next(iter(self.by_id), None)
 
     def rename(self, member: LiveMember, member_id: str) -> None:
-        """Another process goes on as the same instance, under an id of its own (KIP-345)."""
+        """Another process takes over the instance, under an id of its own (KIP-345)."""
         del self.by_id[member.member_id]
         if self.leader == member.member_id:
             self.leader = member_id

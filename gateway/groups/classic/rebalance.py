@@ -115,18 +115,16 @@ class Rebalance:
         """Remove the members that have not sent SyncGroup, and begin again."""
         missing = [member for member in self._roster if member.member_id in self.pending_syncs]
         for member in missing:
-            self._effects.note(
-                "member_removed", member.member_id, "it did not ask for its assignment in time"
-            )
+            self._effects.note("member_removed", member.member_id, "it sent no SyncGroup in time")
             self.remove(member)
-        self.prepare(now, "members did not ask for their assignments in time")
+        self.prepare(now, "members sent no SyncGroup in time")
 
     def expire_session(self, member: LiveMember, now: float) -> None:
         if not member.is_new and (member.joining is not None or member.syncing is not None):
             # A member that waits for the rebalance need not send heartbeats until its request is completed.
             member.session_expires_at = NEVER
             return
-        self._effects.note("member_removed", member.member_id, "nothing was heard from it in time")
+        self._effects.note("member_removed", member.member_id, "its session expired")
         self.remove(member)
         self.prepare_or_complete_join(now, "a member's session ended", member.member_id)
 

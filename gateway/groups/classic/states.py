@@ -20,7 +20,7 @@ class State(StrEnum):
 
 MEANINGS: Final = {
     State.EMPTY: "no members; there may be offsets",
-    State.PREPARING_REBALANCE: "members are asked to join again, and JoinGroup waits for them",
+    State.PREPARING_REBALANCE: "members must join again, and JoinGroup waits for them",
     State.COMPLETING_REBALANCE: "a generation is decided; SyncGroup waits for the leader's assignment",
     State.STABLE: "each member of the generation can have its assignment",
     State.DEAD: "the group is being deleted, or there is none of this name",

@@ -1,7 +1,7 @@
 """Encodes and decodes any message of `gateway.wire.messages.generated`; codecs are compiled at first use.
 
-Bytes behind a message are ignored, as Apache Kafka does: its `RequestContext.parseRequest` reads the fields
-and never asks what remains in the buffer (tried with 4.3.1).
+Bytes after a message are ignored, as in Apache Kafka: its `RequestContext.parseRequest` reads the fields, and
+does not check what remains in the buffer (tried with 4.3.1).
 """
 
 from collections.abc import Generator
@@ -42,7 +42,7 @@ def response_schema(key: ApiKey) -> Schema:
 
 
 def decode_request(key: ApiKey, version: int, body: memoryview) -> Any:
-    """The request behind its header, however long it is. Raises Malformed, or UnsupportedVersion outside
+    """The request after its header, of any size. Raises Malformed, or UnsupportedVersion outside
     `codec_range`."""
     try:
         return decode_small_request(key, version, body)
@@ -63,15 +63,15 @@ def decoding_request(
     max_items: int = MAX_REQUEST_ITEMS,
     kept: list[Any] | None = None,
 ) -> Generator[int, None, Any]:
-    """The same in slices: yields the units of weight worked off. Malformed also for more than `most`
-    elements. Adds every long list to `kept`, which lets it go in slices."""
+    """The same in slices: yields the units of weight that are done. Malformed also for more than `max_items`
+    elements. Adds every long list to `kept`, to be freed in slices."""
     decode = _sliced_decoders.get((key, version)) or _sliced_decoder(key, version)
     message, _ = yield from decode(body, max_items, [] if kept is None else kept)
     return message
 
 
 def decode_response(key: ApiKey, version: int, body: memoryview) -> Any:
-    """The response behind its header. Raises Malformed, or UnsupportedVersion outside `codec_range`."""
+    """The response after its header. Raises Malformed, or UnsupportedVersion outside `codec_range`."""
     decode = _response_decoders.get((key, version)) or _response_decoder(key, version)
     return decode(body)[0]
 
