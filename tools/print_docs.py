@@ -52,27 +52,27 @@ GROUPS_TAIL: Final = """## What is durable
 
 The journal has each group's members with all their protocols, its generation, protocol, leader and
 assignments. Unlike Kafka's coordinator, which stores a group when its leader has assigned, this one stores
-the generation before any JoinGroup is answered, and again with the assignments before any SyncGroup is
-answered. After a restart a group goes on in its generation: members that come back within their session
-timeout send heartbeats, commit and fetch as if nothing had happened.
+the generation before it responds to any JoinGroup, and again with the assignments before it responds to any
+SyncGroup. After a restart a group continues in its generation: members that come back within their session
+timeout send heartbeats, commit and fetch as before.
 
-Volatile are waits and unanswered requests: member ids that were assigned but have not joined, a rebalance
+Waits and unanswered requests are volatile: member ids that were assigned but have not joined, a rebalance
 under way, and the time since a member's last heartbeat. Their timeouts start again in full.
 
 ## Committed offsets
 
 They are in the journal by topic id: an offset of a deleted topic is never used for a later topic of the same
-name. A commit is answered when it is durable. An offset expires `groups.offsets.retention.minutes` after its
-commit; in an empty group, not before that time has passed since the group became empty. In a group with
-members only offsets of topics that no consumer of the group reads expire. A group without members and offsets
-is removed. This is checked every `groups.offsets.retention.check.interval.ms`.
+name. A commit gets its response when it is durable. An offset expires `groups.offsets.retention.minutes`
+after its commit; in an empty group, not before that time has passed since the group became empty. In a group
+with members only offsets of topics that no consumer of the group reads expire. A group without members and
+offsets is removed. This is checked every `groups.offsets.retention.check.interval.ms`.
 
 ## Where it differs from Kafka
 
 - Among protocols with the same number of votes the leader's preferred one is chosen; Kafka's choice depends
   on the order of a hash map. The next leader is the member that joined first; in Kafka it may be any.
-- A JoinGroup or SyncGroup that is replaced by a later one of the same member is answered with
-  REBALANCE_IN_PROGRESS. Kafka never answers it.
+- A JoinGroup or SyncGroup that is replaced by a later one of the same member gets REBALANCE_IN_PROGRESS.
+  In Kafka it gets no response.
 - The number of members of a group is bounded (`groups.group.max.size`, 10,000; Kafka: none), with member ids
   that were assigned but have not joined, and so is the size of their metadata (`limits.group_bytes`).
 - An empty group that never had a generation is removed with its last pending member; Kafka keeps it until it

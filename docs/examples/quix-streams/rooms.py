@@ -1,4 +1,4 @@
-"""Measurements of rooms: each in Fahrenheit too, and how many came from each room in each ten seconds."""
+"""Measurements of rooms: converts each to Fahrenheit, and counts them by room in windows of ten seconds."""
 
 import argparse
 from datetime import timedelta
@@ -12,7 +12,7 @@ def with_fahrenheit(measured: dict[str, Any]) -> dict[str, Any]:
 
 
 def when(measured: dict[str, Any], headers: Any, timestamp_ms: int, timestamp_type: Any) -> int:
-    """The time of the measurement decides on its window, not that of its arrival."""
+    """A measurement belongs to the window of its own time, not of its arrival."""
     return int(measured["at_ms"])
 
 
@@ -20,14 +20,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")
     parser.add_argument("--state", required=True, help="directory of the counts, which the gateway has too")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
 
     app = Application(
-        broker_address=asked.bootstrap,
+        broker_address=arguments.bootstrap,
         consumer_group="quix-example",
         auto_offset_reset="earliest",
         commit_interval=1.0,
-        state_dir=asked.state,
+        state_dir=arguments.state,
     )
     measured = app.topic("quix-example-measured", value_deserializer="json", timestamp_extractor=when)
     converted = app.topic("quix-example-converted", value_serializer="json")
@@ -35,7 +35,7 @@ def main() -> None:
 
     measurements = app.dataframe(measured)
     measurements.apply(with_fahrenheit).to_topic(converted)
-    # A window is given out once, when a later measurement of its room has closed it.
+    # A window is emitted once, when a later measurement of its room has closed it.
     measurements.tumbling_window(timedelta(seconds=10)).count().final().to_topic(counted)
     app.run()
 

@@ -1,4 +1,4 @@
-"""Takes records from one topic to another in capitals as a stream, or reads both topics as a batch."""
+"""Copies records from one topic to another in capitals as a stream, or reads both topics as a batch."""
 
 import argparse
 
@@ -10,7 +10,8 @@ SHOUTED = "spark-example-shouted"
 
 
 def stream(spark: SparkSession, bootstrap: str, directory: str, available_now: bool) -> None:
-    """Goes on where the checkpoint in `directory` says, until it is stopped or, if so asked, all is taken."""
+    """Continues from the checkpoint in `directory`, until it is stopped or, if `available_now`, at the end of
+    the topic."""
     spoken = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -51,13 +52,13 @@ def main() -> None:
     parser.add_argument("what", nargs="+", choices=["stream", "catch-up", "batch"], help="done in this order")
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")
     parser.add_argument("--directory", required=True, help="of the checkpoint and of a batch's files")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     spark = SparkSession.builder.appName("shout").getOrCreate()
-    for what in asked.what:
+    for what in arguments.what:
         if what == "batch":
-            batch(spark, asked.bootstrap, f"{asked.directory}/batch")
+            batch(spark, arguments.bootstrap, f"{arguments.directory}/batch")
         else:
-            stream(spark, asked.bootstrap, f"{asked.directory}/checkpoint", what == "catch-up")
+            stream(spark, arguments.bootstrap, f"{arguments.directory}/checkpoint", what == "catch-up")
 
 
 if __name__ == "__main__":
