@@ -88,6 +88,7 @@ class RunningGateway:
     """A gateway that listens and owns its shard."""
 
     services: Services
+    shard: Shard
     listeners: Sequence[Listener]
     bound: Sequence[Address]
     admin: Address | None
@@ -130,8 +131,8 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         )
         metrics.orphan_objects.set_function(facts.orphan_objects)
         services = await _open_services(settings, stores, shard, configs, space, stack, metrics)
-        _expire_offsets(settings, services, housekeeper)
-        _bound_producers(settings, services, housekeeper)
+        _expire_offsets(settings, services, shard, housekeeper)
+        _bound_producers(settings, services, shard, housekeeper)
         watch = ClockWatch(shard, clock, settings.ledger.orphan_grace_ms, metrics.alarm)
         _watch_clock(watch, housekeeper, metrics)
         readiness = _readiness(settings, stores, shard, space)
@@ -155,7 +156,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         stack.callback(services.groups.close)
         stack.callback(setattr, readiness, "is_draining", True)
         reload = certificates.reload if certificates is not None else _nothing_to_reload
-        yield RunningGateway(services, listeners, server.bound, admin, reload)
+        yield RunningGateway(services, shard, listeners, server.bound, admin, reload)
 
 
 async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock) -> Shard:
@@ -337,19 +338,19 @@ async def _start_housekeeping(  # noqa: PLR0913 - what is assembled
     return housekeeper, facts
 
 
-def _bound_producers(settings: Settings, services: Services, housekeeper: Housekeeper) -> None:
-    limits, shard = settings.limits, services.shard
+def _bound_producers(settings: Settings, services: Services, shard: Shard, housekeeper: Housekeeper) -> None:
+    limits = settings.limits
     shard.state.producer_bounds = ProducerBounds(limits.producers, limits.partition_producers)
     wait_s = settings.ledger.commit_timeout_ms / 1000
     relief = ProducerRelief(shard, services.produce.crowded, shard.now_ms, wait_s, _monotonic_ms)
     housekeeper.add("crowded producers", CROWDED_PRODUCERS_S, relief.relieve)
 
 
-def _expire_offsets(settings: Settings, services: Services, housekeeper: Housekeeper) -> None:
+def _expire_offsets(settings: Settings, services: Services, shard: Shard, housekeeper: Housekeeper) -> None:
     limits = settings.groups
     wait_s = settings.ledger.commit_timeout_ms / 1000
     retention_ms = limits.offsets_retention_minutes * 60_000
-    expiry = OffsetExpiry(services.shard, services.groups, retention_ms, services.shard.clock, wait_s)
+    expiry = OffsetExpiry(shard, services.groups, retention_ms, shard.clock, wait_s)
     housekeeper.add("offsets", limits.offsets_retention_check_interval_ms / 1000, expiry.apply)
     housekeeper.add("dead offsets", DEAD_OFFSETS_S, expiry.drain)
 

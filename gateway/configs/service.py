@@ -8,7 +8,7 @@ from gateway.configs.alter import ResourceEdit, ResourceType
 from gateway.configs.defaults import DYNAMIC, Defaults
 from gateway.configs.resource_plans import ALL_BROKERS, BROKER, GROUP, plan_broker, plan_group
 from gateway.configs.topic_configs import ConfigType
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.settings import Settings
 from ledger.errors import ErrorName, OutcomeUnknown, StoreUnavailable
 from ledger.requests import Refused
@@ -20,7 +20,7 @@ NO_CONFIGS: Final[Mapping[str, str]] = {}
 class ConfigService:
     """Configs of topics are with the topics, in TopicService."""
 
-    def __init__(self, shard: Shard, settings: Settings) -> None:
+    def __init__(self, shard: Ledger, settings: Settings) -> None:
         self._shard = shard
         self._broker = settings.broker
         self._max_groups = settings.limits.groups

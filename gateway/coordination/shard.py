@@ -17,6 +17,7 @@ import structlog
 from gateway.completion import Completion
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.journal import Journal, OwnershipLost
+from gateway.coordination.ledger import Subscriber
 from ledger.cluster.requests import BecomeOwner, Owner
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.journal import (
@@ -31,7 +32,6 @@ from ledger.journal import (
 )
 from ledger.overlay import Overlay
 from ledger.partitions.requests import CommitFile
-from ledger.partitions.state import PartitionLog
 from ledger.registry import REGISTRY, decide, encode_record
 from ledger.requests import LedgerResult, Request
 from ledger.state import LedgerState
@@ -39,8 +39,6 @@ from ledger.state import LedgerState
 log = structlog.get_logger(__name__)
 
 MAX_WAITING = 20_000
-
-Subscriber = Callable[[Sequence[PartitionLog]], None]
 
 
 class _Submitted(NamedTuple):
@@ -134,6 +132,11 @@ class Shard:
         self._commit_delay.close()
         self._fail_waiting(closed)
 
+    @property
+    def why_not(self) -> str:
+        """Why no request is accepted; empty if they are."""
+        return "" if self.broken is None else f"this gateway does not own the shard: {self.broken}"
+
     def now_ms(self) -> int:
         """The time of the next entry, of keys, and of all ages that are counted from entries: never before
         the last entry, whatever the clock says. While the clock is behind it goes at half speed, so that ages
@@ -160,7 +163,7 @@ class Shard:
     def submit_for(self, completion: Completion[LedgerResult], request: Request) -> None:
         """The same for a caller that needs no future. What fails at once completes before this returns."""
         if self.broken is not None:
-            completion.set_exception(StoreUnavailable(f"this gateway does not own the shard: {self.broken}"))
+            completion.set_exception(StoreUnavailable(self.why_not))
         elif len(self._waiting) >= MAX_WAITING:
             completion.set_exception(StoreUnavailable("too many requests wait for the journal"))
         elif self.growth_refusal and type(request) in REGISTRY.growing:
@@ -185,7 +188,7 @@ class Shard:
         if self.journal.store.exclusive:
             return
         if self.broken is not None:
-            raise StoreUnavailable(f"this gateway does not own the shard: {self.broken}")
+            raise StoreUnavailable(self.why_not)
         if len(self._barriers) >= MAX_WAITING:
             raise StoreUnavailable("too many requests wait for a proof that this gateway owns the shard")
         proved: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -25,7 +25,7 @@ from typing import Final, cast
 
 import structlog
 
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.fetch.budget import NO_OWNER, FetchBudget, Share
 from gateway.fetch.offset_index import SparseOffsetIndex
 from gateway.fetch.planning import READ_COMMITTED, check_epoch
@@ -102,7 +102,7 @@ class ListOffsetsService:
     """Serves ListOffsets."""
 
     def __init__(
-        self, shard: Shard, reader: RunReader, opener: BatchOpener, max_decompressed_bytes: int
+        self, shard: Ledger, reader: RunReader, opener: BatchOpener, max_decompressed_bytes: int
     ) -> None:
         self._shard = shard
         self._reader = reader

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.fetch.budget import NO_OWNER, FetchBudget, Share
 from gateway.fetch.offset_index import SparseOffsetIndex
 from gateway.fetch.partition_memory import PartitionMemory
@@ -49,7 +49,7 @@ class FetchOptions:
 class FetchResources(Protocol):
     """What all fetches share: `FetchService` has it."""
 
-    shard: Shard
+    shard: Ledger
     reader: RunReader
     options: FetchOptions
     budget: FetchBudget

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.fetch.budget import NO_OWNER, FetchBudget
 from gateway.fetch.offset_index import SparseOffsetIndex
 from gateway.fetch.operation import ALONE, CHUNK_PARTITIONS, FetchOperation, FetchOptions, Sliced
@@ -66,7 +66,7 @@ class FetchService:
 
     def __init__(
         self,
-        shard: Shard,
+        shard: Ledger,
         reader: RunReader,
         sessions: FetchSessions,
         options: FetchOptions,

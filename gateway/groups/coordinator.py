@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.groups.describe import DEAD, EMPTY, GroupDescription, describe_simple, describe_stored
 from gateway.groups.group_runner import GroupRunner
 from gateway.groups.limits import exceeds_max_groups
@@ -47,7 +47,7 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        shard: Shard,
+        shard: Ledger,
         settings: Settings,
         new_id: Callable[[], str] | None = None,
         on_note: Callable[[str, Note], None] | None = None,
@@ -296,7 +296,7 @@ class GroupCoordinator:
         return None
 
     def _validate(self, group_id: str) -> ErrorName | None:
-        if self._is_closed or self._shard.broken is not None:
+        if self._is_closed or self._shard.why_not:
             return RETRIABLE
         return None if group_id else ErrorName.INVALID_GROUP_ID
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.groups.machine import Complete, Effect, GroupMachine, Note, Store
 from gateway.groups.messages import RETRIABLE
 from ledger.errors import ErrorName, StoreUnavailable
@@ -39,7 +39,7 @@ class GroupRunner:
     def __init__(  # noqa: PLR0913 - its callbacks
         self,
         group_id: str,
-        shard: Shard,
+        shard: Ledger,
         restored: Callable[[Group | None, float], GroupMachine],
         complete: Callable[[Complete, ErrorName | None], None],
         evict: Callable[["GroupRunner"], None],
@@ -160,7 +160,7 @@ class GroupRunner:
         abandoned = self.group
         self.group = self._restore()
         self._complete_all(abandoned.abandon(error))
-        if not self._is_stopped and self._shard.broken is None:
+        if not self._is_stopped and not self._shard.why_not:
             self.execute(self.group.restart_rebalance(_now_ms(), "its state could not be stored"))
 
     def _complete_all(self, effects: Sequence[Effect]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import structlog
 
 from gateway.completion import Completion
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.timers.deadlines import Deadlines
 from ledger.errors import ErrorName, StoreUnavailable
 from ledger.groups.requests import CommitOffsets, OffsetsStored
@@ -51,7 +51,7 @@ class OffsetCommit:
             self._refusal.cancel()
         self.end(self._errors)
 
-    def submit(self, shard: Shard, request: CommitOffsets, deadline: float) -> None:
+    def submit(self, shard: Ledger, request: CommitOffsets, deadline: float) -> None:
         """Commit all rows at once."""
         self._errors = [OUTCOME_UNKNOWN] * len(request.rows)
         shard.submit_for(self, request)
@@ -60,7 +60,7 @@ class OffsetCommit:
 
     def submit_parts(
         self,
-        shard: Shard,
+        shard: Ledger,
         group_id: str,
         rows: Sequence[OffsetRow],
         errors: list[ErrorName],

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.describe import EMPTY, STABLE
 from ledger.groups.requests import DrainOffsets, GroupGone, RemoveGroup, RemoveOffsets
@@ -54,7 +54,7 @@ class OffsetExpiry:
 
     def __init__(
         self,
-        shard: Shard,
+        shard: Ledger,
         groups: GroupCoordinator,
         retention_ms: int,
         clock: Callable[[], int],

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from gateway.completion import Completion
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.describe import EMPTY
 from gateway.groups.limits import exceeds_max_groups
@@ -42,7 +42,7 @@ class Committer(NamedTuple):
 class OffsetManager:
     """Offsets of all groups."""
 
-    def __init__(self, shard: Shard, groups: GroupCoordinator, settings: Settings) -> None:
+    def __init__(self, shard: Ledger, groups: GroupCoordinator, settings: Settings) -> None:
         self._shard = shard
         self._groups = groups
         self._metadata_units = settings.groups.offset_metadata_max_bytes

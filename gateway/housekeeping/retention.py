@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from ledger.partitions.requests import DeleteRecords, LowWatermark
 from ledger.partitions.retention import UNLIMITED, retention_offset
 from ledger.topics.state import Topic
@@ -21,7 +21,7 @@ Value = Callable[[str, Mapping[str, str]], str]
 
 
 class Retention:
-    def __init__(self, shard: Shard, value: Value, clock: Callable[[], int], wait_s: float) -> None:
+    def __init__(self, shard: Ledger, value: Value, clock: Callable[[], int], wait_s: float) -> None:
         self._shard = shard
         self._value = value
         self._clock = clock

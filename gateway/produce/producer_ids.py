@@ -6,21 +6,21 @@ dense.
 
 import asyncio
 
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from ledger.partitions.requests import Reserved, ReserveProducerIds
 
 BLOCK = 1_000
 
 
 class ProducerIds:
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: Ledger) -> None:
         self._shard = shard
         self._next = 0
         self._end = 0
         self._refill = asyncio.Lock()
 
     async def take(self, deadline: float) -> int:
-        """A producer id that was never given before. Raises as `Shard.ask`."""
+        """A producer id that was never given before. Raises as `Ledger.ask`."""
         while self._next == self._end:
             async with asyncio.timeout_at(deadline), self._refill:
                 if self._next == self._end:

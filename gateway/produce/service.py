@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 
 from gateway.coordination.free_space import DiskFull, FreeSpace
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.produce.accumulator import Accumulator, PendingBatch, ProduceCompletion
 from gateway.produce.refusals import GATEWAY_FAILED, SHUTTING_DOWN
 from gateway.produce.sequence_gaps import SequenceGaps
@@ -53,7 +53,7 @@ class ProduceService:
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
-        shard: Shard,
+        shard: Ledger,
         segments: SegmentStore,
         options: ProduceOptions,
         clock: Callable[[], int],

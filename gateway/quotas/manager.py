@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address
 
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.quotas.alter import CONNECTION, MUTATION, CheckedEdit
 from gateway.quotas.lookup import IP, Limit, find_limit, parse_address
 from gateway.quotas.meter import RateMeter
@@ -26,7 +26,7 @@ MAX_CONNECTION_WAIT_MS = 1_000
 class ClientQuotaManager:
     """`now_ms` is a monotonic clock."""
 
-    def __init__(self, shard: Shard, settings: Quotas, now_ms: Callable[[], int]) -> None:
+    def __init__(self, shard: Ledger, settings: Quotas, now_ms: Callable[[], int]) -> None:
         self.shard = shard
         self._settings = settings
         self._now_ms = now_ms

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from gateway.addresses import Listener
 from gateway.configs.service import ConfigService
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.fetch.list_offsets import ListOffsetsService
 from gateway.fetch.service import FetchService
 from gateway.groups.coordinator import GroupCoordinator
@@ -58,7 +58,7 @@ class Services:
     """The services and facts that all connections share."""
 
     settings: Settings
-    shard: Shard
+    shard: Ledger
     produce: ProduceService
     topic_policies: TopicPolicies
     fetch: FetchService

@@ -8,7 +8,7 @@ from typing import Final
 from gateway.configs.alter import ResourceEdit, plan_changes
 from gateway.configs.describe import topic_value
 from gateway.configs.service import ConfigService
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 from gateway.scheduling.slices import Slices, paced
 from gateway.settings import Settings
 from gateway.topics.creation import (
@@ -39,7 +39,7 @@ Create = Callable[[NewTopic, float], Awaitable[Topic | Refused]]
 class TopicService:
     """Topics by name and id. That a topic is absent is certain only after a linearizable read."""
 
-    def __init__(self, shard: Shard, settings: Settings, configs: ConfigService) -> None:
+    def __init__(self, shard: Ledger, settings: Settings, configs: ConfigService) -> None:
         self._shard = shard
         self._settings = settings
         self._configs = configs

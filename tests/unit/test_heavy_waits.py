@@ -170,7 +170,7 @@ async def test_of_a_large_commit_all_that_is_not_known_at_the_deadline_may_be_se
     settings = {"limits.topic_partitions": "9000", "limits.partitions": "9000"}
     async with in_memory_gateway({**settings, "ledger.commit_timeout_ms": "1000"}) as gateway:
         await gateway.create("t", 5 * ROWS_AT_ONCE)
-        shard = gateway.running.services.shard
+        shard = gateway.running.shard
         append, may_go = shard.journal.append, asyncio.Event()
         entries = 0
 
