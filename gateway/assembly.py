@@ -188,7 +188,7 @@ async def _claim(stores: Stores, shard: Shard) -> None:
     state, is_lasting = shard.state, stores.image is not None
     await claim_cluster_id(stores.blobs, state.cluster_id, lasting=is_lasting)
     if is_lasting:
-        claim = Claim(state.cluster_id, state.epoch, state.applied - 1, shard.last_nonce)
+        claim = Claim(state.cluster_id, state.epoch, state.applied - 1, shard.replica.last_nonce)
         await put_claim(stores.blobs, shard.journal.shard, claim)
 
 
@@ -308,7 +308,7 @@ async def _start_housekeeping(  # noqa: PLR0913 - what is assembled
 ) -> tuple[Housekeeper, ShardFacts]:
     grace_ms = settings.ledger.orphan_grace_ms
     rule = SnapshotRule(settings.ledger.snapshot_bytes)
-    checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, shard.clock)
+    checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, shard.replica.clock)
     await checkpointer.start()
     wait_seconds = settings.ledger.commit_timeout_ms / 1000
     # An operator announces a copy of a running gateway's data by this file.
@@ -317,13 +317,13 @@ async def _start_housekeeping(  # noqa: PLR0913 - what is assembled
         shard,
         stores.segments,
         grace_ms,
-        shard.clock,
+        shard.replica.clock,
         wait_seconds,
         is_disk_full=lambda: space.is_full and not backup_open.exists(),
         alarm=metrics.alarm,
         elapsed=_monotonic_ms,
     )
-    retention = Retention(shard, _topic_configs(configs), shard.clock, wait_seconds)
+    retention = Retention(shard, _topic_configs(configs), shard.replica.clock, wait_seconds)
     check_ms = settings.broker.log_retention_check_interval_ms
     housekeeper = Housekeeper(shard, checkpointer, garbage, retention, grace_ms, check_ms, space)
     stack.push_async_callback(checkpointer.write_last_image)
@@ -350,7 +350,7 @@ def _expire_offsets(settings: Settings, services: Services, shard: Shard, housek
     limits = settings.groups
     wait_s = settings.ledger.commit_timeout_ms / 1000
     retention_ms = limits.offsets_retention_minutes * 60_000
-    expiry = OffsetExpiry(shard, services.groups, retention_ms, shard.clock, wait_s)
+    expiry = OffsetExpiry(shard, services.groups, retention_ms, shard.replica.clock, wait_s)
     housekeeper.add("offsets", limits.offsets_retention_check_interval_ms / 1000, expiry.apply)
     housekeeper.add("dead offsets", DEAD_OFFSETS_S, expiry.drain)
 
@@ -429,7 +429,7 @@ async def _open_services(  # noqa: PLR0913 - what is assembled
         cluster_id=shard.state.cluster_id,
         node_id=settings.broker.node_id,
         metrics=metrics,
-        clock=shard.clock,
+        clock=shard.replica.clock,
         served=served_versions(HANDLERS),
         scheduler=SliceScheduler(settings.limits.request_memory_bytes),
     )
@@ -444,7 +444,7 @@ def _fetch_service(settings: Settings, shard: Shard, reader: RunReader) -> Fetch
         longest_wait_s=limits.request_timeout_ms / 1000,
         ledger_wait_s=settings.ledger.commit_timeout_ms / 1000,
     )
-    return FetchService(shard, reader, sessions, options, shard.clock)
+    return FetchService(shard, reader, sessions, options, shard.replica.clock)
 
 
 def _monotonic_ms() -> int:

@@ -54,7 +54,7 @@ def shard_page(shard: Shard, facts: ShardFacts) -> ShardPage:
         epoch=state.epoch,
         entries=state.applied,
         entry_time_ms=state.entry_time_ms,
-        journal_bytes=shard.journal_bytes,
+        journal_bytes=shard.replica.journal_bytes,
         image_entries=facts.image_entries(),
         snapshot_entries=facts.snapshot_entries(),
         topics=len(state.topics.by_id),

@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from gateway.coordination.shard import Shard
+from gateway.coordination.ledger import Ledger
 
 log = structlog.get_logger(__name__)
 
@@ -111,7 +111,9 @@ class ClockWatch:
     """Reports a difference of clock and ledger: a gauge, an alarm when it begins, and warnings for
     operators."""
 
-    def __init__(self, shard: Shard, clock: SteadyClock, grace_ms: int, alarm: Callable[[str], None]) -> None:
+    def __init__(
+        self, shard: Ledger, clock: SteadyClock, grace_ms: int, alarm: Callable[[str], None]
+    ) -> None:
         """A ledger that is ahead by less than `grace_ms` is no reason for a warning: clocks are adjusted now
         and then."""
         self._shard = shard

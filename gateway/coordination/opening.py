@@ -36,8 +36,8 @@ async def open_shard(  # noqa: PLR0913 - the stores of a gateway
     if verify is not None:
         await verify(recovered.state)
     opened = Shard(journal, recovered.state, clock, commit_delay, elapsed)
-    opened.last_nonce = recovered.nonce
-    opened.journal_bytes = recovered.journal_bytes
+    opened.replica.last_nonce = recovered.nonce
+    opened.replica.journal_bytes = recovered.journal_bytes
     try:
         await opened.start(node_id, new_cluster_id(), asyncio.get_running_loop().time() + OPEN_SECONDS)
     except BaseException:

@@ -62,7 +62,7 @@ class Checkpointer:
         rule: SnapshotRule,
         clock: Callable[[], int],
     ) -> None:
-        self._shard = shard
+        self._replica = shard.replica
         self._journal: Journal = shard.journal
         self._image = image
         self._blobs = blobs
@@ -86,7 +86,7 @@ class Checkpointer:
 
     async def start(self) -> None:
         """Find the newest snapshot."""
-        keys = await own_snapshots(self._journal, self._blobs, self._shard.state.applied)
+        keys = await own_snapshots(self._journal, self._blobs, self._replica.state.applied)
         self._rule.last_applied = applied_of(keys[-1]) if keys else 0
         self.snapshot_bytes = sum(info.size for info in await self._blobs.list(keys[-1])) if keys else 0
 
@@ -105,40 +105,40 @@ class Checkpointer:
             log.warning("image.not_written", error=f"the disk did not take it within {LAST_IMAGE_S:g} s")
 
     async def _write_image(self) -> None:
-        applied = self._shard.state.applied
+        applied = self._replica.state.applied
         if self._image is None:
-            drop_dirty(self._shard.state)
+            drop_dirty(self._replica.state)
             return
         if applied == self._imaged:
             return
-        if not self._shard.state.is_whole:
+        if not self._replica.state.is_whole:
             log.error("image.state_not_whole", entries=applied)
             return
         # Of one entry, the last: from here on other tasks may run.
-        (rows, copies), nonce = take_dirty(self._shard.state), self._shard.last_nonce
+        (rows, copies), nonce = take_dirty(self._replica.state), self._replica.last_nonce
         try:
             await self._image.write(rows + await _encoded(copies), nonce)
             self._imaged = applied
         except BaseException as error:
             # Also when cancelled: the thread may still write them or fail to, and twice does no harm.
-            put_back_dirty(self._shard.state, rows, copies)
+            put_back_dirty(self._replica.state, rows, copies)
             if not isinstance(error, StoreError):
                 raise
             log.warning("image.not_written", path=self._image.location, error=str(error))
 
     async def snapshot_if_due(self) -> None:
-        if self._rule.is_due(self._shard.state.applied, self._shard.journal_bytes):
+        if self._rule.is_due(self._replica.state.applied, self._replica.journal_bytes):
             await self.snapshot()
             await self.prune()
 
     async def snapshot(self) -> str:
         """Put the state into the blobs. Returns the key. StateNotWhole once an entry was applied by half."""
         self._check_whole()
-        journal_bytes = self._shard.journal_bytes
+        journal_bytes = self._replica.journal_bytes
         snapshot = await self._frozen()
         data = await asyncio.to_thread(encode_snapshot, snapshot)
         # Never before a restore that is in it: a restart recognises by this which snapshots it replaced.
-        now_ms = max(self._clock(), self._shard.state.entry_time_ms)
+        now_ms = max(self._clock(), self._replica.state.entry_time_ms)
         key = new_snapshot_key(self._journal.shard, snapshot.applied, now_ms)
         await self._blobs.put(key, [data])
         self._rule.last_applied = snapshot.applied
@@ -149,7 +149,7 @@ class Checkpointer:
 
     async def _frozen(self) -> Snapshot:
         """The state as of one entry: from the image, so that the event loop is not blocked."""
-        applied = self._shard.state.applied
+        applied = self._replica.state.applied
         await self.write_image()
         if self._image is None or self._imaged < applied:
             return self._frozen_now()
@@ -165,26 +165,26 @@ class Checkpointer:
 
     def _frozen_now(self) -> Snapshot:
         self._check_whole()
-        state = self._shard.state
-        return Snapshot(state.applied, self._shard.last_nonce, list(all_rows(state)))
+        state = self._replica.state
+        return Snapshot(state.applied, self._replica.last_nonce, list(all_rows(state)))
 
     async def _rebuild_image(self, image: ImageStore) -> None:
         async with self._writing:
             self._imaged = -1
-            self._shard.state.dirty.add_all(everything(self._shard.state))
+            self._replica.state.dirty.add_all(everything(self._replica.state))
             try:
                 await image.clear()
             except StoreError as error:
                 log.warning("image.not_cleared", path=image.location, error=str(error))
 
     def _check_whole(self) -> None:
-        state = self._shard.state
+        state = self._replica.state
         if not state.is_whole:
             raise StateNotWhole(f"entry {state.applied} was applied by half: no snapshot is made of that")
 
     async def prune(self) -> None:
         """Archive and delete the entries before the older of the snapshots that are kept."""
-        await self._pruner.prune(self._shard.state.applied)
+        await self._pruner.prune(self._replica.state.applied)
 
 
 async def _encoded(copies: Sequence[PartitionCopy]) -> list[Row]:

@@ -94,7 +94,7 @@ class GarbageCollector:
         self._graces = Graces(shard.state.objects.garbage)
         elapsed_ms = elapsed() if elapsed is not None else 0
         self._hearing_by_clock, self._hearing_by_entries = (
-            Hearing(shard.recovered_ms or now, now, elapsed_ms, PRODUCER_EXPIRATION_MS)
+            Hearing(shard.replica.recovered_ms or now, now, elapsed_ms, PRODUCER_EXPIRATION_MS)
             for now in (clock(), self._now_ms())
         )
         self.orphans_left = 0

@@ -74,7 +74,9 @@ class ProducerRelief:
         self._wait_s = wait_s
         self._not_before = 0.0
         self._elapsed = elapsed
-        self._hearing = Hearing(shard.recovered_ms, self._now_ms(), elapsed() if elapsed is not None else 0)
+        self._hearing = Hearing(
+            shard.replica.recovered_ms, self._now_ms(), elapsed() if elapsed is not None else 0
+        )
 
     async def relieve(self) -> int:
         """How many were forgotten."""

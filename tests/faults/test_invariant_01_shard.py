@@ -66,7 +66,7 @@ async def live(root: Path, acks: Path) -> None:
 
 
 async def work(stores: Stores, life: int, lines: Any) -> None:
-    clock = stores.shard.clock
+    clock = stores.shard.replica.clock
     checkpointer = Checkpointer(stores.shard, stores.image, stores.blobs, SnapshotRule(1), clock)
     deadline = asyncio.get_running_loop().time() + 60
     if life == 0:

@@ -29,7 +29,9 @@ async def start(store: MetadataStore, blobs: Blobs) -> None:
     await check_claim(Journal(store, 0), blobs)
     shard = await open_shard(store, blobs, None, 1, lambda: NOW_MS)
     state = shard.state
-    await put_claim(blobs, 0, Claim(state.cluster_id, state.epoch, state.applied - 1, shard.last_nonce))
+    await put_claim(
+        blobs, 0, Claim(state.cluster_id, state.epoch, state.applied - 1, shard.replica.last_nonce)
+    )
     await shard.close()
 
 
@@ -38,7 +40,9 @@ async def grow_and_prune(store: MetadataStore, blobs: Blobs) -> None:
     await check_claim(Journal(store, 0), blobs)
     shard = await open_shard(store, blobs, None, 1, lambda: NOW_MS)
     state = shard.state
-    await put_claim(blobs, 0, Claim(state.cluster_id, state.epoch, state.applied - 1, shard.last_nonce))
+    await put_claim(
+        blobs, 0, Claim(state.cluster_id, state.epoch, state.applied - 1, shard.replica.last_nonce)
+    )
     checkpointer = Checkpointer(shard, None, blobs, SnapshotRule(1), lambda: NOW_MS)
     for _ in range(2):
         for _ in range(4):

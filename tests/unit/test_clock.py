@@ -215,7 +215,7 @@ class AheadEmbedded(Embedded):
 
     async def start(self) -> "AheadEmbedded":
         await super().start()
-        self.shard._elapsed = self.host.boot
+        self.shard.replica.elapsed = self.host.boot
         self.garbage._clock = self.host.wall
         return self
 

@@ -272,7 +272,7 @@ async def test_members_are_loaded_after_a_restart() -> None:
 async def test_a_gateway_that_has_lost_its_shard_coordinates_no_groups() -> None:
     async with hosting() as host:
         member = await host.stable()
-        host.shard._break(RuntimeError("lost"))
+        host.shard.owner._break(RuntimeError("lost"))
         assert await host.beat(member) == "COORDINATOR_NOT_AVAILABLE"
         assert (await host.join()).error == "COORDINATOR_NOT_AVAILABLE"
 

@@ -395,7 +395,7 @@ async def test_a_draft_whose_object_became_too_old_is_stored_again_under_a_new_k
     pending, completion = produce.send(batch_of("old"))
     await turns()
     deadline = asyncio.get_running_loop().time() + WAIT_S
-    produce.shard.clock = lambda: NOW_MS + 5
+    produce.shard.replica.clock = lambda: NOW_MS + 5
     await produce.shard.ask(RaiseFloor(NOW_MS + 1), deadline)
     await produce.shard.ask(CreateTopic("later", topic_id(2), 1, {}), deadline)
     produce.segments.release()
@@ -513,7 +513,7 @@ async def test_a_store_that_raises_an_unexpected_error_fails_its_draft_alone(ope
 
 async def test_a_shard_that_was_lost_fails_later_batches_for_certain(opening: Opening) -> None:
     produce = await opening()
-    produce.shard.broken = StoreUnavailable("lost")
+    produce.shard.owner.broken = StoreUnavailable("lost")
     assert await produce.results(batch_of("x")) == ["KAFKA_STORAGE_ERROR"]
 
 

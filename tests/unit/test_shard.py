@@ -9,7 +9,7 @@ import pytest
 
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
-from gateway.coordination import shard as shard_module
+from gateway.coordination import owner as owner_module
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from ledger.errors import ErrorName, OutcomeUnknown, StoreUnavailable
@@ -363,8 +363,8 @@ async def test_a_request_larger_than_an_entry_gets_one_of_its_own(
 async def test_requests_beyond_the_bound_of_waiting_ones_are_refused_at_once(
     store: MetadataStore, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert shard_module.MAX_WAITING == 20_000
-    monkeypatch.setattr(shard_module, "MAX_WAITING", 5)
+    assert owner_module.MAX_WAITING == 20_000
+    monkeypatch.setattr(owner_module, "MAX_WAITING", 5)
     held = HeldMetadata(store)
     shard = await opened(held).shard()
     held.hold()

@@ -217,7 +217,7 @@ async def test_where_one_process_alone_can_write_a_barrier_reads_nothing() -> No
 async def test_barriers_beyond_the_bound_are_refused_at_once(
     gateways: Gateways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.coordination.shard.MAX_WAITING", 3)
+    monkeypatch.setattr("gateway.coordination.owner.MAX_WAITING", 3)
     held = HeldMetadata(gateways.store)
     shard = await gateways.open(held)
     held.hold()

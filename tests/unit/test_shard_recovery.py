@@ -96,7 +96,7 @@ class Host:
         async with self.stores():
             found = await recover(Journal(self.metadata, 0), self.image, self.blobs)
         assert digest(all_rows(found.state)) == digest(all_rows(self.shard.state))
-        assert found.nonce == self.shard.last_nonce
+        assert found.nonce == self.shard.replica.last_nonce
         return "snapshot" if found.source.startswith("snapshot/") else found.source
 
     async def checkpoint(self) -> None:

@@ -1,0 +1,260 @@
+"""The owner of a shard for one epoch, which drives it: decide, append, apply, return results.
+
+One append is in flight at a time; requests that arrive meanwhile go into the next entry (group commit).
+Requests are decided when their entry is filled, so against everything durable plus what the same entry
+already holds. No result is returned before the last entry that it depends on is durable.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import structlog
+
+from gateway.completion import Completion
+from gateway.coordination.commit_delay import CommitDelay
+from gateway.coordination.journal import Journal, OwnershipLost
+from gateway.coordination.replica import Replica
+from ledger.cluster.requests import BecomeOwner
+from ledger.cluster.requests import Owner as EpochBegun
+from ledger.errors import OutcomeUnknown, StoreUnavailable
+from ledger.journal import (
+    GROUP_COMMIT_BATCHES,
+    HEAD_BYTES,
+    MAX_ENTRY_BYTES,
+    NONCE_BYTES,
+    encode_entry,
+)
+from ledger.overlay import Overlay
+from ledger.partitions.requests import CommitFile
+from ledger.registry import decide, encode_record
+from ledger.requests import LedgerResult, Request
+
+log = structlog.get_logger(__name__)
+
+MAX_WAITING = 20_000
+
+
+class _Submitted(NamedTuple):
+    request: Request
+    completion: Completion[LedgerResult]
+
+
+@dataclass(slots=True)
+class _Filling:
+    """The entry that is being filled."""
+
+    time_ms: int
+    records: list[bytes] = field(default_factory=list)
+    answers: list[tuple[Completion[LedgerResult], LedgerResult]] = field(default_factory=list)
+    size: int = HEAD_BYTES
+    work: int = 0
+    files: int = 0
+    """Of the answers, how many are of committed files."""
+
+    def has_capacity(self, request: Request) -> bool:
+        if not self.records:
+            return True
+        fits = self.size + request.weight <= MAX_ENTRY_BYTES
+        return fits and self.work + request.work <= GROUP_COMMIT_BATCHES
+
+    def fail(self, error: Exception) -> None:
+        """Tell all who wait. They are let go of: the error keeps frames alive that hold this entry, and
+        those who wait hold their drafts."""
+        answers, self.answers = self.answers, []
+        _fail(answers, error)
+
+
+class Owner:
+    """Everything that is written to the journal in one epoch. The replica applies it once it is durable."""
+
+    def __init__(self, journal: Journal, replica: Replica, commit_delay: CommitDelay) -> None:
+        self.broken: Exception | None = None
+        """Why nothing more is accepted, once ownership is lost."""
+        self.lost = asyncio.Event()
+        self._journal = journal
+        self._replica = replica
+        self._commit_delay = commit_delay
+        self._waiting: deque[_Submitted] = deque()
+        self._barriers: list[asyncio.Future[None]] = []
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def why_not(self) -> str:
+        """Why no request is accepted; empty if they are."""
+        return "" if self.broken is None else f"this gateway does not own the shard: {self.broken}"
+
+    async def begin(self, gateway: int, cluster_id: str, deadline: float) -> EpochBegun:
+        """Begin the epoch and serve. StoreUnavailable if that cannot be made durable by the deadline."""
+        self._task = asyncio.create_task(self._run(), name=f"shard-{self._journal.shard}")
+        request = BecomeOwner(gateway, os.urandom(NONCE_BYTES), cluster_id)
+        begun: asyncio.Future[LedgerResult] = asyncio.get_running_loop().create_future()
+        self.submit_for(begun, request)
+        try:
+            async with asyncio.timeout_at(deadline):
+                result = await begun
+        except TimeoutError as error:
+            raise StoreUnavailable(
+                "the metadata store did not take the first journal entry in time"
+            ) from error
+        assert isinstance(result, EpochBegun)
+        return result
+
+    async def close(self) -> None:
+        """Stop. What still waits has failed for certain, unless it is in the entry in flight; what comes
+        later fails at once."""
+        closed = StoreUnavailable("the gateway is shutting down")
+        if self.broken is None:
+            self.broken = closed
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._fail_waiting(closed)
+
+    def submit_for(self, completion: Completion[LedgerResult], request: Request) -> None:
+        """As `Ledger.submit_for`."""
+        if self.broken is not None:
+            completion.set_exception(StoreUnavailable(self.why_not))
+        elif len(self._waiting) >= MAX_WAITING:
+            completion.set_exception(StoreUnavailable("too many requests wait for the journal"))
+        else:
+            self._waiting.append(_Submitted(request, completion))
+            self._wake.set()
+            if type(request) is CommitFile:
+                # Its batches have had their linger.
+                self._commit_delay.skip()
+            else:
+                self._commit_delay.arrived()
+
+    async def prove(self, deadline: float) -> int:
+        """The number of entries that were durable when this was called, or later. Where this process alone
+        can write, that is known at any time; else it is proved by a later append or a read."""
+        if not self._journal.store.exclusive:
+            await self._proved(deadline)
+        return self._replica.state.applied
+
+    async def _proved(self, deadline: float) -> None:
+        if self.broken is not None:
+            raise StoreUnavailable(self.why_not)
+        if len(self._barriers) >= MAX_WAITING:
+            raise StoreUnavailable("too many requests wait for a proof that this gateway owns the shard")
+        proved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._barriers.append(proved)
+        self._wake.set()
+        async with asyncio.timeout_at(deadline):
+            await proved
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._waiting or self._barriers:
+                    if self._waiting:
+                        await self._commit_delay.wait(asyncio.get_running_loop().time())
+                    await self._write_entry()
+        except OwnershipLost as error:
+            log.error("shard.ownership_lost", shard=self._journal.shard, reason=str(error))
+            self._break(error)
+        except Exception as error:
+            # A bug: nothing more may be decided on a state that may be wrong.
+            log.exception("shard.failed", shard=self._journal.shard)
+            self._break(error)
+
+    async def _write_entry(self) -> None:  # noqa: C901 - one entry, from filling to results
+        """One entry, or one proof of ownership for all results and barriers that need no entry."""
+        barriers, self._barriers = self._barriers, []
+        filling = _Filling(self._replica.now_ms())
+        try:
+            self._fill(filling)
+            if self._waiting:
+                # The entry was full, so this request has waited.
+                self._commit_delay.skip()
+            if filling.records:
+                await self._append(filling)
+            elif barriers or (filling.answers and not self._journal.store.exclusive):
+                # A refusal, or the result of a repeat, is as wrong as a read if another gateway has gone on.
+                await self._prove()
+        except StoreUnavailable as error:
+            filling.fail(error)
+            for barrier in barriers:
+                if not barrier.done():
+                    barrier.set_exception(error)
+            barriers.clear()
+            return
+        except OwnershipLost as error:
+            failure = StoreUnavailable(str(error)) if error.certain else OutcomeUnknown(str(error))
+            filling.fail(failure)
+            self._barriers = barriers + self._barriers
+            raise
+        except BaseException as error:
+            filling.fail(OutcomeUnknown(f"the append was interrupted: {error!r}"))
+            self._barriers = barriers + self._barriers
+            raise
+        self._commit_delay.expect(len(filling.answers) - filling.files, asyncio.get_running_loop().time())
+        for completion, answer in filling.answers:
+            if not completion.done():
+                completion.set_result(answer)
+        for barrier in barriers:
+            if not barrier.done():
+                barrier.set_result(None)
+        if not filling.records:
+            # Nothing was awaited, and a refused client may have sent its next request: let other tasks run.
+            await asyncio.sleep(0)
+
+    def _fill(self, filling: _Filling) -> None:
+        state = self._replica.state
+        overlay = Overlay(state)
+        while self._waiting and filling.has_capacity(self._waiting[0].request):
+            request, completion = self._waiting[0]
+            if completion.done():
+                self._waiting.popleft()
+                continue  # its caller gave up while it was still undecided
+            decision = decide(state, overlay, request, filling.time_ms)
+            # Encoded before the request leaves the queue: if a record cannot be written, all that wait fail.
+            records = [encode_record(record) for record in decision.records]
+            self._waiting.popleft()
+            filling.answers.append((completion, decision.result))
+            filling.records += records
+            filling.size += sum(map(len, records))
+            filling.work += request.work
+            filling.files += type(request) is CommitFile
+
+    async def _append(self, filling: _Filling) -> None:
+        state = self._replica.state
+        data = encode_entry(state.epoch, filling.time_ms, os.urandom(NONCE_BYTES), filling.records)
+        await self._journal.append(state.applied, data)
+        self._replica.apply(data)
+
+    async def _prove(self) -> None:
+        """That no other gateway has gone on, at a moment after this call. The next entry would begin an epoch
+        of that gateway, and such an entry is never pruned: that it is absent says enough."""
+        try:
+            is_absent = await self._journal.is_absent(self._replica.state.applied)
+        except OutcomeUnknown as error:
+            raise StoreUnavailable(str(error)) from error
+        if not is_absent:
+            raise OwnershipLost(f"journal entry {self._replica.state.applied} was written by another gateway")
+
+    def _break(self, error: Exception) -> None:
+        self.broken = error
+        self._fail_waiting(StoreUnavailable(f"this gateway does not own the shard any more: {error}"))
+        self.lost.set()
+
+    def _fail_waiting(self, error: StoreUnavailable) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        _fail([(submitted.completion, None) for submitted in waiting], error)
+        for barrier in self._barriers:
+            if not barrier.done():
+                barrier.set_exception(error)
+        self._barriers.clear()
+
+
+def _fail(waiting: Sequence[tuple[Completion[LedgerResult], LedgerResult | None]], error: Exception) -> None:
+    for completion, _ in waiting:
+        if not completion.done():
+            completion.set_exception(error)

@@ -1,0 +1,89 @@
+"""A replica of a shard: its durable state here, to which entries are applied in order, and its time.
+
+Every gateway has one, whether it owns the shard or not. Only durable entries change it.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from gateway.coordination.ledger import Subscriber
+from ledger.journal import apply_entry, decode_entry, entry_key
+from ledger.state import LedgerState
+
+
+class Replica:
+    def __init__(
+        self,
+        shard: int,
+        state: LedgerState,
+        clock: Callable[[], int],
+        elapsed: Callable[[], int] | None = None,
+    ) -> None:
+        """`elapsed`, ms on a monotonic clock, lets time go on while `clock`, unix ms, is behind the last
+        entry; without it time stands still."""
+        self.shard = shard
+        self.state = state
+        self.clock = clock
+        self.elapsed = elapsed
+        self.last_nonce = b""
+        """Of the last entry applied."""
+        self.journal_bytes = 0
+        """Of the entries applied to what was recovered, for the decision to take a snapshot."""
+        self.recovered_ms = state.entry_time_ms
+        """The time of the last entry that was there when this process began."""
+        self._went_on: tuple[int, int] | None = None
+        """While the clock is behind: the entry time at which that was seen, and `elapsed` then."""
+        self._subscribers: list[Subscriber] = []
+        self._barriers: list[tuple[int, asyncio.Future[None]]] = []
+
+    def apply(self, data: bytes) -> None:
+        """Apply the next entry, from its bytes: as the owner, every follower and every restart does."""
+        entry = decode_entry(data, entry_key(self.shard, self.state.applied))
+        touched = apply_entry(self.state, entry)
+        self.journal_bytes += len(data)
+        self.last_nonce = entry.nonce
+        if touched:
+            for subscriber in tuple(self._subscribers):
+                subscriber(touched)
+        if self._barriers:
+            self._release_barriers()
+
+    def subscribe(self, callback: Subscriber) -> Callable[[], None]:
+        """Be called after each applied entry. Returns the undo."""
+        self._subscribers.append(callback)
+        return lambda: self._subscribers.remove(callback)
+
+    async def barrier(self, entries: int, deadline: float) -> None:
+        """Return once this number of entries is applied. TimeoutError at the deadline (loop time)."""
+        if self.state.applied >= entries:
+            return
+        applied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._barriers.append((entries, applied))
+        async with asyncio.timeout_at(deadline):
+            await applied
+
+    def now_ms(self) -> int:
+        """The time of the next entry, of keys, and of all ages that are counted from entries: never before
+        the last entry, whatever the clock says. While the clock is behind it goes at half speed, so that ages
+        grow and the clock catches up."""
+        clock_ms, entry_ms = self.clock(), self.state.entry_time_ms
+        if self._went_on is None:
+            if clock_ms >= entry_ms or self.elapsed is None:
+                return max(clock_ms, entry_ms)
+            self._went_on = entry_ms, self.elapsed()
+        assert self.elapsed is not None
+        began_ms, elapsed = self._went_on
+        now_ms = max(entry_ms, began_ms + (self.elapsed() - elapsed) // 2)
+        if clock_ms >= now_ms:
+            self._went_on = None
+        return max(clock_ms, now_ms)
+
+    def _release_barriers(self) -> None:
+        waiting, self._barriers = self._barriers, []
+        for entries, applied in waiting:
+            if applied.done():
+                continue
+            if self.state.applied >= entries:
+                applied.set_result(None)
+            else:
+                self._barriers.append((entries, applied))
