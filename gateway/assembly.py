@@ -458,7 +458,7 @@ def _view_of(shard: Shard) -> ShardView:
         is_owner=lambda: shard.broken is None,
         entries=lambda: state.applied,
         topics=lambda: len(state.topics.by_id),
-        partitions=lambda: sum(len(topic.partitions) for topic in state.topics.by_id.values()),
+        partitions=lambda: state.logs.in_topics,
         live_runs=lambda: sum(partition.run_count for partition in state.logs.values()),
         follower_lag=lambda: 0,
     )

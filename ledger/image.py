@@ -6,10 +6,11 @@ in its module `rows`.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from ledger.errors import StoreDamaged, StoreTooNew
-from ledger.partitions.rows import PARTITION, PartitionCopy, put_back_copies, take_copies
+from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER
 from ledger.registry import REGISTRY, Registry
 from ledger.rows import META, Row, opened, sealed
 from ledger.state import Dirty, LedgerState
@@ -20,54 +21,50 @@ has both, and neither has checksums. What is read of them is dirty, so that the 
 this version."""
 FIRST_VERSION_WITH_CRC = 3
 
+Keys: TypeAlias = Mapping[int, Iterable[Any]]
+"""Keys of image rows by section."""
+
 _META = struct.Struct(">HqqqqqqqH")
 _VERSION = struct.Struct(">H")
 
 
 def all_rows(state: LedgerState, registry: Registry = REGISTRY) -> Iterator[Row]:
     """Every row of the state."""
-    return _rows(state, everything(state, registry), registry)
+    return rows_of(state, _all_keys(state, registry), registry)
 
 
 def everything(state: LedgerState, registry: Registry = REGISTRY) -> Dirty:
     """All keys, for an image that begins empty."""
     dirty = Dirty()
-    for section in registry.sections:
-        if not section.always:
-            dirty[section.number] = set(section.keys(state))
+    dirty.update({number: set(keys) for number, keys in _all_keys(state, registry).items()})
     return dirty
 
 
-def take_dirty_rows(state: LedgerState, registry: Registry = REGISTRY) -> list[Row]:
-    """Rows that changed since the last call, which are then counted as clean."""
-    rows, partitions = take_dirty(state, registry)
-    rows += (row for copy in partitions for row in copy.rows())
-    return sorted(rows, key=lambda row: row.section)
+def everything_but_partitions(state: LedgerState, registry: Registry = REGISTRY) -> Keys:
+    """All keys but those of partitions, their runs and producers."""
+    return {
+        number: keys
+        for number, keys in _all_keys(state, registry).items()
+        if number not in (PARTITION, CHUNK, PRODUCER)
+    }
 
 
-def take_dirty(state: LedgerState, registry: Registry = REGISTRY) -> tuple[list[Row], list[PartitionCopy]]:
-    """The same: all rows but those that are still to be encoded."""
-    dirty, state.dirty = state.dirty, Dirty()
-    copies = take_copies(state, dirty)
-    return list(_rows(state, dirty, registry)), copies
+def _all_keys(state: LedgerState, registry: Registry) -> Keys:
+    return {section.number: section.keys(state) for section in registry.sections if not section.always}
 
 
-def drop_dirty(state: LedgerState) -> None:
-    """There is no image: what will never be written need not be remembered."""
+def drop_dirty(state: LedgerState) -> Iterator[None]:
+    """There is no image: what will never be written need not be remembered. In small steps, between which
+    entries may be applied."""
     dirty, state.dirty = state.dirty, Dirty()
     for number in dirty[PARTITION]:
         if (log := state.logs.get(number)) is not None:
             log.is_imaged()
+        yield
 
 
-def put_back_dirty(
-    state: LedgerState,
-    rows: Iterable[Row],
-    copies: Iterable[PartitionCopy] = (),
-    registry: Registry = REGISTRY,
-) -> None:
+def put_back_dirty(state: LedgerState, rows: Iterable[Row], registry: Registry = REGISTRY) -> None:
     """The rows could not be written: they are dirty again."""
-    put_back_copies(state.dirty, copies)
     decoders = {section.number: section.decode_key for section in registry.sections if not section.always}
     for section, key, _ in rows:
         if section in decoders:
@@ -90,7 +87,8 @@ def meta_row(state: LedgerState) -> Row:
     return sealed(META, b"", head + cluster)
 
 
-def _rows(state: LedgerState, dirty: Dirty, registry: Registry) -> Iterator[Row]:
+def rows_of(state: LedgerState, dirty: Keys, registry: Registry) -> Iterator[Row]:
+    """The row of META, those that are always written, and those of these keys."""
     yield meta_row(state)
     for section in registry.written:
         number, encode_key, encode = section.number, section.encode_key, section.encode

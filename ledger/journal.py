@@ -17,6 +17,7 @@ from ledger.partitions.state import PartitionLog
 from ledger.records import MAX_RECORDS_BYTES, MetadataRecord
 from ledger.registry import REGISTRY, Registry
 from ledger.state import LedgerState
+from ledger.topics.apply import let_go
 from ledger.types import Buffer
 
 MAGIC = b"DJE1"
@@ -87,13 +88,34 @@ def decode_entry(data: Buffer, where: str, registry: Registry = REGISTRY) -> Ent
 
 
 def apply_entry(state: LedgerState, entry: Entry, registry: Registry = REGISTRY) -> list[PartitionLog]:
-    """Apply a durable entry. Returns the partitions whose offsets moved or that were deleted."""
+    """Apply a durable entry. Returns the partitions whose offsets moved or that were deleted; of those that
+    no record and no request has ever concerned nobody need be notified."""
+    touched = begin_entry(state, entry, registry)
+    while state.leaving:
+        touched += go_on(state)
+    return touched
+
+
+def begin_entry(state: LedgerState, entry: Entry, registry: Registry = REGISTRY) -> list[PartitionLog]:
+    """The same in slices: while `state.leaving` has partitions of deleted topics, `go_on` must be called
+    before anything else is applied or decided."""
     state.is_whole = False
     state.touched = {}
     state.entry_time_ms = entry.time_ms
     appliers = registry.appliers
     for record in entry.records:
         appliers[type(record)](state, record)
+    if state.leaving:
+        let_go(state)
     state.applied += 1
+    state.is_whole = True
+    return list(state.touched.values())
+
+
+def go_on(state: LedgerState) -> list[PartitionLog]:
+    """The next slice of the entry that was begun. Returns the partitions that it has deleted."""
+    state.is_whole = False
+    state.touched = {}
+    let_go(state)
     state.is_whole = True
     return list(state.touched.values())

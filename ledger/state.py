@@ -5,11 +5,13 @@ every gateway that applies the same entries holds the same state. What changed s
 written is noted in `dirty`; which partitions an entry touched, in `touched`.
 """
 
-from typing import Any, TypeVar
+from collections import deque
+from typing import Any, Protocol, TypeVar
 
 from ledger.cluster.records import LedgerRestored
 from ledger.groups.state import Groups
 from ledger.objects.state import Objects
+from ledger.partitions.logs import PartitionLogs, PartitionRange, Partitions
 from ledger.partitions.producers import UNBOUNDED
 from ledger.partitions.state import PartitionLog
 from ledger.settings.state import ClientQuotas, ResourceConfigs
@@ -21,14 +23,25 @@ Part = TypeVar("Part")
 class Dirty(dict[int, set[Any]]):
     """Keys of image rows that no longer say what the state says, by section. The chunks and producers that
     commits have touched are noted in their partitions alone (`PartitionLog.grown_chunks`,
-    `unsaved_producers`)."""
+    `unsaved_producers`); partitions that came or went with a topic only as ranges, by first number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.created: dict[int, PartitionRange] = {}
+        """Blank partitions, but for those that are named besides."""
+        self.deleted: dict[int, PartitionRange] = {}
 
     def __missing__(self, section: int) -> set[Any]:
         keys = self[section] = set()
         return keys
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Dirty) and self._named() == other._named()
+        return (
+            isinstance(other, Dirty)
+            and self._named() == other._named()
+            and self.created == other.created
+            and self.deleted == other.deleted
+        )
 
     __hash__ = None
 
@@ -36,9 +49,19 @@ class Dirty(dict[int, set[Any]]):
         """What is dirty in either."""
         for section, keys in other.items():
             self[section] |= keys
+        self.created |= other.created
+        self.deleted |= other.deleted
 
     def _named(self) -> dict[int, set[Any]]:
         return {section: keys for section, keys in self.items() if keys}
+
+
+class Cut(Protocol):
+    """The state as of one entry, being copied while later entries are applied (`ledger.cut`)."""
+
+    def keep(self, number: int) -> None:
+        """Called before the partition of this number changes."""
+        ...
 
 
 class LedgerState:
@@ -51,8 +74,7 @@ class LedgerState:
         """Entries applied, and so the number of the next."""
         self.entry_time_ms = 0
         self.topics = Topics()
-        self.logs: dict[int, PartitionLog] = {}
-        """By partition number; deleted partitions stay until their runs are drained."""
+        self.logs = PartitionLogs()
         self.draining: dict[int, PartitionLog] = {}
         self.objects = Objects()
         self.next_number = 0
@@ -67,7 +89,11 @@ class LedgerState:
         self.quotas = ClientQuotas()
         self.resource_configs = ResourceConfigs()
         self.dirty = Dirty()
+        self.cut: Cut | None = None
         self.touched: dict[int, PartitionLog] = {}
+        self.leaving: deque[tuple[Partitions, int]] = deque()
+        """Partitions of deleted topics that are still to be let go of, from an index on
+        (`ledger.topics.apply.let_go`): nothing is decided, applied or copied meanwhile."""
         self._parts: dict[type, Any] = {}
         self.is_whole = True
         """False once an entry was applied by half, by a bug or for want of memory: nothing may be made of

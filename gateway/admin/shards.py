@@ -58,7 +58,7 @@ def shard_page(shard: Shard, facts: ShardFacts) -> ShardPage:
         image_entries=facts.image_entries(),
         snapshot_entries=facts.snapshot_entries(),
         topics=len(state.topics.by_id),
-        partitions=sum(len(topic.partitions) for topic in state.topics.by_id.values()),
+        partitions=state.logs.in_topics,
         draining_partitions=len(state.draining),
         runs=sum(log.run_count for log in state.logs.values()),
         objects=len(objects.by_number),

@@ -228,7 +228,7 @@ class Owner:
         state = self._replica.state
         data = encode_entry(state.epoch, filling.time_ms, os.urandom(NONCE_BYTES), filling.records)
         await self._journal.append(state.applied, data)
-        self._replica.apply(data)
+        await self._replica.apply(data)
 
     async def _prove(self) -> None:
         """That no other gateway has gone on, at a moment after this call. The next entry would begin an epoch

@@ -4,10 +4,11 @@ Every gateway has one, whether it owns the shard or not. Only durable entries ch
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gateway.coordination.ledger import Subscriber
-from ledger.journal import apply_entry, decode_entry, entry_key
+from ledger.journal import begin_entry, decode_entry, entry_key, go_on
+from ledger.partitions.state import PartitionLog
 from ledger.state import LedgerState
 
 
@@ -35,18 +36,37 @@ class Replica:
         """While the clock is behind: the entry time at which that was seen, and `elapsed` then."""
         self._subscribers: list[Subscriber] = []
         self._barriers: list[tuple[int, asyncio.Future[None]]] = []
+        self.applying = asyncio.Lock()
+        """Held while an entry is applied. While another task holds it, entries and their requests wait."""
 
-    def apply(self, data: bytes) -> None:
+    async def apply(self, data: bytes) -> None:
         """Apply the next entry, from its bytes: as the owner, every follower and every restart does."""
         entry = decode_entry(data, entry_key(self.shard, self.state.applied))
-        touched = apply_entry(self.state, entry)
-        self.journal_bytes += len(data)
-        self.last_nonce = entry.nonce
+        async with self.applying:
+            touched = begin_entry(self.state, entry)
+            self.journal_bytes += len(data)
+            self.last_nonce = entry.nonce
+            self._notify(touched)
+            if self.state.leaving:
+                await self._go_on()
+        if self._barriers:
+            self._release_barriers()
+
+    async def _go_on(self) -> None:
+        """A topic with very many partitions was deleted: other tasks run in between."""
+        try:
+            while self.state.leaving:
+                await asyncio.sleep(0)
+                self._notify(go_on(self.state))
+        finally:
+            # Cancelled: an image may still be written.
+            while self.state.leaving:
+                go_on(self.state)
+
+    def _notify(self, touched: Sequence[PartitionLog]) -> None:
         if touched:
             for subscriber in tuple(self._subscribers):
                 subscriber(touched)
-        if self._barriers:
-            self._release_barriers()
 
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
         """Be called after each applied entry. Returns the undo."""

@@ -166,9 +166,10 @@ class ListOffsetsService:
 
     def _find(self, query: OffsetQuery) -> PartitionLog | None:
         topic = self._shard.state.topics.by_name.get(query.topic)
-        if topic is None or not 0 <= query.partition < len(topic.partitions):
+        if topic is None:
             return None
-        return topic.partitions[query.partition]
+        index, made = query.partition, topic.partitions.made
+        return made[index] or topic.partitions[index] if 0 <= index < len(made) else None
 
     async def _search_all(self, queries: Sequence[OffsetQuery], search: _Search) -> list[OffsetResult]:
         # A task for each search in parallel, not for each query: a request may have very many.

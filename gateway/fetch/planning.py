@@ -163,9 +163,10 @@ def find_log(partition: SessionPartition, topics: Topics) -> PartitionLog | None
             partition.name = topic.name
     else:
         topic = topics.by_name.get(partition.name)
-    if topic is None or not 0 <= partition.request.index < len(topic.partitions):
+    if topic is None:
         return None
-    return topic.partitions[partition.request.index]
+    index, made = partition.request.index, topic.partitions.made
+    return made[index] or topic.partitions[index] if 0 <= index < len(made) else None
 
 
 def check_epoch(current_leader_epoch: int) -> ErrorCode:

@@ -29,7 +29,7 @@ class UnknownPartitionFilter:
             topic = self._topics.by_id.get(TopicId(topic_id))
         else:
             topic = self._topics.by_name.get(name)
-        count = 0 if topic is None else len(topic.partitions)
+        count = 0 if topic is None else len(topic.partitions.made)
         existing = [partition for partition in partitions if 0 <= partition.index < count]
         if len(existing) < len(partitions):
             is_unknown_id = topic is None and topic_id != ZERO_TOPIC_ID

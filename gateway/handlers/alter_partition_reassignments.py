@@ -51,7 +51,7 @@ async def handle(
 def _check(
     context: RequestContext, name: str, part: ReassignablePartition, is_confirmed: bool
 ) -> Refused | None:
-    if context.services.topics.partition(name, part.partition_index) is None:
+    if not context.services.topics.has_partition(name, part.partition_index):
         if not is_confirmed:
             return Refused(ErrorName.REQUEST_TIMED_OUT, "The journal did not answer in time.")
         return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")

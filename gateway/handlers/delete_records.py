@@ -68,7 +68,7 @@ async def _delete(
     topic = service.get(name)
     if name in INTERNAL_TOPICS:
         return Refused(ErrorName.INVALID_TOPIC_EXCEPTION)
-    if topic is None or service.partition(name, index) is None:
+    if topic is None or not service.has_partition(name, index):
         return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION if is_confirmed else ErrorName.REQUEST_TIMED_OUT)
     policy = topic_value("cleanup.policy", topic.configs, context.services.configs.defaults).split(",")
     if "compact" in policy and "delete" not in policy:

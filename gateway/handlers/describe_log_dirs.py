@@ -49,9 +49,14 @@ async def handle(context: RequestContext, request: DescribeLogDirsRequest) -> De
 
 
 async def _topic(context: RequestContext, name: str, indexes: set[int]) -> DescribeLogDirsTopic:
-    service = context.services.topics
-    logs = [service.partition(name, index) async for index in context.slices.paced(sorted(indexes))]
-    sizes = [DescribeLogDirsPartition(log.index, log.size_bytes) for log in logs if log is not None]
+    topic = context.services.topics.get(name)
+    made = topic.partitions.made if topic is not None else ()
+    # A partition that is not made is empty.
+    sizes = [
+        DescribeLogDirsPartition(index, log.size_bytes if (log := made[index]) is not None else 0)
+        async for index in context.slices.paced(sorted(indexes))
+        if 0 <= index < len(made)
+    ]
     return DescribeLogDirsTopic(name, sizes)
 
 

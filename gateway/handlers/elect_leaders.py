@@ -53,7 +53,7 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
 
 
 def _partition(context: RequestContext, name: str, index: int, is_confirmed: bool) -> PartitionResult:
-    if context.services.topics.partition(name, index) is not None:
+    if context.services.topics.has_partition(name, index):
         return PartitionResult(
             index, ErrorCode.ELECTION_NOT_NEEDED, "This gateway leads the partition already."
         )

@@ -133,7 +133,7 @@ def _rows(context: RequestContext, request: OffsetCommitRequest) -> list[OffsetR
 
 def _row(topic: Topic, requested: OffsetCommitRequestPartition, expire_ms: int) -> OffsetRow | None:
     """None if the topic has no such partition."""
-    if not 0 <= requested.partition_index < len(topic.partitions):
+    if not 0 <= requested.partition_index < len(topic.partitions.made):
         return None
     return OffsetRow(
         topic.topic_id,

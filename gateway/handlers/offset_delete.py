@@ -83,8 +83,10 @@ def _deletion(done: tuple[str, int, ErrorName]) -> str:
 
 
 def _key(context: RequestContext, name: str, partition: int) -> OffsetKey | None:
-    log = context.services.topics.partition(name, partition)
-    return None if log is None else (log.topic_id, log.index)
+    topic = context.services.topics.get(name)
+    if topic is None or not 0 <= partition < len(topic.partitions):
+        return None
+    return topic.topic_id, partition
 
 
 def _refused(context: RequestContext, error: ErrorName) -> OffsetDeleteResponse:

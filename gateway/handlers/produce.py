@@ -370,13 +370,14 @@ def _enqueue_partition(
     partition: ProducePartition,
     completion: ProduceCompletion,
 ) -> _Produced:
-    if not 0 <= partition.index < len(topic.partitions):
+    made = topic.partitions.made
+    if not 0 <= partition.index < len(made):
         refusal = Refusal(
             ErrorName.UNKNOWN_TOPIC_OR_PARTITION, "this server does not host this topic-partition"
         )
         return _Produced(partition.index, refusal)
     services = context.services
-    log = topic.partitions[partition.index]
+    log = made[partition.index] or topic.partitions[partition.index]
     batch = check(partition.records, policy, context.header.api_version)
     if isinstance(batch, Refusal):
         return _Produced(partition.index, batch, log)

@@ -6,7 +6,7 @@ In this order, so that the process may die at any step: image, snapshot in the b
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import structlog
@@ -16,18 +16,17 @@ from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import own_snapshots
 from gateway.coordination.shard import Shard
 from gateway.housekeeping.pruning import Pruner
+from ledger.cut import StateCut
 from ledger.errors import StoreError
 from ledger.formats.snapshot import Snapshot, encode_snapshot
-from ledger.image import all_rows, drop_dirty, everything, put_back_dirty, restore, take_dirty
-from ledger.partitions.rows import PartitionCopy
+from ledger.image import drop_dirty, everything, restore
 from ledger.ports import Blobs, ImageStore
-from ledger.rows import Row
 
 log = structlog.get_logger(__name__)
 
 ENCODE_S = 0.002
 PAUSE_S = 0.004
-"""Rows are encoded for ENCODE_S at a time, with pauses of PAUSE_S for other tasks."""
+"""Rows are made for ENCODE_S at a time, with pauses of PAUSE_S for other tasks."""
 LAST_IMAGE_S = 30.0
 
 
@@ -107,24 +106,36 @@ class Checkpointer:
     async def _write_image(self) -> None:
         applied = self._replica.state.applied
         if self._image is None:
-            drop_dirty(self._replica.state)
+            await _in_slices(drop_dirty(self._replica.state))
             return
         if applied == self._imaged:
             return
         if not self._replica.state.is_whole:
             log.error("image.state_not_whole", entries=applied)
             return
-        # Of one entry, the last: from here on other tasks may run.
-        (rows, copies), nonce = take_dirty(self._replica.state), self._replica.last_nonce
+        cut, nonce = await self._begin_cut(whole=False)
         try:
-            await self._image.write(rows + await _encoded(copies), nonce)
-            self._imaged = applied
+            await _in_slices(cut.rest())
+            await self._image.write(cut.rows(), nonce)
+            self._imaged = cut.applied
         except BaseException as error:
             # Also when cancelled: the thread may still write them or fail to, and twice does no harm.
-            put_back_dirty(self._replica.state, rows, copies)
+            cut.give_up()
             if not isinstance(error, StoreError):
                 raise
             log.warning("image.not_written", path=self._image.location, error=str(error))
+
+    async def _begin_cut(self, *, whole: bool) -> tuple[StateCut, bytes]:
+        """A cut of the last entry, of which partitions are left to be copied, and its nonce."""
+        async with self._replica.applying:
+            self._check_whole()
+            cut, nonce = StateCut(self._replica.state, whole=whole), self._replica.last_nonce
+            try:
+                await _in_slices(cut.begin(), pause_s=0.0)
+            except BaseException:
+                cut.give_up()
+                raise
+            return cut, nonce
 
     async def snapshot_if_due(self) -> None:
         if self._rule.is_due(self._replica.state.applied, self._replica.journal_bytes):
@@ -152,7 +163,7 @@ class Checkpointer:
         applied = self._replica.state.applied
         await self.write_image()
         if self._image is None or self._imaged < applied:
-            return self._frozen_now()
+            return await self._frozen_now()
         try:
             rows, nonce = await self._image.rows()
             # Verified, since the disk may have damaged them, and the journal is pruned after a snapshot.
@@ -160,13 +171,19 @@ class Checkpointer:
         except StoreError as error:
             log.error("image.damaged", path=self._image.location, error=str(error))
             await self._rebuild_image(self._image)
-            return self._frozen_now()
+            return await self._frozen_now()
         return Snapshot(self._imaged, nonce, rows)
 
-    def _frozen_now(self) -> Snapshot:
-        self._check_whole()
-        state = self._replica.state
-        return Snapshot(state.applied, self._replica.last_nonce, list(all_rows(state)))
+    async def _frozen_now(self) -> Snapshot:
+        # A state has one cut at a time.
+        async with self._writing:
+            cut, nonce = await self._begin_cut(whole=True)
+            try:
+                await _in_slices(cut.rest())
+            except BaseException:
+                cut.give_up()
+                raise
+            return Snapshot(cut.applied, nonce, cut.rows())
 
     async def _rebuild_image(self, image: ImageStore) -> None:
         async with self._writing:
@@ -187,13 +204,10 @@ class Checkpointer:
         await self._pruner.prune(self._replica.state.applied)
 
 
-async def _encoded(copies: Sequence[PartitionCopy]) -> list[Row]:
-    """In slices: thousands of partitions take longer than clients should wait."""
-    rows: list[Row] = []
+async def _in_slices(steps: Iterator[None], pause_s: float = PAUSE_S) -> None:
+    """Thousands of partitions take longer than clients should wait."""
     began = time.perf_counter()
-    for copy in copies:
-        rows += copy.rows()
+    for _ in steps:
         if time.perf_counter() - began >= ENCODE_S:
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(pause_s)
             began = time.perf_counter()
-    return rows

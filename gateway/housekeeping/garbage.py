@@ -112,7 +112,7 @@ class GarbageCollector:
         clock_ms, now_ms = self._clock(), self._now_ms()
         before_ms = self._silent_since(self._hearing_by_clock, clock_ms)
         ahead_before_ms = self._silent_since(self._hearing_by_entries, now_ms)
-        request = ExpireProducers(before_ms, SLICE_PRODUCERS, clock_ms, ahead_before_ms)
+        request = ExpireProducers(before_ms, SLICE_PRODUCERS, (), clock_ms, ahead_before_ms)
         numbers, count = list[int](), 0
         async for log in in_slices(list(self._shard.state.logs.values())):
             expired = sum([request.has_expired(producer.last_ms) for producer in log.producers.values()])

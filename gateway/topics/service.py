@@ -86,11 +86,15 @@ class TopicService:
             return None
         return topic.partitions[index]
 
+    def has_partition(self, name: str, index: int) -> bool:
+        topic = self.get(name)
+        return topic is not None and 0 <= index < len(topic.partitions)
+
     async def confirm_partitions_absent(
         self, partitions: Collection[tuple[str, int]], deadline: float, slices: Slices | None = None
     ) -> bool:
         """As `confirm_absent`, for partitions by topic name and index."""
-        names = {name: None async for name, i in paced(slices, partitions) if self.partition(name, i) is None}
+        names = {name: None async for name, i in paced(slices, partitions) if not self.has_partition(name, i)}
         if slices is not None:
             slices.keep(names)
         known = [name async for name in paced(slices, names) if self.get(name) is not None]
@@ -111,10 +115,11 @@ class TopicService:
 
     def creation_limits(self) -> CreationLimits:
         limits, broker = self._settings.limits, self._settings.broker
+        logs = self._shard.state.logs
         return CreationLimits(
             default_partitions=broker.num_partitions,
             max_partitions=limits.topic_partitions,
-            partitions_left=limits.partitions - len(self._shard.state.logs),
+            partitions_left=limits.partitions - logs.in_topics - logs.deleted,
             node_id=broker.node_id,
         )
 

@@ -83,7 +83,9 @@ def commit_offsets(state: LedgerState, overlay: Overlay, request: CommitOffsets,
 
 def _check_row(state: LedgerState, overlay: Overlay, row: OffsetRow) -> Refused | None:
     topic = state.topics.by_id.get(row.topic_id)
-    if topic is None or row.topic_id in overlay.deleted or not 0 <= row.partition < len(topic.partitions):
+    if topic is None or row.topic_id in overlay.deleted:
+        return _NO_PARTITION
+    if not 0 <= row.partition < len(topic.partitions.made):
         return _NO_PARTITION
     if row.metadata and len(row.metadata.encode()) > MAX_METADATA_BYTES:
         return _METADATA_TOO_LARGE

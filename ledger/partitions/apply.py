@@ -10,6 +10,7 @@ from ledger.partitions.records import (
     RunsDropped,
 )
 from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER
+from ledger.partitions.state import PartitionLog
 from ledger.state import LedgerState
 
 
@@ -18,6 +19,9 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
     stored.size = max(stored.size, record.object_bytes)
     state.dirty[OBJECT].add(stored.number)
     object_number, logs, touched = stored.number, state.logs, state.touched
+    if state.cut is not None:
+        for run in record.runs:
+            state.cut.keep(run[0])
     starts: list[int] = []
     bases: list[int] = []
     batches, now_ms = record.batches, state.entry_time_ms
@@ -32,11 +36,15 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
             if producer_id >= 0:
                 producer = log.producers.get(producer_id)
                 if producer is None:
-                    producer = log.producers[producer_id] = ProducerState(epoch)
+                    producer = ProducerState(epoch)
+                    log.put_producer(producer_id, producer)
                     state.producer_count += 1
                 # The last sequence wraps after 2^31 - 1.
                 producer.record(epoch, first, (first + records - 1) & MAX_SEQUENCE, base, now_ms)
-                log.unsaved_producers.add(producer_id)
+                unsaved = log.unsaved_producers
+                if unsaved is None:
+                    unsaved = log.unsaved_producers = set()
+                unsaved.add(producer_id)
             start += batch_size
             base += records
         at += count
@@ -45,7 +53,7 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
 
 
 def records_deleted(state: LedgerState, record: RecordsDeleted) -> None:
-    log = state.logs[record.number]
+    log = _changing(state, record.number)
     log.log_start = record.log_start
     state.touched[log.number] = log
     state.dirty[PARTITION].add(log.number)
@@ -54,7 +62,7 @@ def records_deleted(state: LedgerState, record: RecordsDeleted) -> None:
 
 
 def runs_dropped(state: LedgerState, record: RunsDropped) -> None:
-    log = state.logs[record.number]
+    log = _changing(state, record.number)
     numbers, emptied = log.drop(record.count)
     state.dirty[PARTITION].add(log.number)
     state.dirty[CHUNK].update((log.number, serial) for serial in emptied)
@@ -65,6 +73,7 @@ def runs_dropped(state: LedgerState, record: RunsDropped) -> None:
         del state.draining[log.number]
         if log.deleted:
             del state.logs[log.number]
+            state.logs.deleted -= 1
 
 
 def producer_ids_reserved(state: LedgerState, record: ProducerIdsReserved) -> None:
@@ -73,7 +82,12 @@ def producer_ids_reserved(state: LedgerState, record: ProducerIdsReserved) -> No
 
 def producers_expired(state: LedgerState, record: ProducersExpired) -> None:
     for number, producer_id in record.pairs:
-        log = state.logs.get(number)
-        if log is not None and log.producers.pop(producer_id, None) is not None:
+        if number in state.logs and _changing(state, number).forget_producer(producer_id):
             state.producer_count -= 1
         state.dirty[PRODUCER].add((number, producer_id))
+
+
+def _changing(state: LedgerState, number: int) -> PartitionLog:
+    if state.cut is not None:
+        state.cut.keep(number)
+    return state.logs[number]

@@ -83,8 +83,10 @@ class _Commit:
         self._end = -1
         """Where the last run ends."""
         self._topic_id = b""
-        self._logs: Sequence[PartitionLog] = ()
+        self._partitions: Sequence[PartitionLog] = ()
         """The partitions of the topic that was looked up last."""
+        self._made: Sequence[PartitionLog | None] = ()
+        """The same, with None for those that are still blank."""
 
     def batch(self, batch: CommitBatch, maybe_repeat: bool) -> Committed | Refused:
         if maybe_repeat and (first := self.repeat(batch)) is not None:
@@ -118,8 +120,10 @@ class _Commit:
             topic = self.state.topics.by_id.get(batch.topic_id)
             is_there = topic is not None and batch.topic_id not in self.overlay.deleted
             self._topic_id = batch.topic_id
-            self._logs = topic.partitions if topic is not None and is_there else ()
-        return self._logs[batch.partition] if 0 <= batch.partition < len(self._logs) else None
+            self._partitions = topic.partitions if topic is not None and is_there else ()
+            self._made = topic.partitions.made if topic is not None and is_there else ()
+        at, made = batch.partition, self._made
+        return made[at] or self._partitions[at] if 0 <= at < len(made) else None
 
     def _log_start(self, log: PartitionLog) -> int:
         return self.overlay.log_start.get(log.number, log.log_start)

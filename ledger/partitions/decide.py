@@ -18,6 +18,8 @@ from ledger.requests import Done, Refused
 from ledger.state import LedgerState
 
 HIGH_WATERMARK = -1
+MAX_DRAINED = 500
+"""Partitions that lose runs by one request."""
 
 
 def delete_records(state: LedgerState, overlay: Overlay, request: DeleteRecords, now_ms: int) -> Decision:
@@ -49,7 +51,7 @@ def drain_runs(state: LedgerState, overlay: Overlay, request: DrainRuns, now_ms:
     left = request.limit
     records: list[RunsDropped] = []
     for number, log in state.draining.items():
-        if left == 0:
+        if left == 0 or len(records) == MAX_DRAINED:
             break
         if number in overlay.dropped:
             continue
@@ -64,7 +66,7 @@ def drain_runs(state: LedgerState, overlay: Overlay, request: DrainRuns, now_ms:
 
 def expire_producers(state: LedgerState, overlay: Overlay, request: ExpireProducers, now_ms: int) -> Decision:
     pairs: list[tuple[int, int]] = []
-    for number in state.logs if request.partitions is None else request.partitions:
+    for number in request.partitions:
         if len(pairs) == request.limit:
             break
         log = state.logs.get(number)

@@ -111,10 +111,10 @@ class ExpireProducers:
 
     before_ms: int
     limit: int
+    partitions: Sequence[int]
+    """Numbers of those that are looked at: the caller has found out which, in slices."""
     ahead_of_ms: int = 0
     ahead_before_ms: int = 0
-    partitions: Sequence[int] | None = None
-    """Numbers of those that are looked at; without them all."""
 
     def has_expired(self, last_ms: int) -> bool:
         return last_ms < self.before_ms or self.ahead_of_ms < last_ms < self.ahead_before_ms

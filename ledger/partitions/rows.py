@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ledger.errors import StoreDamaged
 from ledger.machine import Section
+from ledger.partitions.logs import PartitionRange
 from ledger.partitions.producers import BATCH_BYTES, ProducerState
 from ledger.partitions.runs import RunChunk, RunsCopy
 from ledger.partitions.state import PartitionLog
@@ -61,28 +62,32 @@ class PartitionCopy(NamedTuple):
         )
 
 
-def take_copies(state: LedgerState, dirty: Dirty) -> list[PartitionCopy]:
-    """Copies of the partitions that are dirty and still there; they leave `dirty`, as rows of their own."""
-    numbers = dirty[PARTITION]
-    copies = [_copy(log, dirty) for n in numbers if (log := state.logs.get(n)) is not None]
-    dirty[PARTITION] = {number for number in numbers if number not in state.logs}
-    return copies
-
-
-def _copy(log: PartitionLog, dirty: Dirty) -> PartitionCopy:
+def copy_changes(log: PartitionLog, dirty: Dirty) -> PartitionCopy:
+    """What changed since the image was last written, but for the rows that `dirty` names."""
     chunks = [chunk.copy() for chunk in log.grown_chunks()]
     if dirty[CHUNK]:
         chunks = [copy for copy in chunks if (log.number, copy.chunk.serial) not in dirty[CHUNK]]
-    unsaved = log.unsaved_producers
+    unsaved: Iterable[int] = log.unsaved_producers or ()
     if dirty[PRODUCER]:
         # Among them all that are gone.
-        unsaved = {producer_id for producer_id in unsaved if (log.number, producer_id) not in dirty[PRODUCER]}
-    producers = [
-        (producer_id, known.epoch, known.packed, known.last_ms)
-        for producer_id in unsaved
-        if (known := log.producers.get(producer_id)) is not None
-    ]
+        unsaved = [producer_id for producer_id in unsaved if (log.number, producer_id) not in dirty[PRODUCER]]
+    copy = _copy(log, chunks, unsaved)
     log.is_imaged()
+    return copy
+
+
+def copy_whole(log: PartitionLog) -> PartitionCopy:
+    """All of it."""
+    return _copy(log, [chunk.copy() for chunk in log.chunks], log.producers)
+
+
+def _copy(log: PartitionLog, chunks: Sequence[RunsCopy], producer_ids: Iterable[int]) -> PartitionCopy:
+    known = log.producers
+    producers = [
+        (producer_id, producer.epoch, producer.packed, producer.last_ms)
+        for producer_id in producer_ids
+        if (producer := known.get(producer_id)) is not None
+    ]
     return PartitionCopy(
         log,
         log.log_start,
@@ -104,8 +109,17 @@ def put_back_copies(dirty: Dirty, copies: Iterable[PartitionCopy]) -> None:
         dirty[PRODUCER].update((number, producer_id) for producer_id, *_ in copy.producers)
 
 
+def blank_row(found: PartitionRange, number: int) -> Row:
+    """The row of a partition that nothing has ever concerned."""
+    return sealed(PARTITION, _NUMBER.pack(number), _encode_blank(found, number))
+
+
+def gone_row(number: int) -> Row:
+    return Row(PARTITION, _NUMBER.pack(number), None)
+
+
 def _partitions(state: LedgerState) -> Iterable[int]:
-    return state.logs
+    return state.logs.numbers()
 
 
 def _chunks(state: LedgerState) -> Iterable[tuple[int, int]]:
@@ -131,7 +145,10 @@ def _pack_producer(key: tuple[int, int]) -> bytes:
 
 def _partition_row(state: LedgerState, number: int) -> bytes | None:
     log = state.logs.get(number)
-    return _encode_partition(log) if log is not None else None
+    if log is not None:
+        return _encode_partition(log)
+    found = state.logs.range_of(number)
+    return _encode_blank(found, number) if found is not None else None
 
 
 def _chunk_row(state: LedgerState, key: tuple[int, int]) -> bytes | None:
@@ -167,6 +184,10 @@ def _encode_partition(log: PartitionLog) -> bytes:
     )
 
 
+def _encode_blank(found: PartitionRange, number: int) -> bytes:
+    return _PARTITION.pack(found.topic_id, found.index_of(number), 0, 0, 0, 0, False)
+
+
 def _encode_chunk(chunk: RunsCopy) -> bytes:
     head = _CHUNK.pack(chunk.chunk.trimmed + chunk.head, chunk.end - chunk.head)
     return b"".join([head, *chunk.columns()])
@@ -177,10 +198,26 @@ def _encode_producer(producer: ProducerState) -> bytes:
     return _PRODUCER.pack(producer.epoch, producer.last_ms, batches) + producer.packed
 
 
+class RestoredNumbers:
+    """Numbers of the partitions of live topics, by index, until their topics are restored."""
+
+    def __init__(self) -> None:
+        self.by_topic: dict[TopicId, dict[int, int]] = {}
+        self.count = 0
+
+
 def _restore_partitions(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
+    restored = state.part(RestoredNumbers)
     for key, value in rows:
         (number,) = _NUMBER.unpack(key)
         topic_id, index, log_start, high_watermark, layout, serial, deleted = _PARTITION.unpack(value)
+        if deleted:
+            state.logs.deleted += 1
+        else:
+            restored.count += 1
+            restored.by_topic.setdefault(TopicId(topic_id), {})[index] = number
+            if not (log_start or high_watermark or layout or serial):
+                continue
         log = PartitionLog(number, TopicId(topic_id), index)
         log.log_start, log.high_watermark, log.layout_version = log_start, high_watermark, layout
         log.next_serial, log.deleted = serial, deleted
@@ -203,11 +240,12 @@ def _restore_producers(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) 
         packed = value[_PRODUCER.size :]
         if len(packed) != count * BATCH_BYTES:
             raise StoreDamaged("the row of a producer in an image does not have the length it claims")
-        state.logs[number].producers[producer_id] = ProducerState(epoch, packed, last_ms)
+        state.logs[number].put_producer(producer_id, ProducerState(epoch, packed, last_ms))
         state.producer_count += 1
 
 
 def complete(state: LedgerState) -> None:
+    # Those of live topics are checked with these.
     if state.next_number <= max(state.logs, default=-1):
         raise StoreDamaged("the next partition number of an image is taken")
     for log in state.logs.values():

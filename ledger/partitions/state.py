@@ -1,10 +1,13 @@
 """One partition's offsets: numbering, and the translation from offset to position.
 
-Runs are kept in chunks (`ledger/partitions/runs.py`), so that a lookup is two bisections.
+Runs are kept in chunks (`ledger/partitions/runs.py`), so that a lookup is two bisections. Containers are made
+when something comes into them: most partitions of a large cluster are empty, or have no producer.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from ledger.errors import StoreDamaged
 from ledger.partitions.producers import ProducerState
@@ -15,6 +18,7 @@ CHUNK_RUNS = 256
 """A chunk is copied when its memory grows, and written whole into the image: so it is kept small."""
 DEFAULT_FIND_RUNS = 1_000
 NO_OBJECT = -1
+_NO_PRODUCERS: Final[Mapping[int, ProducerState]] = MappingProxyType({})
 
 
 class PartitionLog:
@@ -50,14 +54,15 @@ class PartitionLog:
         self.size_bytes = 0
         self.run_count = 0
         self.deleted = False
-        self.chunks: list[RunChunk] = []
+        self.chunks: Sequence[RunChunk] = ()
         self._end_object = NO_OBJECT
         """Where the last run ends: what begins there lengthens it."""
         self._end_position = 0
         self.next_serial = 0
-        self.producers: dict[int, ProducerState] = {}
-        self.unsaved_producers: set[int] = set()
-        """Producers with a batch that was accepted since the image was last written."""
+        self.producers: Mapping[int, ProducerState] = _NO_PRODUCERS
+        """Changed by the methods below alone."""
+        self.unsaved_producers: set[int] | None = None
+        """Producers with a batch that was accepted since the image was last written, if there is one."""
         self.imaged_end = 0
         """The high watermark at that time, and the serial of the chunk that had the last run."""
         self.imaged_serial = 0
@@ -100,7 +105,7 @@ class PartitionLog:
 
     def put_back(self, chunk: RunChunk) -> None:
         """Append a chunk as it was in an image."""
-        self.chunks.append(chunk)
+        self._add(chunk)
         self.run_count += len(chunk)
         self.size_bytes += sum(chunk.sizes(0, len(chunk)))
         if len(chunk):
@@ -110,13 +115,40 @@ class PartitionLog:
     def _grow(self) -> RunChunk:
         chunk = RunChunk(self.next_serial)
         self.next_serial += 1
-        self.chunks.append(chunk)
+        self._add(chunk)
         return chunk
 
-    def grown_chunks(self) -> list[RunChunk]:
+    def _add(self, chunk: RunChunk) -> None:
+        if isinstance(self.chunks, list):
+            self.chunks.append(chunk)
+        else:
+            self.chunks = [chunk]
+
+    def put_producer(self, producer_id: int, producer: ProducerState) -> None:
+        """Remember a producer that is new here."""
+        if isinstance(self.producers, dict):
+            self.producers[producer_id] = producer
+        else:
+            self.producers = {producer_id: producer}
+
+    def forget_producer(self, producer_id: int) -> bool:
+        """Whether it was remembered."""
+        producers = self.producers
+        if not isinstance(producers, dict) or producers.pop(producer_id, None) is None:
+            return False
+        if not producers:
+            self.producers = _NO_PRODUCERS
+        return True
+
+    def forget_producers(self) -> Sequence[int]:
+        """Forget all of them. Returns their ids."""
+        forgotten, self.producers = tuple(self.producers), _NO_PRODUCERS
+        return forgotten
+
+    def grown_chunks(self) -> Sequence[RunChunk]:
         """The chunks that got runs since the image was last written."""
         if self.high_watermark == self.imaged_end or not self.chunks:
-            return []
+            return ()
         # Serials of a partition's chunks are consecutive.
         return self.chunks[max(self.imaged_serial - self.chunks[0].serial, 0) :]
 
@@ -124,7 +156,7 @@ class PartitionLog:
         """The image, or what is on its way into it, says all of this partition."""
         self.imaged_end = self.high_watermark
         self.imaged_serial = self.chunks[-1].serial if self.chunks else self.next_serial
-        self.unsaved_producers.clear()
+        self.unsaved_producers = None
 
     def droppable(self, limit: int) -> int:
         """How many runs from the front are no longer readable, counted up to `limit`."""
@@ -152,8 +184,9 @@ class PartitionLog:
         """Let the first `count` runs go. Returns their object numbers and the serials of emptied chunks."""
         numbers: list[int] = []
         emptied: list[int] = []
-        while count and self.chunks:
-            chunk = self.chunks[0]
+        for chunk in self.chunks:
+            if not count:
+                break
             taken = min(count, len(chunk) - chunk.head)
             end = chunk.head + taken
             numbers += chunk.object_numbers(chunk.head, end)
@@ -163,7 +196,7 @@ class PartitionLog:
             chunk.head = end
             if end == len(chunk):
                 emptied.append(chunk.serial)
-                del self.chunks[0]
+        self.chunks = self.chunks[len(emptied) :] or ()
         return numbers, emptied
 
     def runs_from(self, offset: int) -> Iterator[Run]:
@@ -235,10 +268,3 @@ class PartitionLog:
 
 def _chunk_last(chunk: RunChunk) -> int:
     return chunk.last
-
-
-def partitions_of(
-    topic_id: TopicId, first_number: int, count: int, first_index: int = 0
-) -> list[PartitionLog]:
-    """Fresh partitions of a topic that is new, or that grows from `first_index` on."""
-    return [PartitionLog(first_number + i, topic_id, first_index + i) for i in range(count)]

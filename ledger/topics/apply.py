@@ -1,15 +1,20 @@
 """Applying the metadata records of topics."""
 
+from ledger.partitions.logs import Partitions
 from ledger.partitions.rows import PARTITION, PRODUCER
-from ledger.partitions.state import partitions_of
+from ledger.partitions.state import PartitionLog
 from ledger.state import LedgerState
 from ledger.topics.records import PartitionsAdded, TopicConfigsSet, TopicCreated, TopicDeleted
 from ledger.topics.rows import TOPIC
 from ledger.topics.state import Topic
 
+SLICE_PARTITIONS = 1_000
+"""Partitions of a deleted topic that are let go of at once."""
+
 
 def topic_created(state: LedgerState, record: TopicCreated) -> None:
-    topic = Topic(record.name, record.topic_id, [], dict(record.configs), state.entry_time_ms)
+    partitions = Partitions(record.topic_id, state.logs)
+    topic = Topic(record.name, record.topic_id, partitions, dict(record.configs), state.entry_time_ms)
     state.topics.add(topic)
     _grow(state, topic, record.first_number, record.partitions)
 
@@ -24,28 +29,53 @@ def topic_configs_set(state: LedgerState, record: TopicConfigsSet) -> None:
 
 
 def topic_deleted(state: LedgerState, record: TopicDeleted) -> None:
-    topic = state.topics.remove(record.topic_id)
+    """From here on nothing finds the topic or its partitions; `let_go` does the rest."""
+    partitions = state.topics.remove(record.topic_id).partitions
+    partitions.delete()
     state.dirty[TOPIC].add(record.topic_id)
-    for log in topic.partitions:
-        log.deleted = True
-        state.dirty[PRODUCER].update((log.number, producer_id) for producer_id in log.producers)
-        state.producer_count -= len(log.producers)
-        log.producers = {}
-        state.touched[log.number] = log
-        state.dirty[PARTITION].add(log.number)
-        if log.run_count:
-            state.draining[log.number] = log
-        else:
-            del state.logs[log.number]
-            state.draining.pop(log.number, None)
+    state.dirty.deleted.update((gone.first_number, gone) for gone in partitions.ranges)
+    state.leaving.append((partitions, 0))
+
+
+def let_go(state: LedgerState) -> None:
+    """Let go of the next SLICE_PARTITIONS partitions of deleted topics: those without runs are gone, those
+    with runs begin to drain. It is the rest of applying the entry that deleted them."""
+    left = SLICE_PARTITIONS
+    while left and state.leaving:
+        partitions, first = state.leaving.popleft()
+        end = min(first + left, len(partitions))
+        left -= end - first
+        for log in partitions.made[first:end]:
+            if log is not None:
+                _let_go(state, log)
+        # Memory is given back slice by slice, too.
+        partitions.made[first:end] = [None] * (end - first)
+        if end < len(partitions):
+            state.leaving.appendleft((partitions, end))
+
+
+def _let_go(state: LedgerState, log: PartitionLog) -> None:
+    number = log.number
+    if state.cut is not None:
+        state.cut.keep(number)
+    log.deleted = True
+    if log.producers:
+        forgotten = log.forget_producers()
+        state.producer_count -= len(forgotten)
+        state.dirty[PRODUCER].update((number, producer_id) for producer_id in forgotten)
+    state.touched[number] = log
+    if log.run_count:
+        state.dirty[PARTITION].add(number)
+        state.draining[number] = log
+        state.logs.deleted += 1
+    else:
+        del state.logs[number]
+        state.draining.pop(number, None)
 
 
 def _grow(state: LedgerState, topic: Topic, first_number: int, count: int) -> None:
-    logs = partitions_of(topic.topic_id, first_number, count, len(topic.partitions))
-    topic.partitions += logs
+    added = topic.partitions.grow(first_number, count)
     state.topics.version += 1
-    state.next_number = first_number + count
+    state.next_number = added.end
     state.dirty[TOPIC].add(topic.topic_id)
-    for log in logs:
-        state.logs[log.number] = log
-        state.dirty[PARTITION].add(log.number)
+    state.dirty.created[first_number] = added

@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ledger.partitions.state import PartitionLog
+from ledger.partitions.logs import Partitions
 from ledger.types import TopicId
 
 MAX_NAME_LENGTH = 249
@@ -19,7 +19,7 @@ class Topic:
 
     name: str
     topic_id: TopicId
-    partitions: list[PartitionLog]
+    partitions: Partitions
     configs: Mapping[str, str]
     created_ms: int
 

@@ -97,9 +97,9 @@ class KafkaPythonClient(ClientUnderTest):
             return received
 
     def end_offset(self, topic: str, partition: int) -> int:
-        requested = TopicPartition(topic, partition)
+        asked = TopicPartition(topic, partition)
         with self._consumer() as consumer:
-            return int(consumer.end_offsets([requested])[requested])
+            return int(consumer.end_offsets([asked])[asked])
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pytest import MonkeyPatch
 
-from ledger.image import all_rows, take_dirty_rows
+from ledger.cut import take_dirty_rows
+from ledger.image import all_rows
 from ledger.objects.requests import ForgetObjects, RaiseFloor
 from ledger.partitions import state as ledger_partitions
 from ledger.partitions.producers import MAX_SEQUENCE
@@ -183,9 +184,13 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     def begin_image(self) -> None:
         self.ledger.begin_image()
 
+    @rule(steps=st.integers(1, 20))
+    def continue_image(self, steps: int) -> None:
+        self.ledger.continue_image(steps)
+
     @rule(fails=st.booleans())
     def end_image(self, fails: bool) -> None:
-        """What was applied while an image was encoded is not in it, and found in the journal after it."""
+        """What was applied while an image was made is not in it, and found in the journal after it."""
         self.ledger.end_image(fails=fails)
         if self.ledger.image:
             assert digest(all_rows(self.ledger.from_image())) == digest(all_rows(self.ledger.state))
@@ -230,7 +235,8 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         if kind < 0.82:
             return DrainRuns(choose.choice([1, 2, 3, 100]))
         if kind < 0.88:
-            return ExpireProducers(self.ledger.now_ms - choose.choice([-1, 0, 100]), choose.choice([1, 1000]))
+            before_ms = self.ledger.now_ms - choose.choice([-1, 0, 100])
+            return ExpireProducers(before_ms, choose.choice([1, 1000]), list(self.ledger.state.logs))
         if kind < 0.92:
             return RaiseFloor(self.ledger.now_ms - choose.choice([0, 100, GRACE_MS]))
         if kind < 0.96:

@@ -1,18 +1,18 @@
 """A ledger without stores: decides, encodes, decodes and applies entries as the shard driver does."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ledger.cluster.requests import BecomeOwner
+from ledger.cut import StateCut
 from ledger.formats.snapshot import Snapshot, decode_snapshot, encode_snapshot
-from ledger.image import all_rows, everything, put_back_dirty, restore, take_dirty
+from ledger.image import all_rows, everything, restore
 from ledger.journal import apply_entry, decode_entry, encode_entry
 from ledger.keys import uuid7
 from ledger.machine import Decision
 from ledger.overlay import Overlay
 from ledger.partitions.requests import CommitBatch
-from ledger.partitions.rows import PartitionCopy
 from ledger.partitions.state import PartitionLog
 from ledger.registry import decide, encode_record
 from ledger.requests import LedgerResult, Request
@@ -36,7 +36,7 @@ class JournalledLedger:
         self.state = LedgerState()
         self.entries: list[bytes] = []
         self.image: dict[tuple[int, bytes], bytes] = {}
-        self._taken: tuple[list[Row], list[PartitionCopy], bytes] | None = None
+        self._cut: tuple[StateCut, Iterator[None], bytes] | None = None
         self.now_ms = 1_000_000
         self._nonces = itertools.count(1)
         self.submit(BecomeOwner(1, bytes(16), "cluster"))
@@ -68,20 +68,31 @@ class JournalledLedger:
         self.end_image(fails=False)
 
     def begin_image(self) -> None:
-        """Take what is to be written. It is encoded in the end, and must say then what is so now."""
-        if self._taken is None:
+        """Take a cut, of which partitions are left. It must say in the end what is so now."""
+        if self._cut is None:
             now = digest(all_rows(self.state))
-            self._taken = (*take_dirty(self.state), now)
+            cut = StateCut(self.state)
+            for _ in cut.begin():
+                pass
+            self._cut = cut, cut.rest(), now
+
+    def continue_image(self, steps: int) -> None:
+        if self._cut is not None:
+            _, rest, _ = self._cut
+            for _ in itertools.islice(rest, steps):
+                pass
 
     def end_image(self, *, fails: bool) -> None:
-        taken, self._taken = self._taken, None
+        taken, self._cut = self._cut, None
         if taken is None:
             return
-        rows, copies, expected = taken
+        cut, rest, expected = taken
         if fails:
-            put_back_dirty(self.state, rows, copies)
+            cut.give_up()
             return
-        for section, key, value in [*rows, *(row for copy in copies for row in copy.rows())]:
+        for _ in rest:
+            pass
+        for section, key, value in cut.rows():
             if value is None:
                 self.image.pop((section, key), None)
             else:
@@ -104,7 +115,7 @@ class JournalledLedger:
 
     def restart(self, source: str) -> None:
         """Go on with the state that `source` ("image", "journal" or "snapshot") gives, as recovery does."""
-        self._taken = None
+        self._cut = None
         if source == "image" and self.image:
             self.state = self.from_image()
             return

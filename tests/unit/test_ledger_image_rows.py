@@ -1,11 +1,12 @@
 """The state as rows, and rows in snapshots: canonical, complete, checked."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 
 import cramjam
 import pytest
 
+from ledger.cut import StateCut, take_dirty_rows
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats.snapshot import (
     Snapshot,
@@ -17,13 +18,13 @@ from ledger.formats.snapshot import (
 from ledger.groups.requests import CommitOffsets, RemoveGroup, StoreGroup
 from ledger.groups.rows import GROUP, OFFSET
 from ledger.groups.state import Group, Member, OffsetRow
-from ledger.image import all_rows, everything, put_back_dirty, restore, take_dirty, take_dirty_rows
+from ledger.image import all_rows, everything, put_back_dirty, restore
 from ledger.journal import apply_entry, decode_entry
 from ledger.objects.requests import ForgetObjects, RaiseFloor
 from ledger.objects.rows import OBJECT
 from ledger.partitions import state as ledger_partitions
 from ledger.partitions.requests import CommitFile, DeleteRecords, DrainRuns, ReserveProducerIds
-from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER, PartitionCopy
+from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER
 from ledger.requests import Request
 from ledger.rows import META, Row, digest, pack_rows, unpack_rows
 from ledger.settings.configs import ConfigChange, ConfigOp
@@ -140,8 +141,7 @@ def test_what_was_taken_says_what_was_so_whatever_happens_before_it_is_encoded(
     ledger.submit(commit_of(8, 1))
     state = ledger.from_journal()
     expected = sorted(all_rows(state))
-    rows, copies = take_dirty(state)
-    assert copies
+    rest = begun(cut := StateCut(state))
     lengthening = commit_batch(topic_id(1), 0, 100, records=5, producer=(3, 1, 18), max_timestamp=9)
     before = len(ledger.entries)
     ledger.submit(CommitFile(locator(108, 1_000_000), 200, [lengthening]))
@@ -150,20 +150,51 @@ def test_what_was_taken_says_what_was_so_whatever_happens_before_it_is_encoded(
     ledger.submit(DeleteTopic(topic_id(1)), DrainRuns(100))
     for data in ledger.entries[before:]:
         apply_entry(state, decode_entry(data, "entry"))
-    assert sorted([row for row in rows if row.value is not None] + encoded(copies)) == expected
+        next(rest)
+    assert ended(cut, rest) == expected
 
 
-def test_what_could_not_be_encoded_in_the_end_is_dirty_again(ledger: JournalledLedger) -> None:
+@pytest.mark.parametrize("steps", range(12))
+def test_all_rows_are_of_one_entry_whatever_is_applied_meanwhile(
+    ledger: JournalledLedger, steps: int
+) -> None:
+    ledger.submit(CreateTopic("blank", topic_id(3), 3, {}))
     state = ledger.from_journal()
     expected = sorted(all_rows(state))
-    put_back_dirty(state, *take_dirty(state))
-    rows, copies = take_dirty(state)
-    assert sorted([row for row in rows if row.value is not None] + encoded(copies)) == expected
+    before = len(ledger.entries)
+    ledger.submit(commit_of(30, 3), *[commit_of(number, 1) for number in (11, 12, 13)])
+    ledger.submit(DeleteTopic(topic_id(1)), DeleteTopic(topic_id(3)), DrainRuns(100))
+    rest = begun(cut := StateCut(state, whole=True))
+    for _ in range(steps):
+        next(rest)
+    for data in ledger.entries[before:]:
+        apply_entry(state, decode_entry(data, "entry"))
+    assert ended(cut, rest) == expected
+
+
+def begun(cut: StateCut) -> Iterator[None]:
+    for _ in cut.begin():
+        pass
+    return cut.rest()
+
+
+def ended(cut: StateCut, rest: Iterator[None]) -> list[Row]:
+    for _ in rest:
+        pass
+    return sorted(row for row in cut.rows() if row.value is not None)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_what_could_not_be_written_in_the_end_is_dirty_again(ledger: JournalledLedger, steps: int) -> None:
+    state = ledger.from_journal()
+    expected = sorted(all_rows(state))
+    rest = begun(given_up := StateCut(state))
+    for _ in range(steps):
+        next(rest)
+    given_up.give_up()
+    rest = begun(cut := StateCut(state))
+    assert ended(cut, rest) == expected
     assert [row.section for row in take_dirty_rows(state)] == [META]
-
-
-def encoded(copies: Sequence[PartitionCopy]) -> list[Row]:
-    return [row for copy in copies for row in copy.rows()]
 
 
 def test_a_row_of_something_that_is_gone_says_so(ledger: JournalledLedger) -> None:

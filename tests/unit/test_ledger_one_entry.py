@@ -150,7 +150,7 @@ def test_a_producer_that_commits_in_an_entry_is_not_expired_by_it(ledger: Journa
     speaks = CommitFile(WHERE, 300, [commit_batch(TOPIC, 0, 200, producer=(1, 0, 1))])
     ledger.submit(silent, speaking)
     ledger.now_ms += 10
-    results = ledger.submit(speaks, ExpireProducers(ledger.now_ms, 10))
+    results = ledger.submit(speaks, ExpireProducers(ledger.now_ms, 10, list(ledger.state.logs)))
     assert results == [FileCommit([Committed(2, 0)]), Done(1)]
     assert list(log_of(ledger).producers) == [1]
 

@@ -7,7 +7,7 @@ from ledger.journal import apply_entry, decode_entry
 from ledger.partitions import state as ledger_partitions
 from ledger.partitions.requests import CommitFile
 from ledger.partitions.runs import Run, RunChunk
-from ledger.partitions.state import PartitionLog, partitions_of
+from ledger.partitions.state import PartitionLog
 from ledger.topics.requests import CreateTopic
 from ledger.types import TopicId
 from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
@@ -157,7 +157,7 @@ def test_dropped_runs_are_found_no_more_and_their_chunks_go_once_empty(log: Part
     assert found is not None and found.base == 8
     assert log.first_objects(3) == [4, 5, 6]
     assert log.drop(6) == ([4, 5, 6, 7, 8, 9], [1, 2, 3])
-    assert (log.run_count, log.size_bytes, log.chunks, log.high_watermark) == (0, 0, [], 20)
+    assert (log.run_count, log.size_bytes, log.chunks, log.high_watermark) == (0, 0, (), 20)
 
 
 def test_offsets_and_chunk_serials_go_on_after_everything_was_dropped(log: PartitionLog) -> None:
@@ -174,10 +174,6 @@ def test_only_whole_runs_below_the_log_start_can_be_dropped(log: PartitionLog) -
         assert log.droppable(3) == min(count, 3)
     log.log_start, log.deleted = 0, True
     assert (log.droppable(100), log.droppable(7)) == (10, 7)
-
-
-def test_partitions_of_a_new_topic_are_numbered_in_a_row() -> None:
-    assert [(log.number, log.index) for log in partitions_of(TOPIC, 5, 3)] == [(5, 0), (6, 1), (7, 2)]
 
 
 def test_rows_of_a_chunk_that_grows_while_they_are_read_leave_none_out() -> None:

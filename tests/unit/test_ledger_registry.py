@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import pytest
 
+from ledger.cut import StateCut, take_dirty_rows
 from ledger.errors import StoreTooNew
-from ledger.image import all_rows, put_back_dirty, restore, take_dirty, take_dirty_rows
+from ledger.image import all_rows, restore
 from ledger.journal import apply_entry, decode_entry, encode_entry
 from ledger.machine import Decision, Machine, Section
 from ledger.overlay import Overlay
@@ -145,9 +146,9 @@ def test_its_rows_are_in_the_image_and_restore_its_state() -> None:
 
 def test_rows_of_it_that_could_not_be_written_are_dirty_again() -> None:
     state = noted()
-    rows, copies = take_dirty(state, WITH_NOTES)
-    assert not [row for row in take_dirty_rows(state, WITH_NOTES) if row.section == NOTE]
-    put_back_dirty(state, rows, copies, WITH_NOTES)
+    cut = StateCut(state, registry=WITH_NOTES)
+    assert list(cut.begin()) and not state.dirty
+    cut.give_up()
     assert len([row for row in take_dirty_rows(state, WITH_NOTES) if row.section == NOTE]) == 2
 
 

@@ -1,7 +1,8 @@
 """What a ledger that was put back from a backup remembers of that."""
 
 from ledger.cluster.records import LedgerRestored
-from ledger.image import all_rows, restore, take_dirty_rows
+from ledger.cut import take_dirty_rows
+from ledger.image import all_rows, restore
 from ledger.journal import Entry, apply_entry
 from ledger.keys import RANDOM_BYTES, uuid7
 from ledger.state import LedgerState

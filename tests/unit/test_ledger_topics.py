@@ -2,8 +2,13 @@
 
 import pytest
 
+from ledger.partitions.logs import PartitionLogs, Partitions
 from ledger.topics.state import Topic, Topics, check_topic_name
 from ledger.types import TopicId
+
+
+def topic_of(name: str, topic_id: bytes) -> Topic:
+    return Topic(name, TopicId(topic_id), Partitions(TopicId(topic_id), PartitionLogs()), {}, 0)
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "..a", "_", "-", "x" * 249, "__consumer_offsets"])
@@ -24,14 +29,14 @@ def test_an_illegal_name_is_refused_with_its_reason(name: str) -> None:
 )
 def test_names_that_differ_only_in_dots_and_underscores_collide(one: str, other: str, collides: bool) -> None:
     topics = Topics()
-    topics.add(Topic(one, TopicId(bytes(16)), [], {}, 0))
+    topics.add(topic_of(one, bytes(16)))
     assert topics.collision(other) == (one if collides else None)
 
 
 def test_names_are_in_order_whatever_comes_and_goes() -> None:
     topics = Topics()
     for name in "dbeca":
-        topics.add(Topic(name, TopicId(name.encode() * 16), [], {}, 0))
+        topics.add(topic_of(name, name.encode() * 16))
         assert list(topics.names) == sorted(topics.by_name)
     for name in "cad":
         topics.remove(TopicId(name.encode() * 16))
@@ -41,7 +46,7 @@ def test_names_are_in_order_whatever_comes_and_goes() -> None:
 def test_a_name_that_left_collides_with_none() -> None:
     topics = Topics()
     for i, name in enumerate(("a.b.c", "a_b.c", "a_b_c")):
-        topics.add(Topic(name, TopicId(i.to_bytes(16, "big")), [], {}, 0))
+        topics.add(topic_of(name, i.to_bytes(16, "big")))
     assert topics.collision("a.b_c") == "a.b.c"
     topics.remove(TopicId(bytes(16)))
     assert topics.collision("a.b_c") == "a_b.c"
@@ -52,7 +57,7 @@ def test_a_name_that_left_collides_with_none() -> None:
 
 
 def test_a_topic_is_found_by_name_and_by_id_until_it_is_removed() -> None:
-    topics, topic = Topics(), Topic("t", TopicId(bytes(16)), [], {}, 0)
+    topics, topic = Topics(), topic_of("t", bytes(16))
     topics.add(topic)
     assert topics.by_name["t"] is topics.by_id[topic.topic_id] is topic
     assert topics.remove(topic.topic_id) is topic

@@ -182,7 +182,7 @@ async def test_a_gap_holds_back_only_batches_after_it_and_until_it_is_closed() -
 
     gaps.note(batch(MAX_SEQUENCE))
     assert gaps.missing_before(batch(0)) == MAX_SEQUENCE
-    log.producers[7] = ProducerState(0)
+    log.put_producer(7, ProducerState(0))
     assert gaps.missing_before(batch(0)) is None
     for producer in (8, 9, 10):
         gaps.note(batch(0, producer))

@@ -203,12 +203,12 @@ async def test_a_refused_producer_is_throttled_and_may_try_again() -> None:
 
 def remember(host: Embedded, count: int) -> None:
     """So many more producers in all partitions together, each last heard at another time."""
-    state, logs = host.shard.state, list(host.shard.state.logs.values())
+    state = host.shard.state
+    logs = [state.logs[number] for number in list(state.logs.numbers())]
     times = random.Random(7).sample(range(10 * count), count)
     for i, time_ms in enumerate(times):
-        logs[i % len(logs)].producers[1_000_000 + i] = ProducerState(
-            0, bytes(80), host.clock.now_ms + time_ms
-        )
+        producer = ProducerState(0, bytes(80), host.clock.now_ms + time_ms)
+        logs[i % len(logs)].put_producer(1_000_000 + i, producer)
     state.producer_count += count
     host.clock.now_ms += 10 * count
 

@@ -35,7 +35,7 @@ def replica() -> Replica:
 async def test_applying_the_entries_of_an_owner_gives_its_state() -> None:
     written, follower = journal(5), replica()
     for entry in written.entries:
-        follower.apply(entry)
+        await follower.apply(entry)
     assert digest(all_rows(follower.state)) == digest(all_rows(written.state))
     assert follower.last_nonce == (5).to_bytes(16, "big")
     assert follower.journal_bytes == sum(map(len, written.entries))
@@ -47,7 +47,7 @@ async def test_a_barrier_returns_when_its_entries_are_applied_and_not_before() -
     for number, entry in enumerate(written.entries, 1):
         await asyncio.sleep(0)
         assert (early.done(), late.done()) == (number > 3, False)
-        follower.apply(entry)
+        await follower.apply(entry)
     await asyncio.gather(early, late)
     await follower.barrier(5, deadline())
 
@@ -57,7 +57,7 @@ async def test_a_barrier_ends_at_its_deadline_and_leaves_nothing_behind() -> Non
     with pytest.raises(TimeoutError):
         await follower.barrier(1, asyncio.get_running_loop().time() + 0.01)
     for entry in written.entries:
-        follower.apply(entry)
+        await follower.apply(entry)
 
 
 async def test_subscribers_get_the_partitions_of_an_entry_until_they_end_it() -> None:
@@ -65,7 +65,7 @@ async def test_subscribers_get_the_partitions_of_an_entry_until_they_end_it() ->
     touched: list[int] = []
     undo = follower.subscribe(lambda partitions: touched.append(len(partitions)))
     for entry in written.entries[:3]:
-        follower.apply(entry)
+        await follower.apply(entry)
     undo()
-    follower.apply(written.entries[3])
+    await follower.apply(written.entries[3])
     assert touched == [1]

@@ -19,9 +19,10 @@ from gateway.coordination.shard import Shard
 from gateway.housekeeping import checkpoint
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from ledger.cluster.records import OwnerChanged
+from ledger.cut import take_dirty_rows
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats.snapshot import archive_prefix, decode_archive
-from ledger.image import FORMAT_VERSION, all_rows, take_dirty_rows
+from ledger.image import FORMAT_VERSION, all_rows
 from ledger.journal import decode_entry, entry_key, entry_prefix
 from ledger.partitions.requests import CommitFile, Committed, DeleteRecords, DrainRuns, FileCommit
 from ledger.ports import Blobs, ImageStore, MetadataStore, Won
@@ -85,8 +86,8 @@ class Host:
         for _ in range(commits):
             batch = commit_batch(topic_id(1), 0, 0, records=3, producer=(1, 0, self.end))
             where = locator(self.end, NOW_MS)
-            result = await self.shard.ask(CommitFile(where, 100, [batch]), deadline)
-            assert result == FileCommit([Committed(self.end, max(0, self.end - 10))])
+            answer = await self.shard.ask(CommitFile(where, 100, [batch]), deadline)
+            assert answer == FileCommit([Committed(self.end, max(0, self.end - 10))])
             self.end += 3
             await self.shard.ask(DeleteRecords(topic_id(1), 0, max(0, self.end - 10)), deadline)
             await self.shard.ask(DrainRuns(10), deadline)

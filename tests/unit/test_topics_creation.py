@@ -8,6 +8,7 @@ from gateway.wire.messages.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
 )
+from ledger.partitions.logs import PartitionLogs, Partitions
 from ledger.requests import Refused
 from ledger.topics.state import Topic, Topics
 from ledger.types import TopicId
@@ -18,7 +19,8 @@ LIMITS = CreationLimits(default_partitions=4, max_partitions=100, partitions_lef
 def with_topics(*names: str) -> Topics:
     topics = Topics()
     for number, name in enumerate(names):
-        topics.add(Topic(name, TopicId(number.to_bytes(16, "big")), [], {}, 0))
+        topic_id = TopicId(number.to_bytes(16, "big"))
+        topics.add(Topic(name, topic_id, Partitions(topic_id, PartitionLogs()), {}, 0))
     return topics
 
 

@@ -1,0 +1,141 @@
+"""The rows of one entry, made step by step while later entries are applied.
+
+Partitions are nearly all of a state. They are copied when their turn comes, or just before they change
+(`LedgerState.cut`): the rows are those of the entry all the same, and no step takes long.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+
+from ledger.image import everything_but_partitions, put_back_dirty, rows_of
+from ledger.partitions.logs import PartitionRange
+from ledger.partitions.rows import (
+    PARTITION,
+    PartitionCopy,
+    blank_row,
+    copy_changes,
+    copy_whole,
+    gone_row,
+    put_back_copies,
+)
+from ledger.registry import REGISTRY, Registry
+from ledger.rows import Row
+from ledger.state import Dirty, LedgerState
+
+
+class StateCut:
+    """At most one of a state at a time: it ends with `rest`, or with `give_up`."""
+
+    def __init__(self, state: LedgerState, *, whole: bool = False, registry: Registry = REGISTRY) -> None:
+        """Rows that changed since the last cut, and count as clean from here on; `whole`: all rows."""
+        assert state.is_whole and not state.leaving and state.cut is None
+        self.applied = state.applied
+        self._state = state
+        self._whole = whole
+        self._registry = registry
+        if whole:
+            self._dirty = Dirty()
+            self._left = set(state.logs)
+            self._dirty.created = {found.first_number: found for found in state.logs.ranges()}
+        else:
+            self._dirty, state.dirty = state.dirty, Dirty()
+            self._left = self._dirty.pop(PARTITION, set())
+        # `_left`: numbers of partitions that have not been copied.
+        self._done: set[int] = set()
+        self._ranges = state.logs.ranges()
+        self._copies = deque[PartitionCopy]()
+        """Copied, and not yet encoded."""
+        self._rows: list[Row] = []
+        self._of_ranges: list[Row] = []
+        state.cut = self
+
+    def begin(self) -> Iterator[None]:
+        """The rows of all but partitions, in small steps. No entry may be applied until it has ended."""
+        dirty = everything_but_partitions(self._state, self._registry) if self._whole else self._dirty
+        for row in rows_of(self._state, dirty, self._registry):
+            self._rows.append(row)
+            yield
+
+    def rest(self) -> Iterator[None]:
+        """The rows of partitions, in small steps, between which entries may be applied."""
+        while self._left or self._copies:
+            if not self._copies:
+                self._copy(self._left.pop())
+            while self._copies:
+                # Not taken out before it is encoded, as it may have to be put back.
+                for row in self._copies[0].rows():
+                    self._rows.append(row)
+                    yield
+                self._copies.popleft()
+            yield
+        yield from self._range_rows()
+        self._state.cut = None
+
+    def _range_rows(self) -> Iterator[None]:
+        done, deleted = self._done, self._dirty.deleted
+        for found in self._dirty.created.values():
+            if found.first_number not in deleted:
+                for number in range(found.first_number, found.end):
+                    if number not in done:
+                        self._of_ranges.append(blank_row(found, number))
+                    yield
+        for found in deleted.values():
+            for number in range(found.first_number, found.end):
+                if number not in done:
+                    self._of_ranges.append(gone_row(number))
+                    yield
+
+    def rows(self) -> list[Row]:
+        """All rows, once `rest` has ended."""
+        return self._rows + self._of_ranges
+
+    def give_up(self) -> None:
+        """The rows could not be made or written: they are dirty again."""
+        state = self._state
+        if state.cut is self:
+            state.cut = None
+        if self._whole:
+            return
+        put_back_dirty(state, self._rows, self._registry)
+        put_back_copies(state.dirty, self._copies)
+        state.dirty[PARTITION] |= self._left
+        state.dirty.add_all(self._dirty)
+
+    def keep(self, number: int) -> None:
+        if number in self._left:
+            self._left.discard(number)
+            self._copy(number)
+
+    def _copy(self, number: int) -> None:
+        self._done.add(number)
+        log = self._state.logs.get(number)
+        if log is None:
+            found = self._range_of(number)
+            self._rows.append(blank_row(found, number) if found is not None else gone_row(number))
+        elif self._whole:
+            self._copies.append(copy_whole(log))
+        else:
+            self._copies.append(copy_changes(log, self._dirty))
+
+    def _range_of(self, number: int) -> PartitionRange | None:
+        """As the topics were at the entry."""
+        at = bisect_right(self._ranges, number, key=_first_number) - 1
+        return self._ranges[at] if at >= 0 and number < self._ranges[at].end else None
+
+
+def _first_number(found: PartitionRange) -> int:
+    return found.first_number
+
+
+def take_dirty_rows(state: LedgerState, registry: Registry = REGISTRY) -> list[Row]:
+    """Rows that changed since the last cut, at once."""
+    cut = StateCut(state, registry=registry)
+    for steps in (cut.begin(), cut.rest()):
+        for _ in steps:
+            pass
+    return sorted(cut.rows(), key=_section)
+
+
+def _section(row: Row) -> int:
+    return row.section
