@@ -1,23 +1,32 @@
 """Retention by retention.ms and retention.bytes, in journaled steps."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import structlog
 
 from gateway.coordination.ledger import Ledger
+from gateway.housekeeping.producers import in_slices
 from ledger.partitions.requests import DeleteRecords, LowWatermark
 from ledger.partitions.retention import UNLIMITED, retention_offset
+from ledger.partitions.state import PartitionLog
 from ledger.topics.state import Topic
 
 log = structlog.get_logger(__name__)
 
 SLICE_RUNS = 2_000
-YIELD_EVERY = 500
-"""Partitions that are checked before other tasks run."""
+AT_ONCE = 200
+"""Partitions whose log start is raised together: they share a journal entry."""
 
 Value = Callable[[str, Mapping[str, str]], str]
 """A topic config in force, by name and what is set."""
+
+
+class _Due(NamedTuple):
+    topic: Topic
+    partition: int
+    offset: int
 
 
 class Retention:
@@ -29,16 +38,21 @@ class Retention:
 
     async def apply(self) -> int:
         """Raise the log start of every partition that keeps too much. Returns how many were raised."""
-        raised = checked = 0
+        raised, due = 0, list[_Due]()
         for topic in list(self._shard.state.topics.by_id.values()):
             bounds = self._bounds(topic)
-            for partition in range(len(topic.partitions)) if bounds is not None else ():
-                assert bounds is not None
-                raised += await self._apply_to(topic, partition, bounds)
-                checked += 1
-                if checked % YIELD_EVERY == 0:
+            async for partition in in_slices([log for log in topic.partitions.made if log is not None]):
+                if bounds is None:
+                    break
+                offset = self._offset(partition, bounds)
+                if offset > partition.log_start:
+                    due.append(_Due(topic, partition.index, offset))
+                    # Perhaps of very many runs.
                     await asyncio.sleep(0)
-        return raised
+                if len(due) == AT_ONCE:
+                    raised += await self._raise(due)
+                    due = []
+        return raised + await self._raise(due)
 
     def _bounds(self, topic: Topic) -> tuple[int, int] | None:
         """(retention.ms, retention.bytes), or None for a topic that keeps everything."""
@@ -50,23 +64,26 @@ class Retention:
             return None
         return max(retention_ms, UNLIMITED), max(retention_bytes, UNLIMITED)
 
-    async def _apply_to(self, topic: Topic, partition: int, bounds: tuple[int, int]) -> int:
-        ledger_log = topic.partitions[partition]
+    def _offset(self, partition: PartitionLog, bounds: tuple[int, int]) -> int:
         by_number = self._shard.state.objects.by_number
         now_ms = self._clock()
-        offset = retention_offset(
-            ledger_log,
+        return retention_offset(
+            partition,
             *bounds,
             now_ms,
             SLICE_RUNS,
             lambda number: by_number[number].created_ms,
             max(0, self._shard.now_ms() - now_ms),
         )
-        if offset <= ledger_log.log_start:
-            return 0
-        request = DeleteRecords(topic.topic_id, partition, offset)
-        result = await self._shard.ask(request, asyncio.get_running_loop().time() + self._wait_s)
-        if not isinstance(result, LowWatermark):
-            return 0
-        log.info("retention.applied", topic=topic.name, partition=partition, log_start=result.offset)
-        return 1
+
+    async def _raise(self, due: Sequence[_Due]) -> int:
+        """In as few journal entries as possible."""
+        deadline = asyncio.get_running_loop().time() + self._wait_s
+        requests = [DeleteRecords(topic.topic_id, partition, offset) for topic, partition, offset in due]
+        results = await asyncio.gather(*(self._shard.ask(request, deadline) for request in requests))
+        raised = 0
+        for (topic, partition, _), result in zip(due, results, strict=True):
+            if isinstance(result, LowWatermark):
+                log.info("retention.applied", topic=topic.name, partition=partition, log_start=result.offset)
+                raised += 1
+        return raised
