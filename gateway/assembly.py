@@ -402,7 +402,7 @@ async def _open_services(  # noqa: PLR0913 - what is assembled
     # The host's clock, not the steady one: clients probably share it, also after a jump.
     produce = ProduceService(shard, stores.segments, options, clock_ms, cache.put, space, opener)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
-    reader = RunReader(stores.segments, cache, shard.state.objects.locator, metrics.alarm)
+    reader = RunReader(stores.segments, cache, _locator_of(shard), metrics.alarm)
     offsets = ListOffsetsService(shard, reader, opener, settings.limits.decompressed_bytes)
     groups = GroupCoordinator(shard, settings)
     groups.start()
@@ -451,15 +451,19 @@ def _monotonic_ms() -> int:
     return int(asyncio.get_running_loop().time() * 1000)
 
 
+def _locator_of(shard: Shard) -> Callable[[int], str]:
+    """The locator of an object's number, in the state of the time of the call."""
+    return lambda number: shard.state.objects.locator(number)
+
+
 def _view_of(shard: Shard) -> ShardView:
-    state = shard.state
     return ShardView(
         shard=shard.journal.shard,
         is_owner=lambda: shard.broken is None,
-        entries=lambda: state.applied,
-        topics=lambda: len(state.topics.by_id),
-        partitions=lambda: state.logs.in_topics,
-        live_runs=lambda: sum(partition.run_count for partition in state.logs.values()),
+        entries=lambda: shard.state.applied,
+        topics=lambda: len(shard.state.topics.by_id),
+        partitions=lambda: shard.state.logs.in_topics,
+        live_runs=lambda: sum(partition.run_count for partition in shard.state.logs.values()),
         follower_lag=lambda: 0,
     )
 
