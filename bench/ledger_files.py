@@ -58,8 +58,8 @@ async def _fill(shard: Shard, runs: int, partitions: int) -> None:
             locator, start = new_locator(clock_ms(), os.urandom), 0
         count = min(BATCHES, runs - first)
         request, start = commit(locator, start, first, count, sequences, clock_ms())
-        answer = await shard.submit(request)
-        assert isinstance(answer, FileCommit), answer
+        result = await shard.submit(request)
+        assert isinstance(result, FileCommit), result
 
 
 if __name__ == "__main__":

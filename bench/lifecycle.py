@@ -63,8 +63,8 @@ def _timed_start(server: Server) -> float:
         server.start(max(READY_TIMEOUT_S, LONG_START_S))
     elif isinstance(server, BenchKafka):
         server.restart()
-    answer = raw_exchange(server.host, server.port, request(METADATA, 1, NO_TOPICS), timeout_s=30.0)
+    response = raw_exchange(server.host, server.port, request(METADATA, 1, NO_TOPICS), timeout_s=30.0)
     took_s = time.monotonic() - started
-    if not isinstance(answer, bytes):
-        raise RuntimeError(f"{server.name} is ready but {answer.value}")
+    if not isinstance(response, bytes):
+        raise RuntimeError(f"{server.name} is ready but {response.value}")
     return took_s

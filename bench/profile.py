@@ -92,11 +92,13 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--lines", action="store_true", help="by line and not by function")
-    asked = parser.parse_args(arguments)
-    folded = record(asked.case, asked.output, asked.repeats, quick=asked.quick, lines=asked.lines)
+    requested = parser.parse_args(arguments)
+    folded = record(
+        requested.case, requested.output, requested.repeats, quick=requested.quick, lines=requested.lines
+    )
     stacks = working(read_folded(folded.read_text()))
     folded.unlink()
-    folded.with_suffix(".svg").write_text(flame_svg(stacks, f"dragoman serve under {asked.case}"))
+    folded.with_suffix(".svg").write_text(flame_svg(stacks, f"dragoman serve under {requested.case}"))
     own, whole = shares(stacks)
     total = sum(stacks.values())
     for title, counted in (("own", own), ("with all they call", whole)):

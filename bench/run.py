@@ -185,15 +185,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--work", type=Path, metavar="DIR", help="where servers store (a temporary directory)"
     )
-    asked = parser.parse_args(arguments)
-    for word in asked.only:
+    requested = parser.parse_args(arguments)
+    for word in requested.only:
         if not selected(NAMES, [word], NAMES):
             parser.error(f"no case begins with {word!r}")
-    return asked
+    return requested
 
 
 def main(arguments: Sequence[str]) -> int:
-    asked = parse(arguments)
+    requested = parse(arguments)
     console = Console(stderr=True)
     if (reason := why_missing()) is not None:
         console.print(f"Apache Kafka cannot run here: {reason}")
@@ -201,11 +201,11 @@ def main(arguments: Sequence[str]) -> int:
     if (reason := allow_open_files(OPEN_FILES)) is not None:
         console.print(f"the bench cannot run here: {reason}")
         return 2
-    shortened = asked.quick or asked.only or asked.rounds < 5
-    output = asked.output or (CACHE / "bench" if shortened else ROOT / "docs")
-    directory = Path(tempfile.mkdtemp(prefix="dragoman-bench-", dir=asked.work))
-    warm_s = asked.warm if asked.warm is not None else 8.0 if asked.quick else 60.0
-    options = Options(asked.rounds, asked.quick, asked.only, warm_s, output, directory)
+    shortened = requested.quick or requested.only or requested.rounds < 5
+    output = requested.output or (CACHE / "bench" if shortened else ROOT / "docs")
+    directory = Path(tempfile.mkdtemp(prefix="dragoman-bench-", dir=requested.work))
+    warm_s = requested.warm if requested.warm is not None else 8.0 if requested.quick else 60.0
+    options = Options(requested.rounds, requested.quick, requested.only, warm_s, output, directory)
     bench = Bench(options, console)
     try:
         bench.run()

@@ -142,12 +142,12 @@ def stored_records(server: Server, topic: str, partitions: int) -> int:
     """The sum of the high watermarks. Errors: KafkaException."""
     admin = _admin(server)
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = {TopicPartition(topic, partition): latest for partition in range(partitions)}
+    requested = {TopicPartition(topic, partition): latest for partition in range(partitions)}
     deadline = time.monotonic() + LEADER_TIMEOUT_S
     while True:
-        answers = admin.list_offsets(asked, request_timeout=ADMIN_TIMEOUT_S)
+        responses = admin.list_offsets(requested, request_timeout=ADMIN_TIMEOUT_S)
         try:
-            return sum(answer.result(ADMIN_TIMEOUT_S).offset for answer in answers.values())
+            return sum(response.result(ADMIN_TIMEOUT_S).offset for response in responses.values())
         except KafkaException as error:
             # A broker lists a partition's leader before that leader has opened it.
             if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:

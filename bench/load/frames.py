@@ -78,10 +78,10 @@ def produce_frame(topic: str, partitions: range, batch: bytes) -> bytes:
 
 def check_answer(connection: RawConnection) -> int:
     """The number of batches that were stored. Errors: RuntimeError for any that was not."""
-    answer = connection.read_frame()
-    if not isinstance(answer, bytes):
-        raise RuntimeError(answer.value)
-    response = codec.decode_response(ApiKey.PRODUCE, VERSION, memoryview(answer)[CORRELATION.size :])
+    body = connection.read_frame()
+    if not isinstance(body, bytes):
+        raise RuntimeError(body.value)
+    response = codec.decode_response(ApiKey.PRODUCE, VERSION, memoryview(body)[CORRELATION.size :])
     results = [result for topic in response.responses for result in topic.partition_responses]
     refused = {result.error_code for result in results if result.error_code}
     if refused:

@@ -19,9 +19,9 @@ def phases(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for number in range(spec["connections"]):
             connection = stack.enter_context(raw_connection(spec["host"], spec["port"], 20.0))
             connection.send(request(API_VERSIONS, 0, correlation_id=number))
-            answer = connection.read_frame()
-            if not isinstance(answer, bytes):
-                raise RuntimeError(f"connection {number}: {answer.value}")
+            response = connection.read_frame()
+            if not isinstance(response, bytes):
+                raise RuntimeError(f"connection {number}: {response.value}")
         yield {"connections": spec["connections"]}
 
 

@@ -54,9 +54,9 @@ class Line(asyncio.Protocol):
         end = LENGTH_BYTES + int.from_bytes(self._buffer[:LENGTH_BYTES], "big")
         if len(self._buffer) < end:
             return
-        answer, self._buffer = bytes(self._buffer[LENGTH_BYTES:end]), self._buffer[end:]
+        response, self._buffer = bytes(self._buffer[LENGTH_BYTES:end]), self._buffer[end:]
         if self._awaited is not None and not self._awaited.done():
-            self._awaited.set_result(answer)
+            self._awaited.set_result(response)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._awaited is not None and not self._awaited.done():
@@ -72,9 +72,9 @@ class Line(asyncio.Protocol):
         self._awaited = asyncio.get_running_loop().create_future()
         self._transport.write((len(header) + len(body)).to_bytes(LENGTH_BYTES, "big") + header + bytes(body))
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            answer = memoryview(await self._awaited)
-        _, position = decode_response_header(key, version, answer)
-        return codec.decode_response(key, version, answer[position:])
+            response = memoryview(await self._awaited)
+        _, position = decode_response_header(key, version, response)
+        return codec.decode_response(key, version, response[position:])
 
     def close(self) -> None:
         if self._transport is not None:
@@ -109,22 +109,22 @@ class Member:
     async def beat(self) -> bool:
         """Whether the generation still holds. Errors: as `enter`."""
         request = HeartbeatRequest(self.group, self.generation, self.member_id, None)
-        answer = await self.line.ask(ApiKey.HEARTBEAT, 4, request)
-        return _holds(answer.error_code)
+        response = await self.line.ask(ApiKey.HEARTBEAT, 4, request)
+        return _holds(response.error_code)
 
     async def leave(self) -> None:
         request = LeaveGroupRequest(self.group, members=[MemberIdentity(self.member_id)])
-        answer = await self.line.ask(ApiKey.LEAVE_GROUP, 5, request)
-        check(answer.error_code)
-        check(answer.members[0].error_code)
+        response = await self.line.ask(ApiKey.LEAVE_GROUP, 5, request)
+        check(response.error_code)
+        check(response.members[0].error_code)
         self.member_id, self.generation = "", -1
 
     async def commit(self, topic: str, partition: int, offset: int) -> None:
         parts = [OffsetCommitRequestPartition(partition, offset, -1, "")]
         topics = [OffsetCommitRequestTopic(topic, partitions=parts)]
         request = OffsetCommitRequest(self.group, self.generation, self.member_id, topics=topics)
-        answer = await self.line.ask(ApiKey.OFFSET_COMMIT, 9, request)
-        check(answer.topics[0].partitions[0].error_code)
+        response = await self.line.ask(ApiKey.OFFSET_COMMIT, 9, request)
+        check(response.topics[0].partitions[0].error_code)
 
     async def _join(self) -> JoinGroupResponse:
         while True:
@@ -132,23 +132,23 @@ class Member:
             request = JoinGroupRequest(
                 self.group, SESSION_MS, REBALANCE_MS, self.member_id, None, PROTOCOL_TYPE, protocols
             )
-            answer: JoinGroupResponse = await self.line.ask(ApiKey.JOIN_GROUP, 9, request)
-            self.member_id = answer.member_id
-            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            response: JoinGroupResponse = await self.line.ask(ApiKey.JOIN_GROUP, 9, request)
+            self.member_id = response.member_id
+            if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 continue
-            check(answer.error_code)
-            self.generation = answer.generation_id
-            self.size = len(answer.members)
-            return answer
+            check(response.error_code)
+            self.generation = response.generation_id
+            self.size = len(response.members)
+            return response
 
     async def _sync(self, shares: Mapping[str, bytes]) -> bool:
         given = [SyncGroupRequestAssignment(member, share) for member, share in shares.items()]
         request = SyncGroupRequest(
             self.group, self.generation, self.member_id, None, PROTOCOL_TYPE, PROTOCOL, given
         )
-        answer = await self.line.ask(ApiKey.SYNC_GROUP, 5, request)
-        self.share = bytes(answer.assignment)
-        return _holds(answer.error_code)
+        response = await self.line.ask(ApiKey.SYNC_GROUP, 5, request)
+        self.share = bytes(response.assignment)
+        return _holds(response.error_code)
 
 
 def _shares(joined: JoinGroupResponse) -> dict[str, bytes]:

@@ -67,16 +67,16 @@ class MemberGroup:
         for code in (left.error_code, *(member.error_code for member in left.members)):
             check(code)
         self.members = []
-        answer = await self.lines[0].ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest([self.group]))
-        check(answer.results[0].error_code)
+        response = await self.lines[0].ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest([self.group]))
+        check(response.results[0].error_code)
 
     async def await_coordinator(self) -> None:
         """Until the server answers for the group. Errors: TimeoutError."""
         async with asyncio.timeout(COORDINATOR_TIMEOUT_S):
             while True:
                 request = FindCoordinatorRequest(coordinator_keys=[self.group])
-                answer = await self.lines[0].ask(ApiKey.FIND_COORDINATOR, 4, request)
-                codes = {answer.coordinators[0].error_code, (await self._described()).error_code}
+                response = await self.lines[0].ask(ApiKey.FIND_COORDINATOR, 4, request)
+                codes = {response.coordinators[0].error_code, (await self._described()).error_code}
                 if not codes & set(NOT_YET):
                     return
                 await asyncio.sleep(0.1)
@@ -99,9 +99,9 @@ class MemberGroup:
         topics = [OffsetFetchRequestTopics(topic, partition_indexes=list(range(partitions)))]
         groups = [OffsetFetchRequestGroup(self.group, topics=topics)]
         request = OffsetFetchRequest(groups=groups, require_stable=True)
-        (answer,) = (await self.lines[0].ask(ApiKey.OFFSET_FETCH, 8, request)).groups
-        check(answer.error_code)
-        found = sorted(answer.topics[0].partitions, key=lambda part: part.partition_index)
+        (response,) = (await self.lines[0].ask(ApiKey.OFFSET_FETCH, 8, request)).groups
+        check(response.error_code)
+        found = sorted(response.topics[0].partitions, key=lambda part: part.partition_index)
         return [part.committed_offset for part in found]
 
     async def _settle(self, members: Sequence[Member]) -> float:
@@ -114,8 +114,8 @@ class MemberGroup:
         return took_s
 
     async def _described(self) -> DescribedGroup:
-        answer = await self.lines[-1].ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([self.group]))
-        found: DescribedGroup = answer.groups[0]
+        response = await self.lines[-1].ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([self.group]))
+        found: DescribedGroup = response.groups[0]
         return found
 
 

@@ -55,21 +55,25 @@ async def write(store: SegmentStore, *datas: Buffer, now_ms: int = NOW_MS) -> li
     return positions(await store.write(batches, now_ms), batches)
 
 
-async def read(store: SegmentStore, asked: Sequence[Position]) -> list[bytes | None]:
-    return [None if found is None else bytes(found) for found in await store.read(asked)]
+async def read(store: SegmentStore, requested: Sequence[Position]) -> list[bytes | None]:
+    return [None if found is None else bytes(found) for found in await store.read(requested)]
 
 
 async def test_batches_are_read_where_the_write_said_in_the_order_given(store: SegmentStore) -> None:
     datas = [b"%d" % number * (number + 1) for number in range(20)]
-    asked = await write(store, *datas)
-    assert await read(store, asked) == datas
-    assert await read(store, [*reversed(asked), asked[3], asked[3]]) == [*reversed(datas), datas[3], datas[3]]
+    requested = await write(store, *datas)
+    assert await read(store, requested) == datas
+    assert await read(store, [*reversed(requested), requested[3], requested[3]]) == [
+        *reversed(datas),
+        datas[3],
+        datas[3],
+    ]
     assert await read(store, []) == []
 
 
 async def test_every_kind_of_buffer_is_written_as_its_bytes(store: SegmentStore) -> None:
-    asked = await write(store, b"one", bytearray(b"two"), memoryview(b"xthreex")[1:6])
-    assert await read(store, asked) == [b"one", b"two", b"three"]
+    requested = await write(store, b"one", bytearray(b"two"), memoryview(b"xthreex")[1:6])
+    assert await read(store, requested) == [b"one", b"two", b"three"]
 
 
 async def test_a_draft_is_in_one_object_whose_size_covers_it(store: SegmentStore) -> None:
@@ -90,10 +94,10 @@ async def test_drafts_of_many_or_of_large_batches_come_back_byte_for_byte(store:
 
 async def test_writes_at_once_do_not_mix(store: SegmentStore) -> None:
     drafts = [[os.urandom(100 + number + part) for part in range(4)] for number in range(100)]
-    asked = await asyncio.gather(*(write(store, *datas) for datas in drafts))
-    found = await asyncio.gather(*(read(store, positions) for positions in asked))
+    requested = await asyncio.gather(*(write(store, *datas) for datas in drafts))
+    found = await asyncio.gather(*(read(store, positions) for positions in requested))
     assert found == drafts
-    taken = sorted((p.locator, p.start, p.start + p.size) for positions in asked for p in positions)
+    taken = sorted((p.locator, p.start, p.start + p.size) for positions in requested for p in positions)
     for (locator, _, end), (next_locator, next_start, _) in itertools.pairwise(taken):
         assert locator != next_locator or end <= next_start
 
@@ -185,10 +189,10 @@ async def test_after_any_failed_write_the_next_one_is_whole_and_elsewhere(
 
 async def test_a_store_that_cannot_be_reached_does_not_say_that_nothing_is_there(store: SegmentStore) -> None:
     faulty = FaultySegments(store, Faults(1, Fault.ERROR_BEFORE, only=["read"]))
-    asked = await write(faulty, b"one")
+    requested = await write(faulty, b"one")
     with pytest.raises(StoreUnavailable):
-        await faulty.read(asked)
-    assert await read(faulty, asked) == [b"one"]
+        await faulty.read(requested)
+    assert await read(faulty, requested) == [b"one"]
 
 
 async def test_the_store_says_what_it_promises(store: SegmentStore, url: str) -> None:
@@ -216,6 +220,6 @@ async def test_what_was_written_is_there_after_kill_9(durable_url: str) -> None:
     store = open_segments(durable_url)
     for line in acknowledged:
         batches = batches_of(line["number"])
-        asked = positions(Placement(line["locator"], line["starts"], 0), batches)
-        assert await read(store, asked) == [batch.data for batch in batches], line
+        requested = positions(Placement(line["locator"], line["starts"], 0), batches)
+        assert await read(store, requested) == [batch.data for batch in batches], line
     await store.close()

@@ -91,14 +91,15 @@ def _coordinates_groups(kafka: Endpoint) -> bool:
     """Kafka makes the topic of offsets when a client first looks for a coordinator."""
     conversation = Conversation(kafka, "first", 0)
     found = conversation.ask(Call(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest("first")))
-    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("first", topics=None)])
-    fetched = conversation.ask(Call(ApiKey.OFFSET_FETCH, 8, asked))
+    requested = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("first", topics=None)])
+    fetched = conversation.ask(Call(ApiKey.OFFSET_FETCH, 8, requested))
     return all(
-        isinstance(answer, Answered) and not any(error_codes(answer.message)) for answer in (found, fetched)
+        isinstance(response, Answered) and not any(error_codes(response.message))
+        for response in (found, fetched)
     )
 
 
 def _gives_producer_ids(kafka: Endpoint) -> bool:
     call = Call(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(None))
-    answer = Conversation(kafka, "first", 0).ask(call)
-    return isinstance(answer, Answered) and answer.message.error_code == 0
+    response = Conversation(kafka, "first", 0).ask(call)
+    return isinstance(response, Answered) and response.message.error_code == 0

@@ -158,9 +158,9 @@ class Conversation:
     def _read(self) -> bytes | None:
         """None when the connection is closed. A peer that stays silent fails the exchange."""
         assert self._connection is not None
-        answer = self._connection.read_frame()
-        assert answer is not Outcome.SILENT, f"no answer within {TIMEOUT_S} s"
-        return answer if isinstance(answer, bytes) else None
+        response = self._connection.read_frame()
+        assert response is not Outcome.SILENT, f"no answer within {TIMEOUT_S} s"
+        return response if isinstance(response, bytes) else None
 
 
 def encode(call: Call, request: Any, correlation_id: int) -> bytes:
@@ -188,21 +188,21 @@ def _body(call: Call, request: Any) -> bytes:
     return codec.encode_request(call.api, call.version, request)
 
 
-def decode(call: Call, answer: bytes, correlation_id: int) -> tuple[Any, int]:
+def decode(call: Call, response: bytes, correlation_id: int) -> tuple[Any, int]:
     """Message and version. Errors: AssertionError for bytes that are not exactly one message."""
     version = call.version
     known = codec_range(call.api)
     if known is not None and not known[0] <= version <= known[1]:
         version = 0
-    view = memoryview(answer)
+    view = memoryview(response)
     found, position = decode_response_header(call.api, version, view)
     assert isinstance(call.request, Frame) or found == correlation_id, f"correlation id {found}"
     try:
         message = codec.decode_response(call.api, version, view[position:])
     except Exception as error:
-        raise AssertionError(f"{call.api.name} v{version}: {error}; {answer.hex()}") from error
+        raise AssertionError(f"{call.api.name} v{version}: {error}; {response.hex()}") from error
     again = codec.encode_response(call.api, version, message)
-    assert again == answer[position:], f"{len(again)} bytes of an answer's {len(answer) - position} are read"
+    assert again == response[position:], f"{len(again)} of {len(response) - position} bytes are read"
     return message, version
 
 

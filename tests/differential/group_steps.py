@@ -19,7 +19,7 @@ from gateway.wire.messages.generated.offset_fetch import OffsetFetchRequest, Off
 from gateway.wire.messages.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.differential.conversation import Answered, Conversation
 from tests.differential.exchange import Call, IdOf, MemberOf
-from tests.differential.steps import settle, told
+from tests.differential.steps import response_of, settle
 
 JOIN_VERSION: Final = 9
 SESSION_MS: Final = 60_000
@@ -132,7 +132,7 @@ class Join:
             settle(lambda: self._is_rebalancing(conversation, old[0], generation))
             joins += [pool.submit(self._join, conversation.aside(), alias) for alias in old]
             joined = [one.result() for one in joins]
-        (after,) = {answer.generation_id for answer in joined}
+        (after,) = {response.generation_id for response in joined}
         return after, joined[0].leader
 
     def _join(self, conversation: Conversation, alias: str) -> Any:
@@ -140,21 +140,21 @@ class Join:
         member = conversation.member_ids.get(alias, "")
         while True:
             request = join(self.group, member, instance=instance, protocols=self.protocols, kind=self.kind)
-            answer = conversation.ask(Call(ApiKey.JOIN_GROUP, JOIN_VERSION, request))
-            assert isinstance(answer, Answered), answer
-            member = answer.message.member_id
-            if answer.message.error_code != MEMBER_ID_REQUIRED:
-                assert answer.message.error_code == 0, answer
+            response = conversation.ask(Call(ApiKey.JOIN_GROUP, JOIN_VERSION, request))
+            assert isinstance(response, Answered), response
+            member = response.message.member_id
+            if response.message.error_code != MEMBER_ID_REQUIRED:
+                assert response.message.error_code == 0, response
                 conversation.member_ids[alias] = member
-                return answer.message
+                return response.message
 
     def _is_rebalancing(self, conversation: Conversation, alias: str, generation: int) -> bool:
         request = HeartbeatRequest(
             self.group, generation, conversation.member_id(alias), self.instances.get(alias)
         )
-        answer = conversation.ask(Call(ApiKey.HEARTBEAT, 4, request))
-        assert isinstance(answer, Answered), answer
-        return bool(answer.message.error_code == REBALANCE_IN_PROGRESS)
+        response = conversation.ask(Call(ApiKey.HEARTBEAT, 4, request))
+        assert isinstance(response, Answered), response
+        return bool(response.message.error_code == REBALANCE_IN_PROGRESS)
 
     def _sync(self, conversation: Conversation, members: Sequence[str], generation: int, leader: str) -> None:
         by_id = {conversation.member_id(alias): alias for alias in members}
@@ -170,7 +170,7 @@ class Join:
                 kind=self.kind,
                 protocol=self.protocols[0][0],
             )
-            told(conversation, Call(ApiKey.SYNC_GROUP, 5, request))
+            response_of(conversation, Call(ApiKey.SYNC_GROUP, 5, request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +181,10 @@ class AskForId:
     group: str = "{g}"
 
     def run(self, conversation: Conversation) -> None:
-        answer = conversation.ask(Call(ApiKey.JOIN_GROUP, JOIN_VERSION, join(self.group)))
-        assert isinstance(answer, Answered), answer
-        assert answer.message.error_code == MEMBER_ID_REQUIRED, answer
-        conversation.member_ids[self.member] = answer.message.member_id
+        response = conversation.ask(Call(ApiKey.JOIN_GROUP, JOIN_VERSION, join(self.group)))
+        assert isinstance(response, Answered), response
+        assert response.message.error_code == MEMBER_ID_REQUIRED, response
+        conversation.member_ids[self.member] = response.message.member_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class Commit:
 
     def run(self, conversation: Conversation) -> None:
         request = commit(*self.offsets, group=self.group, metadata=self.metadata, epoch=self.epoch)
-        told(conversation, Call(ApiKey.OFFSET_COMMIT, 9, request))
+        response_of(conversation, Call(ApiKey.OFFSET_COMMIT, 9, request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,4 +222,4 @@ class Forgotten:
     def run(self, conversation: Conversation) -> None:
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self.group, topics=None)])
         call = Call(ApiKey.OFFSET_FETCH, 9, request)
-        settle(lambda: not told(conversation, call).groups[0].topics)
+        settle(lambda: not response_of(conversation, call).groups[0].topics)

@@ -22,10 +22,10 @@ def hold(endpoint: Endpoint, exchange: Exchange, prefix: str, started_ms: int) -
         with conversation.connected():
             for step in exchange.before:
                 step.run(conversation)
-        answers = [_answer(conversation, call) for call in (exchange.call, *exchange.after)]
-    found = [plain(answer, conversation) for answer in answers]
-    if exchange.is_timed and isinstance(answers[0], Answered):
-        found[0]["waited"] = answers[0].took_s >= WAITED_S
+        responses = [_answer(conversation, call) for call in (exchange.call, *exchange.after)]
+    found = [plain(response, conversation) for response in responses]
+    if exchange.is_timed and isinstance(responses[0], Answered):
+        found[0]["waited"] = responses[0].took_s >= WAITED_S
     return found
 
 
@@ -33,10 +33,10 @@ def _answer(conversation: Conversation, call: Call) -> Any:
     if call.is_fenced:
         # Topic changes are heard of in order, so whoever leads this one has heard of those before.
         Create(f"fence{len(conversation.topic_ids)}").run(conversation)
-    answer = conversation.ask(call)
-    if call.api is ApiKey.JOIN_GROUP and isinstance(answer, Answered):
-        _remember(conversation, answer.message)
-    return answer
+    response = conversation.ask(call)
+    if call.api is ApiKey.JOIN_GROUP and isinstance(response, Answered):
+        _remember(conversation, response.message)
+    return response
 
 
 def _remember(conversation: Conversation, joined: JoinGroupResponse) -> None:

@@ -66,39 +66,39 @@ TOPIC, GROUP = 2, 32
 VOLUME_BYTES: Final = ("total_bytes", "usable_bytes")
 
 
-def plain(answer: Answer, conversation: Conversation) -> dict[str, Any]:  # noqa: C901 - one case a kind
-    if isinstance(answer, NotAnswered):
-        return {"outcome": "closed" if answer.is_closed else "no answer"}
-    value = _plain(answer.message, "", answer.api, conversation)
-    if answer.api is ApiKey.METADATA:
+def plain(response: Answer, conversation: Conversation) -> dict[str, Any]:  # noqa: C901 - one case a kind
+    if isinstance(response, NotAnswered):
+        return {"outcome": "closed" if response.is_closed else "no answer"}
+    value = _plain(response.message, "", response.api, conversation)
+    if response.api is ApiKey.METADATA:
         # Topics of other exchanges and suites are none of this one's.
         value["topics"] = [topic for topic in value["topics"] if _is_own(topic, conversation)]
-    if answer.api is ApiKey.LIST_CONFIG_RESOURCES:
+    if response.api is ApiKey.LIST_CONFIG_RESOURCES:
         value["config_resources"] = [
             found for found in value["config_resources"] if _is_own_resource(found, conversation)
         ]
-    if answer.api is ApiKey.ELECT_LEADERS:
+    if response.api is ApiKey.ELECT_LEADERS:
         value["replica_election_results"] = [
             found
             for found in value["replica_election_results"]
             if found["partition_result"] or found["topic"].startswith(conversation.prefix)
         ]
-    if answer.api is ApiKey.DESCRIBE_GROUPS:
+    if response.api is ApiKey.DESCRIBE_GROUPS:
         for group in value["groups"]:
             _forget_old_assignments(group)
-    if answer.api is ApiKey.LIST_GROUPS:
+    if response.api is ApiKey.LIST_GROUPS:
         value["groups"] = [found for found in value["groups"] if _is_own_group(found, conversation)]
-    if answer.api is ApiKey.API_VERSIONS:
+    if response.api is ApiKey.API_VERSIONS:
         # What is not built yet is not told; that what is told is right, is compared.
         value["api_keys"] = [row for row in value["api_keys"] if _is_served(row)]
         _leave_built_levels(value)
-    if answer.api is ApiKey.DESCRIBE_CONFIGS:
+    if response.api is ApiKey.DESCRIBE_CONFIGS:
         for result in value["results"]:
             result["configs"] = [one for one in result["configs"] if _is_compared(result, one)]
-    if answer.api is ApiKey.CREATE_TOPICS:
+    if response.api is ApiKey.CREATE_TOPICS:
         for topic in value["topics"]:
             topic["configs"] = [config for config in topic["configs"] if config["name"] != DYNAMIC_CONFIG]
-    return {"outcome": f"answered in version {answer.version}", **value}
+    return {"outcome": f"answered in version {response.version}", **value}
 
 
 def _is_compared(result: dict[str, Any], config: dict[str, Any]) -> bool:

@@ -35,7 +35,7 @@ from gateway.wire.messages.generated.offset_for_leader_epoch import (
 from ledger.batch.header import Codec
 from tests.differential.batches import HOUR_MS, Batch, Batches
 from tests.differential.exchange import SESSION, Call, IdOf, ProducerIdOf, Step, TimeOf
-from tests.differential.scenarios.asking import EARLIEST, LATEST, asked, fetch_parts, produce_many
+from tests.differential.scenarios.builders import EARLIEST, LATEST, fetch_parts, partition_of, produce_many
 from tests.differential.steps import Create, Delete, NewProducer
 
 TOPICS: Final = ("t", "u")
@@ -142,7 +142,7 @@ class RandomCalls:
             partitions = some.sample(range(PARTITIONS), some.choice((1, 2)))
             limit = 1 << 20 if self.packs else some.choice((0, 1, 100, 500, 1 << 20))
             rows = [
-                asked(partition, some.choice((-1, *OFFSETS)), partition_max_bytes=limit)
+                partition_of(partition, some.choice((-1, *OFFSETS)), partition_max_bytes=limit)
                 for partition in partitions
             ]
             topics.append((topic, rows))
@@ -268,7 +268,7 @@ class RandomSessions(RandomCalls):
         topics = []
         for topic in some.sample(TOPICS, some.choice((1, 2))):
             rows = [
-                asked(
+                partition_of(
                     partition,
                     some.choice((0, 0, *OFFSETS[:8])),
                     partition_max_bytes=some.choice((0, 100, 1 << 20, 1 << 20)),

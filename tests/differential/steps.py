@@ -43,9 +43,9 @@ class Create:
 
     def run(self, conversation: Conversation) -> None:
         configs = [CreatableTopicConfig(name, value) for name, value in self.configs.items()]
-        asked = CreatableTopic("{" + self.topic + "}", self.partitions, 1, configs=configs)
-        call = Call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([asked]))
-        (created,) = told(conversation, call).topics
+        requested = CreatableTopic("{" + self.topic + "}", self.partitions, 1, configs=configs)
+        call = Call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([requested]))
+        (created,) = response_of(conversation, call).topics
         if self.topic in conversation.topic_ids:
             conversation.remember_former(self.topic)
         conversation.topic_ids[self.topic] = created.topic_id
@@ -61,7 +61,7 @@ class Delete:
 
     def run(self, conversation: Conversation) -> None:
         request = DeleteTopicsRequest(topic_names=["{" + self.topic + "}"], timeout_ms=10_000)
-        told(conversation, Call(ApiKey.DELETE_TOPICS, 5, request))
+        response_of(conversation, Call(ApiKey.DELETE_TOPICS, 5, request))
         settle(lambda: _is_led(conversation, self.topic, 1, UNKNOWN_TOPIC_OR_PARTITION))
 
 
@@ -77,7 +77,7 @@ class Send:
         for batch in self.batches:
             data: Any = PartitionProduceData(self.partition, batch)  # type: ignore[arg-type]
             topic = TopicProduceData("{" + self.topic + "}", partition_data=[data])
-            told(conversation, Call(ApiKey.PRODUCE, 7, ProduceRequest(None, -1, 10_000, [topic])))
+            response_of(conversation, Call(ApiKey.PRODUCE, 7, ProduceRequest(None, -1, 10_000, [topic])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class NewProducer:
     producer: str = "p"
 
     def run(self, conversation: Conversation) -> None:
-        answer = told(conversation, Call(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(None)))
-        conversation.producer_ids[self.producer] = answer.producer_id
+        response = response_of(conversation, Call(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(None)))
+        conversation.producer_ids[self.producer] = response.producer_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +101,17 @@ class OpenSession:
     offset: int = 0
 
     def run(self, conversation: Conversation) -> None:
-        asked = [
+        requested = [
             FetchedPartition(partition=i, fetch_offset=self.offset, partition_max_bytes=1 << 20)
             for i in range(self.partitions)
         ]
         topic_id = conversation.topic_id(self.topic)
         request = FetchRequest(
-            session_epoch=0, topics=[FetchTopic("{" + self.topic + "}", topic_id, partitions=asked)]
+            session_epoch=0, topics=[FetchTopic("{" + self.topic + "}", topic_id, partitions=requested)]
         )
-        answer = told(conversation, Call(ApiKey.FETCH, self.version, request))
-        assert answer.session_id != 0
-        conversation.session = answer.session_id
+        response = response_of(conversation, Call(ApiKey.FETCH, self.version, request))
+        assert response.session_id != 0
+        conversation.session = response.session_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Done:
     call: Call
 
     def run(self, conversation: Conversation) -> None:
-        told(conversation, self.call)
+        response_of(conversation, self.call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +136,20 @@ class AskUntilFound:
         call = Call(ApiKey.METADATA, self.version, request)
 
         def is_found() -> bool:
-            answer = conversation.ask(call)
-            assert isinstance(answer, Answered), answer
-            return all(topic.error_code == 0 for topic in answer.message.topics)
+            response = conversation.ask(call)
+            assert isinstance(response, Answered), response
+            return all(topic.error_code == 0 for topic in response.message.topics)
 
         settle(is_found)
 
 
-def told(conversation: Conversation, call: Call) -> Any:
+def response_of(conversation: Conversation, call: Call) -> Any:
     """The answer to a request that must succeed."""
-    answer = conversation.ask(call)
-    assert isinstance(answer, Answered), (call, answer)
-    errors = list(error_codes(answer.message))
-    assert not any(errors), (call, answer.message)
-    return answer.message
+    response = conversation.ask(call)
+    assert isinstance(response, Answered), (call, response)
+    errors = list(error_codes(response.message))
+    assert not any(errors), (call, response.message)
+    return response.message
 
 
 def error_codes(message: Any) -> Iterator[int]:
@@ -173,8 +173,8 @@ def settle(is_settled: Callable[[], bool]) -> None:
 
 def _is_led(conversation: Conversation, topic: str, partitions: int, error: int = 0) -> bool:
     """Whether ListOffsets answers every partition with this error."""
-    asked = [ListOffsetsPartition(i, timestamp=EARLIEST) for i in range(partitions)]
-    request = ListOffsetsRequest(-1, topics=[ListOffsetsTopic("{" + topic + "}", asked)])
-    answer = conversation.ask(Call(ApiKey.LIST_OFFSETS, 1, request))
-    assert isinstance(answer, Answered), answer
-    return all(code == error for code in error_codes(answer.message))
+    requested = [ListOffsetsPartition(i, timestamp=EARLIEST) for i in range(partitions)]
+    request = ListOffsetsRequest(-1, topics=[ListOffsetsTopic("{" + topic + "}", requested)])
+    response = conversation.ask(Call(ApiKey.LIST_OFFSETS, 1, request))
+    assert isinstance(response, Answered), response
+    return all(code == error for code in error_codes(response.message))

@@ -13,7 +13,7 @@ from tests.differential.conftest import ALLOWED, Comparison
 from tests.differential.conversation import Answered, Conversation, Endpoint
 from tests.differential.exchange import Call, Exchange
 from tests.differential.scenarios.all import EXCHANGES
-from tests.differential.scenarios.asking import produce
+from tests.differential.scenarios.builders import produce
 from tests.differential.steps import Create
 from tests.support.gateway import Gateway
 
@@ -24,7 +24,7 @@ EXCHANGE_COUNT = 2819
 def test_kafka_and_the_gateway_answer_the_same(exchange: Exchange, comparison: Comparison) -> None:
     compared = comparison.of(exchange)
     assert not compared.refused, "\n" + "\n".join(map(str, compared.refused))
-    if any(answer["outcome"] == "closed" for answer in compared.gateway):
+    if any(response["outcome"] == "closed" for response in compared.gateway):
         assert comparison.gateway.is_running()
         assert rows(comparison.gateway), "the next client is not served"
 
@@ -39,10 +39,10 @@ def test_no_exchange_was_lost() -> None:
 def test_each_api_is_asked_in_its_lowest_a_middle_and_its_newest_version(key: ApiKey) -> None:
     lowest, newest = RANGES[key]
     lowest = MINIMUM_SERVED.get(key, lowest)
-    asked = {exchange.version for exchange in EXCHANGES if exchange.api is key}
-    assert {lowest, newest} <= asked
+    requested = {exchange.version for exchange in EXCHANGES if exchange.api is key}
+    assert {lowest, newest} <= requested
     between = set(range(lowest + 1, newest))
-    assert not between or between & asked
+    assert not between or between & requested
 
 
 def test_what_is_spoken_is_what_is_served_in_the_versions_of_kafka(comparison: Comparison) -> None:
@@ -57,9 +57,9 @@ def test_null_records_get_an_error_where_kafka_lets_the_producer_wait_for_ever(
     # Kafka 4.3.1 runs into a null pointer and answers neither this nor anything after it.
     conversation = Conversation(compared_gateway, "null-records", 0)
     Create().run(conversation)
-    answer = conversation.ask(Call(ApiKey.PRODUCE, 9, produce(None)))
-    assert isinstance(answer, Answered)
-    (partition,) = answer.message.responses[0].partition_responses
+    response = conversation.ask(Call(ApiKey.PRODUCE, 9, produce(None)))
+    assert isinstance(response, Answered)
+    (partition,) = response.message.responses[0].partition_responses
     assert partition.error_code == ErrorCode.INVALID_RECORD
 
 
@@ -72,15 +72,15 @@ def test_few_differences_are_allowed_and_all_of_them_are_needed(comparison: Comp
 
 def test_no_error_code_and_no_record_may_be_allowed_but_for_one_kind_of_lie() -> None:
     lies = [entry for entry in read_allowed(ALLOWED) if entry.kind is Kind.LIE]
-    told = [exchange.name for exchange in EXCHANGES for lie in lies if lie.concerns(exchange.name)]
+    returned = [exchange.name for exchange in EXCHANGES for lie in lies if lie.concerns(exchange.name)]
     assert len(lies) == 1
-    assert all(name.startswith("produce: a lie inside, ") for name in told)
+    assert all(name.startswith("produce: a lie inside, ") for name in returned)
 
 
 def rows(endpoint: Endpoint) -> dict[int, tuple[int, int]]:
     """The versions that an endpoint says it serves, asked by a client of its own."""
     conversation = Conversation(endpoint, "versions", 0)
-    answer = conversation.ask(Call(ApiKey.API_VERSIONS, 4, ApiVersionsRequest("test", "1")))
-    assert isinstance(answer, Answered), answer
-    assert answer.message.error_code == 0
-    return {row.api_key: (row.min_version, row.max_version) for row in answer.message.api_keys}
+    response = conversation.ask(Call(ApiKey.API_VERSIONS, 4, ApiVersionsRequest("test", "1")))
+    assert isinstance(response, Answered), response
+    assert response.message.error_code == 0
+    return {row.api_key: (row.min_version, row.max_version) for row in response.message.api_keys}

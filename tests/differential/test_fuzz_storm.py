@@ -16,8 +16,8 @@ from tests.differential.batches import Batch
 from tests.differential.conversation import Conversation, encode
 from tests.differential.exchange import Exchange, Frame, resolve
 from tests.differential.scenarios.all import EXCHANGES
-from tests.differential.scenarios.asking import read_back
-from tests.differential.steps import Create, NewProducer, OpenSession, Send, told
+from tests.differential.scenarios.builders import read_back
+from tests.differential.steps import Create, NewProducer, OpenSession, Send, response_of
 from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.raw import frame
 
@@ -60,7 +60,7 @@ def serves(gateway: Gateway) -> None:
     conversation = Conversation(gateway, "healthy", 1_700_000_000_000)
     Create().run(conversation)
     Send((Batch(3),)).run(conversation)
-    (topic,) = told(conversation, read_back()).responses
+    (topic,) = response_of(conversation, read_back()).responses
     assert bytes(topic.partitions[0].records)[16:] == Batch(3).build(conversation)[16:]
 
 

@@ -57,15 +57,15 @@ class Scene:
 
     def end(self, name: str, begun: Future[Any]) -> Any:
         """Note what came of it; how long that took is not noted."""
-        answer = begun.result(WAIT_S)
-        self.note(f"{name}: {told(answer)}")
-        return answer
+        response = begun.result(WAIT_S)
+        self.note(f"{name}: {shown(response)}")
+        return response
 
     def timed(self, name: str, begun: Future[Any]) -> Any:
         since = time.monotonic()
-        answer = self.end(name, begun)
+        response = self.end(name, begun)
         self.took_s[name] = time.monotonic() - since
-        return answer
+        return response
 
     def timed_until(self, name: str, holds: Callable[[], bool]) -> None:
         since = time.monotonic()
@@ -75,8 +75,8 @@ class Scene:
     def joined(self, *members: Member) -> list[Member]:
         """All in one generation that is not assigned, the leader first."""
         joins = [self.begin(member.join) for member in members]
-        answers = [one.result(WAIT_S) for one in joins]
-        return sorted(members, key=lambda member: member.member_id != answers[0].leader)
+        responses = [one.result(WAIT_S) for one in joins]
+        return sorted(members, key=lambda member: member.member_id != responses[0].leader)
 
     def stable(self, *members: Member) -> list[Member]:
         """All in one generation, the leader first."""
@@ -89,12 +89,13 @@ class Scene:
         self.note(f"{name} beats: {member.beat()}")
 
 
-def told(answer: Any) -> str:
-    error = name_of(answer)
-    if error != "NONE" or not hasattr(answer, "generation_id"):
+def shown(response: Any) -> str:
+    error = name_of(response)
+    if error != "NONE" or not hasattr(response, "generation_id"):
         return error
     return (
-        f"generation {answer.generation_id} of {len(answer.members)} members, skips {answer.skip_assignment}"
+        f"generation {response.generation_id} of {len(response.members)} members, "
+        f"skips {response.skip_assignment}"
     )
 
 
@@ -222,8 +223,8 @@ def a_group_that_fills_while_it_rebalances(scene: Scene) -> None:
 def several_leave_at_once(scene: Scene) -> None:
     a, b, _ = scene.stable(scene.member(), scene.member(), scene.member())
     leavers = [MemberIdentity(a.member_id), MemberIdentity("nobody"), MemberIdentity(b.member_id)]
-    answer = a.ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(scene.group, members=leavers))
-    scene.note(str([member.error_code for member in answer.members]))
+    response = a.ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(scene.group, members=leavers))
+    scene.note(str([member.error_code for member in response.members]))
     scene.beats("one of them", a)
 
 

@@ -62,9 +62,9 @@ class Scene:
         header = RequestHeader(key, version, next(self._numbers), client_id or self.client_id)
         data = frame(encode_request_header(header) + codec.encode_request(key, version, message))
         if over is not None:
-            return answered(over, data, key, version)
+            return response_to(over, data, key, version)
         with raw_connection(self.endpoint.host, self.endpoint.port, WAIT_S) as connection:
-            return answered(connection, data, key, version)
+            return response_to(connection, data, key, version)
 
     def quota(self, rate: float | None) -> None:
         entity = [AlterClientQuotasRequestEntityData("client-id", self.client_id)]
@@ -85,14 +85,14 @@ class Scene:
         settle(lambda: self.exist(alias) == [alias])
 
     def create(self, *topics: tuple[str, int], version: int = 7, dry: bool = False, over: Any = None) -> None:
-        asked = [CreatableTopic(self.name(alias), count, 1) for alias, count in topics]
-        request = CreateTopicsRequest(asked, LATER_MS, dry)
+        requested = [CreatableTopic(self.name(alias), count, 1) for alias, count in topics]
+        request = CreateTopicsRequest(requested, LATER_MS, dry)
         self.note(self.ask(ApiKey.CREATE_TOPICS, version, request, over=over).topics)
 
     def assigned(self, alias: str, partitions: int) -> None:
         given = [CreatableReplicaAssignment(i, [1]) for i in range(partitions)]
-        asked = CreatableTopic(self.name(alias), -1, -1, given)
-        self.note(self.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([asked], LATER_MS)).topics)
+        requested = CreatableTopic(self.name(alias), -1, -1, given)
+        self.note(self.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([requested], LATER_MS)).topics)
 
     def delete(self, *aliases: str, version: int = 6) -> None:
         names = [self.name(alias) for alias in aliases]
@@ -100,15 +100,15 @@ class Scene:
         self.note(self.ask(ApiKey.DELETE_TOPICS, version, request).responses)
 
     def grow(self, *topics: tuple[str, int], version: int = 3, dry: bool = False) -> None:
-        asked = [CreatePartitionsTopic(self.name(alias), count, None) for alias, count in topics]
-        request = CreatePartitionsRequest(asked, LATER_MS, dry)
+        requested = [CreatePartitionsTopic(self.name(alias), count, None) for alias, count in topics]
+        request = CreatePartitionsRequest(requested, LATER_MS, dry)
         self.note(self.ask(ApiKey.CREATE_PARTITIONS, version, request).results)
 
     def metadata(self, alias: str, create: bool) -> tuple[int, int]:
         """Error and throttle time."""
         request = MetadataRequest([MetadataRequestTopic(name=self.name(alias))], create)
-        answer = self.ask(ApiKey.METADATA, 12, request)
-        return answer.topics[0].error_code, answer.throttle_time_ms
+        response = self.ask(ApiKey.METADATA, 12, request)
+        return response.topics[0].error_code, response.throttle_time_ms
 
     def exist(self, *aliases: str) -> list[str]:
         return [alias for alias in aliases if self.metadata(alias, False)[0] == 0]
@@ -119,12 +119,12 @@ class Scene:
         self.seen.append(", ".join(f"{name} {ErrorCode(code).name}" for name, code in named))
 
 
-def answered(connection: RawConnection, data: bytes, key: ApiKey, version: int) -> Any:
+def response_to(connection: RawConnection, data: bytes, key: ApiKey, version: int) -> Any:
     connection.send(data)
-    answer = connection.read_frame()
-    assert isinstance(answer, bytes), (key, answer)
-    _, body_at = decode_response_header(key, version, memoryview(answer))
-    return codec.decode_response(key, version, memoryview(answer)[body_at:])
+    response = connection.read_frame()
+    assert isinstance(response, bytes), (key, response)
+    _, body_at = decode_response_header(key, version, memoryview(response))
+    return codec.decode_response(key, version, memoryview(response)[body_at:])
 
 
 @dataclass(slots=True)
@@ -134,10 +134,10 @@ class Timed(Scene):
     def ask(
         self, key: ApiKey, version: int, message: object, client_id: str | None = None, over: Any = None
     ) -> Any:
-        answer = Scene.ask(self, key, version, message, client_id, over)
+        response = Scene.ask(self, key, version, message, client_id, over)
         if client_id is None and key is not ApiKey.METADATA:
-            self.throttled_ms.append(answer.throttle_time_ms)
-        return answer
+            self.throttled_ms.append(response.throttle_time_ms)
+        return response
 
 
 def strict_creation(scene: Scene) -> None:

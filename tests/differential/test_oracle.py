@@ -11,9 +11,9 @@ API_VERSIONS = 18
 
 
 def test_the_oracle_answers_api_versions_of_the_pinned_kafka(kafka_oracle: KafkaServer) -> None:
-    answer = raw_exchange(kafka_oracle.host, kafka_oracle.port, request(API_VERSIONS, 0, correlation_id=7))
-    assert isinstance(answer, bytes)
-    assert answer[:6] == b"\0\0\0\7" + b"\0\0"
+    response = raw_exchange(kafka_oracle.host, kafka_oracle.port, request(API_VERSIONS, 0, correlation_id=7))
+    assert isinstance(response, bytes)
+    assert response[:6] == b"\0\0\0\7" + b"\0\0"
 
 
 def test_the_oracle_closes_a_connection_that_sends_a_negative_length(kafka_oracle: KafkaServer) -> None:

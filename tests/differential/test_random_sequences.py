@@ -28,12 +28,12 @@ class Played:
     """Each call of a sequence, and what was answered to it."""
 
     calls: Sequence[Call]
-    answers: Sequence[dict[str, Any]]
+    responses: Sequence[dict[str, Any]]
 
 
 def play(endpoint: Endpoint, sequence: RandomCalls, prefix: str, started_ms: int) -> Played:
     conversation = Conversation(endpoint, prefix, started_ms, unpacks=sequence.packs)
-    calls, answers = [], []
+    calls, responses = [], []
     with conversation.connected():
         for step in sequence.before():
             step.run(conversation)
@@ -42,14 +42,14 @@ def play(endpoint: Endpoint, sequence: RandomCalls, prefix: str, started_ms: int
                 one.run(conversation)
                 continue
             calls.append(one)
-            answer = conversation.ask(one)
-            if one.api is ApiKey.FETCH and isinstance(answer, Answered) and answer.message.session_id:
-                conversation.session = answer.message.session_id
-            answers.append(plain(answer, conversation))
+            response = conversation.ask(one)
+            if one.api is ApiKey.FETCH and isinstance(response, Answered) and response.message.session_id:
+                conversation.session = response.message.session_id
+            responses.append(plain(response, conversation))
             if one.api is ApiKey.INCREMENTAL_ALTER_CONFIGS:
                 # Kafka's broker hears of changes in order: who leads this topic has heard of the configs.
                 Create(f"fence{number}").run(conversation)
-    return Played(calls, answers)
+    return Played(calls, responses)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -65,9 +65,9 @@ def test_a_random_sequence_is_answered_the_same(
         ]
         kafka, ours = (one.result() for one in playing)
     assert kafka.calls == ours.calls
-    assert len(ours.answers) > OPERATIONS / 2
+    assert len(ours.responses) > OPERATIONS / 2
     apis = [call.api for call in kafka.calls]
-    found = list(differences(f"random: seed {seed}", apis, kafka.answers, ours.answers))
+    found = list(differences(f"random: seed {seed}", apis, kafka.responses, ours.responses))
     refused = [one for one in found if not any(entry.covers(one) for entry in comparison.allowed)]
     assert not refused, "\n".join(_told(one.place, str(one), kafka.calls) for one in refused[:5])
 

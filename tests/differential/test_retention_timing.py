@@ -11,8 +11,8 @@ from gateway.wire.apis import ApiKey
 from tests.differential.batches import HOUR_MS, Batch
 from tests.differential.conversation import Conversation, Endpoint
 from tests.differential.exchange import Call
-from tests.differential.scenarios.asking import EARLIEST, LATEST, list_offsets
-from tests.differential.steps import Create, Send, settle, told
+from tests.differential.scenarios.builders import EARLIEST, LATEST, list_offsets
+from tests.differential.steps import Create, Send, response_of, settle
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.kafka import running_kafka, why_missing
 
@@ -50,11 +50,11 @@ def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Endpoi
 
 
 def offsets(conversation: Conversation, topic: str) -> tuple[int, int]:
-    answers = [
-        told(conversation, Call(ApiKey.LIST_OFFSETS, 4, list_offsets(which, topic=topic)))
+    responses = [
+        response_of(conversation, Call(ApiKey.LIST_OFFSETS, 4, list_offsets(which, topic=topic)))
         for which in (EARLIEST, LATEST)
     ]
-    first, last = (answer.topics[0].partitions[0].offset for answer in answers)
+    first, last = (response.topics[0].partitions[0].offset for response in responses)
     return first, last
 
 

@@ -28,14 +28,14 @@ def fetch_batch_headers(host: str, port: int, topic: str, partition: int = 0) ->
     body = struct.pack(">iiiib", -1, 1000, 1, MAX_BYTES, 0)
     body += struct.pack(">ih", 1, len(name)) + name
     body += struct.pack(">iiqi", 1, partition, 0, MAX_BYTES)
-    answer = raw_exchange(host, port, request(FETCH, FETCH_VERSION, body), timeout_s=30.0)
-    assert isinstance(answer, bytes), answer
+    response = raw_exchange(host, port, request(FETCH, FETCH_VERSION, body), timeout_s=30.0)
+    assert isinstance(response, bytes), response
     # correlation id, throttle time, one topic, its name, one partition
     at = 4 + 4 + 4 + 2 + len(name) + 4
-    _, error, _, _, aborted = struct.unpack_from(">ihqqi", answer, at)
+    _, error, _, _, aborted = struct.unpack_from(">ihqqi", response, at)
     assert (error, max(aborted, 0)) == (0, 0)
-    (length,) = struct.unpack_from(">i", answer, at + 26)
-    records = answer[at + 30 :]
+    (length,) = struct.unpack_from(">i", response, at + 26)
+    records = response[at + 30 :]
     assert len(records) == length
     return list(headers_in(records))
 

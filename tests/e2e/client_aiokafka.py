@@ -61,8 +61,8 @@ class AiokafkaClient(ClientUnderTest):
 
     async def _create_topic(self, topic: str, partitions: int) -> None:
         async with self._admin() as admin:
-            answer = await admin.create_topics([NewTopic(topic, partitions, 1)])
-        for _, code, *_ in answer.topic_errors:
+            response = await admin.create_topics([NewTopic(topic, partitions, 1)])
+        for _, code, *_ in response.topic_errors:
             if code == TopicAlreadyExistsError.errno:
                 raise TopicExists(topic)
             if code != 0:
@@ -117,9 +117,9 @@ class AiokafkaClient(ClientUnderTest):
                     received.extend(received_from(message) for message in messages)
             return received
 
-    async def _end_offset(self, asked: TopicPartition) -> int:
+    async def _end_offset(self, requested: TopicPartition) -> int:
         async with self._consumer() as consumer:
-            return int((await consumer.end_offsets([asked]))[asked])
+            return int((await consumer.end_offsets([requested]))[requested])
 
     @asynccontextmanager
     async def _admin(self) -> AsyncIterator[Any]:

@@ -134,8 +134,8 @@ class ConfluentClient(ClientUnderTest):
             case FromOffset(offset):
                 return TopicPartition(topic, partition, offset)
             case FromTimestamp(timestamp_ms):
-                asked = [TopicPartition(topic, partition, timestamp_ms)]
-                (found,) = consumer.offsets_for_times(asked, CLIENT_TIMEOUT_S)
+                requested = [TopicPartition(topic, partition, timestamp_ms)]
+                (found,) = consumer.offsets_for_times(requested, CLIENT_TIMEOUT_S)
                 return found
 
 

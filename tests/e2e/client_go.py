@@ -38,10 +38,10 @@ def why_no_go_client() -> str | None:
 @functools.cache
 def go_version() -> str:
     """Such as `go1.24.5`: that on PATH, which a module may replace by a newer one."""
-    asked = subprocess.run(
+    requested = subprocess.run(
         ["go", "env", "GOVERSION"], cwd="/", capture_output=True, text=True, timeout=60, check=True
     )
-    return asked.stdout.strip()
+    return requested.stdout.strip()
 
 
 def release(version: str) -> tuple[int, ...]:
@@ -84,8 +84,8 @@ class GoAdminClient(ProgramClient):
 
     def administer(self, topic: str) -> dict[str, str]:
         """What each call of go/admin.go gave: a value, or the name of an error's code."""
-        answers: dict[str, str] = self._order("admin", topic=topic)["answers"]
-        return answers
+        responses: dict[str, str] = self._order("admin", topic=topic)["answers"]
+        return responses
 
 
 class KafkaGoClient(ProgramClient):

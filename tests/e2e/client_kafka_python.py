@@ -97,9 +97,9 @@ class KafkaPythonClient(ClientUnderTest):
             return received
 
     def end_offset(self, topic: str, partition: int) -> int:
-        asked = TopicPartition(topic, partition)
+        requested = TopicPartition(topic, partition)
         with self._consumer() as consumer:
-            return int(consumer.end_offsets([asked])[asked])
+            return int(consumer.end_offsets([requested])[requested])
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:

@@ -47,10 +47,10 @@ class GroupOffsets:
 
     def committed(self, topic: str) -> int | None:
         """None when nothing is committed, or Kafka has only just made the topic of its groups."""
-        asked = ConsumerGroupTopicPartitions(self._group_id, [TopicPartition(topic, 0)])
-        (answer,) = self._admin.list_consumer_group_offsets([asked]).values()
+        requested = ConsumerGroupTopicPartitions(self._group_id, [TopicPartition(topic, 0)])
+        (response,) = self._admin.list_consumer_group_offsets([requested]).values()
         try:
-            (found,) = answer.result(CLIENT_TIMEOUT_S).topic_partitions
+            (found,) = response.result(CLIENT_TIMEOUT_S).topic_partitions
         except KafkaException as error:
             if error.args[0].code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
                 return None

@@ -76,15 +76,15 @@ class Members:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            told = json.loads(line)
+            returned = json.loads(line)
             self.events.append(
                 Event(
-                    told["at"],
-                    (self.name, told["member"]),
-                    told["event"],
-                    tuple(told.get("partitions", ())),
-                    tuple((partition, offset) for partition, offset in told.get("records", ())),
-                    told.get("reason", ""),
+                    returned["at"],
+                    (self.name, returned["member"]),
+                    returned["event"],
+                    tuple(returned.get("partitions", ())),
+                    tuple((partition, offset) for partition, offset in returned.get("records", ())),
+                    returned.get("reason", ""),
                 )
             )
 

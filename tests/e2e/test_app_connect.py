@@ -31,11 +31,11 @@ class Connect:
     source: Path
     sink: Path
 
-    def answers(self) -> bool:
+    def responds(self) -> bool:
         """Whether the worker has joined its group and read its topics: it answers nothing before."""
         try:
-            with urllib.request.urlopen(f"{self.rest}/connectors", timeout=5.0) as answer:
-                return bool(answer.status == 200)
+            with urllib.request.urlopen(f"{self.rest}/connectors", timeout=5.0) as response:
+                return bool(response.status == 200)
         except OSError:
             return False
 
@@ -45,14 +45,16 @@ class Connect:
         url = f"{self.rest}/connectors/{connector}/config"
         headers = {"Content-Type": "application/json"}
         order = urllib.request.Request(url, body, headers, method="PUT")
-        with urllib.request.urlopen(order, timeout=30.0) as answer:
-            assert answer.status == 201
+        with urllib.request.urlopen(order, timeout=30.0) as response:
+            assert response.status == 201
 
     def states(self, connector: str) -> list[str]:
         """Of the connector and of its tasks."""
         try:
-            with urllib.request.urlopen(f"{self.rest}/connectors/{connector}/status", timeout=5.0) as answer:
-                status = json.load(answer)
+            with urllib.request.urlopen(
+                f"{self.rest}/connectors/{connector}/status", timeout=5.0
+            ) as response:
+                status = json.load(response)
         except urllib.error.HTTPError:
             return []
         return [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
@@ -101,7 +103,7 @@ def test_a_worker_takes_each_line_through_the_gateway_once_and_goes_on_after_res
     lines = [f"line {number}" for number in range(3000)]
     connect.add(lines[:1000])
     connect.worker.start()
-    connect.worker.wait_until(connect.answers, WAIT_S)
+    connect.worker.wait_until(connect.responds, WAIT_S)
     connect.configure("lines-in")
     connect.configure("lines-out")
     connect.wait_for(1000)

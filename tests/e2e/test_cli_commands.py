@@ -141,6 +141,6 @@ def test_the_partitioner_agrees_with_kafka() -> None:
 def test_a_shell_can_complete_the_commands() -> None:
     # The shell is the nearest one above in the tree of processes; two commands keep bash from becoming
     # the program itself.
-    asked = f"{shlex.join([*COMMAND, '--show-completion'])}; exit $?"
-    finished = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=WAIT_S)
+    requested = f"{shlex.join([*COMMAND, '--show-completion'])}; exit $?"
+    finished = subprocess.run(["bash", "-c", requested], capture_output=True, text=True, timeout=WAIT_S)
     assert finished.returncode == 0 and "complete" in finished.stdout

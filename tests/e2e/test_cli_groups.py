@@ -25,7 +25,7 @@ def run(endpoint: Endpoint, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
 
 
-def told(endpoint: Endpoint, *arguments: str) -> Any:
+def json_of(endpoint: Endpoint, *arguments: str) -> Any:
     done = run(endpoint, *arguments, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -69,8 +69,8 @@ def commit(endpoint: Endpoint, group: str, topic: str, *offsets: int) -> None:
 
 def committed(endpoint: Endpoint, group: str, topic: str) -> list[int]:
     with consumer(endpoint, group) as reader:
-        asked = [TopicPartition(topic, partition) for partition in (0, 1)]
-        return [place.offset for place in reader.committed(asked, CLIENT_TIMEOUT_S)]
+        requested = [TopicPartition(topic, partition) for partition in (0, 1)]
+        return [place.offset for place in reader.committed(requested, CLIENT_TIMEOUT_S)]
 
 
 @contextmanager
@@ -87,9 +87,9 @@ def living(endpoint: Endpoint, group: str, topic: str) -> Iterator[Consumer]:
 def test_a_simple_group_is_listed_described_and_deleted(endpoint: Endpoint, filled: str) -> None:
     group = f"simple-{filled}"
     commit(endpoint, group, filled, 3)
-    listed = {line["group"]: line for line in told(endpoint, "list", "--state", "Empty")}
+    listed = {line["group"]: line for line in json_of(endpoint, "list", "--state", "Empty")}
     assert listed[group]["state"] == "Empty" and listed[group]["type"] == "classic"
-    (described,) = told(endpoint, "describe", group)
+    (described,) = json_of(endpoint, "describe", group)
     assert described["members"] == []
     assert described["offsets"] == [
         {
@@ -114,7 +114,7 @@ def test_members_are_shown_with_what_they_read(endpoint: Endpoint, filled: str) 
     group = f"living-{filled}"
     with living(endpoint, group, filled) as reader:
         reader.commit(asynchronous=False)
-        (described,) = told(endpoint, "describe", group)
+        (described,) = json_of(endpoint, "describe", group)
         (member,) = described["members"]
         assert described["state"] == "Stable" and described["protocol"] == "range"
         assert member["client_id"] == "reader" and member["host"] == "127.0.0.1"
@@ -158,21 +158,21 @@ def test_a_group_that_has_stopped_goes_on_where_it_is_told(
 ) -> None:
     group = f"reset-{filled}"
     commit(endpoint, group, filled, 4)
-    planned = told(endpoint, "reset-offsets", group, "--topic", filled, *where)
+    planned = json_of(endpoint, "reset-offsets", group, "--topic", filled, *where)
     assert not planned["executed"]
     assert [line["new_offset"] for line in planned["offsets"]] == expected
     assert [line["offset"] for line in planned["offsets"]] == [4, None]
     assert committed(endpoint, group, filled)[0] == 4
-    assert told(endpoint, "reset-offsets", group, "--topic", filled, *where, "--execute")["executed"]
+    assert json_of(endpoint, "reset-offsets", group, "--topic", filled, *where, "--execute")["executed"]
     assert committed(endpoint, group, filled) == expected
 
 
 def test_partitions_can_be_named_and_all_read_topics_are_meant_else(endpoint: Endpoint, filled: str) -> None:
     group = f"named-{filled}"
     commit(endpoint, group, filled, 4, 0)
-    planned = told(endpoint, "reset-offsets", group, "--topic", f"{filled}:0", "--to", "earliest")
+    planned = json_of(endpoint, "reset-offsets", group, "--topic", f"{filled}:0", "--to", "earliest")
     assert [(line["partition"], line["new_offset"]) for line in planned["offsets"]] == [(0, 0)]
-    planned = told(endpoint, "reset-offsets", group, "--to", "latest")
+    planned = json_of(endpoint, "reset-offsets", group, "--to", "latest")
     assert [(line["partition"], line["new_offset"]) for line in planned["offsets"]] == [(0, 10), (1, 0)]
 
 

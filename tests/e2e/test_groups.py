@@ -96,16 +96,16 @@ def committed(server: Endpoint) -> dict[int, int]:
     topics = [OffsetFetchRequestTopics(TOPIC, partition_indexes=list(range(PARTITIONS)))]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=topics)])
     with Client(Address(server.host, server.port)) as client:
-        (answer,) = client.ask(ApiKey.OFFSET_FETCH, 8, request).groups
-    return {part.partition_index: part.committed_offset for part in answer.topics[0].partitions}
+        (response,) = client.ask(ApiKey.OFFSET_FETCH, 8, request).groups
+    return {part.partition_index: part.committed_offset for part in response.topics[0].partitions}
 
 
 def log_ends(server: Endpoint) -> dict[int, int]:
     parts = [ListOffsetsPartition(i, timestamp=LATEST) for i in range(PARTITIONS)]
     request = ListOffsetsRequest(-1, topics=[ListOffsetsTopic(TOPIC, parts)])
     with Client(Address(server.host, server.port)) as client:
-        answer = client.ask(ApiKey.LIST_OFFSETS, 4, request)
-    return {part.partition_index: part.offset for part in answer.topics[0].partitions}
+        response = client.ask(ApiKey.LIST_OFFSETS, 4, request)
+    return {part.partition_index: part.offset for part in response.topics[0].partitions}
 
 
 def state_of(server: Endpoint) -> str:
@@ -114,16 +114,16 @@ def state_of(server: Endpoint) -> str:
 
 def described(server: Endpoint) -> DescribedGroup:
     with Client(Address(server.host, server.port)) as client:
-        (answer,) = client.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([GROUP])).groups
-    return cast(DescribedGroup, answer)
+        (response,) = client.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([GROUP])).groups
+    return cast(DescribedGroup, response)
 
 
 def put_out(server: Endpoint) -> None:
     """Take all members from the group, as an administrator can; they hear of it by their next request."""
     members = [MemberIdentity(member.member_id) for member in described(server).members]
     with Client(Address(server.host, server.port)) as client:
-        answer = client.ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(GROUP, members=members))
-    assert {member.error_code for member in answer.members} == {0}
+        response = client.ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(GROUP, members=members))
+    assert {member.error_code for member in response.members} == {0}
 
 
 def refused(server: Endpoint, group: Crowd, names: list[str]) -> int:
@@ -214,7 +214,7 @@ def test_static_members_are_restarted_and_nobody_notices(
     send(server)
     all_read(group, ROUND)
     time.sleep(QUIET_S)
-    told = len([event for event in stay.events if event.partitions])
+    returned = len([event for event in stay.events if event.partitions])
     theirs = {partition for partition, (name, _) in group.owners().items() if name == first.name}
     first.stop()
     again = group.start(library, 2, instances="go")
@@ -224,7 +224,7 @@ def test_static_members_are_restarted_and_nobody_notices(
     )
     send(server)
     all_read(group, 2 * ROUND)
-    assert len([event for event in stay.events if event.partitions]) == told
+    assert len([event for event in stay.events if event.partitions]) == returned
     assert not group.failures()
     assert set(group.read().values()) == {1}
 

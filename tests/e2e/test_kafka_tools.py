@@ -157,11 +157,11 @@ def test_kafka_configs_describes_the_broker(both: SideBySide) -> None:
     assert both.run(Tool.CONFIGS, "--describe", *of_broker).lines == ["Dynamic configs for broker 1 are:"]
     settings = load_settings({}, {})
     described = describe_broker(settings, Defaults(settings.broker))
-    told = {config.name for config in described} - OWN_CONFIGS
+    returned = {config.name for config in described} - OWN_CONFIGS
 
     def shared(line: str) -> str | None:
         row = CONFIG_ROW.match(line)
-        return line if row is None or row[1] in told else None
+        return line if row is None or row[1] in returned else None
 
     assert len(both.run(Tool.CONFIGS, "--describe", *of_broker, "--all", compared=shared).lines) > 30
 

@@ -149,11 +149,11 @@ def test_consumer_perf_and_the_verifiable_consumer_read_in_groups(both: SideBySi
         *("--max-messages", str(RECORDS)),
         compared=event,
     )
-    told = [json.loads(line) for line in verified.lines]
+    returned = [json.loads(line) for line in verified.lines]
     assert {"startup_complete", "partitions_assigned", "records_consumed", "offsets_committed"} <= {
-        one["name"] for one in told
+        one["name"] for one in returned
     }
-    assert sum(one["count"] for one in told if one["name"] == "records_consumed") == RECORDS
+    assert sum(one["count"] for one in returned if one["name"] == "records_consumed") == RECORDS
 
 
 def event(line: str) -> str | None:

@@ -251,9 +251,9 @@ def fetch_session(sock: ssl.SSLSocket, session_id: int, epoch: int) -> tuple[int
         body += struct.pack(">i", 0)
     connection = RawConnection(sock)
     connection.send(request(ApiKey.FETCH, 7, body + struct.pack(">i", 0)))
-    answer = connection.read_frame()
-    assert isinstance(answer, bytes)
-    error, session = struct.unpack_from(">hi", answer, 8)
+    response = connection.read_frame()
+    assert isinstance(response, bytes)
+    error, session = struct.unpack_from(">hi", response, 8)
     return error, session
 
 
@@ -408,20 +408,20 @@ def test_each_listener_tells_its_clients_its_own_address(
 
 def named_by(sock: socket.socket) -> tuple[str, int]:
     """The one broker that Metadata and DescribeCluster name; both must agree."""
-    by_metadata = asked(sock, ApiKey.METADATA, 1, MetadataRequest(topics=[]), header_bytes=4)
-    by_cluster = asked(sock, ApiKey.DESCRIBE_CLUSTER, 0, DescribeClusterRequest(), header_bytes=5)
+    by_metadata = response_to(sock, ApiKey.METADATA, 1, MetadataRequest(topics=[]), header_bytes=4)
+    by_cluster = response_to(sock, ApiKey.DESCRIBE_CLUSTER, 0, DescribeClusterRequest(), header_bytes=5)
     named = {(broker.host, broker.port) for broker in (*by_metadata.brokers, *by_cluster.brokers)}
     assert len(named) == 1, named
     host, port = named.pop()
     return str(host), int(port)
 
 
-def asked(sock: socket.socket, key: ApiKey, version: int, message: Any, header_bytes: int) -> Any:
+def response_to(sock: socket.socket, key: ApiKey, version: int, message: Any, header_bytes: int) -> Any:
     body = codec.encode_request(key, version, message)
     sock.sendall(request(key, version, body, flexible=header_bytes == 5))
-    answer = RawConnection(sock).read_frame()
-    assert isinstance(answer, bytes), answer
-    return codec.decode_response(key, version, memoryview(answer)[header_bytes:])
+    response = RawConnection(sock).read_frame()
+    assert isinstance(response, bytes), response
+    return codec.decode_response(key, version, memoryview(response)[header_bytes:])
 
 
 def test_a_loopback_listener_warns_of_nothing(gateway_factory: GatewayFactory) -> None:

@@ -147,8 +147,8 @@ def test_the_java_admin_client_is_answered(
     done = subprocess.run(
         [*command, endpoint.bootstrap, topic], capture_output=True, text=True, timeout=120, check=True
     )
-    answers = dict(line.split("\t") for line in done.stdout.splitlines() if "\t" in line)
-    assert answers == {
+    responses = dict(line.split("\t") for line in done.stdout.splitlines() if "\t" in line)
+    assert responses == {
         "create partitions": "null",
         "partitions": "3",
         "create fewer": "InvalidPartitionsException",

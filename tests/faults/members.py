@@ -1,4 +1,4 @@
-"""Members in threads, which work through every death of the gateway and note what they were told."""
+"""Members in threads, which work through every death of the gateway and record the results."""
 
 import random
 import threading
@@ -15,8 +15,8 @@ TRY_AGAIN: Final = frozenset({LOST, "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATO
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A generation as one member heard of it."""
+class Joined:
+    """A generation as one member got it."""
 
     generation: int
     leader: str
@@ -37,7 +37,7 @@ class Read:
 
     partition: int
     offset: int
-    asked_at: float
+    requested_at: float
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Worker:
     member: Member
     partitions: int
     seed: int
-    told: list[Told] = field(default_factory=list)
+    joined: list[Joined] = field(default_factory=list)
     acked: list[Acked] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
@@ -89,13 +89,13 @@ class Worker:
                 self._refused(name_of(synced))
                 return None
             mine = frozenset(synced.assignment)
-            self.told.append(Told(joined.generation_id, joined.leader, self.member.member_id, mine))
-            asked_at = time.monotonic()
+            self.joined.append(Joined(joined.generation_id, joined.leader, self.member.member_id, mine))
+            requested_at = time.monotonic()
             committed = self.member.committed(sorted(mine))
         except ClientError:
             self._refused(LOST)
             return None
-        self.reads += [Read(partition, offset, asked_at) for partition, offset in committed.items()]
+        self.reads += [Read(partition, offset, requested_at) for partition, offset in committed.items()]
         return mine
 
     def _shares(self, members: Sequence[str]) -> dict[str, bytes]:

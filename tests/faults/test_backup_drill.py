@@ -77,8 +77,8 @@ def test_after_a_restore_everything_up_to_the_backup_has_its_old_offsets(tmp_pat
         *("ledger", "restore", "--from", str(tmp_path / "backup")),
         *("--data-dir", str(gateway.data_dir), "--json"),
     )
-    told = json.loads(said(restored))
-    assert set(told["kept"]) == later and not told["missing"]
+    returned = json.loads(said(restored))
+    assert set(returned["kept"]) == later and not returned["missing"]
     assert "cluster epoch 2" in restored.stderr
 
     gateway.start()

@@ -60,8 +60,8 @@ def produce_without_retry(bootstrap: str, count: int) -> list[int]:
 
 def is_alive(gateway: Gateway) -> bool:
     url = f"http://{gateway.admin.address}/healthz"
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return gateway.is_running() and answer.status == 200
+    with urllib.request.urlopen(url, timeout=5) as response:
+        return gateway.is_running() and response.status == 200
 
 
 @pytest.mark.timeout(180)
@@ -273,10 +273,10 @@ def fetch_error(gateway: Gateway, place: Place, offset: int) -> int:
     body = struct.pack(">iiiib", -1, 100, 1, 1 << 20, 0)
     body += struct.pack(">ih", 1, len(topic)) + topic.encode()
     body += struct.pack(">iiqi", 1, partition, offset, 1 << 20)
-    answer = raw_exchange(gateway.host, gateway.port, request(ApiKey.FETCH, 4, body))
-    assert isinstance(answer, bytes)
+    response = raw_exchange(gateway.host, gateway.port, request(ApiKey.FETCH, 4, body))
+    assert isinstance(response, bytes)
     # Correlation id, throttle time, one topic with its name, one partition with its index, the error.
-    (code,) = struct.unpack_from(">h", answer, 4 + 4 + 4 + 2 + len(topic) + 4 + 4)
+    (code,) = struct.unpack_from(">h", response, 4 + 4 + 4 + 2 + len(topic) + 4 + 4)
     return int(code)
 
 

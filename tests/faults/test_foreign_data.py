@@ -45,8 +45,8 @@ async def produce(gateway: RunningGateway) -> None:
 
 
 async def sweep_a_day_later(gateway: RunningGateway) -> None:
-    room = gateway.services.produce
-    collector = GarbageCollector(gateway.shard, room._segments, 60_000, lambda: clock_ms() + DAY_MS, WAIT_S)
+    segments = gateway.services.produce._segments
+    collector = GarbageCollector(gateway.shard, segments, 60_000, lambda: clock_ms() + DAY_MS, WAIT_S)
     await collector.sweep(asyncio.get_running_loop().time)
 
 

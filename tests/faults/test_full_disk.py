@@ -31,8 +31,8 @@ def lines_of(count: int) -> str:
 
 def readiness(gateway: Gateway) -> str:
     try:
-        with urllib.request.urlopen(f"http://{gateway.admin.address}/readyz", timeout=5) as answer:
-            return str(answer.read().decode())
+        with urllib.request.urlopen(f"http://{gateway.admin.address}/readyz", timeout=5) as response:
+            return str(response.read().decode())
     except urllib.error.HTTPError as error:
         return str(error.read().decode())
 

@@ -70,20 +70,22 @@ async def work(stores: Stores, life: int, lines: Any) -> None:
     checkpointer = Checkpointer(stores.shard, stores.image, stores.blobs, SnapshotRule(1), clock)
     deadline = asyncio.get_running_loop().time() + 60
     if life == 0:
-        answer = await stores.shard.ask(CreateTopic("t", TOPIC_ID, PARTITIONS, {}), deadline)
-        assert isinstance(answer, Created)
+        result = await stores.shard.ask(CreateTopic("t", TOPIC_ID, PARTITIONS, {}), deadline)
+        assert isinstance(result, Created)
         print(json.dumps([time.monotonic_ns(), "t"]), file=lines)
     locator = ""
     for number in range(COMMITS):
         if number % 10 == 0:
             locator = f"wal/0/{uuid7(clock(), bytes(8) + bytes([life, number]))}.wal"
         commit = commit_of(locator, number % 10)
-        answer = await stores.shard.ask(commit, deadline)
+        result = await stores.shard.ask(commit, deadline)
         at_ns = time.monotonic_ns()
-        assert isinstance(answer, FileCommit)
-        for batch, result in zip(commit.batches, answer.results, strict=True):
-            assert isinstance(result, Committed)
-            print(json.dumps([at_ns, locator, number % 10, batch.partition, result.base_offset]), file=lines)
+        assert isinstance(result, FileCommit)
+        for batch, committed in zip(commit.batches, result.results, strict=True):
+            assert isinstance(committed, Committed)
+            print(
+                json.dumps([at_ns, locator, number % 10, batch.partition, committed.base_offset]), file=lines
+            )
         if number % 7 == 3:
             await checkpointer.write_image()
         if number % 20 == 15:
@@ -118,10 +120,10 @@ async def missing(root: Path, acks: Sequence[list[Any]]) -> list[str]:
                 wrong.append(f"{locator} {number} {partition} at {base}: {found}")
         deadline = asyncio.get_running_loop().time() + 10
         for _, locator, number, partition, base in acks[1:][-PARTITIONS:]:
-            answer = await stores.shard.ask(commit_of(locator, number), deadline)
-            assert isinstance(answer, FileCommit)
-            if answer.results[partition] != Committed(base, 0, True):
-                wrong.append(f"{locator} {number} {partition} at {base}, asked again: {answer.results}")
+            result = await stores.shard.ask(commit_of(locator, number), deadline)
+            assert isinstance(result, FileCommit)
+            if result.results[partition] != Committed(base, 0, True):
+                wrong.append(f"{locator} {number} {partition} at {base}, asked again: {result.results}")
         return wrong
 
 

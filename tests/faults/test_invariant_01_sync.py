@@ -84,9 +84,9 @@ async def one_life(root: Path) -> dict[int, bytes]:
         for _ in range(SYNCS):
             batch = client.batch("t", 0)
             for _ in range(ATTEMPTS):
-                (answer,) = await embedded.send("t", 0, batch)
-                if isinstance(answer, int):
-                    acked[answer] = batch
+                (result,) = await embedded.send("t", 0, batch)
+                if isinstance(result, int):
+                    acked[result] = batch
                     break
     assert len(acked) == SYNCS
     return acked

@@ -19,8 +19,8 @@ async def produce_at_random(host: Embedded, client: Client, seed: int) -> dict[t
     for _ in range(ROUNDS):
         partition = choose.randrange(PARTITIONS)
         batches = [client.batch("t", partition, choose.randint(1, 5)) for _ in range(choose.randint(1, 3))]
-        answers = await host.send("t", partition, *batches)
-        for batch, base in zip(batches, answers, strict=True):
+        results = await host.send("t", partition, *batches)
+        for batch, base in zip(batches, results, strict=True):
             assert isinstance(base, int)
             acked[partition, batch] = base
         if choose.random() < 0.5:

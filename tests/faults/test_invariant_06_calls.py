@@ -150,8 +150,8 @@ async def test_sweeping_while_batches_come_in_deletes_nothing_that_is_live(scrat
             nonlocal produced
             for _ in range(40):
                 clock.now_ms += GRACE_MS // 3
-                answers = await host.send("t", 0, client.batch("t", 0), client.batch("t", 0))
-                produced += sum(isinstance(answer, int) for answer in answers)
+                results = await host.send("t", 0, client.batch("t", 0), client.batch("t", 0))
+                produced += sum(isinstance(result, int) for result in results)
 
         producing = asyncio.create_task(produce())
         async with asyncio.timeout(WAIT_S):

@@ -108,7 +108,7 @@ def test_a_static_member_that_is_restarted_with_the_gateway_causes_no_rebalance(
     assert member.beat() == "FENCED_INSTANCE_ID"
 
 
-def test_a_generation_that_was_told_is_kept_before_it_has_assignments(scene: Scene) -> None:
+def test_a_generation_that_was_returned_is_kept_before_it_has_assignments(scene: Scene) -> None:
     members = [scene.member() for _ in range(3)]
     joined = [one.result(WAIT_S) for one in [scene.begin(member.join) for member in members]]
     leader = next(member for member in members if member.member_id == joined[0].leader)
@@ -185,26 +185,26 @@ def kill_under_way(scene: Scene, kills: int, seed: int) -> list[Worker]:
 
 
 def check(workers: list[Worker]) -> None:
-    told = [one for worker in workers for one in worker.told]
+    joined = [one for worker in workers for one in worker.joined]
     by_generation = {
         generation: list(same)
         for generation, same in itertools.groupby(
-            sorted(told, key=lambda one: one.generation), key=lambda one: one.generation
+            sorted(joined, key=lambda one: one.generation), key=lambda one: one.generation
         )
     }
     for generation, same in by_generation.items():
         assert len({one.leader for one in same}) == 1, f"generation {generation} has two leaders"
-        # The same member may have been told twice.
+        # The same member may have got it twice.
         owned = [p for one in {(one.member_id, one.partitions) for one in same} for p in one[1]]
         assert len(owned) == len(set(owned)), f"generation {generation} gives a partition to two members"
     for worker in workers:
-        generations = [one.generation for one in worker.told]
+        generations = [one.generation for one in worker.joined]
         assert generations == sorted(generations), "a generation went back"
-        # Nobody has lost its membership by a kill; only who leaves has to begin anew.
+        # No member has lost its membership by a kill; only a member that leaves has to join again.
         assert "ILLEGAL_GENERATION" not in worker.refused
     acks = [ack for worker in workers for ack in worker.acked]
     for read in (read for worker in workers for read in worker.reads):
-        known = [a.offset for a in acks if a.partition == read.partition and a.at < read.asked_at]
+        known = [a.offset for a in acks if a.partition == read.partition and a.at < read.requested_at]
         assert read.offset >= max(known, default=-1), f"partition {read.partition} went back"
 
 

@@ -81,7 +81,7 @@ def requests_that_need_the_stores() -> Iterator[tuple[ApiKey, int, object]]:
     yield ApiKey.METADATA, 12, MetadataRequest([MetadataRequestTopic(name="auto")], True)
 
 
-async def answered(gateway_: InMemoryGateway, key: ApiKey, version: int, message: object) -> object:
+async def response_to(gateway_: InMemoryGateway, key: ApiKey, version: int, message: object) -> object:
     def exchange() -> object:
         with Client(Address("127.0.0.1", gateway_.running.bound[0].port), timeout=LATEST_S) as client:
             return client.ask(key, version, message)
@@ -105,14 +105,14 @@ async def test_invariant_12_every_request_is_answered_although_a_store_hangs(
         await running.send("t", records(3))
         hanging.is_hung = True
         for key, version, message in requests_that_need_the_stores():
-            response = await answered(running, key, version, message)
+            response = await response_to(running, key, version, message)
             if key is ApiKey.PRODUCE:
                 (produced,) = response.responses[0].partition_responses  # type: ignore[attr-defined]
                 assert produced.error_code == ErrorCode.REQUEST_TIMED_OUT
         fetch = FetchRequest(
             max_wait_ms=500, min_bytes=1_000_000, topics=[FetchTopic("t", partitions=[FetchPartition(0)])]
         )
-        response = await answered(running, ApiKey.FETCH, 11, fetch)
+        response = await response_to(running, ApiKey.FETCH, 11, fetch)
         assert response.responses[0].partitions[0].error_code == 0  # type: ignore[attr-defined]
         begun = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - begun < 4 * LATEST_S, "the stop has a deadline too"
@@ -129,7 +129,7 @@ async def test_invariant_12_a_commit_that_waits_when_the_gateway_stops_is_answer
     async with in_memory_gateway({"ledger.commit_timeout_ms": "1000", "limits.drain_ms": "5000"}) as running:
         await running.create("t")
         hanging.is_hung = True
-        waiting = asyncio.create_task(answered(running, ApiKey.OFFSET_COMMIT, 8, commit))
+        waiting = asyncio.create_task(response_to(running, ApiKey.OFFSET_COMMIT, 8, commit))
         await asyncio.sleep(0.3)
         assert not waiting.done()
     response = await waiting

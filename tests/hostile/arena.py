@@ -104,8 +104,8 @@ class Beside:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(word + "\n")
         self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return answer
+        response: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return response
 
     def _wait_until_well(self) -> None:
         deadline = time.monotonic() + 30.0

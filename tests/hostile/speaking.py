@@ -48,15 +48,15 @@ def exchange(arena: Arena, *frames: bytes) -> list[bytes | Outcome]:
 
 def ask(arena: Arena, key: ApiKey, version: int, body: Any) -> Any:
     """One exchange; the response message. Errors: AssertionError where there is none."""
-    (answer,) = exchange(arena, message(key, version, body))
-    assert isinstance(answer, bytes), f"{key.name}: {answer}"
-    return read(key, version, answer)
+    (response,) = exchange(arena, message(key, version, body))
+    assert isinstance(response, bytes), f"{key.name}: {response}"
+    return read(key, version, response)
 
 
-def read(key: ApiKey, version: int, answer: bytes) -> Any:
+def read(key: ApiKey, version: int, response: bytes) -> Any:
     """The response message of an answer."""
     body_at = 5 if response_header_version(key, version) else 4
-    return codec.decode_response(key, version, memoryview(answer)[body_at:])
+    return codec.decode_response(key, version, memoryview(response)[body_at:])
 
 
 def produce(topic: str, partition: int, batch: bytes, acks: int = -1, timeout_ms: int = 30_000) -> bytes:

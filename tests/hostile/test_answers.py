@@ -38,7 +38,7 @@ def producers(arena: Arena, count: int) -> str:
         create(arena, name)
         frames = [produce(name, 0, batch) for batch in batches_of_producers(range(10_000, 10_000 + count))]
         for at in range(0, count, 500):
-            assert all(isinstance(answer, bytes) for answer in exchange(arena, *frames[at : at + 500]))
+            assert all(isinstance(response, bytes) for response in exchange(arena, *frames[at : at + 500]))
         return name
 
     made: str = arena.once(name, lay_out)
@@ -91,8 +91,8 @@ def commit_offsets(arena: Arena, group: str, count: int) -> None:
         body = OffsetCommitRequest(
             group, -1, "", topics=[OffsetCommitRequestTopic(f"of-{group}", partitions=parts)]
         )
-        answer = ask(arena, ApiKey.OFFSET_COMMIT, 7, body)
-        assert not any(part.error_code for topic in answer.topics for part in topic.partitions)
+        response = ask(arena, ApiKey.OFFSET_COMMIT, 7, body)
+        assert not any(part.error_code for topic in response.topics for part in topic.partitions)
 
 
 @pytest.mark.parametrize("times", [300, 4190, pytest.param(40_000, marks=pytest.mark.full)])
@@ -112,8 +112,8 @@ def test_the_offsets_of_a_large_group_pass_whole(arena: Arena) -> None:
     groups = [OffsetFetchRequestGroup(f"honest-{i}", None, -1, None) for i in range(HONEST_OFFSETS // 10_000)]
 
     def run() -> None:
-        answer = ask(arena, ApiKey.OFFSET_FETCH, 8, OffsetFetchRequest(groups=groups))
-        found = [part for group in answer.groups for topic in group.topics for part in topic.partitions]
+        response = ask(arena, ApiKey.OFFSET_FETCH, 8, OffsetFetchRequest(groups=groups))
+        found = [part for group in response.groups for topic in group.topics for part in topic.partitions]
         assert len(found) == HONEST_OFFSETS and all(part.committed_offset == 1 for part in found)
 
     arena.withstands(f"OffsetFetch, {HONEST_OFFSETS:,} honest offsets", run)
@@ -121,5 +121,5 @@ def test_the_offsets_of_a_large_group_pass_whole(arena: Arena) -> None:
 
 def send(arena: Arena, frame: bytes) -> None:
     """Either answer within the bound, or closed."""
-    (answer,) = exchange(arena, frame)
-    assert not isinstance(answer, bytes) or len(answer) <= ANSWER_BYTES
+    (response,) = exchange(arena, frame)
+    assert not isinstance(response, bytes) or len(response) <= ANSWER_BYTES

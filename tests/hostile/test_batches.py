@@ -62,9 +62,9 @@ def time_of(run: Any) -> float:
 
 
 def produced(arena: Arena, topic: str, batch: bytes) -> Any:
-    (answer,) = exchange(arena, produce(topic, 0, batch))
-    assert isinstance(answer, bytes)
-    return read(ApiKey.PRODUCE, 7, answer).responses[0].partition_responses[0]
+    (response,) = exchange(arena, produce(topic, 0, batch))
+    assert isinstance(response, bytes)
+    return read(ApiKey.PRODUCE, 7, response).responses[0].partition_responses[0]
 
 
 @pytest.mark.parametrize("records", [400_000, pytest.param(9_000_000, marks=pytest.mark.full)])
@@ -104,13 +104,13 @@ def test_batches_that_lookups_by_time_open(arena: Arena, records: int) -> None:
     waits: list[float] = []
 
     def run() -> None:
-        askers = [connect(arena) for _ in range(8)]
-        for asker in askers:
-            asker.send(message(ApiKey.LIST_OFFSETS, 7, at_time(lied, now - 10)))
+        searching = [connect(arena) for _ in range(8)]
+        for searcher in searching:
+            searcher.send(message(ApiKey.LIST_OFFSETS, 7, at_time(lied, now - 10)))
         time.sleep(0.1)
         waits.append(time_of(lambda: ask(arena, ApiKey.LIST_OFFSETS, 7, at_time(other, now - 10))))
-        for asker in askers:
-            asker.sock.close()
+        for searcher in searching:
+            searcher.sock.close()
 
     arena.withstands(f"eight lookups by time in a batch of {records:,}", run)
     wait_of_other("another's ListOffsets", arena, waits)
@@ -144,9 +144,9 @@ def test_a_lying_timestamp_breaks_no_lookup(arena: Arena) -> None:
         for timestamp in (now - 10, -3):
             body = at_time(lying, timestamp)
             body.topics += at_time(honest, timestamp).topics
-            answer = ask(arena, ApiKey.LIST_OFFSETS, 7, body)
-            lied, told = (topic.partitions[0] for topic in answer.topics)
-            assert (told.error_code, told.offset, told.timestamp) == (0, 0, now)
+            response = ask(arena, ApiKey.LIST_OFFSETS, 7, body)
+            lied, returned = (topic.partitions[0] for topic in response.topics)
+            assert (returned.error_code, returned.offset, returned.timestamp) == (0, 0, now)
             assert not stored or lied.error_code or lied.timestamp <= now
 
     arena.withstands("lookups over a timestamp beyond 64 bits", run)

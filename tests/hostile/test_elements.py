@@ -67,13 +67,13 @@ def test_names_that_might_collide(arena: Arena, names: int) -> None:
     def validate(prefix: str) -> Figures:
         body = [CreatableTopic(f"{prefix}{i}", 0, 1) for i in range(names)]
         frame = message(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(body, 30_000, True))
-        return arena.measured(lambda: answered(arena, frame))
+        return arena.measured(lambda: response_to(arena, frame))
 
     plain_s = validate("vx").cpu_s
     body = [CreatableTopic(f"v.{i}", 0, 1) for i in range(names)]
     frame = message(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(body, 30_000, True))
     bounds = Bounds(cpu_s=1.5 * plain_s + 0.05)
-    arena.withstands(f"CreateTopics, {names:,} names with a dot", lambda: answered(arena, frame), bounds)
+    arena.withstands(f"CreateTopics, {names:,} names with a dot", lambda: response_to(arena, frame), bounds)
 
 
 def test_names_that_metadata_makes(open_arena: OpenArena) -> None:
@@ -83,13 +83,13 @@ def test_names_that_metadata_makes(open_arena: OpenArena) -> None:
     def make(prefix: str) -> Callable[[], None]:
         body = MetadataRequest([MetadataRequestTopic(name=f"{prefix}{i}") for i in range(1000)], True)
         frame = message(ApiKey.METADATA, 8, body)
-        return lambda: answered(arena, frame)
+        return lambda: response_to(arena, frame)
 
     plain_s = arena.measured(make("cc")).cpu_s
     arena.withstands("Metadata, 1,000 new names with a dot", make("c.c"), Bounds(cpu_s=1.5 * plain_s + 0.1))
 
 
-def answered(arena: Arena, frame: bytes) -> None:
+def response_to(arena: Arena, frame: bytes) -> None:
     assert isinstance(exchange(arena, frame)[0], bytes)
 
 
@@ -183,14 +183,14 @@ def test_metadata_of_all_topics(open_arena: OpenArena, topics: int) -> None:
         connection = connect(arena)
         connection.send(frame * PIPELINED)
         for _ in range(PIPELINED):
-            answer = connection.read_frame()
-            assert isinstance(answer, bytes) and len(answer) > 1_000_000
+            response = connection.read_frame()
+            assert isinstance(response, bytes) and len(response) > 1_000_000
         connection.sock.close()
 
     arena.withstands(f"{PIPELINED} Metadata of {topics}0,000 partitions", run, Bounds(cpu_s=1.0))
     create(arena, "new", 1)
-    told = ask(arena, ApiKey.METADATA, 8, MetadataRequest(None))
-    assert "new" in {topic.name for topic in told.topics}
+    returned = ask(arena, ApiKey.METADATA, 8, MetadataRequest(None))
+    assert "new" in {topic.name for topic in returned.topics}
 
 
 MAKER: Final = "maker"
@@ -201,17 +201,17 @@ BUCKET_S: Final = 11
 def held_to_a_rate(arena: Arena) -> None:
     entity = [AlterClientQuotasRequestEntityData("client-id", MAKER)]
     entry = AlterClientQuotasRequestEntryData(entity, [OpData("controller_mutation_rate", RATE, False)])
-    answer = ask(arena, ApiKey.ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest([entry], False))
-    assert not answer.entries[0].error_code
+    response = ask(arena, ApiKey.ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest([entry], False))
+    assert not response.entries[0].error_code
 
 
 def make_one(connection: RawConnection, number: int) -> int:
     """The error code of a creation."""
     body = CreateTopicsRequest([CreatableTopic(f"made-{number}", 1, 1)], 30_000, False)
     connection.send(message(ApiKey.CREATE_TOPICS, 7, body, MAKER))
-    answer = connection.read_frame()
-    assert isinstance(answer, bytes)
-    return int(read(ApiKey.CREATE_TOPICS, 7, answer).topics[0].error_code)
+    response = connection.read_frame()
+    assert isinstance(response, bytes)
+    return int(read(ApiKey.CREATE_TOPICS, 7, response).topics[0].error_code)
 
 
 def test_topics_without_number(arena: Arena) -> None:
@@ -230,8 +230,8 @@ def test_topics_without_number(arena: Arena) -> None:
         # Metadata makes none either.
         names = [MetadataRequestTopic(name=f"unmade-{i}") for i in range(1000)]
         exchange(arena, message(ApiKey.METADATA, 8, MetadataRequest(names, True), MAKER))
-        told = ask(arena, ApiKey.METADATA, 8, MetadataRequest(None)).topics
-        assert sum(topic.name.startswith("unmade-") for topic in told) <= RATE
+        returned = ask(arena, ApiKey.METADATA, 8, MetadataRequest(None)).topics
+        assert sum(topic.name.startswith("unmade-") for topic in returned) <= RATE
 
     arena.withstands(f"150 creations at {RATE} a second", run)
     assert made[0] <= RATE * (BUCKET_S + took[0]) + 1

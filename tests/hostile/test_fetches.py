@@ -120,7 +120,7 @@ def test_answers_that_nobody_reads(
     arena.withstands(name, run, bounds)
 
 
-def asked(topic: str, count: int) -> list[FetchTopic]:
+def partitions_of(topic: str, count: int) -> list[FetchTopic]:
     parts = [FetchPartition(partition=i, partition_max_bytes=MOST) for i in range(count)]
     return [FetchTopic(topic, partitions=parts)]
 
@@ -129,7 +129,7 @@ def asked(topic: str, count: int) -> list[FetchTopic]:
 def test_fetches_that_are_parked(arena: Arena, partitions: int) -> None:
     arena.once("quiet", lambda: create(arena, "quiet"))
     quiet = FetchTopic("quiet", partitions=[FetchPartition(partition=0, partition_max_bytes=MOST)])
-    frame = fetch([*asked("no-such-topic", partitions), quiet], wait_ms=60_000)
+    frame = fetch([*partitions_of("no-such-topic", partitions), quiet], wait_ms=60_000)
 
     def run() -> None:
         parked = [connect(arena) for _ in range(3)]
@@ -160,10 +160,10 @@ def test_fetches_of_a_large_session(arena: Arena, topic: str, partitions: int, h
     connection = connect(arena)
     if topic == "real":
         arena.once("real", lambda: create(arena, "real", LARGEST_SESSION))
-    connection.send(fetch(asked(topic, partitions), session_id=0, epoch=0, wait_ms=0))
-    answer = connection.read_frame()
-    assert isinstance(answer, bytes)
-    session_id = read(ApiKey.FETCH, FETCH_VERSION, answer).session_id
+    connection.send(fetch(partitions_of(topic, partitions), session_id=0, epoch=0, wait_ms=0))
+    response = connection.read_frame()
+    assert isinstance(response, bytes)
+    session_id = read(ApiKey.FETCH, FETCH_VERSION, response).session_id
     # The others are answered and get no session, as by a Kafka whose cache of sessions is full.
     assert (session_id != 0) == has_session
     epochs = iter(range(1, 1_000_000))
@@ -171,9 +171,9 @@ def test_fetches_of_a_large_session(arena: Arena, topic: str, partitions: int, h
     def run() -> None:
         for _ in range(100):
             connection.send(fetch([], wait_ms=0, session_id=session_id, epoch=next(epochs)))
-            answer = connection.read_frame()
-            assert isinstance(answer, bytes)
-            assert session_id == 0 or read(ApiKey.FETCH, FETCH_VERSION, answer).error_code == 0
+            response = connection.read_frame()
+            assert isinstance(response, bytes)
+            assert session_id == 0 or read(ApiKey.FETCH, FETCH_VERSION, response).error_code == 0
 
     name = f"100 fetches after one of {partitions:,} of {topic}"
     arena.withstands(name, run, Bounds(cpu_s=1.0))

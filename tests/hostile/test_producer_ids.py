@@ -29,7 +29,9 @@ def test_a_flood_of_producer_ids(arena: Arena, ids: int) -> None:
 
     def run() -> None:
         for at in range(0, ids, AT_ONCE):
-            assert all(isinstance(answer, bytes) for answer in exchange(arena, *frames[at : at + AT_ONCE]))
+            assert all(
+                isinstance(response, bytes) for response in exchange(arena, *frames[at : at + AT_ONCE])
+            )
         # A repeat is still known, and the next in turn is taken.
         assert [offset_of(arena, of_active(sequence)) for sequence in range(3)] == first
         assert offset_of(arena, of_active(3)) > first[-1]
@@ -46,9 +48,9 @@ def test_producers_that_are_active_stay_while_newcomers_are_refused(open_arena: 
 
     def run() -> None:
         for at in range(0, len(frames), AT_ONCE):
-            for answer in exchange(arena, *frames[at : at + AT_ONCE]):
-                assert isinstance(answer, bytes)
-                codes.append(read(ApiKey.PRODUCE, 7, answer).responses[0].partition_responses[0].error_code)
+            for response in exchange(arena, *frames[at : at + AT_ONCE]):
+                assert isinstance(response, bytes)
+                codes.append(read(ApiKey.PRODUCE, 7, response).responses[0].partition_responses[0].error_code)
         assert [offset_of(arena, of_active(sequence)) for sequence in range(3)] == first
         assert offset_of(arena, of_active(3)) > first[-1]
 
@@ -60,8 +62,8 @@ def test_producers_that_are_active_stay_while_newcomers_are_refused(open_arena: 
 
 
 def offset_of(arena: Arena, batch: bytes) -> int:
-    (answer,) = exchange(arena, produce("ids", 0, batch))
-    assert isinstance(answer, bytes)
-    part = read(ApiKey.PRODUCE, 7, answer).responses[0].partition_responses[0]
+    (response,) = exchange(arena, produce("ids", 0, batch))
+    assert isinstance(response, bytes)
+    part = read(ApiKey.PRODUCE, 7, response).responses[0].partition_responses[0]
     assert part.error_code == 0, part
     return int(part.base_offset)

@@ -19,7 +19,7 @@ def connected(gateway: Gateway) -> RawConnection:
     return RawConnection(sock)
 
 
-def answered(connection: RawConnection) -> bytes:
+def response_to(connection: RawConnection) -> bytes:
     connection.send(GET)
     return connection.sock.recv(4096)
 
@@ -40,7 +40,7 @@ def test_a_connection_may_ask_again_and_is_closed_when_it_does_not(gateway_facto
     gateway.start()
     connection = connected(gateway)
     for _ in range(4):
-        assert answered(connection).startswith(b"HTTP/1.1 200")
+        assert response_to(connection).startswith(b"HTTP/1.1 200")
         time.sleep(0.4)
     assert connection.is_closed_by_peer()
 
@@ -54,10 +54,10 @@ def test_one_connection_more_takes_the_place_of_the_one_that_waits_longest(
     for _ in range(3):
         silent.append(connected(gateway))
         time.sleep(0.1)
-    assert answered(silent[0]).startswith(b"HTTP/1.1 200")
+    assert response_to(silent[0]).startswith(b"HTTP/1.1 200")
     with urllib.request.urlopen(f"http://{gateway.admin.address}/healthz", timeout=10.0) as page:
         assert page.status == 200
     # The first has asked since, so it was the second's turn.
     assert silent[1].is_closed_by_peer()
-    assert answered(silent[0]).startswith(b"HTTP/1.1 200")
-    assert answered(silent[2]).startswith(b"HTTP/1.1 200")
+    assert response_to(silent[0]).startswith(b"HTTP/1.1 200")
+    assert response_to(silent[2]).startswith(b"HTTP/1.1 200")

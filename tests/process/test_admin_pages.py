@@ -45,8 +45,8 @@ NAMES = {
 
 def page(gateway: Gateway, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{gateway.admin.address}{path}", timeout=WAIT_S) as answer:
-            return answer.status, answer.read().decode()
+        with urllib.request.urlopen(f"http://{gateway.admin.address}{path}", timeout=WAIT_S) as response:
+            return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
 

@@ -341,9 +341,9 @@ def test_the_admin_pages_tell_health_readiness_metrics_and_version(tmp_path: Pat
         address = f"http://{admin['host']}:{admin['port']}"
 
         def page(path: str) -> str:
-            with urllib.request.urlopen(address + path, timeout=WAIT_S) as answer:
-                assert answer.status == 200
-                return str(answer.read().decode())
+            with urllib.request.urlopen(address + path, timeout=WAIT_S) as response:
+                assert response.status == 200
+                return str(response.read().decode())
 
         assert json.loads(page("/healthz"))["status"] == "ok"
         assert json.loads(page("/readyz")) == {"ready": True, "reasons": []}

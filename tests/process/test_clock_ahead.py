@@ -37,8 +37,8 @@ def test_readyz_names_both_times_of_a_journal_that_is_ahead_and_clients_are_serv
     gateway.start()
 
     def page(path: str) -> str:
-        with urllib.request.urlopen(f"http://{gateway.admin.address}{path}", timeout=WAIT_S) as answer:
-            return str(answer.read().decode())
+        with urllib.request.urlopen(f"http://{gateway.admin.address}{path}", timeout=WAIT_S) as response:
+            return str(response.read().decode())
 
     ready = json.loads(page("/readyz"))
     (warning,) = ready["warnings"]

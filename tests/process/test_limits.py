@@ -75,7 +75,7 @@ class Healthy:
 
     def __init__(self, gateway: Gateway, connect: Callable[[], socket.socket]) -> None:
         self.longest_s = 0.0
-        self.answers = 0
+        self.responses = 0
         self.failure: object = None
         self._connection = RawConnection(connect())
         self._stop = threading.Event()
@@ -94,11 +94,11 @@ class Healthy:
         while not self._stop.is_set():
             began = time.monotonic()
             self._connection.send(request(API_VERSIONS, 0))
-            answer = self._connection.read_frame()
-            if not isinstance(answer, bytes):
-                self.failure = answer
+            response = self._connection.read_frame()
+            if not isinstance(response, bytes):
+                self.failure = response
                 return
-            self.answers += 1
+            self.responses += 1
             self.longest_s = max(self.longest_s, time.monotonic() - began)
             time.sleep(0.02)
 
@@ -177,7 +177,7 @@ def test_clients_that_never_read_hold_a_bounded_memory_and_delay_others_only_bri
             until(lambda: metric(gateway, "dragoman_buffer_bytes") < BUDGET)
     assert highest - before > 40 * MIB, "nobody held anything"
     assert refused(gateway, "memory") > 0
-    assert healthy.failure is None and healthy.answers > 20
+    assert healthy.failure is None and healthy.responses > 20
     assert healthy.longest_s < 3.0
 
 
@@ -204,9 +204,9 @@ def test_unread_responses_stay_within_the_memory_of_fetches_and_others_still_get
             while size < MIB:
                 # An answer that was due before there was room for records has none.
                 hungry.send(fetch_request(4 * MIB))
-                answer = hungry.read_frame()
-                assert isinstance(answer, bytes)
-                size = len(answer)
+                response = hungry.read_frame()
+                assert isinstance(response, bytes)
+                size = len(response)
                 held_to(gateway, before + FETCH_BUDGET + 64 * MIB, seconds=0.1)
                 assert time.monotonic() - began < WAIT_S, "no records in all this time"
     assert refused(gateway, "memory") > 0
@@ -268,8 +268,8 @@ def test_a_large_request_over_a_slow_line_may_take_longer_than_the_idle_time(
         for at in range(0, len(body), 12 * 1024):
             sock.sendall(body[at : at + 12 * 1024])
             time.sleep(0.2)
-        answer = RawConnection(sock).read_frame()
-    assert isinstance(answer, bytes) and answer[:4] == struct.pack(">i", 7)
+        response = RawConnection(sock).read_frame()
+    assert isinstance(response, bytes) and response[:4] == struct.pack(">i", 7)
 
 
 def test_connections_of_one_address_are_bounded(gateway_factory: GatewayFactory) -> None:

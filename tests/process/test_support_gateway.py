@@ -41,8 +41,8 @@ def test_a_gateway_keeps_its_ports_over_kill_9_and_stop(gateway: Gateway) -> Non
     assert gateway.terminate() == 0
     gateway.restart()
     assert (gateway.bootstrap, gateway.admin.address) == addresses
-    answer = raw_exchange(gateway.host, gateway.port, request(API_VERSIONS, 0, correlation_id=7))
-    assert isinstance(answer, bytes) and answer[:6] == b"\0\0\0\7" + b"\0\0"
+    response = raw_exchange(gateway.host, gateway.port, request(API_VERSIONS, 0, correlation_id=7))
+    assert isinstance(response, bytes) and response[:6] == b"\0\0\0\7" + b"\0\0"
 
 
 def test_the_environment_reaches_the_gateway(gateway_factory: GatewayFactory) -> None:

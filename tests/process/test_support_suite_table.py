@@ -109,11 +109,11 @@ def test_what_proves_nothing_fails_in_ci_too(
     assert run(project).ret == pytest.ExitCode.TESTS_FAILED
 
 
-@pytest.mark.parametrize(("asked", "passed", "deselected"), [("0", 1, 1), ("1", 2, 0)])
-def test_long_tests_run_only_when_asked_for(
-    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, asked: str, passed: int, deselected: int
+@pytest.mark.parametrize(("requested", "passed", "deselected"), [("0", 1, 1), ("1", 2, 0)])
+def test_long_tests_run_only_when_requested(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, requested: str, passed: int, deselected: int
 ) -> None:
-    monkeypatch.setenv("DRAGOMAN_TEST_FULL", asked)
+    monkeypatch.setenv("DRAGOMAN_TEST_FULL", requested)
     body = "import pytest\n@pytest.mark.full\ndef test_long(): pass\n\ndef test_short(): pass\n"
     write(project, {"tests/unit/test_e.py": body})
     result = run(project)

@@ -57,20 +57,20 @@ class ClientProgram:
     def order(self, **fields: Any) -> dict[str, Any]:
         """Errors: TopicExists; RuntimeError with what the program said."""
         self.say(**fields)
-        return self.answer()
+        return self.response()
 
     def say(self, **fields: Any) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(fields).encode() + b"\n")
         self._process.stdin.flush()
 
-    def answer(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self._read_line())
-        if "error" not in answer:
-            return answer
-        if answer["kind"] == "TopicExists":
-            raise TopicExists(answer["error"])
-        raise RuntimeError(f"{answer['kind']}: {answer['error']}\n{tail_of(self._log_path)}")
+    def response(self) -> dict[str, Any]:
+        response: dict[str, Any] = json.loads(self._read_line())
+        if "error" not in response:
+            return response
+        if response["kind"] == "TopicExists":
+            raise TopicExists(response["error"])
+        raise RuntimeError(f"{response['kind']}: {response['error']}\n{tail_of(self._log_path)}")
 
     def stop(self) -> None:
         kill_group(self._process)
@@ -109,10 +109,10 @@ class ProgramClient(ClientUnderTest):
     def produce(self, topic: str, records: Sequence[Record], codec: Codec, idempotent: bool) -> list[int]:
         with self._file() as path:
             write_records(path, records)
-            answer = self._order(
+            response = self._order(
                 "produce", topic=topic, codec=codec.value, idempotent=idempotent, file=str(path)
             )
-        return [int(offset) for offset in answer["offsets"]]
+        return [int(offset) for offset in response["offsets"]]
 
     def consume(
         self,

@@ -53,14 +53,14 @@ class Member:
     def join(self) -> Any:
         """The answer that counts, behind the one that gives the id. Errors: ClientError."""
         while True:
-            answer = self._join_once()
-            error = name_of(answer)
+            response = self._join_once()
+            error = name_of(response)
             if error in ("NONE", "MEMBER_ID_REQUIRED"):
-                self.member_id = answer.member_id
+                self.member_id = response.member_id
             if error == "NONE":
-                self.generation = answer.generation_id
+                self.generation = response.generation_id
             if error != "MEMBER_ID_REQUIRED":
-                return answer
+                return response
 
     def ask_for_id(self) -> None:
         """Only that; it is not joined with. Errors: ClientError."""
@@ -90,10 +90,10 @@ class Member:
             self.group, self.generation, self.member_id, self.instance_id, topics=[topic]
         )
         try:
-            answer = self.ask(ApiKey.OFFSET_COMMIT, 8, request)
+            response = self.ask(ApiKey.OFFSET_COMMIT, 8, request)
         except ClientError:
             return LOST
-        return ErrorCode(answer.topics[0].partitions[0].error_code).name
+        return ErrorCode(response.topics[0].partitions[0].error_code).name
 
     def committed(self, partitions: Sequence[int]) -> dict[int, int]:
         """-1 where nothing is committed. Errors: ClientError; AssertionError where it is refused."""
@@ -130,5 +130,5 @@ class Member:
             return LOST
 
 
-def name_of(answer: Any) -> str:
-    return ErrorCode(answer.error_code).name
+def name_of(response: Any) -> str:
+    return ErrorCode(response.error_code).name

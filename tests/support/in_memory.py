@@ -69,9 +69,9 @@ class InMemoryGateway:
         batch = build_batch(records, base_timestamp=1_700_000_000_000, producer=producer)
         data = TopicProduceData(topic, partition_data=[PartitionProduceData(partition, bytes(batch))])
         response = await self.ask(ApiKey.PRODUCE, 8, ProduceRequest(None, -1, 5000, [data]))
-        (answer,) = response.responses[0].partition_responses
-        assert answer.error_code == 0, ErrorCode(answer.error_code)
-        return int(answer.base_offset)
+        (result,) = response.responses[0].partition_responses
+        assert result.error_code == 0, ErrorCode(result.error_code)
+        return int(result.base_offset)
 
     async def configs(self, topic: str) -> dict[str, str]:
         """What is set on a topic, without defaults."""

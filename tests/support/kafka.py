@@ -200,10 +200,10 @@ class KafkaServer:
     def _answers(self) -> bool:
         """True once Metadata v1 (of all topics) lists a broker: it has registered and is unfenced."""
         try:
-            answer = raw_exchange(self.host, self.port, request(API_METADATA, 1, b"\xff\xff\xff\xff"))
+            response = raw_exchange(self.host, self.port, request(API_METADATA, 1, b"\xff\xff\xff\xff"))
         except OSError:
             return False
-        return isinstance(answer, bytes) and int.from_bytes(answer[4:8], "big") > 0
+        return isinstance(response, bytes) and int.from_bytes(response[4:8], "big") > 0
 
 
 @contextmanager

@@ -122,8 +122,8 @@ class Script:
 
     async def create(self, name: str, number: int, partitions: int) -> None:
         async def step() -> bool:
-            answer = await self.host.ask(CreateTopic(name, topic_id(number), partitions, {}))
-            assert isinstance(answer, (Created, Refused))
+            result = await self.host.ask(CreateTopic(name, topic_id(number), partitions, {}))
+            assert isinstance(result, (Created, Refused))
             return True
 
         await self.again_until(step)
@@ -198,11 +198,11 @@ class Script:
 
     async def send_until_acked(self, topic: str, partition: int, batch: bytes) -> None:
         async def step() -> bool:
-            (answer,) = await self.host.send(topic, partition, batch)
-            if isinstance(answer, int):
-                self.ack(topic, partition, batch, answer)
+            (result,) = await self.host.send(topic, partition, batch)
+            if isinstance(result, int):
+                self.ack(topic, partition, batch, result)
                 return True
-            assert answer in ("KAFKA_STORAGE_ERROR", "REQUEST_TIMED_OUT")
+            assert result in ("KAFKA_STORAGE_ERROR", "REQUEST_TIMED_OUT")
             return False
 
         await self.again_until(step)
@@ -210,13 +210,13 @@ class Script:
     async def send_once(self, topic: str, partition: int, batch: bytes) -> None:
         if self.host.shard.lost.is_set():
             await self.restart()
-        (answer,) = await self.host.send(topic, partition, batch)
-        if isinstance(answer, int):
-            self.ack(topic, partition, batch, answer)
-        elif answer == "KAFKA_STORAGE_ERROR":
+        (result,) = await self.host.send(topic, partition, batch)
+        if isinstance(result, int):
+            self.ack(topic, partition, batch, result)
+        elif result == "KAFKA_STORAGE_ERROR":
             self.promises.refused[batch] = None
         else:
-            assert answer == "REQUEST_TIMED_OUT"
+            assert result == "REQUEST_TIMED_OUT"
             self.promises.unknown.add(batch)
 
     def ack(self, topic: str, partition: int, batch: bytes, base: int) -> None:

@@ -74,9 +74,9 @@ async def test_a_call_that_is_overdue_before_it_began_is_never_begun() -> None:
 async def test_a_call_that_is_cancelled_before_it_began_is_never_begun() -> None:
     threads, seen = StoreThreads("the store", 1), list[str]()
     async with held(threads):
-        asked = asyncio.ensure_future(threads.run(seen.append, "cancelled"))
+        requested = asyncio.ensure_future(threads.run(seen.append, "cancelled"))
         await asyncio.sleep(0)
-        asked.cancel()
+        requested.cancel()
         await asyncio.sleep(0)
     await threads.run(seen.append, "last")
     assert seen == ["last"]
@@ -152,9 +152,9 @@ def test_a_thread_outlives_the_loop_that_called_it() -> None:
     threads, may_go = StoreThreads("the store", 1), threading.Event()
 
     async def ask_and_leave() -> None:
-        asked = asyncio.ensure_future(threads.run(may_go.wait, WAIT_S))
+        requested = asyncio.ensure_future(threads.run(may_go.wait, WAIT_S))
         await asyncio.sleep(0.01)
-        asked.cancel()
+        requested.cancel()
 
     asyncio.run(ask_and_leave())
     may_go.set()

@@ -308,7 +308,7 @@ async def test_a_file_forgotten_while_it_is_read_is_closed_by_its_last_reader(
 
 
 def test_positions_side_by_side_are_one_read_and_a_gap_is_never_read() -> None:
-    asked = [
+    requested = [
         Position("a", 30, 10),
         Position("a", 0, 10),
         Position("a", 10, 5),
@@ -316,7 +316,7 @@ def test_positions_side_by_side_are_one_read_and_a_gap_is_never_read() -> None:
         Position("a", 15, 5),
         Position("a", 15, 5),
     ]
-    merged = merge_adjacent(asked)
+    merged = merge_adjacent(requested)
     assert [(one.locator, one.start, one.size) for one in merged] == [
         ("a", 0, 20),
         ("a", 30, 10),

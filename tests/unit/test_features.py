@@ -38,29 +38,29 @@ async def gateway() -> AsyncIterator[RunningGateway]:
         yield running
 
 
-async def told(gateway: RunningGateway, version: int) -> ApiVersionsResponse:
+async def api_versions(gateway: RunningGateway, version: int) -> ApiVersionsResponse:
     def exchange() -> ApiVersionsResponse:
         with Client(Address("127.0.0.1", gateway.bound[0].port), timeout=5.0) as client:
-            answer = client.ask(ApiKey.API_VERSIONS, version, ApiVersionsRequest("test", "1"))
-        assert isinstance(answer, ApiVersionsResponse)
-        return answer
+            response = client.ask(ApiKey.API_VERSIONS, version, ApiVersionsRequest("test", "1"))
+        assert isinstance(response, ApiVersionsResponse)
+        return response
 
     return await asyncio.to_thread(exchange)
 
 
 async def test_clients_are_told_each_feature_and_which_of_them_are_in_force(gateway: RunningGateway) -> None:
-    answer = await told(gateway, 4)
-    assert {f.name: (f.min_version, f.max_version) for f in answer.supported_features} == {
+    response = await api_versions(gateway, 4)
+    assert {f.name: (f.min_version, f.max_version) for f in response.supported_features} == {
         name: (level, level) for name, level in FEATURES.items()
     }
-    assert [(f.name, f.max_version_level) for f in answer.finalized_features] == [("metadata.version", 30)]
-    assert answer.finalized_features_epoch == FEATURES_EPOCH
+    assert [(f.name, f.max_version_level) for f in response.finalized_features] == [("metadata.version", 30)]
+    assert response.finalized_features_epoch == FEATURES_EPOCH
 
 
 async def test_clients_that_refuse_a_level_of_0_are_told_of_none(gateway: RunningGateway) -> None:
-    answer = await told(gateway, 3)
-    assert [f.name for f in answer.supported_features] == ["metadata.version"]
-    assert answer.finalized_features_epoch == FEATURES_EPOCH
+    response = await api_versions(gateway, 3)
+    assert [f.name for f in response.supported_features] == ["metadata.version"]
+    assert response.finalized_features_epoch == FEATURES_EPOCH
 
 
 @pytest.mark.parametrize("feature, level, apis", NEEDED)

@@ -58,7 +58,7 @@ def fetch(
     with_records: Sequence[int] = (),
     errors: Sequence[int] = (),
 ) -> FetchResponse:
-    """Begin, respond alike for every partition, finish."""
+    """Begin, give every partition the same response, finish."""
     context = sessions.begin(version, request, principal, now_ms)
 
     def response_for(partition: SessionPartition) -> FetchPartitionResponse:

@@ -118,9 +118,9 @@ async def test_what_a_request_was_decoded_to_does_not_go_in_one_iteration(gatewa
     key, version, count = ApiKey.OFFSET_COMMIT, RANGES[ApiKey.OFFSET_COMMIT][1], 50_000
     caller = Caller(gateway)
     body = of_many_elements(key, version, count)[1]
-    asked = asyncio.ensure_future(caller.ask(key, version, body))
+    requested = asyncio.ensure_future(caller.ask(key, version, body))
     most_freed, before = 0, sys.getallocatedblocks()
-    while not asked.done() or caller.services.scheduler.waiting:
+    while not requested.done() or caller.services.scheduler.waiting:
         await asyncio.sleep(0)
         now = sys.getallocatedblocks()
         most_freed, before = max(most_freed, before - now), now

@@ -59,8 +59,8 @@ async def under_way(gateway: InMemoryGateway, key: ApiKey, version: int, message
     router = RequestRouter(gateway.running.services)
     peer = Peer(7, gateway.running.listeners[0], "10.0.0.1", ANONYMOUS)
     body = memoryview(codec.encode_request(key, version, message))
-    asked = Request(0, RequestHeader(int(key), version, 1, "c"), body, False)
-    task = asyncio.ensure_future(router.answer(asked, peer, asyncio.get_running_loop().time()))
+    requested = Request(0, RequestHeader(int(key), version, 1, "c"), body, False)
+    task = asyncio.ensure_future(router.answer(requested, peer, asyncio.get_running_loop().time()))
     await asyncio.sleep(0.3)
     return task
 
@@ -188,8 +188,8 @@ async def test_of_a_large_commit_all_that_is_not_known_at_the_deadline_may_be_se
         def committed() -> int:
             return len(gateway.running.services.group_offsets.of("g"))
 
-        answer = await gateway.ask(ApiKey.OFFSET_COMMIT, 8, message)
-        codes = [ErrorCode(part.error_code).name for part in answer.topics[0].partitions]
+        response = await gateway.ask(ApiKey.OFFSET_COMMIT, 8, message)
+        codes = [ErrorCode(part.error_code).name for part in response.topics[0].partitions]
         assert codes[: 2 * ROWS_AT_ONCE] == ["NONE"] * (2 * ROWS_AT_ONCE) and committed() == 2 * ROWS_AT_ONCE
         assert codes[2 * ROWS_AT_ONCE :] == ["COORDINATOR_NOT_AVAILABLE"] * (3 * ROWS_AT_ONCE)
         # What was in the entry under way comes to be; what had not begun does not.
@@ -222,8 +222,8 @@ async def test_a_request_that_has_waited_longer_than_it_may_take_still_gets_memo
     async with asyncio.timeout(LONG_S):
         sent = await joining
     assert sent is not None
-    _, answer = sent.buffers
-    assert codec.decode_response(ApiKey.JOIN_GROUP, 3, memoryview(answer)).error_code == 0
+    _, encoded = sent.buffers
+    assert codec.decode_response(ApiKey.JOIN_GROUP, 3, memoryview(encoded)).error_code == 0
     await until_released(scheduler)
 
 

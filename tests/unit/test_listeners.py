@@ -62,7 +62,7 @@ async def listening(listen: Sequence[str], advertise: Sequence[str] = ()) -> Asy
         await server.close()
 
 
-async def answer(host: str, port: int) -> str:
+async def advertised(host: str, port: int) -> str:
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(request(ApiKey.METADATA, 0))
@@ -111,15 +111,15 @@ async def test_a_request_knows_the_listener_by_which_it_came() -> None:
     advertise = ["outside.example:9092", "127.0.0.1:0", "[2001:db8::1]:0"]
     async with listening(listen, advertise) as server:
         first, second, third = server.bound
-        assert await answer("127.0.0.1", first.port) == "PLAINTEXT outside.example 9092"
-        assert await answer("127.0.0.1", second.port) == f"PLAINTEXT 127.0.0.1 {second.port}"
-        assert await answer("::1", third.port) == f"PLAINTEXT 2001:db8::1 {third.port}"
+        assert await advertised("127.0.0.1", first.port) == "PLAINTEXT outside.example 9092"
+        assert await advertised("127.0.0.1", second.port) == f"PLAINTEXT 127.0.0.1 {second.port}"
+        assert await advertised("::1", third.port) == f"PLAINTEXT 2001:db8::1 {third.port}"
 
 
 async def test_a_name_listens_on_all_addresses_that_it_stands_for() -> None:
     async with listening(["PLAINTEXT://localhost:0"]) as server:
         port = server.bound[0].port
-        assert await answer("127.0.0.1", port) == f"PLAINTEXT localhost {port}"
+        assert await advertised("127.0.0.1", port) == f"PLAINTEXT localhost {port}"
 
 
 async def test_what_others_can_read_is_warned_of_and_loopback_is_not() -> None:

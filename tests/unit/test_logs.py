@@ -58,21 +58,21 @@ def test_machines_get_one_json_object_a_line() -> None:
 
 def test_what_strangers_choose_cannot_write_on_a_terminal() -> None:
     evil = "\x1b[2J\x1b]0;title\x07\r\nforged: line\u202e\x9b\ud800"
-    told = str(harmless(None, "info", {"event": "group.joined", "reason": evil, "count": 1})["reason"])
-    assert told.isprintable() and r"\x1b[2J" in told and r"\nforged" in told
-    assert told.encode()
+    returned = str(harmless(None, "info", {"event": "group.joined", "reason": evil, "count": 1})["reason"])
+    assert returned.isprintable() and r"\x1b[2J" in returned and r"\nforged" in returned
+    assert returned.encode()
 
 
 def test_a_field_is_cut_and_readable_names_stay_as_they_are() -> None:
     event = {"event": "x", "member": "r" * 50_000, "group": "Müşteri-grubu 1", "topic": "t" * 200}
-    told = harmless(None, "info", {**event, "error": "e" * 50_000})
-    assert len(str(told["member"])) == MAX_NAME + 1 and len(str(told["error"])) == MAX_TEXT + 1
-    assert (told["group"], told["topic"]) == (event["group"], event["topic"])
+    returned = harmless(None, "info", {**event, "error": "e" * 50_000})
+    assert len(str(returned["member"])) == MAX_NAME + 1 and len(str(returned["error"])) == MAX_TEXT + 1
+    assert (returned["group"], returned["topic"]) == (event["group"], event["topic"])
 
 
 def test_a_name_that_has_to_be_escaped_becomes_no_longer_for_it() -> None:
-    told = str(harmless(None, "info", {"event": "x", "group": "\x1b" * 200})["group"])
-    assert told.startswith(r"\x1b\x1b") and len(told) == MAX_NAME + 1
+    returned = str(harmless(None, "info", {"event": "x", "group": "\x1b" * 200})["group"])
+    assert returned.startswith(r"\x1b\x1b") and len(returned) == MAX_NAME + 1
 
 
 def test_what_clients_cause_is_written_within_a_bound_and_the_rest_is_counted(

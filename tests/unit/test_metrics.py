@@ -116,9 +116,9 @@ async def test_a_journal_entry_of_unknown_outcome_is_a_reason_until_it_is_known(
     await (await opened(store)).close()
     faults = Faults(fail_at=2, fault=Fault.NEVER_SENT, times=4, only=["metadata.put"])
     shard = await opened(FaultyMetadata(store, faults))
-    answered = shard.submit(CreateTopic("t", topic_id(1), 1, {}))
+    created = shard.submit(CreateTopic("t", topic_id(1), 1, {}))
     seen: list[list[str]] = []
-    while not answered.done():
+    while not created.done():
         seen.append(ready(shard))
         await asyncio.sleep(0.005)
     assert ["journal_outcome_unknown"] in seen

@@ -106,17 +106,17 @@ async def test_heartbeats_and_commits_of_offsets_leave_no_cycles(gateway: InMemo
         parts = [OffsetCommitRequestPartition(partition, 5)]
         return OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=parts)])
 
-    asked = (
+    requested = (
         (ApiKey.OFFSET_COMMIT, 9, commit(0)),
         (ApiKey.OFFSET_COMMIT, 9, commit(77)),  # not there
         (ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "ghost")),
         (ApiKey.HEARTBEAT, 4, HeartbeatRequest("", 1, "ghost")),
     )
-    for key, version, message in asked:
+    for key, version, message in requested:
         await gateway.ask(key, version, message)
     with collected() as found:
         for _ in range(REQUESTS):
-            for key, version, message in asked:
+            for key, version, message in requested:
                 await gateway.ask(key, version, message)
         await asyncio.sleep(0.05)
     assert not found

@@ -155,14 +155,14 @@ class Caller:
         return buffers or ()
 
     async def probed(self, key: ApiKey, version: int, body: bytes) -> tuple[int, Probe]:
-        probe, asked = Probe(), asyncio.ensure_future(self.ask(key, version, body))
-        before, waiting = time.thread_time(), asyncio.ensure_future(self._ping(probe, asked))
-        while not asked.done():
+        probe, requested = Probe(), asyncio.ensure_future(self.ask(key, version, body))
+        before, waiting = time.thread_time(), asyncio.ensure_future(self._ping(probe, requested))
+        while not requested.done():
             await asyncio.sleep(0)
             now = time.thread_time()
             probe.slice_s, before = max(probe.slice_s, now - before), now
         await waiting
-        return asked.result(), probe
+        return requested.result(), probe
 
     async def freed(self) -> float:
         """The longest iteration, in CPU seconds, until all is let go that requests have left."""
@@ -173,8 +173,8 @@ class Caller:
             longest, before = max(longest, now - before), now
         return longest
 
-    async def _ping(self, probe: Probe, asked: "asyncio.Future[int]") -> None:
-        while not asked.done():
+    async def _ping(self, probe: Probe, requested: "asyncio.Future[int]") -> None:
+        while not requested.done():
             began = time.perf_counter()
             await self.ask(ApiKey.API_VERSIONS, 0, b"")
             probe.ping_s = max(probe.ping_s, time.perf_counter() - began)
@@ -264,9 +264,11 @@ async def test_batches_after_a_long_produce_keep_their_order(gateway: InMemoryGa
     caller, version = Caller(gateway), 8
     long = produce_body(version, range(2_000), b"first")
     short = produce_body(version, range(1), b"second")
-    asked = [asyncio.ensure_future(caller.answer(ApiKey.PRODUCE, version, body)) for body in (long, short)]
+    requested = [
+        asyncio.ensure_future(caller.answer(ApiKey.PRODUCE, version, body)) for body in (long, short)
+    ]
     responses = [
-        codec.decode_response(ApiKey.PRODUCE, version, body) for body in await asyncio.gather(*asked)
+        codec.decode_response(ApiKey.PRODUCE, version, body) for body in await asyncio.gather(*requested)
     ]
     first, second = (response.responses[0].partition_responses for response in responses)
     assert [part.error_code for part in first] == [0] * 2_000
@@ -285,8 +287,8 @@ async def test_a_long_produce_that_is_cancelled_holds_no_other_back(gateway: InM
     assert under_way is not None
     under_way.cancel()
     short = await caller.answer(ApiKey.PRODUCE, version, produce_body(version, range(1), b"here"))
-    (answer,) = codec.decode_response(ApiKey.PRODUCE, version, short).responses[0].partition_responses
-    assert (answer.error_code, answer.base_offset) == (0, 0)
+    (result,) = codec.decode_response(ApiKey.PRODUCE, version, short).responses[0].partition_responses
+    assert (result.error_code, result.base_offset) == (0, 0)
     await asyncio.sleep(0)
     assert not caller.services.produce_order.has(7) and not caller.services.scheduler.held_bytes
 

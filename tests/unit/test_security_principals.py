@@ -35,16 +35,16 @@ def described(subject: list[tuple[x509.ObjectIdentifier, str]]) -> tuple[x509.Na
     certificate = as_ca.sign(key, hashes.SHA256())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=certificate.public_bytes(serialization.Encoding.PEM).decode())
-    (told,) = context.get_ca_certs()
-    return name, told
+    (returned,) = context.get_ca_certs()
+    return name, returned
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_a_certificate_gives_its_subject_as_rfc_2253_writes_it(
     subject: list[tuple[x509.ObjectIdentifier, str]],
 ) -> None:
-    name, told = described(subject)
-    assert principal_of(told) == f"User:{name.rfc4514_string()}"
+    name, returned = described(subject)
+    assert principal_of(returned) == f"User:{name.rfc4514_string()}"
 
 
 def test_without_a_certificate_nobody_in_particular_speaks() -> None:

@@ -146,8 +146,8 @@ class Client:
         for number in numbers:
             self.writer.write(request(key, 0, body, correlation_id=number))
 
-    async def answer(self) -> int | None:
-        """The correlation id of the next answer; None when the gateway has closed the connection."""
+    async def response(self) -> int | None:
+        """The correlation id of the next response; None when the gateway has closed the connection."""
         async with asyncio.timeout(LONG_S):
             try:
                 size, number = struct.unpack(">ii", await self.reader.readexactly(8))
@@ -156,8 +156,8 @@ class Client:
                 return None
             return int(number)
 
-    async def answers(self, count: int) -> list[int | None]:
-        return [await self.answer() for _ in range(count)]
+    async def responses(self, count: int) -> list[int | None]:
+        return [await self.response() for _ in range(count)]
 
 
 class Serving:
@@ -204,7 +204,7 @@ async def test_responses_are_sent_in_the_order_of_the_requests() -> None:
         client.send(PRODUCE, 1, 2, 3)
         await until(lambda: gateway.requests.started == [1, 2, 3])
         gateway.requests.released.set()
-        assert await client.answers(3) == [1, 2, 3]
+        assert await client.responses(3) == [1, 2, 3]
 
 
 async def test_thousands_of_requests_that_are_answered_at_once_are_answered_in_order() -> None:
@@ -216,7 +216,7 @@ async def test_thousands_of_requests_that_are_answered_at_once_are_answered_in_o
         client.send(METADATA, 6_000)
         await until(lambda: gateway.held_bytes() > 100_000)
         gateway.requests.released.set()
-        assert await client.answers(6_000) == list(range(1, 6_001))
+        assert await client.responses(6_000) == list(range(1, 6_001))
 
 
 async def test_an_inline_request_starts_when_all_before_it_are_answered() -> None:
@@ -230,7 +230,7 @@ async def test_an_inline_request_starts_when_all_before_it_are_answered() -> Non
         assert gateway.requests.started == [1]
         gateway.requests.kept = {3}
         gateway.requests.released.set()
-        assert await client.answers(5) == [1, 2, 3, 4, 5]
+        assert await client.responses(5) == [1, 2, 3, 4, 5]
         assert gateway.requests.started == [1, 2, 3, 4, 5]
 
 
@@ -239,11 +239,11 @@ async def test_an_inline_request_that_waits_holds_back_those_after_it() -> None:
         gateway.requests.kept, gateway.requests.at_once = {2}, {1, 3, 4}
         client.send(HEARTBEAT, 1, 2, 3)
         client.send(PRODUCE, 4)
-        assert await client.answer() == 1
+        assert await client.response() == 1
         await asyncio.sleep(SHORT_S)
         assert gateway.requests.started == [1, 2]
         gateway.requests.released.set()
-        assert await client.answers(3) == [2, 3, 4]
+        assert await client.responses(3) == [2, 3, 4]
 
 
 async def test_many_inline_requests_of_one_connection_do_not_hold_back_other_connections() -> None:
@@ -255,7 +255,7 @@ async def test_many_inline_requests_of_one_connection_do_not_hold_back_other_con
         client.send(HEARTBEAT, *range(2, last + 1))
         await until(lambda: gateway.held_bytes() >= last * FRAME_BYTES)
         gateway.requests.released.set()
-        assert await client.answers(last) == list(range(1, last + 1))
+        assert await client.responses(last) == list(range(1, last + 1))
         assert gateway.requests.max_in_iteration == MAX_AT_ONCE
         assert gateway.held_bytes() == 0
 
@@ -267,7 +267,7 @@ async def test_a_request_that_fails_at_once_closes_after_those_before_it() -> No
         client.send(PRODUCE, 1, 2, 3, 4)
         await until(lambda: gateway.requests.started == [3, 1, 2])
         gateway.requests.released.set()
-        assert await client.answers(3) == [1, 2, None]
+        assert await client.responses(3) == [1, 2, None]
 
 
 async def test_a_request_that_is_not_pipelined_starts_when_all_before_it_are_answered() -> None:
@@ -280,7 +280,7 @@ async def test_a_request_that_is_not_pipelined_starts_when_all_before_it_are_ans
         await asyncio.sleep(SHORT_S)
         assert gateway.requests.started == [1, 2]
         gateway.requests.released.set()
-        assert await client.answers(5) == [1, 2, 3, 4, 5]
+        assert await client.responses(5) == [1, 2, 3, 4, 5]
         assert gateway.requests.started == [1, 2, 3, 4, 5]
 
 
@@ -293,7 +293,7 @@ async def test_a_request_may_take_its_time_from_when_those_before_it_are_answere
         await asyncio.sleep(SHORT_S)
         released_at = asyncio.get_running_loop().time()
         gateway.requests.released.set()
-        assert await client.answers(2) == [1, 2]
+        assert await client.responses(2) == [1, 2]
         assert gateway.requests.taken_at[2] >= released_at
 
 
@@ -305,7 +305,7 @@ async def test_what_was_sent_before_closing_is_taken_up_though_it_had_to_wait(be
             gateway.requests.muting = {1: 0.01}
             gateway.requests.kept = {2}
             client.send(PRODUCE, 1)
-            assert await client.answer() == 1
+            assert await client.response() == 1
             client.send(before, 2)
             client.send(PRODUCE, 3)
             client.send(METADATA, 4)
@@ -324,13 +324,13 @@ async def test_a_muted_connection_is_answered_at_once_and_served_no_more_for_a_w
         gateway.requests.muting = {1: 0.5}
         began = asyncio.get_running_loop().time()
         muted.send(PRODUCE, 1)
-        assert await muted.answer() == 1
+        assert await muted.response() == 1
         muted.send(METADATA, 2, 3)
         other.send(METADATA, 4)
-        assert await other.answer() == 4
+        assert await other.response() == 4
         assert asyncio.get_running_loop().time() - began < 0.4
         assert gateway.requests.started == [1, 4]
-        assert await muted.answers(2) == [2, 3]
+        assert await muted.responses(2) == [2, 3]
         assert asyncio.get_running_loop().time() - began >= 0.49
 
 
@@ -338,10 +338,10 @@ async def test_what_is_here_already_waits_for_the_end_of_the_mute() -> None:
     async with serving() as gateway, gateway.client() as client:
         gateway.requests.muting = {1: 0.3}
         client.send(METADATA, 1, 2)
-        assert await client.answer() == 1
+        assert await client.response() == 1
         await asyncio.sleep(SHORT_S)
         assert gateway.requests.started == [1]
-        assert await client.answer() == 2
+        assert await client.response() == 2
 
 
 @pytest.mark.serial
@@ -350,9 +350,9 @@ async def test_the_longer_of_two_mutes_holds() -> None:
         gateway.requests.muting = {1: 0.5, 2: 0.1}
         began = asyncio.get_running_loop().time()
         client.send(PRODUCE, 1, 2)
-        assert await client.answers(2) == [1, 2]
+        assert await client.responses(2) == [1, 2]
         client.send(PRODUCE, 3)
-        assert await client.answer() == 3
+        assert await client.response() == 3
         assert asyncio.get_running_loop().time() - began >= 0.49
 
 
@@ -361,29 +361,29 @@ async def test_after_a_mute_produce_requests_are_taken_one_by_one() -> None:
         gateway.requests.muting = {1: 0.05}
         gateway.requests.kept = {2}
         client.send(PRODUCE, 1)
-        assert await client.answer() == 1
+        assert await client.response() == 1
         client.send(PRODUCE, 2, 3)
         await until(lambda: gateway.requests.started == [1, 2])
         await asyncio.sleep(SHORT_S)
         assert gateway.requests.started == [1, 2]
         gateway.requests.released.set()
-        assert await client.answers(2) == [2, 3]
+        assert await client.responses(2) == [2, 3]
 
 
 async def test_a_mute_lasts_for_half_the_idle_time_at_most() -> None:
     async with serving(idle_ms=1000) as gateway, gateway.client() as client:
         gateway.requests.muting = {1: 60.0}
         client.send(METADATA, 1, 2)
-        assert await client.answers(2) == [1, 2]
+        assert await client.responses(2) == [1, 2]
 
 
 async def test_a_draining_server_answers_what_a_muted_connection_has_sent() -> None:
     async with serving() as gateway, gateway.client() as client:
         gateway.requests.muting = {1: 60.0}
         client.send(METADATA, 1, 2)
-        assert await client.answer() == 1
+        assert await client.response() == 1
         closing_server = asyncio.create_task(gateway.server.close())
-        assert await client.answers(2) == [2, None]
+        assert await client.responses(2) == [2, None]
         await asyncio.wait_for(closing_server, LONG_S)
 
 
@@ -392,7 +392,7 @@ async def test_connections_do_not_wait_for_each_other() -> None:
         gateway.requests.kept = {1}
         slow.send(METADATA, 1)
         quick.send(METADATA, 2)
-        assert await quick.answer() == 2
+        assert await quick.response() == 2
 
 
 @pytest.mark.parametrize(
@@ -417,10 +417,10 @@ async def test_a_request_that_breaks_the_rules_closes_its_connection_after_earli
         client.send(METADATA, 2)
         await until(lambda: gateway.requests.started == [1])
         gateway.requests.released.set()
-        assert await client.answers(2) == [1, None]
+        assert await client.responses(2) == [1, None]
         assert gateway.requests.started == [1]
         other.send(METADATA, 3)
-        assert await other.answer() == 3
+        assert await other.response() == 3
 
 
 @pytest.mark.parametrize("failure", [Malformed("half a string"), RuntimeError("a bug")])
@@ -431,9 +431,9 @@ async def test_a_request_that_fails_closes_its_connection_and_no_other(failure: 
         client.send(PRODUCE, 1, 2, 3)
         await until(lambda: gateway.requests.started == [1, 2, 3])
         gateway.requests.released.set()
-        assert await client.answers(2) == [1, None]
+        assert await client.responses(2) == [1, None]
         other.send(METADATA, 4)
-        assert await other.answer() == 4
+        assert await other.response() == 4
 
 
 async def test_reading_pauses_while_too_many_requests_are_unanswered() -> None:
@@ -445,7 +445,7 @@ async def test_reading_pauses_while_too_many_requests_are_unanswered() -> None:
         # What arrived in the same receive is taken, never the next receive.
         assert len(gateway.requests.started) <= 4 + 64 * 1024 // 3000
         gateway.requests.released.set()
-        assert await client.answers(100) == list(range(1, 101))
+        assert await client.responses(100) == list(range(1, 101))
 
 
 async def test_all_connections_together_hold_no_more_than_the_budget() -> None:
@@ -459,8 +459,8 @@ async def test_all_connections_together_hold_no_more_than_the_budget() -> None:
         await asyncio.sleep(SHORT_S)
         assert MIB <= gateway.held_bytes() < MIB + 1000
         gateway.requests.released.set()
-        assert await large.answer() == 1
-        assert await small.answers(2) == [2, 3]
+        assert await large.response() == 1
+        assert await small.responses(2) == [2, 3]
         await until(lambda: gateway.held_bytes() == 0)
 
 
@@ -474,7 +474,7 @@ async def test_unfinished_frames_that_hold_too_much_are_closed_the_oldest_first(
         await asyncio.sleep(SHORT_S)
         assert gateway.connections() == 2
         second.writer.write(part)
-        assert await first.answer() is None
+        assert await first.response() is None
         assert gateway.connections() == 1
 
 
@@ -486,10 +486,10 @@ async def test_a_muted_client_that_keeps_half_a_frame_is_closed_when_memory_is_s
         muted.writer.write(part)
         await until(lambda: gateway.held_bytes() >= MIB)
         gateway.requests.released.set()
-        assert await muted.answer() == 1
+        assert await muted.response() == 1
         await asyncio.sleep(SHORT_S)
         other.writer.write(part)
-        assert await muted.answer() is None
+        assert await muted.response() is None
         assert gateway.connections() == 1
 
 
@@ -513,7 +513,7 @@ async def test_a_client_that_does_not_read_gets_no_further_request_started() -> 
         await until(lambda: gateway.held_bytes() > MIB)
         await asyncio.sleep(SHORT_S)
         assert len(gateway.requests.started) <= 3
-        assert await client.answers(10) == list(range(1, 11))
+        assert await client.responses(10) == list(range(1, 11))
 
 
 async def test_a_response_holds_its_share_until_its_client_has_read_it_or_is_gone() -> None:
@@ -524,7 +524,7 @@ async def test_a_response_holds_its_share_until_its_client_has_read_it_or_is_gon
         await until(lambda: gateway.held_bytes() > 2 * MIB)
         await asyncio.sleep(SHORT_S)
         assert gateway.requests.released_shares == []
-        assert await reads.answer() == 1
+        assert await reads.response() == 1
         await until(lambda: gateway.requests.released_shares == [1])
         dies.writer.transport.abort()
         await until(lambda: gateway.requests.released_shares == [1, 2])
@@ -543,7 +543,7 @@ async def test_a_response_holds_its_share_while_it_is_encoded() -> None:
         dies.writer.transport.abort()
         await until(lambda: gateway.requests.released_shares == [2])
         gateway.requests.encoding.set()
-        assert await reads.answers(2) == [1, 3]
+        assert await reads.responses(2) == [1, 3]
         await until(lambda: gateway.requests.released_shares == [2, 1, 3])
 
 
@@ -551,7 +551,7 @@ async def test_a_small_response_that_is_sent_at_once_releases_its_share_at_once(
     async with serving() as gateway, gateway.client() as client:
         gateway.requests.holding = True
         client.send(METADATA, 1)
-        assert await client.answer() == 1
+        assert await client.response() == 1
         await until(lambda: gateway.requests.released_shares == [1])
 
 
@@ -560,7 +560,7 @@ async def test_only_a_client_that_leaves_responses_unread_while_others_starve_is
         gateway.requests.holding, gateway.requests.answer_bytes = True, 32 * MIB
         mute.send(METADATA, 1)
         fine.send(METADATA, 2)
-        assert await fine.answer() == 2
+        assert await fine.response() == 2
         await asyncio.sleep(PATIENCE_SECONDS + 0.5)
         assert gateway.connections() == 2
         gateway.requests.starving = True
@@ -568,7 +568,7 @@ async def test_only_a_client_that_leaves_responses_unread_while_others_starve_is
         assert sorted(gateway.requests.released_shares) == [1, 2]
         gateway.requests.answer_bytes = 0
         fine.send(METADATA, 3)
-        assert await fine.answer() == 3
+        assert await fine.response() == 3
 
 
 @pytest.mark.serial
@@ -593,28 +593,28 @@ async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
         gateway.requests.kept = {1}
         waiting.send(METADATA, 1)
         await until(lambda: gateway.requests.started == [1])
-        assert await idle.answer() is None
+        assert await idle.response() is None
         await asyncio.sleep(SHORT_S)
         gateway.requests.released.set()
-        assert await waiting.answer() == 1
+        assert await waiting.response() == 1
 
 
 async def test_connections_beyond_the_limit_are_closed() -> None:
     async with serving(connections=1) as gateway, gateway.client() as first:
         first.send(METADATA, 1)
-        assert await first.answer() == 1
+        assert await first.response() == 1
         async with gateway.client() as second:
-            assert await second.answer() is None
+            assert await second.response() is None
         first.send(METADATA, 2)
-        assert await first.answer() == 2
+        assert await first.response() == 2
 
 
 async def test_a_lost_connection_ends_its_requests_but_not_what_it_has_produced() -> None:
     async with serving() as gateway:
         gateway.requests.kept = {1, 2}
-        async with gateway.client() as producer, gateway.client() as asker:
+        async with gateway.client() as producer, gateway.client() as searcher:
             producer.send(PRODUCE, 1)
-            asker.send(METADATA, 2)
+            searcher.send(METADATA, 2)
             await until(lambda: sorted(gateway.requests.started) == [1, 2])
         await until(lambda: gateway.connections() == 0)
         await until(lambda: gateway.requests.cancelled == [2])
@@ -641,12 +641,12 @@ async def test_a_stop_answers_requests_under_way_and_accepts_no_new_ones() -> No
         client.send(METADATA, 1)
         await until(lambda: gateway.requests.started == [1])
         closing_server = asyncio.create_task(gateway.server.close())
-        assert await idle.answer() is None
+        assert await idle.response() is None
         with pytest.raises(OSError):
             await asyncio.open_connection("127.0.0.1", gateway.server.bound[0].port)
         client.send(METADATA, 2)
         gateway.requests.released.set()
-        assert await client.answers(2) == [1, None]
+        assert await client.responses(2) == [1, None]
         await closing_server
         assert gateway.requests.started == [1]
 
@@ -658,7 +658,7 @@ async def test_a_stop_cuts_off_what_outlasts_the_drain() -> None:
         await until(lambda: gateway.requests.started == [1])
         await gateway.server.close()
         assert gateway.requests.cancelled == [1]
-        assert await client.answer() is None
+        assert await client.response() is None
 
 
 async def test_a_stop_does_not_wait_for_ever_for_what_a_lost_connection_has_left() -> None:
@@ -699,7 +699,7 @@ async def test_a_request_that_does_not_end_loses_its_connection_unless_it_waits_
             gateway.requests.kept = {1, 2}
             may_park.send(JOIN_GROUP, 1)
             stuck.send(METADATA, 2)
-            assert await stuck.answer() is None
+            assert await stuck.response() is None
             await asyncio.sleep(0.6)
             gateway.requests.released.set()
-            assert await may_park.answer() == 1
+            assert await may_park.response() == 1

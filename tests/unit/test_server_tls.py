@@ -109,9 +109,9 @@ def test_requests_and_responses_of_every_size_pass_through_tls(
 class Outlet(asyncio.Transport):
     """A transport that takes a limited number of bytes before it pauses its writer."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, capacity: int) -> None:
         super().__init__()
-        self.room = room
+        self.capacity = capacity
         self.written = b""
         self.largest = 0
         self.writer: PacedWriter | None = None
@@ -125,13 +125,13 @@ class Outlet(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
         self.largest = max(self.largest, len(data))
-        self.room -= len(data)
-        if self.room <= 0 and self.writer is not None:
+        self.capacity -= len(data)
+        if self.capacity <= 0 and self.writer is not None:
             self.writer.pause()
 
 
 def test_a_paused_transport_is_given_nothing_until_it_resumes() -> None:
-    outlet = Outlet(room=3 * PIECE_BYTES)
+    outlet = Outlet(capacity=3 * PIECE_BYTES)
     writer = outlet.writer = PacedWriter(outlet)
     content = pattern(10 * PIECE_BYTES + 17)
     writer.writelines([content[:5], memoryview(content)[5:]])
@@ -139,14 +139,14 @@ def test_a_paused_transport_is_given_nothing_until_it_resumes() -> None:
     assert writer.waiting_bytes == len(content) - len(outlet.written)
     writer.writelines([b"next"])
     assert len(outlet.written) == 3 * PIECE_BYTES
-    outlet.room = len(content)
+    outlet.capacity = len(content)
     writer.resume()
     assert outlet.written == content + b"next"
     assert writer.waiting_bytes == 0
 
 
 def test_what_was_not_sent_is_let_go_with_its_connection() -> None:
-    outlet = Outlet(room=1)
+    outlet = Outlet(capacity=1)
     writer = outlet.writer = PacedWriter(outlet)
     writer.writelines([pattern(2 * PIECE_BYTES)])
     writer.clear()

@@ -83,7 +83,7 @@ async def turns(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-async def answers_of(futures: Sequence[asyncio.Future[LedgerResult]]) -> list[LedgerResult | BaseException]:
+async def results_of(futures: Sequence[asyncio.Future[LedgerResult]]) -> list[LedgerResult | BaseException]:
     async with asyncio.timeout(WAIT_S):
         return await asyncio.gather(*futures, return_exceptions=True)
 
@@ -112,7 +112,7 @@ async def test_requests_that_wait_while_an_entry_is_written_share_the_next(
     await turns()
     assert len(held.put_keys) == 2  # the epoch's first entry, and the first request alone
     held.release()
-    assert await answers_of([first, *others]) == [Created(topic_id(number)) for number in range(50)]
+    assert await results_of([first, *others]) == [Created(topic_id(number)) for number in range(50)]
     assert [len(entry.records) for entry in await entries_in(store)] == [2, 1, 49]
     assert shard.state.applied == 3
 
@@ -123,7 +123,7 @@ async def test_requests_are_decided_in_the_order_in_which_they_came(
     shard = await opened(store).shard()
     futures = [shard.submit(ReserveProducerIds(1 + number % 3)) for number in range(30)]
     starts = itertools.accumulate((1 + number % 3 for number in range(30)), initial=0)
-    assert await answers_of(futures) == [
+    assert await results_of(futures) == [
         Reserved(start, 1 + number % 3) for number, start in zip(range(30), starts, strict=False)
     ]
 
@@ -136,19 +136,19 @@ async def test_no_result_is_returned_and_nothing_is_visible_before_the_entry_is_
     await ask(shard, create(0))
     # Some request has named its partition, and may wait for it.
     assert shard.state.topics.by_id[topic_id(0)].partitions[0].high_watermark == 0
-    told: list[list[str]] = []
-    shard.subscribe(lambda _: told.append(list(shard.state.topics.by_name)))
+    returned: list[list[str]] = []
+    shard.subscribe(lambda _: returned.append(list(shard.state.topics.by_name)))
     held.hold()
     made = shard.submit(create(1))
     refused = shard.submit(create(1))
     gone = shard.submit(DeleteTopic(topic_id(0)))
     await turns()
     assert not (made.done() or refused.done() or gone.done())
-    assert list(shard.state.topics.by_name) == ["t0"] and not told
+    assert list(shard.state.topics.by_name) == ["t0"] and not returned
     held.release()
-    answers = await answers_of([made, refused, gone])
-    assert isinstance(answers[1], Refused) and answers[1].error == "TOPIC_ALREADY_EXISTS"
-    assert list(shard.state.topics.by_name) == ["t1"] and told == [["t1"]]
+    results = await results_of([made, refused, gone])
+    assert isinstance(results[1], Refused) and results[1].error == "TOPIC_ALREADY_EXISTS"
+    assert list(shard.state.topics.by_name) == ["t1"] and returned == [["t1"]]
 
 
 async def test_a_request_that_was_cancelled_before_it_was_decided_is_left_out(
@@ -163,7 +163,7 @@ async def test_a_request_that_was_cancelled_before_it_was_decided_is_left_out(
         await shard.ask(create(1), asyncio.get_running_loop().time() + 0.01)
     kept = shard.submit(create(2))
     held.release()
-    await answers_of([first, kept])
+    await results_of([first, kept])
     assert sorted(shard.state.topics.by_name) == ["t0", "t2"]
 
 
@@ -191,10 +191,10 @@ async def test_subscribers_are_called_with_the_partitions_that_an_entry_touched(
 ) -> None:
     shard = await opened(store).shard()
     await ask(shard, CreateTopic("t", topic_id(1), 3, {}))
-    told: list[list[tuple[int, int, int, bool]]] = []
+    returned: list[list[tuple[int, int, int, bool]]] = []
 
     def take(logs: Sequence[PartitionLog]) -> None:
-        told.append([(log.index, log.high_watermark, log.log_start, log.deleted) for log in logs])
+        returned.append([(log.index, log.high_watermark, log.log_start, log.deleted) for log in logs])
 
     undo = shard.subscribe(take)
     batches = batches_in_order(topic_id(1), 2, [4])
@@ -203,7 +203,7 @@ async def test_subscribers_are_called_with_the_partitions_that_an_entry_touched(
     await ask(shard, DeleteRecords(topic_id(1), 2, 3))
     undo()
     await ask(shard, DeleteTopic(topic_id(1)))
-    assert told == [[(2, 4, 0, False)], [(2, 4, 3, False)]]
+    assert returned == [[(2, 4, 0, False)], [(2, 4, 3, False)]]
 
 
 # Outcomes
@@ -241,8 +241,8 @@ async def test_an_entry_that_was_certainly_not_written_fails_alone_and_the_shard
     await turns()
     waiting = [shard.submit(create(number)) for number in (0, 1)]
     held.release()
-    assert [type(answer) for answer in await answers_of(failing)] == [StoreUnavailable]
-    assert await answers_of(waiting) == [Created(topic_id(0)), Created(topic_id(1))]
+    assert [type(result) for result in await results_of(failing)] == [StoreUnavailable]
+    assert await results_of(waiting) == [Created(topic_id(0)), Created(topic_id(1))]
     assert shard.broken is None and not shard.lost.is_set()
     assert [len(entry.records) for entry in await entries_in(store)] == [2, 2]
 
@@ -266,9 +266,9 @@ async def test_after_any_fault_the_journal_reads_back_as_the_state_that_returned
 ) -> None:
     faults = Faults(5, fault, times=4)
     shard = await opened(FaultyMetadata(store, faults)).shard()
-    answers = [await answers_of([shard.submit(create(number))]) for number in range(6)]
+    results = [await results_of([shard.submit(create(number))]) for number in range(6)]
     assert faults.failed
-    made = [f"t{number}" for number, answer in enumerate(answers) if answer == [Created(topic_id(number))]]
+    made = [f"t{number}" for number, result in enumerate(results) if result == [Created(topic_id(number))]]
     assert list(shard.state.topics.by_name) == made and len(made) >= 2
     await shard.close()
     before = digest(list(all_rows(shard.state))[1:])
@@ -305,8 +305,8 @@ async def test_an_entry_holds_at_most_its_number_of_batches(store: MetadataStore
     ]
     futures = [shard.submit(file) for file in files]
     held.release()
-    answers = await answers_of([first, *futures])
-    bases = [answer.results[0] for answer in answers if isinstance(answer, FileCommit)]
+    results = await results_of([first, *futures])
+    bases = [result.results[0] for result in results if isinstance(result, FileCommit)]
     assert bases == [Committed(300 * number, 0) for number in range(9)]
     counts = [
         sum(len(record.batches) for record in entry.records if isinstance(record, FileCommitted))
@@ -326,7 +326,7 @@ async def test_an_entry_holds_no_more_offsets_than_batches(store: MetadataStore,
     rows = [OffsetRow(topic_id(1), partition, 1) for partition in range(300)]
     futures = [shard.submit(CommitOffsets(f"g{number}", rows)) for number in range(9)]
     held.release()
-    assert (await answers_of([first, *futures]))[1:] == [OffsetsStored([None] * 300)] * 9
+    assert (await results_of([first, *futures]))[1:] == [OffsetsStored([None] * 300)] * 9
     counts = [
         sum(len(record.rows) for record in entry.records if isinstance(record, OffsetsCommitted))
         for entry in await entries_in(store)
@@ -345,7 +345,7 @@ async def test_an_entry_holds_at_most_its_number_of_bytes(store: MetadataStore, 
         for number in range(30)
     ]
     held.release()
-    assert all(isinstance(answer, Created) for answer in await answers_of([first, *futures]))
+    assert all(isinstance(result, Created) for result in await results_of([first, *futures]))
     sizes = [len(versioned.value) for _, versioned in await store.scan(entry_prefix(0))]
     assert max(sizes) <= MAX_ENTRY_BYTES
     assert len(sizes) > 3
@@ -358,7 +358,7 @@ async def test_a_request_larger_than_an_entry_gets_one_of_its_own(
     small, large = create(0), CreateTopic("t1", topic_id(1), 1, {"k": "v" * (MAX_ENTRY_BYTES // 4)})
     assert large.weight > MAX_ENTRY_BYTES
     futures = [shard.submit(request) for request in (small, large, create(2))]
-    assert all(isinstance(answer, Created) for answer in await answers_of(futures))
+    assert all(isinstance(result, Created) for result in await results_of(futures))
     assert [len(entry.records) for entry in await entries_in(store)] == [2, 1, 2]
 
 
@@ -376,7 +376,7 @@ async def test_requests_beyond_the_bound_of_waiting_ones_are_refused_at_once(
     refused = shard.submit(create(6))
     assert refused.done() and isinstance(refused.exception(), StoreUnavailable)
     held.release()
-    assert all(isinstance(answer, Created) for answer in await answers_of([first, *waiting]))
+    assert all(isinstance(result, Created) for result in await results_of([first, *waiting]))
     assert "t6" not in shard.state.topics.by_name
 
 
@@ -393,8 +393,8 @@ async def test_closing_leaves_unknown_what_is_being_written_and_fails_what_waits
     await turns()
     waiting = shard.submit(create(1))
     await shard.close()
-    answers = await answers_of([writing, waiting])
-    assert [type(answer) for answer in answers] == [OutcomeUnknown, StoreUnavailable]
+    results = await results_of([writing, waiting])
+    assert [type(result) for result in results] == [OutcomeUnknown, StoreUnavailable]
 
 
 async def test_a_closed_shard_refuses_at_once(store: MetadataStore, opened: Opener) -> None:
@@ -413,7 +413,7 @@ async def test_a_request_that_cannot_be_decided_ends_the_shard_and_fails_all_tha
 ) -> None:
     shard = await opened(store).shard()
     futures = [shard.submit(request) for request in (create(0), NotARequest(1), create(1))]
-    answers = await answers_of(futures)
-    assert all(isinstance(answer, (StoreUnavailable, OutcomeUnknown)) for answer in answers)
+    results = await results_of(futures)
+    assert all(isinstance(result, (StoreUnavailable, OutcomeUnknown)) for result in results)
     assert shard.lost.is_set()
     assert len(await entries_in(store)) == 1

@@ -80,8 +80,8 @@ async def test_an_owner_that_another_gateway_has_replaced_fails_for_certain_all_
     assert isinstance(await new.ask(create("new"), deadline()), Created)
     held.release()
     async with asyncio.timeout(WAIT_S):
-        answers = await asyncio.gather(*futures, return_exceptions=True)
-    assert [type(answer) for answer in answers] == [StoreUnavailable] * 11
+        results = await asyncio.gather(*futures, return_exceptions=True)
+    assert [type(result) for result in results] == [StoreUnavailable] * 11
     assert old.lost.is_set() and old.broken is not None
     assert "written by another gateway" in str(old.broken)
     assert digest(all_rows(old.state)) == before
@@ -121,10 +121,10 @@ async def test_of_gateways_that_begin_at_once_one_wins_each_entry(gateways: Gate
         made: list[str] = []
         for number in range(20):
             try:
-                answer = await shard.ask(create(f"{name}-{number}"), deadline())
+                result = await shard.ask(create(f"{name}-{number}"), deadline())
             except StoreUnavailable:
                 break
-            assert isinstance(answer, Created)
+            assert isinstance(result, Created)
             made.append(f"{name}-{number}")
         return made
 
@@ -157,13 +157,13 @@ async def test_an_append_begun_before_a_barrier_proves_nothing_for_it(gateways: 
     held = HeldMetadata(gateways.store)
     shard = await gateways.open(held)
     held.hold()
-    asked = shard.submit(create("a"))
+    requested = shard.submit(create("a"))
     await turns()
     held.read_keys.clear()
     barrier = asyncio.create_task(shard.barrier(deadline()))
     await turns()
     held.release()
-    await asked
+    await requested
     await barrier
     # The append's own check of the start; then a proof of its own that nobody wrote the next entry.
     assert held.read_keys == [start_key(0), entry_key(0, 2)]
@@ -175,12 +175,12 @@ async def test_an_append_begun_after_a_barrier_proves_it(gateways: Gateways) -> 
     held.hold()
     held.read_keys.clear()
     barrier = asyncio.create_task(shard.barrier(deadline()))
-    asked = asyncio.create_task(shard.ask(create("a"), deadline()))
+    requested = asyncio.create_task(shard.ask(create("a"), deadline()))
     await turns()
-    assert not barrier.done() and not asked.done()
+    assert not barrier.done() and not requested.done()
     held.release()
     await barrier
-    await asked
+    await requested
     assert held.read_keys == [start_key(0)]
 
 
@@ -221,14 +221,14 @@ async def test_barriers_beyond_the_bound_are_refused_at_once(
     held = HeldMetadata(gateways.store)
     shard = await gateways.open(held)
     held.hold()
-    asked = shard.submit(create("a"))
+    requested = shard.submit(create("a"))
     await turns()
     waiting = [asyncio.create_task(shard.barrier(deadline())) for _ in range(3)]
     await turns()
     with pytest.raises(StoreUnavailable):
         await shard.barrier(deadline())
     held.release()
-    await asyncio.gather(asked, *waiting)
+    await asyncio.gather(requested, *waiting)
 
 
 # What needs no entry
@@ -268,9 +268,9 @@ async def test_refusals_and_barriers_that_wait_share_one_proof(gateways: Gateway
     shard = await gateways.open(held)
     held.read_keys.clear()
     barriers = [asyncio.create_task(shard.barrier(deadline())) for _ in range(50)]
-    asked = [shard.submit(DeleteTopic(topic_id(number))) for number in range(50)]
+    requested = [shard.submit(DeleteTopic(topic_id(number))) for number in range(50)]
     await asyncio.gather(*barriers)
-    assert {refusal(await one) for one in asked} == {ErrorName.UNKNOWN_TOPIC_ID}
+    assert {refusal(await one) for one in requested} == {ErrorName.UNKNOWN_TOPIC_ID}
     assert held.read_keys == [entry_key(0, 1)]
 
 

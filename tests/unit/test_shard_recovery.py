@@ -86,8 +86,8 @@ class Host:
         for _ in range(commits):
             batch = commit_batch(topic_id(1), 0, 0, records=3, producer=(1, 0, self.end))
             where = locator(self.end, NOW_MS)
-            answer = await self.shard.ask(CommitFile(where, 100, [batch]), deadline)
-            assert answer == FileCommit([Committed(self.end, max(0, self.end - 10))])
+            result = await self.shard.ask(CommitFile(where, 100, [batch]), deadline)
+            assert result == FileCommit([Committed(self.end, max(0, self.end - 10))])
             self.end += 3
             await self.shard.ask(DeleteRecords(topic_id(1), 0, max(0, self.end - 10)), deadline)
             await self.shard.ask(DrainRuns(10), deadline)

@@ -39,13 +39,13 @@ def test_responses_are_sent_in_the_order_of_requests_however_handlers_finish(
     conn = connection()
     slots = [conn.received(frame()).slot for _ in range(8)]
     sent = b""
-    answered = set[int]()
+    done = set[int]()
     for index in finishing:
         parts: list[Buffer] = [bytes([index]), memoryview(bytes([index, index]))]
-        answer = None if index in silent else parts
-        sent += b"".join(conn.answered(slots[index], answer))
-        answered.add(index)
-        ready = next((i for i in range(8) if i not in answered), 8)
+        response = None if index in silent else parts
+        sent += b"".join(conn.answered(slots[index], response))
+        done.add(index)
+        ready = next((i for i in range(8) if i not in done), 8)
         expected = [struct.pack(">i", 3) + bytes([i] * 3) for i in range(ready) if i not in silent]
         assert sent == b"".join(expected)
     assert conn.in_flight == 0

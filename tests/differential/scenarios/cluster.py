@@ -23,7 +23,7 @@ from gateway.wire.messages.generated.list_partition_reassignments import (
 )
 from tests.differential.batches import Batch
 from tests.differential.exchange import Body, Call, Cut, Exchange, ProducerIdOf
-from tests.differential.scenarios.asking import exists
+from tests.differential.scenarios.builders import exists
 from tests.differential.scenarios.partitions import trim
 from tests.differential.steps import Create, Done, NewProducer, Send
 
@@ -39,9 +39,9 @@ TWO = (Create("a", 3), Create("b", 2))
 def _describe(
     name: str, topics: Sequence[str], limit: int = 2000, cursor: tuple[str, int] | None = None
 ) -> Exchange:
-    asked = [describe_topic_partitions.TopicRequest(topic) for topic in topics]
+    requested = [describe_topic_partitions.TopicRequest(topic) for topic in topics]
     at = None if cursor is None else DescribeTopicPartitionsRequestCursor(*cursor)
-    request = DescribeTopicPartitionsRequest(asked, limit, at)
+    request = DescribeTopicPartitionsRequest(requested, limit, at)
     return Exchange(f"describe topic partitions: {name}", DESCRIBE, 0, request, TWO)
 
 
@@ -212,10 +212,10 @@ _ELECT = [
 def moves(
     *topics: tuple[str, list[tuple[int, list[int] | None]]], other_factor: bool = True
 ) -> AlterPartitionReassignmentsRequest:
-    asked = [
+    requested = [
         ReassignableTopic(name, [ReassignablePartition(*part) for part in parts]) for name, parts in topics
     ]
-    return AlterPartitionReassignmentsRequest(10_000, other_factor, asked)
+    return AlterPartitionReassignmentsRequest(10_000, other_factor, requested)
 
 
 def _move(name: str, brokers: list[int] | None, version: int = 1, other_factor: bool = True) -> Exchange:
@@ -266,8 +266,8 @@ _REASSIGN = [
 
 
 def listing(*topics: tuple[str, list[int]]) -> ListPartitionReassignmentsRequest:
-    asked = [ListPartitionReassignmentsTopics(name, parts) for name, parts in topics]
-    return ListPartitionReassignmentsRequest(10_000, asked)
+    requested = [ListPartitionReassignmentsTopics(name, parts) for name, parts in topics]
+    return ListPartitionReassignmentsRequest(10_000, requested)
 
 
 _MOVES = [

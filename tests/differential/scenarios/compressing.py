@@ -8,7 +8,7 @@ from ledger.batch.header import DELETE_HORIZON_BIT, Codec
 from ledger.batch.records import Record
 from tests.differential.batches import HOUR_MS, Batch, Batches, max_timestamp
 from tests.differential.exchange import Call, Exchange, ProducerIdOf, Step
-from tests.differential.scenarios.asking import end_of, fetch, list_offsets, produce, read_back
+from tests.differential.scenarios.builders import end_of, fetch, list_offsets, produce, read_back
 from tests.differential.steps import Create, NewProducer, Send
 
 KEY: Final = ApiKey.PRODUCE

@@ -7,7 +7,7 @@ from gateway.wire.messages.generated.fetch import FetchRequest, ForgottenTopic, 
 from ledger.batch.header import Codec
 from tests.differential.batches import Batch, i32, i64
 from tests.differential.exchange import SESSION, Appended, Body, Call, Cut, Exchange, Step
-from tests.differential.scenarios.asking import asked, fetch, fetch_parts, fetch_topics
+from tests.differential.scenarios.builders import fetch, fetch_parts, fetch_topics, partition_of
 from tests.differential.steps import Create, Delete, Done, OpenSession, Send
 
 KEY = ApiKey.FETCH
@@ -49,28 +49,30 @@ _READ = [
     *(_read("zstd", fetch(0), v, [Create(), Send((Batch(5, codec=Codec.ZSTD),))]) for v in (4, 9, 10, 11)),
     _read(
         "two partitions",
-        fetch_parts([("t", [asked(0), asked(1)])]),
+        fetch_parts([("t", [partition_of(0), partition_of(1)])]),
         11,
         [Create(partitions=2), Send(THREE), Send((BIG,), partition=1)],
     ),
     _read(
         "two topics",
-        fetch_parts([("t", [asked(0)]), ("u", [asked(0)])]),
+        fetch_parts([("t", [partition_of(0)]), ("u", [partition_of(0)])]),
         13,
         [*FILLED, Create("u"), Send((BIG,), "u")],
     ),
-    _read("known and unknown topics", fetch_parts([("t", [asked(0)]), ("no", [asked(0)])]), 11),
-    _read("known and unknown ids", fetch_parts([("t", [asked(0)]), ("no", [asked(0)])]), 13),
+    _read("known and unknown topics", fetch_parts([("t", [partition_of(0)]), ("no", [partition_of(0)])]), 11),
+    _read("known and unknown ids", fetch_parts([("t", [partition_of(0)]), ("no", [partition_of(0)])]), 13),
     *(
         _read(
             "unknown partitions before unknown ids",
-            fetch_parts([("t", [asked(9), asked(0)]), ("no", [asked(0), asked(1)])]),
+            fetch_parts(
+                [("t", [partition_of(9), partition_of(0)]), ("no", [partition_of(0), partition_of(1)])]
+            ),
             v,
         )
         for v in (11, 13, 18)
     ),
-    _read("known and unknown partitions", fetch_parts([("t", [asked(0), asked(9)])]), 11),
-    _read("one partition twice", fetch_parts([("t", [asked(0), asked(0, 3)])]), 11),
+    _read("known and unknown partitions", fetch_parts([("t", [partition_of(0), partition_of(9)])]), 11),
+    _read("one partition twice", fetch_parts([("t", [partition_of(0), partition_of(0, 3)])]), 11),
     _read("no topics", fetch_parts([]), 11),
     _read("no topics, v18", fetch_parts([]), 18),
     _read("an invalid topic name", fetch(0, topic="t} {u"), 4, []),
@@ -91,25 +93,25 @@ _BUDGETS = [
     _read("negative max bytes at the end", fetch(END, max_bytes=-1)),
     _read(
         "negative max bytes of two partitions",
-        fetch_parts([("t", [asked(0), asked(1)])], max_bytes=-7),
+        fetch_parts([("t", [partition_of(0), partition_of(1)])], max_bytes=-7),
         11,
         [Create(partitions=2), Send((BIG,)), Send((BIG,), partition=1)],
     ),
     _read(
         "negative max bytes, the first partition empty",
-        fetch_parts([("t", [asked(0), asked(1)])], max_bytes=-7),
+        fetch_parts([("t", [partition_of(0), partition_of(1)])], max_bytes=-7),
         11,
         [Create(partitions=2), Send((BIG,), partition=1)],
     ),
     _read(
         "negative max bytes, the first partition unknown",
-        fetch_parts([("t", [asked(9), asked(1)])], max_bytes=-7),
+        fetch_parts([("t", [partition_of(9), partition_of(1)])], max_bytes=-7),
         11,
         [Create(partitions=2), Send((BIG,), partition=1)],
     ),
     _read(
         "one of two with negative max bytes",
-        fetch_parts([("t", [asked(0, partition_max_bytes=-1), asked(1)])]),
+        fetch_parts([("t", [partition_of(0, partition_max_bytes=-1), partition_of(1)])]),
         11,
         [Create(partitions=2), Send((BIG,)), Send((BIG,), partition=1)],
     ),
@@ -122,19 +124,19 @@ _BUDGETS = [
     _read("a batch larger than the budget", fetch(0, max_bytes=100), 18, [Create(), Send((BIG, BIG))]),
     _read(
         "two partitions and a budget for one",
-        fetch_parts([("t", [asked(0), asked(1)])], max_bytes=5200),
+        fetch_parts([("t", [partition_of(0), partition_of(1)])], max_bytes=5200),
         11,
         [Create(partitions=2), Send((BIG, BIG)), Send((BIG, BIG), partition=1)],
     ),
     _read(
         "two partitions and no budget",
-        fetch_parts([("t", [asked(0), asked(1)])], max_bytes=1),
+        fetch_parts([("t", [partition_of(0), partition_of(1)])], max_bytes=1),
         11,
         [Create(partitions=2), Send((BIG,)), Send((BIG,), partition=1)],
     ),
     _read(
         "an empty partition before a full one, no budget",
-        fetch_parts([("t", [asked(0), asked(1)])], max_bytes=1),
+        fetch_parts([("t", [partition_of(0), partition_of(1)])], max_bytes=1),
         11,
         [Create(partitions=2), Send((BIG,), partition=1)],
     ),
@@ -161,11 +163,11 @@ _WAITS = [
     _timed("does not wait for an unknown partition", fetch(0, partition=8, min_bytes=1, max_wait_ms=5000)),
     _timed(
         "waits although another partition is unknown",
-        fetch_parts([("t", [asked(0, END), asked(9)])], min_bytes=1, max_wait_ms=1100),
+        fetch_parts([("t", [partition_of(0, END), partition_of(9)])], min_bytes=1, max_wait_ms=1100),
     ),
     _timed(
         "does not wait if one of two is out of range",
-        fetch_parts([("t", [asked(0), asked(1, 99)])], min_bytes=1, max_wait_ms=5000),
+        fetch_parts([("t", [partition_of(0), partition_of(1, 99)])], min_bytes=1, max_wait_ms=5000),
         [Create(partitions=2)],
     ),
     _timed(
@@ -207,7 +209,11 @@ _EPOCHS = [
     _read("replica id 5, out of range", fetch(99, replica_id=5), 11),
     _read("replica id 5, unknown partition", fetch(0, partition=9, replica_id=5), 11),
     _read("replica id 5, unknown epoch", fetch(0, replica_id=5, part_current_leader_epoch=4), 11),
-    _read("replica id 5, two partitions", fetch_parts([("t", [asked(0), asked(9)])], replica_id=5), 11),
+    _read(
+        "replica id 5, two partitions",
+        fetch_parts([("t", [partition_of(0), partition_of(9)])], replica_id=5),
+        11,
+    ),
     _read("replica id 5 in a new session", fetch(0, replica_id=5, session_epoch=0), 11),
     _read("replica id -3", fetch(0, replica_id=-3), 11),
 ]
@@ -258,17 +264,17 @@ _SESSIONS = [
         session(1, fetch(0, partition=2)),
         [Create(partitions=3), Send(THREE, partition=2), OpenSession(partitions=2)],
     ),
-    _in("a partition forgotten", session(1, forget=[("t", [asked(0)])])),
+    _in("a partition forgotten", session(1, forget=[("t", [partition_of(0)])])),
     _in(
         "a partition forgotten stays so",
         session(2),
-        [*OPENED, Done(Call(KEY, 11, session(1, forget=[("t", [asked(0)])])))],
+        [*OPENED, Done(Call(KEY, 11, session(1, forget=[("t", [partition_of(0)])])))],
     ),
-    _in("all forgotten", session(1, forget=[("t", [asked(0), asked(1)])]), after=[LATER]),
-    _in("forgetting what was never asked for", session(1, forget=[("u", [asked(4)])])),
+    _in("all forgotten", session(1, forget=[("t", [partition_of(0), partition_of(1)])]), after=[LATER]),
+    _in("forgetting what was never asked for", session(1, forget=[("u", [partition_of(4)])])),
     _in(
         "forgotten by id",
-        session(1, forget=[("t", [asked(0)])]),
+        session(1, forget=[("t", [partition_of(0)])]),
         [Create(partitions=2), Send(THREE), OpenSession(partitions=2, version=13)],
         version=13,
     ),
@@ -318,7 +324,9 @@ _MALFORMED = [
 _CUT = [
     _read(
         f"a second partition of at most {limit} bytes, read committed, v{v}",
-        fetch_parts([("t", [asked(0), asked(1, partition_max_bytes=limit)])], isolation_level=1),
+        fetch_parts(
+            [("t", [partition_of(0), partition_of(1, partition_max_bytes=limit)])], isolation_level=1
+        ),
         v,
         [Create(partitions=2), Send(THREE), Send(THREE, partition=1)],
     )

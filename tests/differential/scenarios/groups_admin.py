@@ -177,13 +177,13 @@ _DESCRIBE = [
     ),
     *(
         Exchange(
-            f"describe groups: operations {asked}, v{v}",
+            f"describe groups: operations {requested}, v{v}",
             DESCRIBE,
             v,
-            describe("{g}", "{no}", operations=asked),
+            describe("{g}", "{no}", operations=requested),
             STABLE,
         )
-        for asked in (True, False)
+        for requested in (True, False)
         for v in (3, 6)
     ),
     *(

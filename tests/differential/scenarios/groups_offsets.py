@@ -54,11 +54,11 @@ def _topics(topics: Asked | None) -> list[OffsetFetchRequestTopic] | None:
 def fetch_of(group: str, topics: Asked | None, **fields: Any) -> OffsetFetchRequestGroup:
     if topics is None:
         return OffsetFetchRequestGroup(group, topics=None, **fields)
-    asked = []
+    requested = []
     for alias, parts in topics:
         id_of: Any = IdOf(alias)
-        asked.append(OffsetFetchRequestTopics("{" + alias + "}", id_of, list(parts)))
-    return OffsetFetchRequestGroup(group, topics=asked, **fields)
+        requested.append(OffsetFetchRequestTopics("{" + alias + "}", id_of, list(parts)))
+    return OffsetFetchRequestGroup(group, topics=requested, **fields)
 
 
 def fetched(group: str = "{g}") -> Call:
@@ -261,11 +261,11 @@ _FETCH = [
 
 
 def delete(*topics: tuple[str, Sequence[int]], group: str = "{g}") -> OffsetDeleteRequest:
-    asked = [
+    requested = [
         OffsetDeleteRequestTopic("{" + alias + "}", [OffsetDeleteRequestPartition(part) for part in parts])
         for alias, parts in topics
     ]
-    return OffsetDeleteRequest(group, asked)
+    return OffsetDeleteRequest(group, requested)
 
 
 def _delete(name: str, request: OffsetDeleteRequest, before: Sequence[Step] = ()) -> Exchange:

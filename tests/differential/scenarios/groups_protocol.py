@@ -241,8 +241,8 @@ _BEAT = [
 
 def leave(*members: tuple[Any, str | None], group: str = "{g}") -> LeaveGroupRequest:
     """The first member in the field of old versions, all of them in that of new ones."""
-    asked = [MemberIdentity(member, instance, "done") for member, instance in members]
-    return LeaveGroupRequest(group, members[0][0] if members else "", asked)
+    requested = [MemberIdentity(member, instance, "done") for member, instance in members]
+    return LeaveGroupRequest(group, members[0][0] if members else "", requested)
 
 
 def _leave(

@@ -4,7 +4,7 @@ from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
 from tests.differential.batches import i16, i32
 from tests.differential.exchange import Appended, Body, Cut, Exchange, Patched
-from tests.differential.scenarios.asking import metadata_of, metadata_of_ids
+from tests.differential.scenarios.builders import metadata_of, metadata_of_ids
 from tests.differential.steps import AskUntilFound, Create, Delete
 
 KEY = ApiKey.METADATA

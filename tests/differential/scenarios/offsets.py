@@ -12,7 +12,7 @@ from ledger.batch.header import Codec
 from ledger.batch.records import Record
 from tests.differential.batches import HOUR_MS, Batch, i32
 from tests.differential.exchange import Appended, Body, Cut, Exchange, Step, TimeOf
-from tests.differential.scenarios.asking import EARLIEST, LATEST, list_offsets
+from tests.differential.scenarios.builders import EARLIEST, LATEST, list_offsets
 from tests.differential.steps import Create, Delete, Send
 
 KEY = ApiKey.LIST_OFFSETS

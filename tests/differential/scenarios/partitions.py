@@ -20,7 +20,7 @@ from gateway.wire.messages.generated.offset_for_leader_epoch import (
 )
 from tests.differential.batches import Batch, i16, i32
 from tests.differential.exchange import Appended, Body, Call, Cut, Exchange
-from tests.differential.scenarios.asking import EARLIEST, end_of, exists, fetch, list_offsets
+from tests.differential.scenarios.builders import EARLIEST, end_of, exists, fetch, list_offsets
 from tests.differential.steps import Create, Done, Send
 
 GROW = ApiKey.CREATE_PARTITIONS

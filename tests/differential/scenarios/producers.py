@@ -5,7 +5,7 @@ from typing import Any
 from gateway.wire.apis import ApiKey
 from tests.differential.batches import Batch
 from tests.differential.exchange import Exchange, ProducerIdOf, Step
-from tests.differential.scenarios.asking import end_of, produce, produce_many, read_back
+from tests.differential.scenarios.builders import end_of, produce, produce_many, read_back
 from tests.differential.steps import Create, NewProducer, Send
 
 KEY = ApiKey.PRODUCE

@@ -24,7 +24,7 @@ from tests.differential.batches import (
     record_count,
 )
 from tests.differential.exchange import Appended, Body, Cut, Exchange
-from tests.differential.scenarios.asking import end_of, produce, produce_many, read_back
+from tests.differential.scenarios.builders import end_of, produce, produce_many, read_back
 from tests.differential.steps import Create, Delete, Send
 
 KEY = ApiKey.PRODUCE

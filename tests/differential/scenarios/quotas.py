@@ -55,8 +55,8 @@ def altering(*entries: Entry, dry: bool = False) -> AlterClientQuotasRequest:
 def described(
     *components: tuple[str, int, str | None], strict: bool = False, version: int = 1, is_fenced: bool = False
 ) -> Call:
-    asked = [ComponentData(*one) for one in components]
-    return Call(DESCRIBE, version, DescribeClientQuotasRequest(asked, strict), is_fenced)
+    requested = [ComponentData(*one) for one in components]
+    return Call(DESCRIBE, version, DescribeClientQuotasRequest(requested, strict), is_fenced)
 
 
 OWN = (

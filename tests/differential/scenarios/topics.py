@@ -13,7 +13,7 @@ from gateway.wire.messages.generated.create_topics import (
 from gateway.wire.messages.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.differential.batches import Batch, i16, i32
 from tests.differential.exchange import Appended, Body, Cut, Exchange, IdOf
-from tests.differential.scenarios.asking import exists
+from tests.differential.scenarios.builders import exists
 from tests.differential.steps import Create, Delete, Send
 
 CREATE = ApiKey.CREATE_TOPICS

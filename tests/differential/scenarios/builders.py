@@ -35,7 +35,7 @@ def produce_many(
     timeout_ms: int = 10_000,
     transactional_id: str | None = None,
 ) -> ProduceRequest:
-    """Partitions of one topic must stand together."""
+    """Partitions of one topic must follow each other."""
     topics: dict[str, TopicProduceData] = {}
     for name, partition, records in parts:
         id_of: Any = IdOf(name)
@@ -49,10 +49,10 @@ def fetch(offset: int = 0, *, topic: str = "t", partition: int = 0, **fields: An
     """One partition from an offset; fields named `part_...` are the partition's."""
     own = {name.removeprefix("part_"): value for name, value in fields.items() if name.startswith("part_")}
     rest = {name: value for name, value in fields.items() if not name.startswith("part_")}
-    return fetch_parts([(topic, [asked(partition, offset, **own)])], **rest)
+    return fetch_parts([(topic, [partition_of(partition, offset, **own)])], **rest)
 
 
-def asked(partition: int, offset: int = 0, **fields: Any) -> FetchPartition:
+def partition_of(partition: int, offset: int = 0, **fields: Any) -> FetchPartition:
     return FetchPartition(
         **{"partition": partition, "fetch_offset": offset, "partition_max_bytes": MIB, **fields}
     )
