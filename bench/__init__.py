@@ -1,1 +1,1 @@
-"""Measures Dragoman beside Apache Kafka on one machine; `python -m bench.run` runs it all."""
+"""Measures Dragoman and Apache Kafka on one machine; `python -m bench.run` runs it all."""

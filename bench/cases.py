@@ -112,7 +112,7 @@ def _idle(server: Server, scale: Scale, noise: Noise) -> Mapping[str, Figures]:
 
 LOADS = ((6, 1.0), (1, 0.4), (32, 0.4))
 CASES: Sequence[Case] = (
-    # The goals are about six partitions; the others show that those are no exception.
+    # The goals are for six partitions; the other numbers show that six is no exception.
     *(stream(size, partitions, share) for size in (1024, 100) for partitions, share in LOADS),
     Case(("latency",), "1,000 records of 1 KiB a second, 6 partitions", _latency),
     Case(("single",), "linger.ms=0, one record of 100 B a request, 4 producers", _single),
@@ -122,7 +122,7 @@ CASES: Sequence[Case] = (
 
 
 def warm_up(server: Server, seconds: float) -> None:
-    """All kinds of load in turn, for so long."""
+    """All kinds of load one after the other, for this time."""
     small = Scale(60_000_000, 20_000_000, 2, 8_000, 10, 3, 4_000, 50, 3)
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -22,7 +22,7 @@ from tests.support.versions import ROOT
 READY_TIMEOUT_S = 120.0
 PHASE_TIMEOUT_S = 600.0
 SETTLE_S = 0.5
-"""What a server still does for the load after its last answer counts too."""
+"""What a server still does for the load after its last response counts too."""
 
 
 class ClientFailed(RuntimeError):

@@ -1,7 +1,7 @@
 """Flame graphs as small SVG, drawn from folded stacks. Pure.
 
-A box is a frame, as wide as its share of the samples, and stands on its caller; narrow ones are left out. A
-tool tip tells name and share.
+A box is a frame, as wide as its share of the samples, above its caller; narrow ones are left out. A
+tool tip has name and share.
 """
 
 from collections.abc import Iterator, Mapping

@@ -18,7 +18,7 @@ HEARTBEAT_S = 3.0
 
 
 def cycle(members: int) -> Case:
-    """Groups of so many members that form and lose one, time after time."""
+    """Groups of this number of members that form and lose one, repeatedly."""
     name = f"group_{members}"
 
     def run(server: Server, scale: Scale, noise: Noise) -> Mapping[str, Figures]:

@@ -1,6 +1,6 @@
 """What the same load costs when more exists: partitions, partitions in use, live runs.
 
-The gateways of one comparison run side by side and are measured in turn, so that a round compares them
+The gateways of one comparison run side by side and are measured alternately, so that a round compares them
 under the same conditions.
 """
 
@@ -56,7 +56,7 @@ class Growth:
 
 
 def existing_load(gateways: dict[int, BenchGateway], scale: Scale, noise: Noise) -> Figures:
-    """Produce 1 KiB records to ten partitions of each gateway in turn."""
+    """Produce 1 KiB records to ten partitions of each gateway, one gateway after the other."""
     case = stream(1024, LOADED_PARTITIONS, share=0.5, catch_up=False)
     costs = {
         size: case.run(gateway, scale, noise)[case.names[0]]["cpu_s_gb"] for size, gateway in gateways.items()

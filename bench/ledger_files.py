@@ -21,7 +21,7 @@ from ledger.topics.requests import Created, CreateTopic
 from tests.support.versions import ROOT
 
 IMAGE, JOURNAL = "image", "journal"
-"""What the next start reads: an image up to the last entry, or nothing but journal entries."""
+"""What the next start reads: an image up to the last entry, or only journal entries."""
 TIMEOUT_S = 900.0
 DRAFTS_AN_OBJECT = 10
 

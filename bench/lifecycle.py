@@ -20,7 +20,7 @@ NO_TOPICS = b"\0\0\0\0"
 
 
 def start_empty(directory: Path) -> dict[str, Figures]:
-    """Both servers on fresh storage: time to the first answer to a client, and memory then."""
+    """Both servers on fresh storage: time to the first response to a client, and memory then."""
     figures: dict[str, Figures] = {}
     servers: list[Server] = [BenchKafka(directory / "start-kafka"), BenchGateway(directory / "start-gateway")]
     for server in servers:

@@ -26,7 +26,7 @@ def describe_machine(data: Path) -> dict[str, str]:
 
 
 def allow_open_files(wanted: int) -> str | None:
-    """Let this process and those it starts open so many files; the reason where that is not allowed."""
+    """Let this process and its children open `wanted` files. Returns the reason if that is not allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
         return f"a process may open {hard} files (ulimit -Hn), and {wanted} are needed"

@@ -1,4 +1,4 @@
-"""Measures two revisions of Dragoman in turn: `python -m bench.pairs --against REVISION`.
+"""Measures two revisions of Dragoman alternately: `python -m bench.pairs --against REVISION`.
 
 What a change costs is smaller than what a machine's day does to the figures. So both revisions run all the
 time, are loaded one at a time with the cases of `bench.cases`, and change places from round to round; what
@@ -94,7 +94,7 @@ def table_of(results: Results, revision: str) -> Table:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.pairs",
-        description="Measure this tree beside another revision of Dragoman, in turn.",
+        description="Measure this tree and another revision of Dragoman, alternately.",
         epilog=f"cases: {', '.join(NAMES)}",
     )
     parser.add_argument("--against", required=True, metavar="REVISION", help="what to compare with")

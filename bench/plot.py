@@ -75,7 +75,7 @@ def plots(lines: Sequence[Line]) -> Iterator[Plot]:
 
 
 def label(figure: str) -> str:
-    """`produce_1k_p6.cpu_s_gb` as `produce 1k p6`; where the figure tells more than the case, that."""
+    """`produce_1k_p6.cpu_s_gb` as `produce 1k p6`; the figure's name where it says more than the case."""
     case, _, name = figure.partition(".")
     if case == "latency":
         return name.removesuffix("_ms").replace("_", " ")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 KIB = 1024
-# Fields of /proc/<pid>/stat behind the command's name, which may itself hold spaces and brackets.
+# Fields of /proc/<pid>/stat after the command's name, which may itself hold spaces and brackets.
 _UTIME, _STIME, _CUTIME, _CSTIME = 11, 12, 13, 14
 _IDLE_FIELDS = (3, 4)  # idle, iowait
 _COUNTED_FIELDS = 8  # guest time is counted within user time already

@@ -1,4 +1,4 @@
-"""The results for people and machines: a table on the terminal, JSON, Markdown, and plots beside it."""
+"""The results for people and machines: a table on the terminal, JSON, Markdown, and plots next to it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ rounds, with the least and the greatest value; the ratio is the median of Dragom
 - Groups: members are raw protocol clients in one process, and notice a change at once. CPU of a cycle is
   that of forming, losing a member, ending and checking. Offset commits are synced by Dragoman alone. Groups
   were described as stable with all members, and committed offsets read back.
-- GB and MB are 10^9 and 10^6 payload bytes. Growth is the cost beside that of the smallest size.
+- GB and MB are 10^9 and 10^6 payload bytes. Growth is the cost next to that of the smallest size.
 
 """
 

@@ -1,6 +1,6 @@
 """Figures as they are collected over the rounds, and the lines of the report made of them. Pure.
 
-A figure is named `case.figure`; its unit is told by `UNITS`.
+A figure is named `case.figure`; `UNITS` has its unit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ class Line:
 
     @property
     def is_met(self) -> bool | None:
-        """None without a goal, or without what it asks for."""
+        """None without a goal, or without the figures that it needs."""
         value = self._judged()
         return None if self.goal is None or value is None else self.goal.is_met(value)
 
@@ -97,8 +97,8 @@ def case_of(figure: str) -> str:
 
 
 def selected(names: Sequence[str], only: Sequence[str], known: Sequence[str] = ()) -> bool:
-    """Whether a case of these names is asked for: by a whole name that is known, else by its beginning.
-    Nothing asked for selects all."""
+    """Whether a case of these names is selected: by a whole name that is known, otherwise by its beginning.
+    An empty selection has all."""
     return not only or any(
         name == word or (word not in known and name.startswith(word)) for word in only for name in names
     )

@@ -1,4 +1,4 @@
-"""Measures Apache Kafka and Dragoman on this machine, in turn: `python -m bench.run`.
+"""Measures Apache Kafka and Dragoman on this machine, alternately: `python -m bench.run`.
 
 Both servers run all the time and are loaded one at a time; which comes first changes from round to round.
 """
@@ -56,7 +56,7 @@ class Options:
 
 
 class Bench:
-    """Runs what is asked for, and collects the figures."""
+    """Runs the selected cases, and collects the figures."""
 
     def __init__(self, options: Options, console: Console) -> None:
         self.options = options
@@ -88,7 +88,7 @@ class Bench:
                 self._scattered(servers)
 
     def _scattered(self, servers: Sequence[Server]) -> None:
-        """Last, as so many partitions burden a broker for good."""
+        """Last, since this number of partitions burdens a broker for good."""
         for server in servers:
             self._say(f"creating {SCATTERED} partitions on {server.name}")
             create_topic(server, "scattered", SCATTERED)
@@ -166,7 +166,7 @@ def _turn(servers: Sequence[Server], round_: int) -> Sequence[Server]:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.run",
-        description="Measure Apache Kafka and Dragoman on this machine, in turn.",
+        description="Measure Apache Kafka and Dragoman on this machine, alternately.",
         epilog=f"cases: {', '.join(NAMES)}",
     )
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured (5)")

@@ -1,4 +1,4 @@
-"""Commits as a busy gateway makes them, without bytes behind them. Pure."""
+"""Commits as a busy gateway makes them, without their bytes. Pure."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def new_locator(created_ms: int, random: Callable[[int], bytes]) -> str:
 def commit(  # noqa: PLR0913 - fields of a commit
     locator: str, start: int, first: int, count: int, sequences: list[int], now_ms: int, topic: int = 0
 ) -> tuple[CommitFile, int]:
-    """`count` batches for the partitions from `first` on, in turn, and where the object ends then.
+    """`count` batches for the partitions from `first` on, round-robin, and where the object ends then.
 
     `sequences`: the next sequence of the one producer in each partition; moved on.
     """

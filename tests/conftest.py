@@ -1,4 +1,4 @@
-"""Plugins of all suites; fixtures live beside what they start, in `tests/support/`."""
+"""Plugins of all suites; fixtures are next to what they start, in `tests/support/`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Members of several stable groups that do nothing but heartbeat, spread evenly over the interval.
+"""Members of several stable groups that only send heartbeats, spread evenly over the interval.
 
 Spec: host, port, members, group_members (of each group), heartbeat_s, rounds.
 """

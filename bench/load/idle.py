@@ -1,4 +1,4 @@
-"""Opens many connections, each with one ApiVersions exchange, and holds them until told to go on.
+"""Opens many connections, each with one ApiVersions exchange, and holds them until the bench continues.
 
 Spec: host, port, connections.
 """

@@ -1,7 +1,7 @@
 """Members of consumer groups over asyncio, each with a connection of its own and one request in flight.
 
 They speak the project's own codec and nothing more, so that many fit into one process and what a client
-library would do beside the protocol is not measured.
+library does besides the protocol is not measured.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ NO_TOPICS = b"\0\0\0\0\0\0\xff\xff\xff\xff"
 
 
 class Line(asyncio.Protocol):
-    """A connection on which one request at a time is asked."""
+    """A connection with one request in flight at a time."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -63,7 +63,7 @@ class Line(asyncio.Protocol):
             self._awaited.set_exception(exc or ConnectionResetError("the server closed the connection"))
 
     async def ask(self, key: ApiKey, version: int, message: object) -> Any:
-        """The answer's body. Errors: OSError, TimeoutError."""
+        """The response's body. Errors: OSError, TimeoutError."""
         assert self._transport is not None
         if self._transport.is_closing():
             raise ConnectionResetError("the connection is closed")
@@ -152,7 +152,7 @@ class Member:
 
 
 def _shares(joined: JoinGroupResponse) -> dict[str, bytes]:
-    """By member id; only the leader is told of members."""
+    """By member id. Only the leader's response has the members."""
     return {member.member_id: number.to_bytes(4, "big") for number, member in enumerate(joined.members)}
 
 

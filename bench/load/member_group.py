@@ -20,7 +20,7 @@ from gateway.wire.messages.generated.offset_fetch import (
 
 FORM_TIMEOUT_S = 60.0
 BEAT_S = 0.02
-"""While a group forms, its early members ask so often whether more have come: what is measured is the
+"""While a group forms, its early members send heartbeats this often: what is measured is the
 server's work, and not the 3 s that a member of an application may take to notice."""
 COORDINATOR_TIMEOUT_S = 60.0
 NOT_YET = (
@@ -31,7 +31,7 @@ NOT_YET = (
 
 
 async def lines(host: str, port: int, count: int) -> list[Line]:
-    """Connections, one opened behind the other. Errors: OSError."""
+    """Connections, one opened after the other. Errors: OSError."""
     return [await connected(host, port) for _ in range(count)]
 
 
@@ -52,12 +52,13 @@ class MemberGroup:
         return await self._settle(self.members)
 
     async def lose_one(self) -> float:
-        """Seconds from a member's leaving to the next generation of the others, who notice at once."""
+        """Seconds from a member's leaving to the next generation of the rest, whose heartbeats are
+        immediate."""
         started = time.monotonic()
         await self.members.pop().leave()
         still_hold = await asyncio.gather(*(member.beat() for member in self.members))
         if any(still_hold):
-            raise RuntimeError(f"{sum(still_hold)} members were not told of the one that left")
+            raise RuntimeError(f"{sum(still_hold)} members did not learn that one has left")
         return time.monotonic() - started + await self._settle(self.members)
 
     async def end(self) -> None:
@@ -71,7 +72,7 @@ class MemberGroup:
         check(response.results[0].error_code)
 
     async def await_coordinator(self) -> None:
-        """Until the server answers for the group. Errors: TimeoutError."""
+        """Wait until the server is the group's coordinator. Errors: TimeoutError."""
         async with asyncio.timeout(COORDINATOR_TIMEOUT_S):
             while True:
                 request = FindCoordinatorRequest(coordinator_keys=[self.group])
@@ -120,7 +121,8 @@ class MemberGroup:
 
 
 async def _settled(member: Member, wanted: int, done: asyncio.Event) -> None:
-    """A member of the generation that has all: its leader, who alone is told of members, tells the others."""
+    """A member of the generation that has all members. Only the leader's response has them; its SyncGroup
+    passes them on."""
     await member.enter()
     while True:
         if member.size == wanted:

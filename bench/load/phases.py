@@ -9,7 +9,7 @@ Phases = Callable[[dict[str, Any]], Iterator[dict[str, Any]]]
 
 
 def run_phases(phases: Phases) -> None:
-    """Run `phases` with the spec of the command line; what it yields is told to the bench."""
+    """Run `phases` with the spec of the command line; what it yields is reported to the bench."""
     for result in phases(json.loads(sys.argv[1])):
         sys.stdout.write(json.dumps(result) + "\n")
         sys.stdout.flush()

@@ -1,1 +1,1 @@
-"""The same requests to Apache Kafka and to a gateway: answers must be the same, field by field."""
+"""The same requests to Apache Kafka and to a gateway: responses must be the same, field by field."""

@@ -1,4 +1,4 @@
-"""Where two answers differ, and which of that is allowed."""
+"""Where two responses differ, and which of that is allowed."""
 
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -83,7 +83,7 @@ def read_allowed(path: Path) -> list[Allowed]:
 def differences(
     exchange: str, apis: Sequence[ApiKey], kafka: Sequence[Any], gateway: Sequence[Any]
 ) -> Iterator[Difference]:
-    """Between the answers to one exchange's requests, in their order."""
+    """Between the responses to one exchange's requests, in their order."""
     for number, (api, theirs, ours) in enumerate(zip(apis, kafka, gateway, strict=True)):
         for path, place, a, b in _compare("", "", theirs, ours):
             yield Difference(exchange, api, path, f"answer {number} {place}", a, b)

@@ -1,4 +1,4 @@
-"""Both endpoints, and the memory of what they answered."""
+"""Both endpoints, and the memory of their responses."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ ALLOWED = Path(__file__).with_name("allowed_differences.toml")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Of one exchange: what was answered, and where that differs although it may not."""
+    """Of one exchange: the response, and where that differs although it may not."""
 
     kafka: Sequence[dict[str, Any]]
     gateway: Sequence[dict[str, Any]]
@@ -81,7 +81,8 @@ def compared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gatew
 
 @pytest.fixture(scope="session")
 def comparison(kafka_oracle: KafkaServer, compared_gateway: Gateway) -> Comparison:
-    # A Kafka that has just begun asks its controller for producer ids only when a client wants the first.
+    # A Kafka that has just started requests producer ids of its controller only when a client needs the
+    # first.
     settle(lambda: _gives_producer_ids(kafka_oracle))
     settle(lambda: _coordinates_groups(kafka_oracle))
     return Comparison(kafka_oracle, compared_gateway, read_allowed(ALLOWED), int(time.time() * 1000))

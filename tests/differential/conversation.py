@@ -1,4 +1,4 @@
-"""One endpoint's side of an exchange: names, ids, a connection, and what was answered."""
+"""One endpoint's side of an exchange: names, ids, a connection, and the response."""
 
 import itertools
 import struct
@@ -24,7 +24,7 @@ CLIENT_ID: Final = "differential"
 JOINED: Final = "joined"
 """Alias of the member id that the exchange's own JoinGroup gave."""
 PROBE_ID: Final = 0x0BE
-"""Correlation id of the ApiVersions behind each request, which tells no answer from a late one."""
+"""Correlation id of the ApiVersions after each request: its response shows that the request gets none."""
 
 
 class Endpoint(Protocol):
@@ -50,7 +50,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class NotAnswered:
-    """The connection was closed, or the request has no answer and the connection goes on."""
+    """The connection was closed, or the request has no response and the connection continues."""
 
     is_closed: bool
 
@@ -84,7 +84,7 @@ class Conversation:
         return self.topic_ids.get(alias) or alias.encode().ljust(16, b"?")
 
     def remember_former(self, alias: str) -> None:
-        """The topic is made anew; its id, and those before, are known from now on as former ones."""
+        """The topic is created again; its id, and those before, are former ones from now on."""
         former = f"former {alias}"
         if former in self.topic_ids:
             self.topic_ids[f"former {len(self.topic_ids)} {alias}"] = self.topic_ids[former]
@@ -120,7 +120,7 @@ class Conversation:
         return replace(self, _connection=None)
 
     def ask(self, call: Call) -> Answer:
-        """Send a request and, behind it, an ApiVersions, so that no answer is seen without a wait."""
+        """Send a request and, after it, an ApiVersions, so that no response is seen without a wait."""
         correlation_id = next(self._correlation)
         request = resolve(call.request, self)
         sent = encode(call, request, correlation_id)
@@ -130,7 +130,7 @@ class Conversation:
         return self._exchange(call, request, sent, correlation_id)
 
     def leave_waiting(self, call: Call) -> None:
-        """Send a request over a connection of its own and do not look for an answer."""
+        """Send a request over a connection of its own and do not look for a response."""
         connection = raw_connection(self.endpoint.host, self.endpoint.port, TIMEOUT_S)
         sent = encode(call, resolve(call.request, self), next(self._correlation))
         self.waiting.enter_context(connection).send(sent)

@@ -1,4 +1,4 @@
-"""An exchange: one request, what must be there before it, and what is asked afterwards.
+"""An exchange: one request, what must exist before it, and what is requested afterwards.
 
 A request is a message of `gateway.wire.messages.generated` in which a few things are placeholders, because
 they are different in each run or at each endpoint:
@@ -6,7 +6,7 @@ they are different in each run or at each endpoint:
 - `"{t}"` in a string is the name of topic `t` of this exchange, the same at both endpoints;
 - `IdOf("t")`, `ProducerIdOf("p")`, `MemberOf("m")`, `SESSION` are ids that the endpoint gave earlier in
   the exchange;
-- a `Batch` (or a sequence of them) stands where records belong.
+- a `Batch` (or a sequence of them) is written where records belong.
 
 Where no message says it, `Cut`, `Patched`, `Body` and `Frame` do.
 """
@@ -32,7 +32,7 @@ class IdOf:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdOf:
-    """The producer id that a step asked for."""
+    """The producer id that a step requested."""
 
     producer: str = "p"
 
@@ -46,7 +46,7 @@ class MemberOf:
 
 @dataclass(frozen=True, slots=True)
 class TimeOf:
-    """A time so long after the beginning of the run, or before it."""
+    """A time this long after the beginning of the run, or before it."""
 
     after_ms: int
 
@@ -78,7 +78,7 @@ class Patched:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """A message with bytes behind its end, inside the frame."""
+    """A message with bytes after its end, inside the frame."""
 
     message: Any
     data: bytes
@@ -86,14 +86,14 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Any bytes behind a right request header."""
+    """Any bytes after a valid request header."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Any bytes on the connection, length included; `hang_up` closes our half behind them."""
+    """Any bytes on the connection, length included; `hang_up` closes our half after them."""
 
     data: bytes
     hang_up: bool = False
@@ -107,7 +107,7 @@ class Step(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. A `fenced` one is asked when the endpoint has heard of all topic changes before it."""
+    """One request. A `fenced` one is sent when the endpoint has applied all topic changes before it."""
 
     api: ApiKey
     version: int
@@ -117,7 +117,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """`after` is asked behind the request, over a connection that may be new, and compared as well."""
+    """`after` is sent after the request, over a connection that may be new, and its response compared too."""
 
     name: str
     api: ApiKey
@@ -126,7 +126,7 @@ class Exchange:
     before: Sequence[Step] = ()
     after: Sequence[Call] = ()
     is_timed: bool = False
-    """Whether it is compared if the answer took WAITED_S or more."""
+    """Whether it is compared if the response took WAITED_S or more."""
     is_unpacked: bool = False
     """Whether records are compared decompressed: where endpoints pack them, each has codecs of its own."""
 

@@ -12,9 +12,9 @@ from tests.differential.steps import Create
 
 
 def hold(endpoint: Endpoint, exchange: Exchange, prefix: str, started_ms: int) -> list[dict[str, Any]]:
-    """What was answered to its request and to each question behind it, as plain values.
+    """The responses to its request and to each request after it, as plain values.
 
-    Topic names begin with `prefix`. Errors: AssertionError for a step that failed, an answer that is no
+    Topic names begin with `prefix`. Errors: AssertionError for a step that failed, a response that is no
     message, or silence.
     """
     conversation = Conversation(endpoint, prefix, started_ms, unpacks=exchange.is_unpacked)
@@ -31,7 +31,7 @@ def hold(endpoint: Endpoint, exchange: Exchange, prefix: str, started_ms: int) -
 
 def _answer(conversation: Conversation, call: Call) -> Any:
     if call.is_fenced:
-        # Topic changes are heard of in order, so whoever leads this one has heard of those before.
+        # A broker applies topic changes in order: the leader of this topic has applied those before.
         Create(f"fence{len(conversation.topic_ids)}").run(conversation)
     response = conversation.ask(call)
     if call.api is ApiKey.JOIN_GROUP and isinstance(response, Answered):

@@ -1,4 +1,4 @@
-"""Answers as plain values, in which what each endpoint calls by its own name has a common one.
+"""Responses as plain values, in which what each endpoint calls by its own name has a common one.
 
 Only what the exchange knows is renamed: the id that *this* endpoint gave to topic `t` becomes `<id of t>`,
 so a wrong id still shows. What may differ without being known is in `allowed_differences.toml`.
@@ -89,7 +89,7 @@ def plain(response: Answer, conversation: Conversation) -> dict[str, Any]:  # no
     if response.api is ApiKey.LIST_GROUPS:
         value["groups"] = [found for found in value["groups"] if _is_own_group(found, conversation)]
     if response.api is ApiKey.API_VERSIONS:
-        # What is not built yet is not told; that what is told is right, is compared.
+        # What is not built yet is not reported; what is reported is compared.
         value["api_keys"] = [row for row in value["api_keys"] if _is_served(row)]
         _leave_built_levels(value)
     if response.api is ApiKey.DESCRIBE_CONFIGS:
@@ -110,7 +110,7 @@ def _is_served(row: dict[str, Any]) -> bool:
 
 
 def _leave_built_levels(value: dict[str, Any]) -> None:
-    """Of what Kafka tells of features the part that is built; what a gateway tells beyond Kafka stays."""
+    """The features of Kafka's response that are built here; further ones of a gateway's response stay."""
     for feature in value["supported_features"]:
         level = FEATURES.get(feature["name"], 0)
         if feature["min_version"] <= level <= feature["max_version"]:
@@ -133,7 +133,7 @@ def _is_own_resource(found: dict[str, Any], conversation: Conversation) -> bool:
 
 
 def _forget_old_assignments(group: dict[str, Any]) -> None:
-    """While a generation has no assignments yet, Kafka tells those of the one before and the gateway none."""
+    """While a generation has no assignments, Kafka returns those of the one before, and the gateway none."""
     if group["group_state"] == "CompletingRebalance":
         for member in group["members"]:
             del member["member_assignment"]
@@ -187,7 +187,7 @@ def _topic_id(value: bytes, conversation: Conversation) -> str:
 
 
 def _member_id(value: str, conversation: Conversation) -> str:
-    """The alias of a member; of an id that nobody was seen to get, the part that is not random."""
+    """The alias of a member; for an id that no member got, the part that is not random."""
     known = next((f"<member {k}>" for k, v in conversation.member_ids.items() if v == value), None)
     return known or _RANDOM.sub("-<random>", value)
 

@@ -1,6 +1,6 @@
 """Random requests about a few partitions, the same ones at both endpoints for the same seed.
 
-Nothing depends on what was answered: an idempotent producer counts its sequences as if all had been taken,
+Nothing depends on the response: an idempotent producer counts its sequences as if all had been taken,
 and goes wrong on purpose now and then.
 """
 

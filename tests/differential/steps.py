@@ -116,7 +116,7 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A request that must be answered without any error."""
+    """A request whose response must have no error."""
 
     call: Call
 
@@ -144,7 +144,7 @@ class AskUntilFound:
 
 
 def response_of(conversation: Conversation, call: Call) -> Any:
-    """The answer to a request that must succeed."""
+    """The response to a request that must succeed."""
     response = conversation.ask(call)
     assert isinstance(response, Answered), (call, response)
     errors = list(error_codes(response.message))
@@ -172,7 +172,7 @@ def settle(is_settled: Callable[[], bool]) -> None:
 
 
 def _is_led(conversation: Conversation, topic: str, partitions: int, error: int = 0) -> bool:
-    """Whether ListOffsets answers every partition with this error."""
+    """Whether ListOffsets returns this error for every partition."""
     requested = [ListOffsetsPartition(i, timestamp=EARLIEST) for i in range(partitions)]
     request = ListOffsetsRequest(-1, topics=[ListOffsetsTopic("{" + topic + "}", requested)])
     response = conversation.ask(Call(ApiKey.LIST_OFFSETS, 1, request))

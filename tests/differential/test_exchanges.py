@@ -1,4 +1,4 @@
-"""Every exchange, held with Apache Kafka and with a gateway: the answers are the same, field by field."""
+"""Every exchange, held with Apache Kafka and with a gateway: the responses are the same, field by field."""
 
 from collections import Counter
 
@@ -54,7 +54,7 @@ def test_what_is_spoken_is_what_is_served_in_the_versions_of_kafka(comparison: C
 def test_null_records_get_an_error_where_kafka_lets_the_producer_wait_for_ever(
     compared_gateway: Gateway,
 ) -> None:
-    # Kafka 4.3.1 runs into a null pointer and answers neither this nor anything after it.
+    # Kafka 4.3.1 runs into a null pointer, and sends no response to this or to any later request.
     conversation = Conversation(compared_gateway, "null-records", 0)
     Create().run(conversation)
     response = conversation.ask(Call(ApiKey.PRODUCE, 9, produce(None)))
@@ -78,7 +78,7 @@ def test_no_error_code_and_no_record_may_be_allowed_but_for_one_kind_of_lie() ->
 
 
 def rows(endpoint: Endpoint) -> dict[int, tuple[int, int]]:
-    """The versions that an endpoint says it serves, asked by a client of its own."""
+    """The versions that an endpoint says it serves, to a client of its own."""
     conversation = Conversation(endpoint, "versions", 0)
     response = conversation.ask(Call(ApiKey.API_VERSIONS, 4, ApiVersionsRequest("test", "1")))
     assert isinstance(response, Answered), response

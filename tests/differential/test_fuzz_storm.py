@@ -26,7 +26,7 @@ WARM_UP: Final = 1000
 SEED: Final = 4301
 AT_ONCE: Final = 16
 PATIENCE_S: Final = 0.05
-"""How long an answer is waited for: a spoilt request may well ask the gateway to wait."""
+"""How long to wait for a response: a spoilt request may contain a long wait."""
 MAX_GROWTH_BYTES: Final = 64 * 1024 * 1024
 
 

@@ -1,6 +1,6 @@
 """What groups do by themselves when time goes by: the same scenes at Apache Kafka and at the gateway.
 
-A scene notes what was answered, which must be the same, and how long it took, which must be nearly so.
+A scene notes the response, which must be the same, and how long it took, which must be nearly so.
 """
 
 import time
@@ -273,7 +273,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 def _coordinates(endpoint: Endpoint) -> bool:
-    """Kafka makes its topic of offsets when it is asked first, and loads it a little later."""
+    """Kafka creates its topic of offsets at the first request that needs it, and loads it a little later."""
     member = Member(Address(endpoint.host, endpoint.port), "warm")
     try:
         found = member.ask(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest("warm"))

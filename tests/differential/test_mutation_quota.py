@@ -48,7 +48,7 @@ LATER_MS: Final = 10_000
 
 @dataclass(slots=True)
 class Scene:
-    """One client at one endpoint, and what it was answered."""
+    """One client at one endpoint, and its responses."""
 
     endpoint: Endpoint
     client_id: str
@@ -78,7 +78,7 @@ class Scene:
         return f"{self.client_id}-{alias}"
 
     def prepare(self, alias: str, partitions: int) -> None:
-        """A topic that counts for nobody."""
+        """A topic that no quota counts."""
         topic = CreatableTopic(self.name(alias), partitions, 1)
         made = self.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([topic], LATER_MS), "operator")
         assert made.topics[0].error_code == 0, made
@@ -114,7 +114,7 @@ class Scene:
         return [alias for alias in aliases if self.metadata(alias, False)[0] == 0]
 
     def note(self, rows: Sequence[Any]) -> None:
-        """What was answered for each topic; the throttle time was noted when it came."""
+        """The result for each topic; the throttle time was noted when it came."""
         named = sorted((row.name.removeprefix(self.client_id), row.error_code) for row in rows)
         self.seen.append(", ".join(f"{name} {ErrorCode(code).name}" for name, code in named))
 

@@ -1,4 +1,4 @@
-"""Random sequences of requests: Apache Kafka and the gateway give the same answers, request by request."""
+"""Random sequences of requests: Apache Kafka and the gateway give the same responses, request by request."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +25,7 @@ SEEDS: Final = [
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Each call of a sequence, and what was answered to it."""
+    """Each call of a sequence, and the response to it."""
 
     calls: Sequence[Call]
     responses: Sequence[dict[str, Any]]
@@ -47,7 +47,7 @@ def play(endpoint: Endpoint, sequence: RandomCalls, prefix: str, started_ms: int
                 conversation.session = response.message.session_id
             responses.append(plain(response, conversation))
             if one.api is ApiKey.INCREMENTAL_ALTER_CONFIGS:
-                # Kafka's broker hears of changes in order: who leads this topic has heard of the configs.
+                # A broker applies changes in order: the leader of this topic has applied the configs.
                 Create(f"fence{number}").run(conversation)
     return Played(calls, responses)
 

@@ -23,7 +23,7 @@ class BatchHeader:
 
 
 def fetch_batch_headers(host: str, port: int, topic: str, partition: int = 0) -> list[BatchHeader]:
-    """All batches from offset 0 that fit into MAX_BYTES. Errors: AssertionError for any other answer."""
+    """All batches from offset 0 that fit into MAX_BYTES. Errors: AssertionError for any other response."""
     name = topic.encode()
     body = struct.pack(">iiiib", -1, 1000, 1, MAX_BYTES, 0)
     body += struct.pack(">ih", 1, len(name)) + name

@@ -50,7 +50,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def built() -> Path:
-    """The program, built anew when its source, a module's version or Go has changed.
+    """The program, built again when its source, a module's version or Go has changed.
 
     Errors: RuntimeError with what Go said.
     """
@@ -102,7 +102,7 @@ class KafkaGoClient(ProgramClient):
 GO_CLIENTS: Mapping[str, type[ProgramClient]] = MappingProxyType(
     {
         "sarama": GoAdminClient,
-        # With the API versions of Kafka 2.1, which is what it speaks when nobody sets a version.
+        # With the API versions of Kafka 2.1, which it speaks when no version is set.
         "sarama-2.1": GoAdminClient,
         "kafka-go": KafkaGoClient,
         "franz-go": GoAdminClient,

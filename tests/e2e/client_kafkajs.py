@@ -42,7 +42,7 @@ def node_environment() -> dict[str, str]:
 
 
 def installed() -> Path:
-    """The directory with the locked packages, installed anew when the lock has changed.
+    """The directory with the locked packages, installed again when the lock has changed.
 
     Errors: RuntimeError with npm's last words.
     """

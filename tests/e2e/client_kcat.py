@@ -72,7 +72,7 @@ class KcatClient(ClientUnderTest):
     def produce(self, topic: str, records: Sequence[Record], codec: Codec, idempotent: bool) -> list[int]:
         offsets = [-1] * len(records)
         settings = ["-z", codec.value, "-X", f"enable.idempotence={idempotent}", "-X", "linger.ms=20"]
-        # One process a partition, since it is told the partition; and one whenever headers change.
+        # One process a partition, since that is an argument, and one whenever headers change.
         in_order = sorted(enumerate(records), key=lambda numbered: numbered[1].partition)
         for options, numbered in itertools.groupby(in_order, key=lambda numbered: options_for(numbered[1])):
             numbers, alike = zip(*numbered, strict=True)

@@ -129,7 +129,7 @@ class Crowd:
         return overlaps
 
     def changes(self) -> int:
-        """How many times anybody was told of partitions."""
+        """How many times a member got partitions."""
         return sum(bool(event.partitions) for event in self.events())
 
     def read(self) -> Counter[tuple[int, int]]:
@@ -140,7 +140,7 @@ class Crowd:
         return [f"{event.holder}: {event.reason}" for event in self.events() if event.kind == "failed"]
 
     def refusals(self) -> int:
-        """How many commits were refused to those who were no members, or not in this generation."""
+        """How many commits were refused because the client was no member, or not of this generation."""
         return sum(event.kind == "refused" for event in self.events())
 
     def until(self, holds: Callable[[], bool], what: str) -> None:

@@ -30,7 +30,7 @@ Filter = Callable[[str], str | None]
 
 
 class Tool(Enum):
-    """The main class behind each script of Kafka's bin directory."""
+    """The main class of each script in Kafka's bin directory."""
 
     ACLS = "org.apache.kafka.tools.AclCommand"
     API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
@@ -62,7 +62,7 @@ def as_it_is(line: str) -> str | None:
 
 
 def without_reason(line: str) -> str | None:
-    """A refusal's kind stays; its reason is told in own words."""
+    """Keeps the kind of a refusal; each endpoint words its reason differently."""
     return REASON.sub(r"\1: <reason>", line)
 
 

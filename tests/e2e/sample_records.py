@@ -40,7 +40,7 @@ def large_records(count: int) -> list[Record]:
 
 
 def small_records(count: int, partitions: int = 1) -> list[Record]:
-    """Numbered, STEP_MS apart, spread over the partitions in turn."""
+    """Numbered, STEP_MS apart, spread over the partitions round-robin."""
     return [
         Record(number % partitions, BASE_MS + STEP_MS * number, b"%d" % number, b"small record %d" % number)
         for number in range(count)

@@ -32,7 +32,7 @@ class Connect:
     sink: Path
 
     def responds(self) -> bool:
-        """Whether the worker has joined its group and read its topics: it answers nothing before."""
+        """Whether the worker has joined its group and read its topics: it does not respond before."""
         try:
             with urllib.request.urlopen(f"{self.rest}/connectors", timeout=5.0) as response:
                 return bool(response.status == 200)

@@ -36,14 +36,14 @@ def started(
 
 @pytest.fixture
 def gateway(gateway_factory: GatewayFactory, authority: Authority) -> Gateway:
-    """With a PLAINTEXT listener behind its SSL one; client certificates are checked if there are any."""
+    """Has an SSL listener, then a PLAINTEXT one; client certificates are checked if there are any."""
     plaintext = ("--listen", "PLAINTEXT://127.0.0.1:0")
     return started(gateway_factory, authority, authority.server(), "optional", *plaintext)
 
 
 @pytest.fixture
 def strict(gateway_factory: GatewayFactory, authority: Authority) -> Gateway:
-    """Lets nobody in without a certificate."""
+    """Refuses clients without a certificate."""
     return started(gateway_factory, authority, authority.server(), "required")
 
 

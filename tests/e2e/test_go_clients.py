@@ -1,4 +1,4 @@
-"""What Go clients do beside the table: admin calls, and the API versions that sarama speaks by default."""
+"""Go clients, beyond the table: admin calls, and the API versions that sarama speaks by default."""
 
 import pytest
 

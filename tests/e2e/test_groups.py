@@ -39,9 +39,9 @@ ROUND = 400
 TOPIC, GROUP = "work", "workers"
 SETTINGS = {"group.initial.rebalance.delay.ms": "500", "group.min.session.timeout.ms": "1000"}
 COOPERATIVE = ("confluent", "java", "franz-go")
-# They join anew when a connection is refused even once, at Kafka too; kafkajs does so now and then.
+# They join again when a connection is refused even once, at Kafka too; kafkajs does so now and then.
 MOVED_BY_RESTARTS = ("kafka-go", "franz-go", "kafkajs")
-# After a restart of Kafka this one joins anew too, and reads again what it could not commit.
+# After a restart of Kafka this one joins again too, and reads again what it could not commit.
 MOVED_BY_RESTARTS_OF_KAFKA = ("sarama",)
 # A commit goes over the connection that the restart has broken; it is not repeated, but the records are.
 READ_AGAIN_AFTER_RESTARTS = ("kafka-go",)
@@ -174,7 +174,7 @@ def test_members_come_and_go_and_so_does_the_gateway(
     send(server)
     all_read(group, 3 * ROUND)
     if library == "franz-go":
-        # Its members join anew after the kill, and read again what they told and had not yet committed.
+        # Its members join again after the kill, and read again what they had reported but not committed.
         all_committed(server)
     server.kill9()
     server.restart()
@@ -241,6 +241,6 @@ def test_who_is_no_member_any_more_commits_nothing_and_joins_anew(
     send(server)
     all_read(group, ROUND)
     sent = refused(server, group, [members.name])
-    group.until(lambda: committed(server) == log_ends(server), "commits of those who are members again")
+    group.until(lambda: committed(server) == log_ends(server), "commits of rejoined members")
     all_read(group, (1 + sent) * ROUND)
     settled(group, members.name)

@@ -99,11 +99,11 @@ def test_kafka_configs_sets_and_tells_quotas_of_clients_users_and_addresses(
         "connection_creation_rate=500": ("--entity-type", "ips", "--entity-name", "10.9.8.7"),
     }
 
-    # Of a user alone the tool also asks for SCRAM credentials.
+    # Of a user alone the tool also requests SCRAM credentials.
     of_users = {"request_percentage=200.0"}
 
     def own(line: str) -> str | None:
-        # What is set is told in the order of a hash table.
+        # What is set is printed in the order of a hash table.
         return (
             " ".join(sorted(line.replace(",", " ").split())) if name in line or "10.9.8.7" in line else line
         )

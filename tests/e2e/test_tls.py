@@ -1,4 +1,4 @@
-"""Clients over TLS: who is let in, what they are told to connect to, and certificates that change."""
+"""Clients over TLS: which are accepted, which addresses they get, and certificates that change."""
 
 import os
 import signal
@@ -185,7 +185,7 @@ def is_answered(sock: ssl.SSLSocket) -> bool:
 
 
 def reload(gateway: Gateway, event: str) -> str:
-    """Send SIGHUP and wait until the log says that it was worked off. Returns the line."""
+    """Send SIGHUP and wait until the log says that it was handled. Returns the line."""
     before = len(gateway.log_path.read_bytes())
     os.kill(gateway.pid, signal.SIGHUP)
     deadline = time.monotonic() + WAIT_S
@@ -242,7 +242,7 @@ def test_a_client_without_certificate_or_with_one_of_another_ca_is_refused_where
 
 
 def fetch_session(sock: ssl.SSLSocket, session_id: int, epoch: int) -> tuple[int, int]:
-    """(error code, session id) of a Fetch (version 7) of partition 0, all anew at epoch 0."""
+    """(error code, session id) of a Fetch (version 7) of partition 0; a full one at epoch 0."""
     body = struct.pack(">iiiibii", -1, 0, 0, 1 << 20, 0, session_id, epoch)
     if epoch == 0:
         partition = struct.pack(">iqqi", 0, 0, -1, 1 << 20)
@@ -464,7 +464,7 @@ def test_a_stop_drains_tls_connections(gateway_factory: GatewayFactory, server: 
     gateway = started(gateway_factory, tls_options(server))
     with tls_socket(gateway) as sock:
         assert is_answered(sock)
-        # What the answer holds beyond its head.
+        # What the response holds beyond its head.
         sock.settimeout(0.5)
         os.kill(gateway.pid, signal.SIGTERM)
         with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):

@@ -32,7 +32,7 @@ def retaining(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def create(endpoint: Endpoint, topic: str, **configs: str) -> ConfluentClient:
-    """A topic of one partition; in config names `_` stands for the dot."""
+    """A topic of one partition; in config names `_` means the dot."""
     given = {name.replace("_", "."): value for name, value in configs.items()}
     admin = AdminClient({"bootstrap.servers": endpoint.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=given)])[topic].result(CLIENT_TIMEOUT_S)
@@ -78,7 +78,7 @@ def test_retention_ms_ends_what_is_too_old_and_keeps_the_rest(retaining: Gateway
     old, fresh = Record(0, BASE_MS, b"k", b"old"), Record(0, now_ms(), b"k", b"fresh")
     for record, number in ((old, 0), (old, 1)):
         assert client.produce(topic, [record], Codec.NONE, idempotent=False) == [number]
-    # What lies together in the store is kept or let go as one: something else must lie in between.
+    # Adjacent batches in the store are kept or deleted as one: other batches must be in between.
     client.produce(f"{topic}-other", [fresh], Codec.NONE, idempotent=False)
     assert client.produce(topic, [fresh], Codec.NONE, idempotent=False) == [2]
     time.sleep(4 * CHECK_MS / 1000)

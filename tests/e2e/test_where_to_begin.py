@@ -1,4 +1,4 @@
-"""Consumers begin where they ask to: an offset, a time, the beginning, the end."""
+"""Consumers begin where they choose: an offset, a time, the beginning, the end."""
 
 import pytest
 

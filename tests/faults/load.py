@@ -76,7 +76,7 @@ class Load:
 
     @property
     def outstanding(self) -> int:
-        """Records that were handed over and are not answered yet."""
+        """Records that were handed over and have no result yet."""
         return self.sent - len(self.acks) - len(self.failures)
 
     @property
@@ -97,7 +97,7 @@ class Load:
         self.complete(timeout_s)
 
     def complete(self, timeout_s: float = FLUSH_TIMEOUT_S) -> None:
-        """Wait until all records are sent and answered."""
+        """Wait until all records are sent and have a result."""
         assert self._thread is not None
         self._thread.join(timeout_s)
         assert not self._thread.is_alive(), f"{self.name}: {self.outstanding} records still unanswered"

@@ -293,7 +293,7 @@ def write_tree(tree: Tree, to: Path) -> None:
 
 
 def read_tree(directory: Path) -> Tree:
-    """The tree that lies there, in the form that `Disk` rebuilds."""
+    """The present tree, in the form that `Disk` rebuilds."""
     paths = sorted(directory.rglob("*"))
     return {str(path.relative_to(directory)): None if path.is_dir() else path.read_bytes() for path in paths}
 

@@ -62,7 +62,7 @@ class Recording:
         return self.events()
 
     def events(self) -> list[Event]:
-        """The trace so far; fails if it does not account for every byte that lies in the directory."""
+        """The trace so far; fails if it does not account for every byte in the directory."""
         events = read_trace(self.trace)
         disk = replayed(events)
         assert without_mapped(disk, disk.whole_tree()) == without_mapped(disk, read_tree(self.root))

@@ -66,7 +66,7 @@ async def _records(stores: Opened, partition: PartitionLog) -> list[Found]:
     found: list[Found] = []
     for run, position, data in zip(runs, positions, await stores.segments.read(positions), strict=True):
         if data is None:
-            raise StoreDamaged(f"nothing lies at {position}")
+            raise StoreDamaged(f"no bytes are at {position}")
         found += _records_of(run, memoryview(data))
     if len(found) != partition.high_watermark - partition.log_start:
         raise StoreDamaged(f"{len(found)} records below the high watermark {partition.high_watermark}")

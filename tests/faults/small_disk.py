@@ -54,7 +54,7 @@ def small_disk(directory: Path, size_bytes: int = 24 * MIB) -> Iterator[SmallDis
     try:
         yield SmallDisk(directory)
     finally:
-        # Lazily: whoever still has a file open must not keep the test from ending.
+        # Lazily: a process that still has a file open must not keep the test from ending.
         _run("umount", "-l", str(directory))
 
 

@@ -49,7 +49,7 @@ def objects(data_dir: Path) -> set[str]:
 
 
 def written_and_backed_up(tmp_path: Path) -> tuple[Gateway, list[dict[str, object]]]:
-    """A gateway that stands still, its backup beside it, and the records that are in the backup."""
+    """A stopped gateway, its backup, and the records that are in the backup."""
     gateway = Gateway(tmp_path)
     gateway.start()
     said(dragoman("topics", "create", "orders", "-p", "3", "-b", gateway.bootstrap))

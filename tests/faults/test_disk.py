@@ -31,7 +31,7 @@ RETRIABLE = {KafkaError.KAFKA_STORAGE_ERROR, KafkaError.REQUEST_TIMED_OUT, Kafka
 
 
 def one_sentence(gateway: Gateway) -> str:
-    """What a gateway that refused to start said beside its log of events: one line, no stack trace."""
+    """What a gateway that refused to start printed in addition to its log: one line, no stack trace."""
     lines = gateway.log_tail().strip().splitlines()
     (said,) = (line for line in lines if not line.startswith("{"))
     return said
@@ -93,7 +93,7 @@ def test_invariant_10_a_full_disk_fails_produce_retriably_and_loses_nothing_acke
 
 
 def wait_for_acks(loads: list[Load], more: int, timeout_s: float = 60.0) -> None:
-    """Until each has got so many more."""
+    """Until each has got this number more."""
     wanted = [len(load.acks) + more for load in loads]
     deadline = time.monotonic() + timeout_s
     while any(len(load.acks) < count for load, count in zip(loads, wanted, strict=True)):
@@ -249,7 +249,7 @@ def frames_of(gateway: Gateway, partition: int) -> list[list[BatchOnDisk]]:
 def read_some(
     bootstrap: str, place: Place, most: int, timeout_s: float = 5.0, start: int = 0
 ) -> tuple[list[Found], set[int]]:
-    """What a reader that checks no CRC itself gets from `start` on: up to so many records, or up to the first
+    """What a reader that checks no CRC itself gets from `start` on: up to `most` records, or up to the first
     error, and its code."""
     consumer = new_consumer(bootstrap, {"check.crcs": False})
     consumer.assign([TopicPartition(*place, start)])
@@ -268,7 +268,7 @@ def read_some(
 
 
 def fetch_error(gateway: Gateway, place: Place, offset: int) -> int:
-    """The error code that Fetch (version 4) answers for one partition: clients try again in silence."""
+    """The error code that Fetch (version 4) returns for one partition: clients retry without a message."""
     topic, partition = place
     body = struct.pack(">iiiib", -1, 100, 1, 1 << 20, 0)
     body += struct.pack(">ih", 1, len(topic)) + topic.encode()
@@ -293,7 +293,7 @@ class DamagedBatch:
     base: int
     """The first offset in the batch."""
     end: int
-    """The offset behind it."""
+    """The offset after it."""
 
     @property
     def values(self) -> dict[int, bytes]:
@@ -344,7 +344,7 @@ def test_invariant_10_damaged_bytes_of_a_batch_are_refused_and_spoil_nothing_els
     assert fetch_error(gateway, case.place, case.base) == KafkaError.INVALID_MSG
     assert fetch_error(gateway, case.place, case.end - 1) == KafkaError.INVALID_MSG
     assert case.path.name in gateway.log_tail(1 << 20)
-    # Who goes on behind the batch gets all that follows, each record at its own offset.
+    # A consumer that continues after the batch gets all that follows, each record at its own offset.
     values = case.values
     behind = range(case.end, max(values) + 1)
     later, errors = read_some(gateway.bootstrap, case.place, len(behind), start=case.end)

@@ -1,4 +1,4 @@
-"""Data that belongs to another cluster: what no journal here knows is no orphan, but somebody's records."""
+"""Data that belongs to another cluster: objects unknown to this journal are no orphans but its records."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pruning beside the snapshots of another journal, which a new or restored metadata store meets."""
+"""Pruning where there are snapshots of another journal, which a new or restored metadata store meets."""
 
 import asyncio
 

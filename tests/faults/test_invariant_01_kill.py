@@ -84,7 +84,7 @@ def kill_in_flight(gateway: Gateway, loads: list[Load], dice: random.Random) -> 
 
 
 def tear_tail(data_dir: Path, dice: random.Random) -> None:
-    """What a crash of the machine may do to the end of a file that nobody synced."""
+    """What a crash of the machine may do to the end of a file that was not synced."""
     newest = max(data_dir.rglob("*.wal"), key=lambda path: path.name)
     with newest.open("ab") as file:
         file.write(dice.randbytes(dice.randint(1, 5000)))

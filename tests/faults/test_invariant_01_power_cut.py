@@ -1,7 +1,7 @@
 """Invariants 1 and 10: the power fails at any sync point of a run, and no acknowledged record is lost.
 
 A real gateway works under the recorder; then the tree of each cut is rebuilt and recovered. The syncs of
-the recorded run are slow now for one file, now for another, so that an answer that waits for but one of
+the recorded run are slow now for one file, now for another, so that a response that waits for but one of
 them is too early.
 """
 
@@ -44,7 +44,7 @@ class TopicLife:
 
 @dataclass(slots=True)
 class Run:
-    """What clients were told during a recorded run."""
+    """What clients were acknowledged during a recorded run."""
 
     acks: list[Ack] = field(default_factory=list)
     topics: dict[str, TopicLife] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Run:
             self.acks += load.acks
 
     def acks_before(self, time_ns: int) -> list[Ack]:
-        """Those that must have survived: of topics that nobody had asked to delete."""
+        """Those that must have survived: of topics whose deletion was not requested."""
         return [
             ack
             for ack in self.acks
@@ -200,4 +200,4 @@ def test_without_its_syncs_the_gateway_would_lose_acked_records(
     if ignore_sync == "files":  # then not even the data directory's format is readable
         assert len(found) >= len(cuts) - 1
     else:
-        assert any("is missing" in problem or "nothing lies at" in problem for problem in found)
+        assert any("is missing" in problem or "no bytes are at" in problem for problem in found)

@@ -105,7 +105,7 @@ def commit_of(locator: str, number: int) -> CommitFile:
 
 
 async def missing(root: Path, acks: Sequence[list[Any]]) -> list[str]:
-    """Which answers the shard does not stand by any more."""
+    """Results that the shard no longer returns for a repeat."""
     async with opened(root) as stores:
         state = stores.shard.state
         if acks and "t" not in state.topics.by_name:
@@ -123,7 +123,7 @@ async def missing(root: Path, acks: Sequence[list[Any]]) -> list[str]:
             result = await stores.shard.ask(commit_of(locator, number), deadline)
             assert isinstance(result, FileCommit)
             if result.results[partition] != Committed(base, 0, True):
-                wrong.append(f"{locator} {number} {partition} at {base}, asked again: {result.results}")
+                wrong.append(f"{locator} {number} {partition} at {base}, repeated: {result.results}")
         return wrong
 
 

@@ -1,4 +1,4 @@
-"""Invariant 1 below the gateway: what an embedded store has answered survives a loss of power."""
+"""Invariant 1 below the gateway: what an embedded store has acknowledged survives a loss of power."""
 
 import hashlib
 import json
@@ -123,7 +123,7 @@ CASES = {
 
 
 def answered_before(lines: Sequence[str], time_ns: int) -> dict[str, str | None]:
-    """Name -> digest of its bytes, None = deleted; a name whose next answer is still to come is unsure."""
+    """Name -> digest of its bytes, None = deleted; a name whose next result is still to come is unsure."""
     known: dict[str, str | None] = {}
     for line in lines:
         at_ns, name, digest = json.loads(line)
@@ -142,7 +142,7 @@ async def lost_answers(
     survival: Survival,
     ignore_sync: str = "",
 ) -> list[str]:
-    """What the store had answered and does not hold any more, over power cuts at its sync points."""
+    """What the store had acknowledged and does not hold any more, over power cuts at its sync points."""
     monkeypatch.setenv("ACKS", str(directory / "acks"))
     monkeypatch.setenv("REPOSITORY", str(ROOT))
     events = recording.run([sys.executable, "-c", PRELUDE + case.script], ignore_sync)

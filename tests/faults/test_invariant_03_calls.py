@@ -1,4 +1,4 @@
-"""Invariant 3: a retried idempotent batch gets its first answer, a gap and an old epoch are refused."""
+"""Invariant 3: a retried idempotent batch gets its first result, a gap and an old epoch are refused."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ async def test_a_batch_retried_across_a_restart_gets_its_first_answer(scratch: P
         for sequence in range(0, 14, 2):
             assert await host.send("t", 0, batch_at(sequence)) == [sequence]
         host = await restart(host, source)
-        # The last five are remembered; what is older cannot be told from a gap.
+        # The last five are remembered; an older one looks like a gap.
         assert [await host.send("t", 0, batch_at(sequence)) for sequence in (4, 6, 8, 10, 12)] == [
             [4],
             [6],

@@ -35,7 +35,7 @@ def test_through_commits_deletions_and_restarts_the_high_watermark_only_rises(se
             counts = [choose.randint(1, 4) for _ in range(choose.randint(1, 3))]
             file = CommitFile(locator(number, 1_000_000), 300, batches_in_order(topic_id(1), 0, counts))
             decided = ledger.decide(file)
-            # Decided and not durable: nobody sees it.
+            # Decided and not durable: not visible.
             assert log.high_watermark == high
             nothing_above_is_found(log)
             if choose.random() < 0.8:

@@ -42,7 +42,7 @@ class Scene:
         return begun
 
     def kill_and_restart(self) -> None:
-        """Whoever waits loses its connection."""
+        """Members that wait lose their connections."""
         self.gateway.kill9()
         for one in self.waiting:
             try:

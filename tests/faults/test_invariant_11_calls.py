@@ -34,7 +34,7 @@ async def test_a_topic_created_again_begins_empty(scratch: Path, swept: str) -> 
             assert (log.log_start, log.high_watermark, log.size_bytes) == (0, 0, 0)
             assert await host.read("t", partition) == [] and not log.producers
         fresh = Client(3).batch("t", 1)
-        assert await host.send("t", 1, fresh) == [0]  # its sequences begin anew, too
+        assert await host.send("t", 1, fresh) == [0]  # its sequences begin again, too
         if swept == "after":
             clock.now_ms += GRACE_MS + 1
             await host.sweep()

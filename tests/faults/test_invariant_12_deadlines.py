@@ -31,7 +31,7 @@ from ledger.types import DraftBatch, Placement
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway, records
 
 LATEST_S = 8.0
-"""Generous for a noisy machine; the deadlines asked for are 1 s and less."""
+"""Generous for a noisy machine; the requested deadlines are 1 s and less."""
 QUICK = {"ledger.commit_timeout_ms": "500", "limits.drain_ms": "1000"}
 
 

@@ -1,4 +1,4 @@
-"""The check behind the fault suites sees each way in which a log can be wrong."""
+"""The check that the fault suites use sees each way in which a log can be wrong."""
 
 from tests.faults.load import Ack, Found, problems
 

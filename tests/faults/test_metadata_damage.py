@@ -108,7 +108,7 @@ def test_a_high_watermark_that_the_disk_has_changed_is_not_believed(gateway: Gat
 
 
 def with_flipped_key(data_dir: Path) -> str:
-    """One bit of one key of the journal is another, as it lies on the disk: a zero becomes a blank."""
+    """One bit of one key of the journal is changed on the disk: a zero becomes a blank."""
     path, key = data_dir / "metadata.db", b"journal/0/00000000000000000001"
     data = bytearray(path.read_bytes())
     assert data.count(key) == 1
@@ -159,7 +159,7 @@ def test_a_restore_from_nothing_leaves_nothing_that_hinders_the_right_one(gatewa
 
 
 def test_a_start_without_the_metadata_leaves_nothing_that_hinders_a_restore(gateway: Gateway) -> None:
-    """As systemd does it once before anybody looks."""
+    """As systemd does it once before an operator looks."""
     data_dir = gateway.data_dir
     remove(data_dir, "metadata.db")
     refused = serve(data_dir)

@@ -1,4 +1,5 @@
-"""Copies of the metadata put back beside newer snapshots: refused, or offsets would be given again."""
+"""Copies of the metadata put back where there are newer snapshots: refused, or offsets would be given
+again."""
 
 import shutil
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ PUT_BACK = {"metadata alone": [METADATA], "metadata and image": [METADATA, IMAGE
 
 
 def copy(source: Path, target: Path, names: list[str]) -> None:
-    """As an operator copies files: what lies there under these names goes first."""
+    """As an operator copies files: existing files of these names are removed first."""
     target.mkdir(exist_ok=True)
     for name in names:
         for there in target.glob(f"{name}*"):
@@ -153,7 +154,7 @@ async def test_a_restore_from_a_backup_starts_beside_the_snapshots_of_the_journa
 
 
 async def test_after_a_restore_an_older_copy_is_refused_by_the_snapshots_made_since(tmp_path: Path) -> None:
-    """Also where the clock has been set back behind the time of the restore."""
+    """Also where the clock has been set back to before the restore."""
     clock = Clock()
     await one_batch(tmp_path, clock)
     await back_up(tmp_path, tmp_path / "backup", clock)

@@ -1,1 +1,1 @@
-"""Attacks against a real gateway, each with a well-behaved client beside it."""
+"""Attacks against a real gateway, each while a well-behaved client uses it."""

@@ -1,4 +1,4 @@
-"""Where an attack is run and measured: a gateway, and a well-behaved client beside it.
+"""Where an attack is run and measured: a gateway, and a well-behaved client that uses it.
 
 arena.withstands("header", attack, Bounds(cpu_s=0.05))
 
@@ -119,7 +119,7 @@ class Beside:
 
 
 class Arena:
-    """A ready gateway, and the client beside it; `rounds` is how often an attack is run."""
+    """A ready gateway, and its well-behaved client; `rounds` is how often an attack is run."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway

@@ -37,7 +37,7 @@ def connect(arena: Arena, source: str = "", receive_bytes: int = 0) -> RawConnec
 
 
 def exchange(arena: Arena, *frames: bytes) -> list[bytes | Outcome]:
-    """Send the frames over one connection, one behind the other, and read as many answers."""
+    """Send the frames over one connection, one after the other, and read a response to each."""
     connection = connect(arena)
     try:
         connection.send(b"".join(frames))
@@ -54,7 +54,7 @@ def ask(arena: Arena, key: ApiKey, version: int, body: Any) -> Any:
 
 
 def read(key: ApiKey, version: int, response: bytes) -> Any:
-    """The response message of an answer."""
+    """The response message of a frame."""
     body_at = 5 if response_header_version(key, version) else 4
     return codec.decode_response(key, version, memoryview(response)[body_at:])
 

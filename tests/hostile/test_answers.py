@@ -1,4 +1,4 @@
-"""Requests whose answers are much longer than they are."""
+"""Requests whose responses are much longer than they are."""
 
 from typing import Final
 
@@ -31,7 +31,7 @@ def create(arena: Arena, name: str, partitions: int = 1) -> None:
 
 
 def producers(arena: Arena, count: int) -> str:
-    """A topic with one partition of so many producers."""
+    """A topic with one partition of `count` producers."""
     name = f"producers-{count}"
 
     def lay_out() -> str:
@@ -78,7 +78,7 @@ def test_topics_that_are_only_validated(arena: Arena, names: int) -> None:
     bounds = Bounds(cpu_s=0.5 * names / 10_000)
 
     def run() -> None:
-        # Each is another name, so the answer is as long as it has to be.
+        # Each is another name, so nothing is repeated in the response.
         exchange(arena, frame)
 
     arena.withstands(f"CreateTopics, {names:,} names to validate", run, bounds)
@@ -120,6 +120,6 @@ def test_the_offsets_of_a_large_group_pass_whole(arena: Arena) -> None:
 
 
 def send(arena: Arena, frame: bytes) -> None:
-    """Either answer within the bound, or closed."""
+    """Either a response within the bound, or closed."""
     (response,) = exchange(arena, frame)
     assert not isinstance(response, bytes) or len(response) <= ANSWER_BYTES

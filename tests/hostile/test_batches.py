@@ -44,7 +44,7 @@ def create_with(arena: Arena, name: str, partitions: int = 1, **configs: str) ->
 
 
 def packed(records: int, base_ms: int, max_ms: int) -> bytes:
-    """A gzip batch of so many records, each of seven bytes."""
+    """A gzip batch of `records` records, each of seven bytes."""
     body = gzip.compress(TINY_RECORD * records, 6)
     batch = bytearray(build_batch([Record(0, 0, None, b"x", ())]))[:HEAD_BYTES]
     struct.pack_into(">i", batch, 8, HEAD_BYTES - 12 + len(body))

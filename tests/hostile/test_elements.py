@@ -32,7 +32,7 @@ MINI_REQUEST: Final = b"\x00\x12\x00\x03\x00\x00\x00\x01\xff\xff"
 """The header of ApiVersions v3, without its tagged fields."""
 PIPELINED: Final = 100
 MAX_RESPONSE_S: Final = 1.0
-"""Some wait for others who never come."""
+"""Some requests wait for members that never come."""
 
 
 @pytest.mark.parametrize("place", ["header", "body"])
@@ -130,7 +130,7 @@ def test_the_most_elements(arena: Arena, key: ApiKey, is_short: bool) -> None:
 
 
 def of_many_elements(key: ApiKey, version: int, count: int) -> list[bytes]:  # noqa: C901 - one case an API
-    """For each array of a request, to the second depth, one with so many elements, small but each another."""
+    """For each array of a request, to the second depth, a request with `count` small, different elements."""
     schema = codec.request_schema(key)
     found = []
 

@@ -60,7 +60,7 @@ def large_batches(arena: Arena) -> None:
 
 
 class Unread:
-    """Connections that ask for large answers, read none of them, and come again when they are closed."""
+    """Connections that request large responses, read none of them, and connect again when they are closed."""
 
     def __init__(self, arena: Arena, sources: list[str]) -> None:
         part = FetchPartition(partition=0, partition_max_bytes=MOST)
@@ -113,7 +113,7 @@ def test_answers_that_nobody_reads(
         unread.close()
 
     # What fetches may hold in all (limits.fetch_bytes) is memory that they may have.
-    # Three seconds of an attack starve nobody for longer: here 2 s hold without slack.
+    # Three seconds of an attack starve no client for longer: here 2 s hold without slack.
     starved_s = 2.0 if seconds > 10 else 2.0 / SLACK
     bounds = Bounds(end_to_end_s=starved_s, memory_bytes=(256 + 64) << 20)
     name = f"{connections} x {PIPELINED} fetches unread for {seconds:g} s, {len(sources)} addresses"
@@ -164,7 +164,7 @@ def test_fetches_of_a_large_session(arena: Arena, topic: str, partitions: int, h
     response = connection.read_frame()
     assert isinstance(response, bytes)
     session_id = read(ApiKey.FETCH, FETCH_VERSION, response).session_id
-    # The others are answered and get no session, as by a Kafka whose cache of sessions is full.
+    # The other fetches get records but no session, as with a Kafka whose cache of sessions is full.
     assert (session_id != 0) == has_session
     epochs = iter(range(1, 1_000_000))
 

@@ -1,4 +1,4 @@
-"""Producer ids that nobody has given out."""
+"""Producer ids that the gateway has not given out."""
 
 from typing import Final
 
@@ -32,11 +32,11 @@ def test_a_flood_of_producer_ids(arena: Arena, ids: int) -> None:
             assert all(
                 isinstance(response, bytes) for response in exchange(arena, *frames[at : at + AT_ONCE])
             )
-        # A repeat is still known, and the next in turn is taken.
+        # A repeat is still recognised, and the next sequence is accepted.
         assert [offset_of(arena, of_active(sequence)) for sequence in range(3)] == first
         assert offset_of(arena, of_active(3)) > first[-1]
 
-    arena.withstands(f"{ids:,} producer ids that nobody gave out", run, Bounds(cpu_s=ids / 1000))
+    arena.withstands(f"{ids:,} producer ids that were not given out", run, Bounds(cpu_s=ids / 1000))
 
 
 def test_producers_that_are_active_stay_while_newcomers_are_refused(open_arena: OpenArena) -> None:
@@ -54,7 +54,7 @@ def test_producers_that_are_active_stay_while_newcomers_are_refused(open_arena: 
         assert [offset_of(arena, of_active(sequence)) for sequence in range(3)] == first
         assert offset_of(arena, of_active(3)) > first[-1]
 
-    # The client beside has a producer id of its own, which was there before.
+    # The well-behaved client has a producer id of its own, from before.
     arena.withstands("1,000 more producer ids where 1,000 may be", run)
     refused = [code for code in codes if code]
     assert 990 < len(codes) - len(refused) < 1000

@@ -64,7 +64,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.patch.undo()
 
-    # What is asked
+    # Requests
 
     def ask(self, *requests: Request) -> DecidedEntry:
         decided = self.ledger.decide(*requests)
@@ -197,7 +197,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     @rule(source=st.sampled_from(["image", "journal", "snapshot"]))
     def restart(self, source: str) -> None:
-        """A restart from any source gives the same state, and goes on from there."""
+        """A restart from any source gives the same state, and continues from there."""
         before = digest(all_rows(self.ledger.state))
         self.ledger.restart(source)
         assert digest(all_rows(self.ledger.state)) == before

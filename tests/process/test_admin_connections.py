@@ -57,7 +57,7 @@ def test_one_connection_more_takes_the_place_of_the_one_that_waits_longest(
     assert response_to(silent[0]).startswith(b"HTTP/1.1 200")
     with urllib.request.urlopen(f"http://{gateway.admin.address}/healthz", timeout=10.0) as page:
         assert page.status == 200
-    # The first has asked since, so it was the second's turn.
+    # The first has sent a request since, so the second was replaced.
     assert silent[1].is_closed_by_peer()
     assert response_to(silent[0]).startswith(b"HTTP/1.1 200")
     assert response_to(silent[2]).startswith(b"HTTP/1.1 200")

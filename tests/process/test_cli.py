@@ -131,7 +131,7 @@ def test_a_gateway_logs_where_it_is_and_ends_with_0_after_sigterm(tmp_path: Path
         assert listeners[0]["name"] == "PLAINTEXT" and listeners[0]["port"] > 0
         code, talk = stop(process, signal.SIGTERM)
         assert code == 0
-        # Where nobody looks there is no greeting between the events.
+        # Without a terminal there is no greeting between the events.
         events = [json.loads(line) for line in talk.splitlines()]
         (event,) = [event for event in events if event["event"] == "gateway.ready"]
         ports = [listener["port"] for listener in listeners]
@@ -241,7 +241,7 @@ def test_help_keeps_the_lines_of_its_examples(arguments: list[str]) -> None:
 
 @pytest.fixture
 def unreadable(tmp_path: Path) -> Path:
-    """A data directory of somebody else, closed to the user that the commands run as (`without_power`)."""
+    """A data directory of another user, closed to the user that runs the commands (`without_power`)."""
     with serving(tmp_path) as (process, _):
         stop(process, signal.SIGTERM)
     directory = tmp_path / "data"
@@ -254,7 +254,7 @@ def unreadable(tmp_path: Path) -> Path:
 
 
 def without_power() -> None:
-    """Root that has to ask, as everyone else has: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH dropped."""
+    """Root with the permissions of any user: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH dropped."""
     if os.getuid() == 0:
         libc = ctypes.CDLL(None, use_errno=True)
         for capability in (1, 2):

@@ -78,7 +78,7 @@ def test_the_steps_of_the_dockerfile_give_a_gateway_that_serves(tmp_path: Path) 
             time.sleep(0.05)
         assert ready.exists()
         assert subprocess.run(check, env=environment, timeout=WAIT_S).returncode == 0
-        # With no arguments clients on the machine are told an address that they can reach.
+        # With no arguments clients on the machine get an address that they can reach.
         assert environment["DRAGOMAN_LISTENERS_ADVERTISE"] == "localhost:9092"
         assert steps("EXPOSE") == ["9092 9644"]
     finally:

@@ -71,7 +71,7 @@ def fetch_request(max_bytes: int) -> bytes:
 
 
 class Healthy:
-    """Asks for ApiVersions all the time over a connection of its own, and notes the longest wait."""
+    """Requests ApiVersions all the time over a connection of its own, and notes the longest wait."""
 
     def __init__(self, gateway: Gateway, connect: Callable[[], socket.socket]) -> None:
         self.longest_s = 0.0
@@ -139,7 +139,7 @@ def fill(bootstrap: str) -> None:
 
 
 def held_to(gateway: Gateway, bound: int, seconds: float) -> int:
-    """The highest memory within so many seconds; fails as soon as it is beyond the bound."""
+    """The highest memory within this number of seconds; fails as soon as it is beyond the bound."""
     highest, deadline = 0, time.monotonic() + seconds
     while time.monotonic() < deadline:
         highest = max(highest, rss_bytes(gateway.pid))
@@ -168,14 +168,14 @@ def test_clients_that_never_read_hold_a_bounded_memory_and_delay_others_only_bri
     gateway.start()
     fill(gateway.ready.listeners[1].address)
     before = rss_bytes(gateway.pid)
-    # All answers together would be 40 * 45 MB.
+    # All responses together would be 40 * 45 MB.
     with connections(40, connect(gateway, small_window=True)) as mute:
         with Healthy(gateway, connect(gateway)) as healthy:
             for sock in mute:
                 sock.sendall(fetch_request(64 * MIB) * 3)
             highest = held_to(gateway, before + 2 * BUDGET + READING + 128 * MIB, seconds=8.0)
             until(lambda: metric(gateway, "dragoman_buffer_bytes") < BUDGET)
-    assert highest - before > 40 * MIB, "nobody held anything"
+    assert highest - before > 40 * MIB, "no connection held anything"
     assert refused(gateway, "memory") > 0
     assert healthy.failure is None and healthy.responses > 20
     assert healthy.longest_s < 3.0
@@ -193,7 +193,7 @@ def test_unread_responses_stay_within_the_memory_of_fetches_and_others_still_get
     gateway.start()
     fill(gateway.ready.listeners[1].address)
     before = rss_bytes(gateway.pid)
-    # All answers together would be 60 * 8 MiB.
+    # All responses together would be 60 * 8 MiB.
     with connections(60, connect(gateway, small_window=True)) as mute:
         for sock in mute:
             sock.sendall(fetch_request(8 * MIB))
@@ -202,7 +202,7 @@ def test_unread_responses_stay_within_the_memory_of_fetches_and_others_still_get
             hungry = RawConnection(stack.enter_context(connect(gateway)()))
             began, size = time.monotonic(), 0
             while size < MIB:
-                # An answer that was due before there was room for records has none.
+                # A fetch whose wait ended before there was memory for records has none.
                 hungry.send(fetch_request(4 * MIB))
                 response = hungry.read_frame()
                 assert isinstance(response, bytes)

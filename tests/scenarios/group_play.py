@@ -3,7 +3,7 @@
 Commands, one a line; names of members are free:
 
     a joins [instance=i] [protocols=range,sticky] [metadata=x] [session=10s] [rebalance=60s] [version=9]
-            [type=consumer]     a member without an id asks for one first, from version 4 on
+            [type=consumer]     a member without an id requests one first, from version 4 on
     a syncs [b=1,2 ...]         with shares by name it assigns
     a beats                     once;  `a keeps beating` every 3 s, shown when the error changes
     a falls silent              no more heartbeats

@@ -69,7 +69,7 @@ Start = Earliest | Latest | FromOffset | FromTimestamp
 
 
 class TopicExists(Exception):
-    """The endpoint answered TOPIC_ALREADY_EXISTS."""
+    """The endpoint returned TOPIC_ALREADY_EXISTS."""
 
 
 class Ability(enum.Enum):

@@ -24,7 +24,7 @@ def why_no_java_client(name: str = "java") -> str | None:
 
 
 def compiled(classpath: str, main: str = MAIN) -> Path:
-    """The directory of classes, compiled anew when the source has changed."""
+    """The directory of classes, compiled again when the source has changed."""
     source = SOURCES / f"{main}.java"
     digest = hashlib.sha256(source.read_bytes() + classpath.encode()).hexdigest()[:16]
     command = ["javac", "-Xlint:all", "-cp", classpath, str(source), "-d"]

@@ -1,6 +1,6 @@
-"""Client libraries in other languages: a program that runs for the whole session and does as it is told.
+"""Client libraries in other languages: a program that runs for the whole session and executes orders.
 
-Orders go in and answers come out as JSON lines; records travel in files (see record_file.py).
+Orders and their results are JSON lines; records travel in files (see record_file.py).
 """
 
 import json
@@ -83,7 +83,7 @@ class ClientProgram:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._unread:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise RuntimeError(f"no answer from {self._name}:\n{tail_of(self._log_path)}")
+                    raise RuntimeError(f"no result from {self._name}:\n{tail_of(self._log_path)}")
                 data = os.read(self._process.stdout.fileno(), 65536)
                 if not data:
                     raise RuntimeError(f"{self._name} has ended:\n{tail_of(self._log_path)}")
@@ -93,7 +93,7 @@ class ClientProgram:
 
 
 class ProgramClient(ClientUnderTest):
-    """One library of a program, which is told its name in every order."""
+    """One library of a program. Every order names it."""
 
     def __init__(self, name: str, bootstrap: str, program: ClientProgram) -> None:
         self.name = name

@@ -69,7 +69,7 @@ def options_to_know(package: str, scratch: Path) -> list[str]:
 def needed(package: str, options: Sequence[str]) -> set[str]:
     without = [f"--no-{kind}" for kind in NOT_FOLLOWED]
     text = run(["apt-cache", *options, "depends", "--recurse", *without, package], CACHE)
-    # Lines with a blank are what is said about a package; <...> stands for several that provide it.
+    # Lines with a blank describe a package; <...> is a virtual package of several that provide it.
     return {line for line in text.splitlines() if line and not line.startswith((" ", "<", "|"))}
 
 

@@ -138,7 +138,7 @@ class Embedded:
         offset = log.log_start
         for run, data in zip(runs, await self.segments.read(where), strict=True):
             assert data is not None, f"the bytes of {run} are gone"
-            assert run.base == offset, f"{run} does not go on at offset {offset}"
+            assert run.base == offset, f"{run} does not continue at offset {offset}"
             for walked in walk(memoryview(data)):
                 batch = bytes(data[walked.position : walked.position + walked.size_bytes])
                 found.append(Stored(offset, batch))

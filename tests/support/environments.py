@@ -1,4 +1,4 @@
-"""Python environments of their own, for applications whose packages do not fit beside those of the tests.
+"""Python environments of their own, for applications whose packages do not fit next to those of the tests.
 
 `python -m tests.support.environments` sets them up beforehand.
 """
@@ -18,7 +18,7 @@ QUIX_REQUIREMENTS = ROOT / "docs" / "examples" / "quix-streams" / "requirements.
 
 
 def python_with(requirements: Path) -> Path:
-    """The interpreter of an environment with these packages, made anew when they or Python have changed.
+    """The interpreter of an environment with these packages, made again when they or Python have changed.
 
     Safe to call from several processes. Errors: RuntimeError with pip's last words.
     """

@@ -38,7 +38,7 @@ class Fault(Enum):
     ERROR_AFTER = "an error is raised; the effect has happened"
     ANSWER_LOST = "the outcome is unknown; the effect has happened"
     NEVER_SENT = "the outcome is unknown; the effect has not happened and will not"
-    LATE = "the outcome is unknown; the effect happens when `late_by` more calls have been answered"
+    LATE = "the outcome is unknown; the effect happens after `late_by` more calls"
     CONFLICT_AFTER_RETRY = "a conflict with one's own first attempt is reported; the effect has happened"
 
 
@@ -86,8 +86,8 @@ class Faults:
         unknown: Callable[[str], T] | None = None,
         conflict: Callable[[str], T] | None = None,
     ) -> T:
-        """Do `effect`, unless this call is one of those that fail. `unknown` and `conflict` answer such
-        outcomes as a value; without them they are raised."""
+        """Do `effect`, unless this call is one of those that fail. `unknown` and `conflict` make the result
+        of such outcomes as a value; without them they are raised."""
         call = self._count(name, key)
         try:
             if call is None or call.number not in self._chosen:
@@ -144,7 +144,7 @@ class Faults:
 
 
 class FaultyMetadata:
-    """A MetadataStore. CONFLICT_AFTER_RETRY: a put that happened is answered with Lost."""
+    """A MetadataStore. CONFLICT_AFTER_RETRY: a put that happened returns Lost."""
 
     def __init__(self, store: MetadataStore, faults: Faults, *, exclusive: bool | None = None) -> None:
         self._store = store
@@ -213,7 +213,7 @@ class FaultyBlobs:
 
 
 class FaultySegments:
-    """A SegmentStore. A failed write leaves its bytes behind, except with ERROR_BEFORE and NEVER_SENT;
+    """A SegmentStore. A failed write leaves its bytes, except with ERROR_BEFORE and NEVER_SENT;
     the object that may hold them is abandoned, as the port promises."""
 
     def __init__(self, store: SegmentStore, faults: Faults) -> None:

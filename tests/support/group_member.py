@@ -1,4 +1,4 @@
-"""A member of a consumer group that speaks for itself, so that what it was answered is known to the byte."""
+"""A member of a consumer group without a client library, so that its responses are known to the byte."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Member:
             return client.ask(key, version, message)
 
     def join(self) -> Any:
-        """The answer that counts, behind the one that gives the id. Errors: ClientError."""
+        """The response of the second JoinGroup, after the one that gives the id. Errors: ClientError."""
         while True:
             response = self._join_once()
             error = name_of(response)

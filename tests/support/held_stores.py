@@ -13,11 +13,11 @@ HELD_S = 20.0
 
 
 class Death(BaseException):
-    """The process ends here, as far as the code under test can tell."""
+    """The process ends here, as far as the code under test can see."""
 
 
 class Deaths(Faults):
-    """The process dies in the chosen call, before its effect or (ERROR_AFTER) behind it."""
+    """The process dies in the chosen call, before its effect or (ERROR_AFTER) after it."""
 
     async def _fail(
         self,

@@ -1,4 +1,4 @@
-"""A whole gateway in this process over stores in memory, asked message by message.
+"""A whole gateway in this process over stores in memory, for one request message at a time.
 
 async with in_memory_gateway() as gateway:
     response = await gateway.ask(ApiKey.METADATA, 13, MetadataRequest())
@@ -38,7 +38,7 @@ ANONYMOUS_PRODUCER = Producer(-1, -1, -1)
 
 
 class InMemoryGateway:
-    """What tests ask of it. Every wait ends after 5 s."""
+    """Its interface for tests. Every wait ends after 5 s."""
 
     def __init__(self, running: RunningGateway) -> None:
         self.running = running
@@ -51,7 +51,7 @@ class InMemoryGateway:
         return await asyncio.to_thread(exchange)
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:
-        """A topic (in config names `_` stands for the dot); its id. Errors: AssertionError."""
+        """A topic (in config names `_` means the dot); its id. Errors: AssertionError."""
         given = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
         request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, configs=given)], 5000)
         (created,) = (await self.ask(ApiKey.CREATE_TOPICS, 7, request)).topics

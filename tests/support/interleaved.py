@@ -11,7 +11,7 @@ from ledger.ports import MetadataStore, PutOutcome, Unknown, Versioned
 
 T = TypeVar("T")
 LATE_SHARE = LOST_SHARE = 0.15
-"""Of the puts: those that take effect some calls later, and those of which only the answer is lost."""
+"""Of the puts: those that take effect some calls later, and those of which only the result is lost."""
 
 
 class Interleaving:

@@ -114,7 +114,8 @@ class JournalledLedger:
         return restore(decode_snapshot(data, "snapshot").rows)
 
     def restart(self, source: str) -> None:
-        """Go on with the state that `source` ("image", "journal" or "snapshot") gives, as recovery does."""
+        """Continue with the state that `source` ("image", "journal" or "snapshot") gives, as recovery
+        does."""
         self._cut = None
         if source == "image" and self.image:
             self.state = self.from_image()

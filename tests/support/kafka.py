@@ -1,4 +1,4 @@
-"""A real Apache Kafka broker: the oracle that says what a Kafka client must be answered.
+"""A real Apache Kafka broker: the oracle for the responses that a Kafka client must get.
 
 Its jars, those of its command-line tools and those of an older Java client come from Maven
 (tests/support/maven.py), once. `python -m tests.support.kafka` fetches them beforehand.
@@ -26,7 +26,7 @@ from tests.support.versions import tool_version
 
 KAFKA_VERSION = tool_version("kafka")
 LOG4J = tool_version("kafka", "log4j")
-# The name of a stamp holds all that the jars depend on, so another log4j fetches anew.
+# The name of a stamp holds all that the jars depend on, so another log4j fetches again.
 KAFKA_JARS = JarSet(
     f"kafka-{KAFKA_VERSION}",
     f"log4j-{LOG4J}",
@@ -99,7 +99,7 @@ def kafka_classpath() -> str:
 
 
 def kafka_tools_classpath() -> str:
-    """With the classes behind kafka-topics, kafka-configs and the like. Errors: as `kafka_classpath`."""
+    """With the classes of kafka-topics, kafka-configs and the like. Errors: as `kafka_classpath`."""
     return f"{KAFKA_TOOLS_JARS.classpath()}:{kafka_classpath()}"
 
 
@@ -129,7 +129,7 @@ class KafkaServer:
         return tail_of(self.log_path) + tail_of(self.directory / "jvm.log")
 
     def start(self) -> None:
-        """Format and start; answers clients when this returns. Errors: RuntimeError with the log."""
+        """Format and start; serves clients when this returns. Errors: RuntimeError with the log."""
         self.port, controller_port = free_ports(2)
         self._configure(controller_port)
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()

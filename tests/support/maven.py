@@ -28,8 +28,8 @@ NOTHING_ELSE = """
 class JarSet:
     """Artifacts (`group:artifact:version`) and all that they need to run, unless `alone`.
 
-    `name` is the directory below `.cache`. `stamp` names whatever decides on the jars beside `name`:
-    when it changes they are fetched anew.
+    `name` is the directory below `.cache`. `stamp` names whatever decides on the jars besides `name`:
+    when it changes they are fetched again.
     """
 
     name: str

@@ -23,7 +23,7 @@ def worker_number() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct ports that nobody listens on now. Errors: RuntimeError when the range is used up."""
+    """Distinct ports on which no process listens now. Errors: RuntimeError when the range is used up."""
     first = FIRST_PORT + PORTS_OF_EACH * (worker_number() % RANGES)
     candidates = (first + next(_tried) % PORTS_OF_EACH for _ in range(PORTS_OF_EACH))
     ports = list(itertools.islice(filter(_is_free, candidates), count))

@@ -1,8 +1,8 @@
 """Raw sockets for tests that say what no client library would say.
 
-    answer = raw_exchange(host, port, request(ApiVersions, 0, correlation_id=7))
+    response = raw_exchange(host, port, request(ApiVersions, 0, correlation_id=7))
 
-An answer is the frame after its length, so it begins with the correlation id; or an `Outcome` when the
+A response is the frame after its length, so it begins with the correlation id; or an `Outcome` when the
 peer closed the connection or said nothing in time.
 """
 
@@ -22,7 +22,7 @@ class Outcome(enum.Enum):
 
 
 def frame(payload: bytes) -> bytes:
-    """The payload behind its int32 length."""
+    """The payload after its int32 length."""
     return struct.pack(">i", len(payload)) + payload
 
 
@@ -49,7 +49,7 @@ class RawConnection:
         self.sock = sock
 
     def send(self, data: bytes) -> None:
-        """Send as it is. A peer that has closed already is no error: the next read tells."""
+        """Send as it is. A peer that has closed already is no error here: the next read reports it."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self.sock.sendall(data)
 
@@ -58,13 +58,13 @@ class RawConnection:
         self.sock.shutdown(socket.SHUT_WR)
 
     def read_frame(self) -> bytes | Outcome:
-        """The next answer without its length. Errors: ValueError for a length that cannot be."""
+        """The next response without its length. Errors: ValueError for a length that cannot be."""
         head = self._read_exactly(4)
         if isinstance(head, Outcome):
             return head
         (length,) = struct.unpack(">i", head)
         if not 4 <= length <= MAX_RESPONSE_BYTES:
-            raise ValueError(f"answer frame of {length} bytes")
+            raise ValueError(f"response frame of {length} bytes")
         return self._read_exactly(length)
 
     def is_closed_by_peer(self) -> bool:
@@ -101,7 +101,7 @@ def raw_connection(host: str, port: int, timeout_s: float = 5.0) -> Iterator[Raw
 
 
 def raw_exchange(host: str, port: int, data: bytes, timeout_s: float = 5.0) -> bytes | Outcome:
-    """Connect, send `data` as it is, read one answer."""
+    """Connect, send `data` as it is, read one response."""
     with raw_connection(host, port, timeout_s) as connection:
         connection.send(data)
         return connection.read_frame()

@@ -2,7 +2,7 @@
 
 The first part runs in two processes at a time; the second, of tests that judge wall time or break things,
 in one. Arguments go to pytest. Where they choose tests (a path, `-k` and the like) pytest runs once, in one
-process, with nothing but these arguments.
+process, with only these arguments.
 """
 
 import os
@@ -36,7 +36,7 @@ CHOOSING = (
     *("--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise"),
     *("--deselect", "--ignore", "--pyargs", "--renew-transcripts"),
 )
-"""Options of pytest that choose tests, or that ask for a run of another kind."""
+"""Options of pytest that choose tests, or that make it a run of another kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def run_parts(parts: Sequence[Part], options: Sequence[str], run: Pytest = run) 
             codes.append(run([*part.first, *options, *part.last, f"--suite-counts={counts_path}"]))
             if counts_path.exists():
                 counts.append(read_counts(counts_path.read_text()))
-            # Failed tests do not keep the others from running; whatever else went wrong does.
+            # After failed tests the second part still runs; after any other failure it does not.
             if codes[-1] not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
                 break
     for line in summary(merged(counts)):

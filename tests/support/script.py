@@ -224,7 +224,7 @@ class Script:
         assert self.promises.acked.setdefault(key, {}).setdefault(batch, base) == base
 
     async def repeat_last(self, topic: str, partition: int) -> None:
-        """A retry across a restart gets the first answer (invariant 3): `ack` compares."""
+        """A retry across a restart gets the first result (invariant 3): `ack` compares."""
         acked = self.promises.acked[self.host.shard.state.topics.by_name[topic].topic_id, partition]
         last = [batch for batch in acked if b"-1/" not in batch][-1]
         await self.send_until_acked(topic, partition, last)
@@ -301,7 +301,7 @@ def _wrong_of_group(host: Embedded, promises: Promises) -> list[str]:
 
 
 async def _works_and_cleans_up(host: Embedded) -> None:
-    """Produce works, and in the end only what is live lies in the store (invariant 6)."""
+    """Produce works, and in the end the store has only live objects (invariant 6)."""
     await host.ask(CreateTopic("works", topic_id(99), 1, {}))
     client = Client()
     for _ in range(3):

@@ -64,7 +64,7 @@ class Terminal:
         """Of a process that ends by itself; all that it wrote is in `seen` then."""
         deadline = time.monotonic() + timeout_s
         while self._read():
-            assert time.monotonic() < deadline, f"it goes on: {self.seen!r}"
+            assert time.monotonic() < deadline, f"it still runs: {self.seen!r}"
         return self._process.wait(timeout_s)
 
     def __enter__(self) -> "Terminal":
@@ -83,7 +83,7 @@ class Terminal:
             return True
         try:
             part = os.read(self._ours, 65536)
-        except OSError:  # Linux says EIO when nobody has the other end any more
+        except OSError:  # Linux says EIO when no process has the other end any more
             return False
         self._seen += part
         return bool(part)

@@ -62,7 +62,7 @@ async def test_a_write_to_a_disk_that_hangs_ends_at_its_deadline(tmp_path: Path)
     image = HungImage(tmp_path / "image", deadline_s=0.05)
     with pytest.raises(OutcomeUnknown, match="did not answer within"):
         await image.write(ROWS, b"1")
-    # The checkpointer logs such an error and goes on.
+    # The checkpointer logs such an error and continues.
     assert issubclass(OutcomeUnknown, StoreError)
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="not yet"):

@@ -37,7 +37,7 @@ def as_nobody() -> Iterator[None]:
 
 @pytest.fixture
 def visible() -> Iterator[Path]:
-    """A directory that everybody may reach and nobody else may write to."""
+    """A directory that all users may reach and no other user may write to."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         place.chmod(0o755)

@@ -39,7 +39,7 @@ def opened(path: Path) -> Iterator[SqliteFile]:
 
 @contextmanager
 def files_no_larger_than(limit: int) -> Iterator[None]:
-    """A disk that refuses the bytes of every file behind `limit`."""
+    """A disk that refuses the bytes of every file after `limit`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
@@ -91,7 +91,7 @@ async def test_sqlite_orders_keys_as_memory_does(
 def test_everything_that_can_be_read_after_opening_is_in_the_synced_file(path: Path, tmp_path: Path) -> None:
     with opened(path) as file:
         assert isinstance(file.put("a", b"one", None), Won)
-        # What a process killed right now leaves behind.
+        # What a process leaves behind that is killed right now.
         copy = tmp_path / "copy"
         copy.mkdir()
         for left in (path, wal_of(path)):
@@ -321,7 +321,7 @@ def test_a_file_that_was_made_for_nothing_takes_nothing_of_the_next_one_with_it(
 
 
 def flipped(path: Path, what: bytes, at: int, bit: int) -> None:
-    """In the file: the byte `at` of the only place where `what` stands."""
+    """In the file: the byte `at` of the only place that has `what`."""
     data = bytearray(path.read_bytes())
     assert data.count(what) == 1
     data[data.index(what) + at] ^= bit

@@ -216,7 +216,7 @@ async def test_a_disk_that_hangs_is_unavailable_after_the_deadline(
         with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.1 s"):
             await write(store, b"slow")
         release.set()
-        # The call behind the slow one waits for its end.
+        # The call after the slow one waits for its end.
         await store.abandon("wal/0/none")
     after = await write(store, b"after")
     assert await read(store, before, after) == [b"before", b"after"]

@@ -1,4 +1,4 @@
-"""Which WAL files a build refuses to go on from."""
+"""Which WAL files a build refuses to continue from."""
 
 import struct
 from pathlib import Path

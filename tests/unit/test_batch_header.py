@@ -46,7 +46,7 @@ def refusal(records: bytes | bytearray | None, limit: int = LIMIT, zstd_allowed:
 
 
 def changed(at: int, layout: str, value: int, sealed: bool = True) -> bytearray:
-    """A good batch with one field changed, its CRC made right again if asked."""
+    """A good batch with one field changed, and on request a CRC that matches again."""
     one = batch()
     struct.pack_into(layout, one, at, value)
     if sealed:
@@ -185,7 +185,7 @@ def test_more_records_than_the_bytes_can_hold_are_an_invalid_record(count: int) 
     with pytest.raises(BatchError) as refused:
         check_batches(claiming(Codec.NONE), 1 << 20)
     assert (refused.value.refusal, refused.value.in_log) == (ErrorName.INVALID_RECORD, True)
-    # What is packed may hold any number; only who opens it can tell.
+    # A compressed batch may hold any number of records; only opening it shows how many.
     assert check_batches(claiming(Codec.GZIP), 1 << 20).header.record_count == count
 
 

@@ -1,4 +1,4 @@
-"""Batches are opened in slices, in turn by connection and topic."""
+"""Batches are opened in slices, with a fair share for each connection and topic."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ HEAVY_S = 0.15
 
 
 class Burning:
-    """A work that takes CPU for so long, in a thread."""
+    """A work that takes this CPU time, in a thread."""
 
     def __init__(self, name: str, log: list[str], seconds: float = 0.0, turns_long: bool = False) -> None:
         self.name = name

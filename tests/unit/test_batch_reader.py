@@ -45,7 +45,7 @@ def test_skimming_is_as_strict_as_parsing(
 
 
 def read_all(reader: RecordReader, chunk: int) -> list[tuple[int, int]]:
-    """Unpacking anew between any two parts."""
+    """Unpacks from the beginning again between any two parts."""
     found = []
     while not reader.is_at_end:
         while not reader.unpack():

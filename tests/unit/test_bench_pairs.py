@@ -1,4 +1,4 @@
-"""The bench of two revisions: who comes first, and what the table says."""
+"""The bench of two revisions: which is measured first, and what the table says."""
 
 from io import StringIO
 from pathlib import Path

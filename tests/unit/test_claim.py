@@ -1,4 +1,4 @@
-"""The claim of a journal on the data beside it: copies that were left behind or went on elsewhere."""
+"""The claim of a journal on its data: copies that were left behind or continued elsewhere."""
 
 import asyncio
 
@@ -80,7 +80,7 @@ async def test_a_copy_that_has_pruned_the_claimed_entry_s_place_is_refused_too()
     elsewhere = await copy_of(store)
     await start(store, blobs)
     await start(store, blobs)
-    # Of the copy one epoch goes on for long, and prunes what the entry of the claim has the number of.
+    # The copy continues in one long epoch, and prunes the number of the claim's entry.
     await grow_and_prune(elsewhere, MemoryBlobs())
     assert await Journal(elsewhere, 0).start() > 2 and await Journal(elsewhere, 0).is_absent(2)
     with pytest.raises(StoreDamaged, match="another copy"):

@@ -13,7 +13,7 @@ from tests.support.versions import ROOT
 
 glibc_only = pytest.mark.skipif(process._glibc() is None, reason="the C library is not glibc")
 
-# Buffers of a megabyte come and go; page faults tell whether they were mapped anew each time.
+# Buffers of a megabyte are allocated and freed; page faults show whether they were mapped again each time.
 CHURN = """
 import os, resource
 from gateway.cli.process import give_back, tune_allocator

@@ -1,4 +1,4 @@
-"""Clocks that jump, step back or were ahead: what is believed, and that ages go on."""
+"""Clocks that jump, step back or were ahead: what is believed, and that ages continue."""
 
 import asyncio
 from collections.abc import Callable
@@ -209,7 +209,7 @@ async def test_a_clock_behind_the_journal_by_more_than_the_grace_is_a_warning_th
 
 
 class AheadEmbedded(Embedded):
-    """On a host whose time since boot lets the shard's time go on."""
+    """On a host whose time since boot lets the shard's time continue."""
 
     host: Host
 

@@ -1,5 +1,5 @@
-"""The next entry waits for the clients that the last one answered: by count, for a moment, and not where that
-is in vain."""
+"""The next entry waits for the clients whose results the last one had: by count, for a moment, and not where
+that is in vain."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The features that ApiVersions tells promise nothing that is not built."""
+"""The features that ApiVersions reports promise nothing that is not built."""
 
 import asyncio
 import hashlib

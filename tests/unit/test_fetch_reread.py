@@ -48,8 +48,8 @@ async def test_invariant_04_runs_of_several_objects_are_the_same_when_read_again
     }
     settings = load_settings(flags, {})
     for partitions in (1, 2, 3):
-        # Each life of a gateway writes an object of its own; the more partitions a draft has, the further
-        # behind its beginning the first batch lies.
+        # Each incarnation of a gateway writes an object of its own. The more partitions a draft has, the
+        # later in it is the first batch.
         async with running_gateway(settings) as gateway:
             await asyncio.to_thread(produce, Address("127.0.0.1", gateway.bound[0].port), partitions)
     async with running_gateway(settings) as gateway:

@@ -1,4 +1,4 @@
-"""What a heavy request has left is let go in slices, and no iteration of the loop is long on that account."""
+"""The objects of an ended heavy request are freed in slices, so no iteration of the loop is long for them."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ from tests.support.in_memory import InMemoryGateway, in_memory_gateway
 from tests.unit.test_proportion import LONGEST_SLICE_S, TOPIC, Caller, of_many_elements
 
 TIMES: Final = 3
-"""The best of so many counts: the machine does other work besides."""
+"""The best of this number of counts: the machine does other work besides."""
 
 
 class Counted:

@@ -143,7 +143,7 @@ async def test_ids_of_groups_with_offsets_are_bounded_together() -> None:
             assert await host.commit(row, committer=Committer(f"{number}" * 30_000)) == ["NONE"]
         assert await host.commit(row, committer=Committer("l" * 1_025)) == ["GROUP_MAX_SIZE_REACHED"]
         assert await host.commit(row, committer=Committer("l" * 1_024)) == ["NONE"]
-        # A group that exists goes on.
+        # A group that exists continues.
         assert await host.commit(row, committer=Committer("0" * 30_000)) == ["NONE"]
 
 

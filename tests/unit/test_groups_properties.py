@@ -78,7 +78,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule()
     def give_up(self) -> None:
-        """The coordinator cannot go on, and completes what waits."""
+        """The coordinator cannot continue, and completes what waits."""
         effects = self.played.group.abandon(ErrorName.COORDINATOR_NOT_AVAILABLE)
         self.played._take(effects)
         assert not self.waiting()
@@ -122,7 +122,7 @@ class Groups(RuleBasedStateMachine):
         if group.state is State.STABLE:
             for member in group.roster:
                 mine = member.assignment.decode()
-                # A static member goes on with the assignment of its former process.
+                # A static member continues with the assignment of its former process.
                 assert not mine or mine.endswith(f" of {group.generation}")
                 assert not mine or member.instance_id or mine.startswith(f"{member.member_id} ")
 

@@ -1,4 +1,4 @@
-"""What a heavy request keeps while it waits for others, and what becomes of the requests behind one."""
+"""What a heavy request holds while it waits, and what becomes of the requests after it."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Housekeeping: when a snapshot is due, what a sweep lets go, and that no failing step stops the others."""
+"""Housekeeping: when a snapshot is due, what a sweep deletes, and that a failing step stops no other."""
 
 import asyncio
 import errno
@@ -168,7 +168,7 @@ async def test_where_the_store_cannot_delete_only_the_floor_rises(
 
 
 async def dead_objects(host: Embedded, count: int) -> list[str]:
-    """Of a topic that was deleted so long ago that they are due, with a floor above them."""
+    """Garbage of a topic whose grace is over, with a floor above it."""
     for _ in range(count):
         host.clock.now_ms += 5
         await host.send("t", 0, Client().batch("t", 0))
@@ -392,7 +392,7 @@ async def test_a_full_disk_gets_no_snapshot_that_would_use_what_is_kept_for_dele
 
 async def until(reached: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(WAIT_S):
-        while not await reached():  # noqa: ASYNC110 - nobody tells when a step is done
+        while not await reached():  # noqa: ASYNC110 - there is no event for a finished step
             await asyncio.sleep(0.002)
 
 

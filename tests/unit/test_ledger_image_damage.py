@@ -57,7 +57,7 @@ def _rows() -> list[Row]:
 
 
 def batches(number: int) -> list:  # type: ignore[type-arg]
-    """Of one object, for the partitions in turn, each from the producer of its partition."""
+    """Of one object, for the partitions round-robin, each from the producer of its partition."""
     return [
         commit_batch(
             topic_id(1),

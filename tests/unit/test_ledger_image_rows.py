@@ -266,7 +266,7 @@ def test_rows_of_a_later_format_are_refused_as_too_new(ledger: JournalledLedger)
     with pytest.raises(StoreTooNew, match="format version 4"):
         restore([later, *others])
     assert meta.value is not None
-    # Damaged, as its checksum shows: nothing but this build wrote it.
+    # Damaged, as its checksum shows: only this build wrote it.
     with pytest.raises(StoreDamaged, match="does not match its CRC-32C"):
         restore([meta._replace(value=b"\0\4" + meta.value[2:]), *others])
 

@@ -184,7 +184,7 @@ def test_a_commit_for_which_no_object_number_is_left_is_refused_and_not_journale
     assert list(ledger.state.objects.by_number) == [MAX_OBJECT_NUMBER]
     restored = restore(all_rows(ledger.state))
     assert digest(all_rows(restored)) == digest(all_rows(ledger.state))
-    # What is committed already goes on, and gets its results again.
+    # A repeat of committed batches still gets its results.
     more = CommitFile(last.locator, 300, [*last.batches, commit_batch(topic_id(1), 0, 100)])
     (again,) = ledger.submit(more)
     assert isinstance(again, FileCommit)

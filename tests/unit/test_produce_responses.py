@@ -1,4 +1,4 @@
-"""Produce requests that share a draft: a response that fails leaves the others alone."""
+"""Produce requests that share a draft: a response that fails does not affect the other requests."""
 
 import asyncio
 

@@ -52,7 +52,7 @@ async def test_a_new_producer_is_refused_where_there_are_as_many_as_allowed(host
     assert host.produce_service.crowded == {
         log.number for log in host.shard.state.topics.by_name["t"].partitions
     }
-    # Those that are known go on, and their repeats are recognised.
+    # Known producers continue, and their repeats are recognised.
     batch = known[0].batch("t", 0)
     first = await host.send("t", 0, batch)
     assert await host.send("t", 0, batch) == first
@@ -77,7 +77,7 @@ async def test_the_longest_silent_producers_are_forgotten_and_none_that_was_late
         await host.send("t", 0, client.batch("t", 0))
         host.clock.now_ms += 1_000
     assert await host.send("t", 0, Client(6).batch("t", 0)) == [TOO_MANY_PRODUCERS]
-    # Nobody has been silent for long enough.
+    # No producer has been silent for long enough.
     assert await relief_of(host).relieve() == 0
     assert len(host.log("t").producers) == 6
     # The first two have, but one of them has spoken again.
@@ -202,7 +202,7 @@ async def test_a_refused_producer_is_throttled_and_may_try_again() -> None:
 
 
 def remember(host: Embedded, count: int) -> None:
-    """So many more producers in all partitions together, each last heard at another time."""
+    """This number of further producers in all partitions together, each last heard at another time."""
     state = host.shard.state
     logs = [state.logs[number] for number in list(state.logs.numbers())]
     times = random.Random(7).sample(range(10 * count), count)

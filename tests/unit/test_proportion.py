@@ -165,7 +165,7 @@ class Caller:
         return requested.result(), probe
 
     async def freed(self) -> float:
-        """The longest iteration, in CPU seconds, until all is let go that requests have left."""
+        """The longest iteration, in CPU seconds, until all objects of requests are freed."""
         longest, before = 0.0, time.thread_time()
         while self.services.scheduler.held_bytes or self.services.scheduler.waiting:
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A replica: entries are applied in order, whoever wrote them, and those that wait for them go on."""
+"""A replica: entries are applied in order, of any writer, and callers that wait for them continue."""
 
 import asyncio
 

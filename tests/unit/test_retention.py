@@ -18,7 +18,7 @@ LONG = 1_000
 
 
 def written(*ages_ms: int | None) -> JournalledLedger:
-    """One run of one record each, so long before the clock; None: without a timestamp."""
+    """Runs of one record each, with these ages; None: without a timestamp."""
     ledger = JournalledLedger()
     ledger.now_ms = 2 * HOUR_MS
     ledger.submit(CreateTopic("t", topic_id(1), 1, {}))

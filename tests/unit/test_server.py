@@ -34,7 +34,7 @@ FRAME_BYTES = len(request(HEARTBEAT, 0, b"")) - 4
 
 
 class HeldRequests:
-    """Answers a request with its correlation id once it is released.
+    """Responds to a request with its correlation id once it is released.
 
     Produce is pipelined, Heartbeat inline, and JoinGroup may park.
     """
@@ -94,7 +94,7 @@ class HeldRequests:
         self.in_iteration = 0
 
     def cancel(self) -> None:
-        """Nothing is left to cancel of what was answered at once."""
+        """A request that has its response at once leaves nothing to cancel."""
 
     async def _complete(
         self, request: Request, peer: Peer, received_at: float, completion: Completion[Buffers | None]
@@ -535,7 +535,7 @@ async def test_a_response_holds_its_share_while_it_is_encoded() -> None:
         gateway.requests.holding, gateway.requests.encoding = True, asyncio.Event()
         reads.send(METADATA, 1)
         await until(lambda: gateway.requests.started == [1])
-        # A request behind it, and two looks of the server at its connections.
+        # A request after it, and two looks of the server at its connections.
         reads.send(METADATA, 3)
         dies.send(METADATA, 2)
         await asyncio.sleep(1.2)

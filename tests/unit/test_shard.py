@@ -78,7 +78,7 @@ async def ask(shard: Shard, request: Request) -> LedgerResult:
 
 
 async def turns(count: int = 20) -> None:
-    """Let whatever can go on go on."""
+    """Let every task that can run do so."""
     for _ in range(count):
         await asyncio.sleep(0)
 

@@ -165,7 +165,7 @@ async def test_an_append_begun_before_a_barrier_proves_nothing_for_it(gateways: 
     held.release()
     await requested
     await barrier
-    # The append's own check of the start; then a proof of its own that nobody wrote the next entry.
+    # The append's own check of the start; then a proof that no other gateway wrote the next entry.
     assert held.read_keys == [start_key(0), entry_key(0, 2)]
 
 
@@ -327,7 +327,7 @@ async def raise_start(store: MetadataStore, number: int) -> None:
 async def test_an_append_below_the_start_has_an_unknown_outcome_and_ends_the_ownership(
     gateways: Gateways,
 ) -> None:
-    """Somebody pruned past it: that its key was free says nothing."""
+    """Another gateway pruned past it: a free key proves nothing."""
     shard = await gateways.open()
     await raise_start(gateways.store, 2)
     with pytest.raises(OutcomeUnknown):

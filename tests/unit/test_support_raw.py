@@ -1,4 +1,4 @@
-"""The raw-socket helpers tell an answer, a close and silence apart."""
+"""The raw-socket helpers tell a response, a close and silence apart."""
 
 import socket
 import threading

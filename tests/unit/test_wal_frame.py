@@ -1,4 +1,4 @@
-"""WAL frames: what was written is found again, and a torn or damaged tail is told exactly."""
+"""WAL frames: what was written is found again, and a torn or damaged tail is recognised exactly."""
 
 import struct
 from itertools import groupby
@@ -137,7 +137,7 @@ def test_zeros_behind_the_last_frame_are_no_frame() -> None:
 
 
 def resealed(frame: bytes, at: int, layout: str, value: int) -> bytes:
-    """A frame whose field was changed by someone who also made the CRCs right."""
+    """A frame with a changed field, and CRCs that match."""
     data = bytearray(frame)
     struct.pack_into(layout, data, at, value)
     struct.pack_into(">I", data, 20, crc32c(data[:20]))

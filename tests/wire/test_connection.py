@@ -1,4 +1,4 @@
-"""The rules of one connection: what is refused, and the order of answers."""
+"""The rules of one connection: what is refused, and the order of responses."""
 
 import struct
 

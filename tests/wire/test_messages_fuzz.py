@@ -211,23 +211,23 @@ MANY = MAX_REQUEST_ITEMS + 1
 
 
 def empty_protocols(count: int) -> bytes:
-    """JoinGroup, version 5, of so many protocols that have neither a name nor metadata."""
+    """JoinGroup, version 5, of `count` protocols that have neither a name nor metadata."""
     head = encode_string("g") + bytes(8) + encode_string("") + encode_string(None) + encode_string("consumer")
     return head + count.to_bytes(4, "big") + bytes(6) * count
 
 
 def empty_partitions(count: int) -> bytes:
-    """Produce, version 8, of so many partitions without records."""
+    """Produce, version 8, of `count` partitions without records."""
     return PRODUCE_HEAD + count.to_bytes(4, "big") + (bytes(4) + b"\xff" * 4) * count
 
 
 def empty_topics(count: int) -> bytes:
-    """Produce, version 8, of so many topics without a name or partitions."""
+    """Produce, version 8, of `count` topics without a name or partitions."""
     return PRODUCE_HEAD[:8] + count.to_bytes(4, "big") + bytes(6) * count
 
 
 def fetched_partitions(count: int) -> bytes:
-    """Fetch, version 4, of so many partitions of one topic."""
+    """Fetch, version 4, of `count` partitions of one topic."""
     return (
         bytes(17) + (1).to_bytes(4, "big") + encode_string("t") + count.to_bytes(4, "big") + bytes(16) * count
     )

@@ -1,4 +1,4 @@
-"""The sliced forms of codecs do what the others do, a few hundred elements at a time."""
+"""The sliced forms of codecs do what the plain forms do, a few hundred elements at a time."""
 
 import time
 from collections.abc import Callable, Generator
@@ -192,7 +192,7 @@ def test_too_many_tagged_fields_of_a_body_are_refused_at_once(tags: int) -> None
 
 
 def test_tagged_fields_are_counted_over_all_elements() -> None:
-    """Metadata, version 9: each of 600 topics has two tagged fields that nobody knows."""
+    """Metadata, version 9: each of 600 topics has two unknown tagged fields."""
     topic = b"\x02t" + b"\x02\x05\0\x06\0"
     body = memoryview(encode_uvarint(601) + topic * 600 + b"\0\0\0\0")
     with pytest.raises(Malformed, match="tagged fields"):

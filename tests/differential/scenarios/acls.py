@@ -89,7 +89,7 @@ def _exchanges() -> Iterator[Exchange]:
             yield Exchange(f"{name}: {element} {value}", api, 3, _odd(api, element, value))
         for v in (1, 3):
             yield Exchange(f"{name}: cut, v{v}", api, v, Cut(usual[api], 1))
-            yield Exchange(f"{name}: bytes behind the message, v{v}", api, v, Appended(usual[api], b"more"))
+            yield Exchange(f"{name}: bytes after the message, v{v}", api, v, Appended(usual[api], b"more"))
     for v in VERSIONS:
         whole = describe(TOPIC, "{t}", MATCH, "User:a", "*", READ, ALLOW)
         yield Exchange(f"describe acls: of a topic, v{v}", DESCRIBE, v, whole)

@@ -54,7 +54,7 @@ _DESCRIBE = [
     _describe("an invalid name", ["a b"]),
     _describe("an empty name", [""]),
     _describe("an empty name among others", ["{b}", "", "{a}", "{b}"]),
-    _describe("an empty name behind a cursor", ["{b}", "", "{a}"], 9, ("{a}", 0)),
+    _describe("an empty name after a cursor", ["{b}", "", "{a}"], 9, ("{a}", 0)),
     _describe("wrong twice", ["{b}", "", "{a}", "{b}"], 9, ("{c}", 0)),
     *(_describe(f"limit {limit}", ["{a}", "{b}"], limit) for limit in (1, 2, 3, 4, 5, 6, 0, -1, 2**31 - 1)),
     *(
@@ -65,7 +65,7 @@ _DESCRIBE = [
             ("0", 0, 9), ("", 0, 9), ("", 1, 9),
         ]
     ),
-    _describe("from an unknown topic that is asked for", ["{no}", "{a}"], 9, ("{no}", 1)),
+    _describe("from an unknown topic that is requested", ["{no}", "{a}"], 9, ("{no}", 1)),
     _describe("unknown ones count nothing", ["{a}", "{aa}", "{ab}", "{b}"], 4),
     Exchange("describe topic partitions: an empty body", DESCRIBE, 0, Body(b"")),
     Exchange(

@@ -49,7 +49,7 @@ def _each_codec() -> Iterator[Exchange]:
 
 
 def _repeats() -> Iterator[Exchange]:
-    """An idempotent producer repeats what was packed; what it sends next goes on."""
+    """An idempotent producer repeats what was packed, and continues with the next sequence."""
     for kept in KEPT:
         for codec in (Codec.NONE, Codec.GZIP, Codec.ZSTD):
             one, two = (
@@ -92,11 +92,11 @@ def _others() -> Iterator[Exchange]:
         yield _exchange(f"times that go back kept as {kept}", produce(back), kept)
         yield _exchange(f"an attribute that nothing uses kept as {kept}", _odd(Codec.GZIP), kept)
         yield _exchange(f"an attribute that nothing uses, unpacked, kept as {kept}", _odd(Codec.NONE), kept)
-        yield _exchange(f"a first record behind the base timestamp kept as {kept}", _late_first(), kept)
+        yield _exchange(f"a first record after the base timestamp kept as {kept}", _late_first(), kept)
         yield _exchange(f"a null key kept as {kept}", _keyless(), kept, cleanup_policy="compact")
         yield _exchange(f"no time kept as {kept}", produce(Batch(timestamp_ms=-1, step_ms=0)), kept)
         yield _exchange(f"no key, value or header kept as {kept}", produce(Batch(records=[Record()])), kept)
-        yield _exchange(f"bytes of half a batch behind kept as {kept}", _half_behind(), kept)
+        yield _exchange(f"bytes of half a batch after it kept as {kept}", _half_behind(), kept)
         yield _exchange(f"acks 0 kept as {kept}", produce(Batch(2), acks=0), kept)
         yield _exchange(f"zstd in version {NO_ZSTD} kept as {kept}", _zstd(), kept, version=NO_ZSTD)
         yield _exchange(f"version {NO_ZSTD} kept as {kept}", produce(Batch(2)), kept, version=NO_ZSTD)
@@ -112,7 +112,7 @@ def _others() -> Iterator[Exchange]:
 
 
 def _lies() -> Iterator[Exchange]:
-    """Told by the header of a batch that the topic has to open."""
+    """The codec in the header of a batch that the topic has to open."""
     for kept in ("uncompressed", "snappy", "lz4", "zstd"):
         lie = produce(Batch(2, codec=Codec.GZIP, patches=[max_timestamp(1_600_000_000_000)]))
         yield _exchange(f"a max timestamp that no record has kept as {kept}", lie, kept)

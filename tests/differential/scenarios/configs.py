@@ -90,7 +90,7 @@ READ_ONLY = (
 """What Kafka does not change while it runs."""
 
 _ALTER = [
-    *(_alter("one, the others go back to defaults", v, [("max.message.bytes", "2000")]) for v in (0, 1, 2)),
+    *(_alter("one, and defaults for the rest", v, [("max.message.bytes", "2000")]) for v in (0, 1, 2)),
     _alter("none: all go back to defaults", 2, []),
     *(_alter("only checked", v, [("max.message.bytes", "2000")], True) for v in (0, 2)),
     _alter("a bad value, only checked", 2, [("max.message.bytes", "x")], True),
@@ -166,7 +166,7 @@ _CHANGE = [
     _change("append with spaces", [(REPLICAS, APPEND, " 0:1 , 1:1 ")]),
     _change("append one thing twice", [(REPLICAS, APPEND, "0:1,0:1")]),
     _change("append to everything", [(REPLICAS, APPEND, "0:1")], before={REPLICAS: "*"}),
-    _change("append a bad item beside others", [(REPLICAS, APPEND, "0:1,x")]),
+    _change("append a bad item to others", [(REPLICAS, APPEND, "0:1,x")]),
     _change("append nothing", [("cleanup.policy", APPEND, "")]),
     *(_change("subtract", [("cleanup.policy", SUBTRACT, "delete")], v) for v in (0, 1)),
     _change("subtract nothing", [("cleanup.policy", SUBTRACT, "")]),
@@ -284,7 +284,7 @@ _CHANGE = [
         "change configs: cut", CHANGE, 1, Cut(IncrementalAlterConfigsRequest([changed(TOPIC, "{t}", [])]), 2)
     ),
     Exchange(
-        "change configs: bytes behind the message",
+        "change configs: bytes after the message",
         CHANGE,
         1,
         Appended(IncrementalAlterConfigsRequest([changed(TOPIC, "{t}", [("retention.ms", SET, "5")])]), b"x"),

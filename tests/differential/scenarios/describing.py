@@ -40,7 +40,7 @@ _INIT = [
     Exchange("init producer id: an empty body", INIT, 0, Body(b"")),
     Exchange("init producer id: cut", INIT, 5, Cut(InitProducerIdRequest(None, 0), 4)),
     Exchange(
-        "init producer id: bytes behind the message",
+        "init producer id: bytes after the message",
         INIT,
         4,
         Appended(InitProducerIdRequest(None, 0), b"more"),
@@ -63,7 +63,7 @@ _CLUSTER = [
     Exchange("describe cluster: fenced brokers too", CLUSTER, 2, _cluster(False, 1, True)),
     Exchange("describe cluster: an empty body", CLUSTER, 0, Body(b"")),
     Exchange("describe cluster: cut", CLUSTER, 2, Cut(_cluster(False), 1)),
-    Exchange("describe cluster: bytes behind the message", CLUSTER, 1, Appended(_cluster(False), b"\x05")),
+    Exchange("describe cluster: bytes after the message", CLUSTER, 1, Appended(_cluster(False), b"\x05")),
 ]
 
 

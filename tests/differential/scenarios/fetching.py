@@ -28,7 +28,7 @@ _READ = [
     *(_read("from the beginning", fetch(0), v) for v in range(4, 19)),
     *(_read("from the middle of a batch", fetch(4), v) for v in FEW),
     *(_read("at the end", fetch(END), v) for v in FEW),
-    *(_read("one behind the end", fetch(END + 1), v) for v in VERSIONS),
+    *(_read("one after the end", fetch(END + 1), v) for v in VERSIONS),
     *(_read("offset -1", fetch(-1), v) for v in FEW),
     _read("offset 2^63 - 1", fetch(2**63 - 1)),
     _read("offset -2^63", fetch(-(2**63))),
@@ -190,13 +190,13 @@ _EPOCHS = [
     _read("last fetched epoch 0 at the end", fetch(END, part_last_fetched_epoch=0), 18),
     *(
         _read(
-            "last fetched epoch 0 behind the end, read committed",
+            "last fetched epoch 0 after the end, read committed",
             fetch(END + 5, part_last_fetched_epoch=0, isolation_level=1),
             v,
         )
         for v in (12, 18)
     ),
-    _read("last fetched epoch 0 behind the end", fetch(END + 5, part_last_fetched_epoch=0), 18),
+    _read("last fetched epoch 0 after the end", fetch(END + 5, part_last_fetched_epoch=0), 18),
     _read("a log start offset", fetch(2, part_log_start_offset=2), 5),
     _read("a rack", fetch(0, rack_id="a"), 11),
     _read("a cluster id of another cluster", fetch(0, cluster_id="someone-elses"), 12),
@@ -248,7 +248,7 @@ def _in(
 
 
 _SESSIONS = [
-    *(_in(f"none is asked for, v{v}", fetch(0, session_epoch=-1), FILLED, version=v) for v in (7, 18)),
+    *(_in(f"none is requested, v{v}", fetch(0, session_epoch=-1), FILLED, version=v) for v in (7, 18)),
     *(_in(f"a new one, v{v}", fetch(0, session_epoch=0), FILLED, version=v) for v in (7, 11, 13, 18)),
     _in("a new one of nothing", fetch_parts([], session_epoch=0), []),
     _in("a new one of an unknown topic", fetch(0, topic="nowhere", session_epoch=0), []),
@@ -271,7 +271,7 @@ _SESSIONS = [
         [*OPENED, Done(Call(KEY, 11, session(1, forget=[("t", [partition_of(0)])])))],
     ),
     _in("all forgotten", session(1, forget=[("t", [partition_of(0), partition_of(1)])]), after=[LATER]),
-    _in("forgetting what was never asked for", session(1, forget=[("u", [partition_of(4)])])),
+    _in("forgetting what was never requested", session(1, forget=[("u", [partition_of(4)])])),
     _in(
         "forgotten by id",
         session(1, forget=[("t", [partition_of(0)])]),
@@ -312,8 +312,8 @@ _MALFORMED = [
     *(Exchange(f"fetch: an empty body, v{v}", KEY, v, Body(b"")) for v in FEW),
     *(Exchange(f"fetch: cut by a byte, v{v}", KEY, v, Cut(fetch(0), 1)) for v in FEW),
     *(Exchange(f"fetch: cut in the middle, v{v}", KEY, v, Cut(fetch(0), 20)) for v in FEW),
-    Exchange("fetch: bytes behind the message, v4", KEY, 4, Appended(fetch(0), b"xx"), FILLED),
-    Exchange("fetch: bytes behind the message, v18", KEY, 18, Appended(fetch(0), b"xx"), FILLED),
+    Exchange("fetch: bytes after the message, v4", KEY, 4, Appended(fetch(0), b"xx"), FILLED),
+    Exchange("fetch: bytes after the message, v18", KEY, 18, Appended(fetch(0), b"xx"), FILLED),
     Exchange("fetch: more topics than bytes", KEY, 4, Body(_HEAD + i32(2**31 - 1))),
     Exchange("fetch: a null array of topics", KEY, 4, Body(_HEAD + i32(-1))),
     Exchange("fetch: a null topic name", KEY, 4, Body(_HEAD + i32(1) + b"\xff\xff" + i32(0))),

@@ -1,4 +1,4 @@
-"""Frames and headers that are wrong, and requests that nobody answers here."""
+"""Frames and headers that are wrong, and requests that no endpoint answers here."""
 
 import random
 import struct

@@ -1,6 +1,6 @@
 """FindCoordinator, 0-6, ListGroups, 0-5, DescribeGroups, 0-6, and DeleteGroups, 0-2.
 
-Not asked: who coordinates a transaction. Kafka tells a broker, the gateway that there is none yet.
+Not compared: the coordinator of a transaction. Kafka returns a broker, the gateway that there is none yet.
 """
 
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ _FIND = [
     Exchange("find coordinator: cut", FIND, 4, Cut(find("{g}"), 2)),
     Exchange("find coordinator: more keys than bytes", FIND, 4, Body(b"\0\xff\xff\xff\x07")),
     Exchange("find coordinator: a null key", FIND, 0, Body(i16(-1))),
-    Exchange("find coordinator: bytes behind the message", FIND, 2, Appended(find("{g}"), b"x")),
+    Exchange("find coordinator: bytes after the message", FIND, 2, Appended(find("{g}"), b"x")),
 ]
 
 
@@ -150,7 +150,7 @@ _LIST = [
     *_list("completing, by state", COMPLETING, ["completingrebalance"], versions=(4,)),
     Exchange("list groups: cut", LIST, 5, Cut(ListGroupsRequest(["Empty"], ["classic"]), 3)),
     Exchange("list groups: more states than bytes", LIST, 4, Body(b"\xff\xff\xff\x07")),
-    Exchange("list groups: bytes behind the message", LIST, 4, Appended(ListGroupsRequest(), b"x"), SIMPLE),
+    Exchange("list groups: bytes after the message", LIST, 4, Appended(ListGroupsRequest(), b"x"), SIMPLE),
 ]
 
 
@@ -196,7 +196,7 @@ _DESCRIBE = [
     Exchange("describe groups: cut", DESCRIBE, 6, Cut(describe("{g}"), 2)),
     Exchange("describe groups: more groups than bytes", DESCRIBE, 0, Body(i32(99_999))),
     Exchange(
-        "describe groups: bytes behind the message", DESCRIBE, 3, Appended(describe("{g}"), b"x"), STABLE
+        "describe groups: bytes after the message", DESCRIBE, 3, Appended(describe("{g}"), b"x"), STABLE
     ),
 ]
 

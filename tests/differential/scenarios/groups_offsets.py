@@ -29,7 +29,7 @@ FETCH_VERSIONS = range(1, 11)
 TWO = Create(partitions=2)
 ALIVE = (TWO, Join())
 BOUNCED = (TWO, Join(instances={"m": "i"}), Done(Call(ApiKey.JOIN_GROUP, 5, join(member="", instance="i"))))
-"""The static member `i` has joined anew under another id."""
+"""The static member `i` has joined again under another id."""
 HALFWAY = (TWO, Join(synced=False))
 REBALANCING = (TWO, Join(), Waiting(Call(ApiKey.JOIN_GROUP, 3, join())))
 
@@ -179,7 +179,7 @@ _COMMIT = [
         "offset commit: a null group id", COMMIT, 2, Body(i16(-1) + i32(-1) + i16(0) + b"\xff" * 8 + i32(0))
     ),
     Exchange(
-        "offset commit: bytes behind the message",
+        "offset commit: bytes after the message",
         COMMIT,
         9,
         Appended(commit(("t", 0, 5)), b"xyz"),
@@ -256,7 +256,7 @@ _FETCH = [
     Exchange("offset fetch: cut", FETCH, 8, Cut(fetch(), 3), [TWO]),
     Exchange("offset fetch: a null group id", FETCH, 1, Body(i16(-1) + i32(0))),
     Exchange("offset fetch: null topics in v1", FETCH, 1, Body(i16(1) + b"g" + i32(-1))),
-    Exchange("offset fetch: bytes behind the message", FETCH, 9, Appended(fetch(), b"xyz"), [TWO, Commit()]),
+    Exchange("offset fetch: bytes after the message", FETCH, 9, Appended(fetch(), b"xyz"), [TWO, Commit()]),
 ]
 
 

@@ -1,4 +1,4 @@
-"""JoinGroup, 0-9, SyncGroup, 0-5, Heartbeat, 0-4, and LeaveGroup, 0-5: what members say and are answered."""
+"""JoinGroup, 0-9, SyncGroup, 0-5, Heartbeat, 0-4, and LeaveGroup, 0-5: what members send and get."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +27,7 @@ HALFWAY: Sequence[Step] = (Join(synced=False),)
 HALFWAY_PAIR: Sequence[Step] = (Join(("m", "n"), synced=False),)
 REBALANCING: Sequence[Step] = (Join(), Waiting(Call(JOIN, 3, join())))
 BOUNCED: Sequence[Step] = (*STATIC, Done(Call(JOIN, 5, join(instance="i"))))
-"""The static member `i` has joined anew under another id."""
+"""The static member `i` has joined again under another id."""
 TWO_WAYS = (("range", b"r"), ("roundrobin", b"rr"))
 
 
@@ -55,8 +55,8 @@ _JOIN = [
         versions=(4, 9),
     ),
     *_join("with the id that was given", join(member=M), [AskForId()], range(10)),
-    *_join("with an id that nobody has", join(member="ghost"), versions=(0, 4, 9)),
-    *_join("with an id that nobody has, a living group", join(member="ghost"), ONE, (0, 9)),
+    *_join("with an id that no member has", join(member="ghost"), versions=(0, 4, 9)),
+    *_join("with an id that no member has, a living group", join(member="ghost"), ONE, (0, 9)),
     *_join("an empty group id", join(""), versions=(0, 5, 9)),
     *_join("an empty group id and a member", join("", "ghost"), versions=(0, 9)),
     *_refused_anew("no protocols", join(protocols=()), (0, 5)),
@@ -152,7 +152,7 @@ _JOIN = [
     Exchange(
         "join group: a null group id", JOIN, 0, Body(i16(-1) + i32(10_000) + i16(0) + i16(1) + b"c" + i32(0))
     ),
-    Exchange("join group: bytes behind the message", JOIN, 4, Appended(join(), b"x")),
+    Exchange("join group: bytes after the message", JOIN, 4, Appended(join(), b"x")),
 ]
 
 
@@ -172,7 +172,7 @@ _SYNC = [
     *_sync("an empty assignment", sync(1, M, {"m": b""}), HALFWAY, (0,)),
     *_sync("of two, one gets none", sync(2, M, {"m": b"all"}), HALFWAY_PAIR, (0, 5)),
     *_sync("again, when all are synced", sync(1, M, {"m": b"another"}), versions=range(6)),
-    *_sync("again, by who does not lead", sync(2, N), PAIR, (0, 5)),
+    *_sync("again, by a follower", sync(2, N), PAIR, (0, 5)),
     *_sync("an unknown member", sync(1, "ghost"), versions=(0, 5)),
     *_sync("no member", sync(1, ""), versions=(0, 5)),
     *_sync("a stale generation", sync(0, M)),
@@ -199,7 +199,7 @@ _SYNC = [
         0,
         Body(i16(1) + b"g" + i32(1) + i16(0) + i32(99_999)),
     ),
-    Exchange("sync group: bytes behind the message", SYNC, 3, Appended(sync(1, M), b"x"), ONE),
+    Exchange("sync group: bytes after the message", SYNC, 3, Appended(sync(1, M), b"x"), ONE),
 ]
 
 
@@ -235,7 +235,7 @@ _BEAT = [
     *_beat("a member with an id to come", beat(), [AskForId()], (0, 4)),
     Exchange("heartbeat: an empty body", BEAT, 0, Body(b"")),
     Exchange("heartbeat: cut", BEAT, 4, Cut(beat(member="m"), 3)),
-    Exchange("heartbeat: bytes behind the message", BEAT, 3, Appended(beat(), b"x"), ONE),
+    Exchange("heartbeat: bytes after the message", BEAT, 3, Appended(beat(), b"x"), ONE),
 ]
 
 
@@ -284,7 +284,7 @@ _LEAVE = [
     Exchange("leave group: an empty body", LEAVE, 0, Body(b"")),
     Exchange("leave group: cut", LEAVE, 5, Cut(leave(("m", None)), 3)),
     Exchange("leave group: more members than bytes", LEAVE, 3, Body(i16(1) + b"g" + i32(99_999))),
-    Exchange("leave group: bytes behind the message", LEAVE, 3, Appended(leave((M, None)), b"x"), ONE),
+    Exchange("leave group: bytes after the message", LEAVE, 3, Appended(leave((M, None)), b"x"), ONE),
 ]
 
 EXCHANGES = [*_JOIN, *_SYNC, *_BEAT, *_LEAVE]

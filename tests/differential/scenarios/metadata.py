@@ -100,7 +100,7 @@ EXCHANGES = [
     ),
     *(
         Exchange(
-            f"metadata: a topic created by asking, v{v}",
+            f"metadata: a topic created by a request, v{v}",
             KEY,
             v,
             metadata_of("t", create=True),
@@ -123,7 +123,7 @@ EXCHANGES = [
     Exchange("metadata: v13 cut by a byte", KEY, 13, Cut(metadata_of("t"), 1)),
     Exchange("metadata: v4 cut by a byte", KEY, 4, Cut(metadata_of("t"), 1)),
     Exchange(
-        "metadata: bytes behind the message", KEY, 4, Appended(metadata_of("t"), b"\xff" * 40), [Create()]
+        "metadata: bytes after the message", KEY, 4, Appended(metadata_of("t"), b"\xff" * 40), [Create()]
     ),
     Exchange("metadata: a flag of 2", KEY, 4, Patched(metadata_of("t"), -1, b"\x02"), [Create()]),
 ]

@@ -80,7 +80,7 @@ _GROW = [
     Exchange("create partitions: an empty body", GROW, 0, Body(b"")),
     Exchange("create partitions: cut", GROW, 3, Cut(growth(grown(2)), 3)),
     Exchange(
-        "create partitions: bytes behind the message", GROW, 2, Appended(growth(grown(2)), b"x"), [Create()]
+        "create partitions: bytes after the message", GROW, 2, Appended(growth(grown(2)), b"x"), [Create()]
     ),
     Exchange(
         "create partitions: a null name, v0",

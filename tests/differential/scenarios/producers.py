@@ -21,7 +21,7 @@ def own(
 
 
 def _after(name: str, sent: tuple[Batch, ...], then: Batch, version: int = 9) -> Exchange:
-    """`then` behind batches that were taken."""
+    """`then` after batches that were taken."""
     before: list[Step] = [Create(), NewProducer("p"), NewProducer("q")]
     if sent:
         before.append(Send(sent))
@@ -43,19 +43,19 @@ EXCHANGES = [
     _after("a repeat with fewer records", (own(0, 3),), own(0, 2)),
     _after("a repeat with more records", (own(0, 3),), own(0, 4)),
     _after("a batch from the middle of another", (own(0, 5),), own(2, 2)),
-    _after("a sequence far behind", SIX, own(0, 9)),
+    _after("a sequence far back", SIX, own(0, 9)),
     _after("an unknown producer that does not begin at 0", (), own(7)),
     _after("a producer id that was never given", (), own(0, producer=987_654_321)),
     _after("a producer id that was never given, from 9 on", (), own(9, producer=987_654_322)),
     _after("a higher epoch from 0 on", (own(0, 3),), own(0, epoch=1)),
-    _after("a higher epoch that goes on", (own(0, 3),), own(3, epoch=1)),
+    _after("a higher epoch that continues", (own(0, 3),), own(3, epoch=1)),
     _after("a higher epoch with a gap", (own(0, 3),), own(9, epoch=1)),
     *(_after(f"an older epoch, v{v}", (own(0), own(0, epoch=1)), own(1), v) for v in (3, 8, 13)),
     _after("an older epoch that repeats", (own(0), own(0, epoch=1)), own(0)),
     _after("a repeat in the newer epoch", (own(0), own(0, epoch=1)), own(0, epoch=1)),
     _after("the greatest epoch", (), own(0, epoch=32767)),
     _after("epoch -1 with an id", (), own(0, epoch=-1)),
-    *(_after(f"epoch 0 from {n} on behind none", (own(0, epoch=-1),), own(n)) for n in (0, 5)),
+    *(_after(f"epoch 0 from {n} on after none", (own(0, epoch=-1),), own(n)) for n in (0, 5)),
     _after("epoch -2 with an id", (), own(0, epoch=-2)),
     _after("sequence -1 with an id", (), own(-1)),
     _after("sequence -5 with an id", (), own(-5)),
@@ -65,7 +65,7 @@ EXCHANGES = [
     _after("the last sequence", (own(LAST - 2, 2),), own(LAST)),
     _after("around the end of the sequences", (own(LAST),), own(0, 2)),
     _after("a batch across the end of the sequences", (own(LAST - 1, 1),), own(LAST, 3)),
-    _after("behind a batch across the end", (own(LAST, 3),), own(2)),
+    _after("after a batch across the end", (own(LAST, 3),), own(2)),
     _after("two producers do not meet", (own(0), own(0, producer=Q), own(1)), own(1, producer=Q)),
     _after("a batch without a producer in between", (own(0), Batch()), own(1)),
     _after("a refused batch leaves no trace", (own(0),), own(1)),

@@ -66,8 +66,8 @@ _STORED = [
     ),
     _sent("a leader epoch in the batch", produce(Batch(patches=[leader_epoch(7)]))),
     _sent("900 KB", produce(Batch(value=b"x" * 900_000))),
-    _sent("bytes of half a batch behind", produce(Batches([Batch(2), Batch(3, cut=9)]))),
-    _sent("a few bytes behind", produce(Batches([Batch(2), b"\0\0\0"]))),
+    _sent("bytes of half a batch after it", produce(Batches([Batch(2), Batch(3, cut=9)]))),
+    _sent("a few bytes after it", produce(Batches([Batch(2), b"\0\0\0"]))),
     Exchange(
         "produce: after other batches",
         KEY,
@@ -326,7 +326,7 @@ _MALFORMED = [
     *(Exchange(f"produce: cut by a byte, v{v}", KEY, v, Cut(produce(Batch()), 1)) for v in VERSIONS),
     *(Exchange(f"produce: cut in the records, v{v}", KEY, v, Cut(produce(Batch()), 30)) for v in VERSIONS),
     Exchange(
-        "produce: bytes behind the message",
+        "produce: bytes after the message",
         KEY,
         7,
         Appended(produce(Batch()), b"behind"),
@@ -334,7 +334,7 @@ _MALFORMED = [
         [read_back()],
     ),
     Exchange(
-        "produce: bytes behind the message, v13",
+        "produce: bytes after the message, v13",
         KEY,
         13,
         Appended(produce(Batch()), b"behind"),

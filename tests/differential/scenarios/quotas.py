@@ -1,7 +1,7 @@
 """AlterClientQuotas, 0-1, and DescribeClientQuotas, 0-1.
 
 Defaults of a type hold for every client of the suite, so they are set far above what it needs, and taken
-away again. Not asked: quotas of host names, which only Kafka looks up.
+away again. Not compared: quotas of host names, which only Kafka looks up.
 """
 
 import struct
@@ -127,7 +127,7 @@ _ALTERED: Final[Mapping[str, Sequence[Part]]] = {
     "both defaults": [("client-id", None), ("user", None)],
     "nothing": [],
     "an unknown type": [("group", "{c}")],
-    "an unknown type beside a known one": [("group", "{c}"), U],
+    "an unknown type and a known one": [("group", "{c}"), U],
     "an empty client id": [("client-id", "")],
     "an empty user": [("user", "")],
     "an address": [ADDRESS],
@@ -249,7 +249,7 @@ _DESCRIBE = [
 _BROKEN = [
     Exchange("alter quotas: cut short", ALTER, 1, Cut(altering(([C], [(PRODUCE, 1.0)])), 3)),
     Exchange(
-        "alter quotas: bytes behind the end", ALTER, 1, Appended(altering(([C], [(PRODUCE, MUCH)])), b"\0\0")
+        "alter quotas: bytes after the end", ALTER, 1, Appended(altering(([C], [(PRODUCE, MUCH)])), b"\0\0")
     ),
     Exchange("alter quotas: a huge array", ALTER, 0, Body(i32(2**31 - 1))),
     Exchange("alter quotas: a negative array", ALTER, 0, Body(i32(-2) + b"\0")),

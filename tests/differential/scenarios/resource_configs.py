@@ -1,7 +1,7 @@
 """Configs of brokers and groups through AlterConfigs, IncrementalAlterConfigs and DescribeConfigs.
 
-A broker's are the endpoint's own, so whatever is set is taken back before others are asked. Not asked: what
-Kafka lets a broker change and a gateway does not have (threads, connections), and names that nobody knows,
+A broker's are the endpoint's own, so each change is undone before the next request. Not compared: what
+Kafka lets a broker change and a gateway does not have (threads, connections), and names that neither knows,
 which Kafka keeps for plugins.
 """
 

@@ -132,7 +132,7 @@ _CREATE = [
         for v in (2, 5, 7)
     ),
     Exchange(
-        "create topics: named twice beside another",
+        "create topics: named twice with another",
         CREATE,
         7,
         creation(topic(), topic("{u}"), topic()),
@@ -200,7 +200,7 @@ _CREATE = [
     Exchange("create topics: assigned with a factor", CREATE, 7, assigned((0, [1]), factor=1)),
     Exchange("create topics: assigned with a gap", CREATE, 7, assigned((0, [1]), (2, [1]))),
     Exchange("create topics: assigned twice", CREATE, 7, assigned((0, [1]), (0, [1]))),
-    Exchange("create topics: assigned to nobody", CREATE, 7, assigned((0, []))),
+    Exchange("create topics: assigned to no broker", CREATE, 7, assigned((0, []))),
     Exchange("create topics: assigned to an unknown broker", CREATE, 7, assigned((0, [77]))),
     Exchange("create topics: assigned to one broker twice", CREATE, 7, assigned((0, [1, 1]))),
     Exchange("create topics: assigned from partition 1 on", CREATE, 7, assigned((1, [1]))),
@@ -238,7 +238,7 @@ _CREATE = [
         Body(i32(1) + i16(-1) + i32(1) + i16(1) + i32(0) + i32(0) + i32(1000) + b"\0"),
     ),
     Exchange(
-        "create topics: bytes behind the message",
+        "create topics: bytes after the message",
         CREATE,
         7,
         Appended(creation(topic()), b"xyz"),

@@ -3,7 +3,7 @@
     PROGRAM bootstrap group topic members strategy instance-prefix
 
 `strategy` is `eager` or `cooperative`; with an instance prefix the members are static. Each reads, says what
-it has read, commits, and reads on; it says on stdout what it is told, a JSON object a line:
+it has read, commits, and reads on; it prints what it gets on stdout, a JSON object a line:
 
     {"at": monotonic ns, "member": 0, "event": "assigned", "partitions": [0, 1]}     also revoked, lost
     {"at": ..., "member": 0, "event": "read", "records": [[partition, offset], ...]}

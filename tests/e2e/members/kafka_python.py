@@ -67,7 +67,7 @@ def _poll(consumer: KafkaConsumer) -> Mapping[Any, Sequence[Any]]:
 
 
 def _commit(consumer: KafkaConsumer, voice: Voice) -> None:
-    """The same holds here: it is asked again, as applications do."""
+    """The same holds here: the call is repeated, as applications do."""
     for _ in range(COMMITS):
         try:
             consumer.commit()
