@@ -13,12 +13,14 @@ from ledger.objects.state import MAX_OBJECT_NUMBER
 from ledger.overlay import Overlay
 from ledger.partitions.producers import (
     FRESH,
+    NO_EPOCH,
     TOO_MANY_PRODUCERS,
     Fenced,
     OutOfOrder,
     ProducerState,
     Repeat,
     add_sequence,
+    is_after,
     judge,
 )
 from ledger.partitions.records import BatchRow, FileCommitted, RunRow
@@ -41,7 +43,7 @@ def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_m
         return Decision(
             FileCommit([Refused(ErrorName.KAFKA_STORAGE_ERROR, _NO_NUMBERS)] * len(request.batches))
         )
-    deciding = _Commit(state, overlay, request.locator, now_ms)
+    deciding = _Commit(state, overlay, request, now_ms)
     results = [deciding.batch(batch, batch.start < known_bytes) for batch in request.batches]
     if not deciding.runs:
         return Decision(FileCommit(results))
@@ -63,7 +65,7 @@ def _committed_bytes(state: LedgerState, overlay: Overlay, request: CommitFile) 
 def _stale_or_repeat(
     state: LedgerState, overlay: Overlay, request: CommitFile, now_ms: int
 ) -> FileCommit | StaleObject:
-    deciding = _Commit(state, overlay, request.locator, now_ms)
+    deciding = _Commit(state, overlay, request, now_ms)
     results = [deciding.repeat(batch) for batch in request.batches]
     repeated = [result for result in results if result is not None]
     return FileCommit(repeated) if len(repeated) == len(results) else StaleObject()
@@ -72,12 +74,13 @@ def _stale_or_repeat(
 class _Commit:
     """Walks the batches of one commit."""
 
-    def __init__(self, state: LedgerState, overlay: Overlay, locator: str, now_ms: int) -> None:
+    def __init__(self, state: LedgerState, overlay: Overlay, request: CommitFile, now_ms: int) -> None:
         self.state = state
         self.overlay = overlay
-        self.locator = locator
+        self.locator = request.locator
+        self.first_sequences = request.first_sequences
         self.without_timestamp = without_timestamp(now_ms)
-        self.known = state.objects.by_locator.get(locator)
+        self.known = state.objects.by_locator.get(request.locator)
         self.runs: list[RunRow] = []
         self.batches: list[BatchRow] = []
         self._end = -1
@@ -136,23 +139,30 @@ class _Commit:
         last = add_sequence(first, batch.record_count - 1)
         verdict = judge(producer, epoch, first, last)
         if verdict is FRESH:
-            if producer is None:
-                if (refusal := self._newcomer(log)) is not None:
+            if producer is None or producer.epoch == NO_EPOCH:
+                if (refusal := self._begin(log, batch, producer)) is not None:
                     return refusal
-                producer = ProducerState(epoch)
+                producer = producer or ProducerState(epoch)
             producers[key] = producer.after(epoch, first, last, base)
             return None
         match verdict:
             case Repeat(base_offset=known):
                 return Committed(known, self._log_start(log), duplicate=True)
             case OutOfOrder(expected=expected):
-                return Refused(
-                    ErrorName.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"sequence {first} came where {expected} was expected",
-                )
+                return _out_of_order(first, expected)
             case Fenced(current_epoch=current):
                 return Refused(ErrorName.INVALID_PRODUCER_EPOCH, f"the producer's epoch is {current} by now")
         return None
+
+    def _begin(self, log: PartitionLog, batch: CommitBatch, producer: ProducerState | None) -> Refused | None:
+        """A producer may begin with any sequence, as its earlier records may have been deleted; but not where
+        the sender knows of a batch before this one, which then was not committed."""
+        if self.first_sequences is not None:
+            key = (batch.topic_id, batch.partition, batch.producer_id, batch.producer_epoch)
+            expected = self.first_sequences.get(key)
+            if expected is not None and is_after(batch.base_sequence, expected):
+                return _out_of_order(batch.base_sequence, expected)
+        return self._newcomer(log) if producer is None else None
 
     def _newcomer(self, log: PartitionLog) -> Refused | None:
         """A producer that is not known in this partition is counted, or refused."""
@@ -184,3 +194,8 @@ class _Commit:
             run = (number, start, before + size, base, last, later_timestamp(stamp, max_timestamp), count + 1)
         self._end = batch.start + size
         self.runs.append(run)
+
+
+def _out_of_order(sequence: int, expected: int) -> Refused:
+    reason = f"sequence {sequence} came where {expected} was expected"
+    return Refused(ErrorName.OUT_OF_ORDER_SEQUENCE_NUMBER, reason)

@@ -113,6 +113,11 @@ def add_sequence(first: int, delta: int) -> int:
     return (first + delta) & MAX_SEQUENCE
 
 
+def is_after(sequence: int, other: int) -> bool:
+    """Whether `sequence` comes after `other`, as they wrap after 2^31 - 1."""
+    return 0 < (sequence - other) & MAX_SEQUENCE <= MAX_SEQUENCE >> 1
+
+
 def judge(state: ProducerState | None, epoch: int, first: int, last: int) -> Verdict:
     """What a batch with these sequences is to a partition that knows `state` of its producer."""
     if state is None and epoch < NO_EPOCH:

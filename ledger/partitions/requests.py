@@ -1,8 +1,8 @@
 """Requests about offsets, runs and producers, and their results."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from ledger.partitions.records import BATCH, RUN
 from ledger.records import FRAME
@@ -26,6 +26,10 @@ class CommitBatch(NamedTuple):
     base_sequence: int
 
 
+ProducerKey: TypeAlias = tuple[TopicId, int, int, int]
+"""(topic id, partition, producer id, producer epoch)."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommitFile:
     """Number the batches of one object (KIP-1164 DisklessCommitFile)."""
@@ -33,6 +37,9 @@ class CommitFile:
     locator: str
     object_bytes: int
     batches: Sequence[CommitBatch]
+    first_sequences: Mapping[ProducerKey, int] | None = None
+    """Of producers with batches in drafts before this one that are not known to be committed: the lowest
+    sequence of those. A producer that the ledger does not know must not begin after it. Never journaled."""
 
     @property
     def weight(self) -> int:

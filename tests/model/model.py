@@ -1,6 +1,6 @@
 """The results that a ledger must give, kept in lists: no runs, no columns, no bytes, nothing ever joined."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ledger.errors import ErrorName
@@ -15,6 +15,7 @@ from ledger.partitions.requests import (
     ExpireProducers,
     FileCommit,
     LowWatermark,
+    ProducerKey,
     Reserved,
     ReserveProducerIds,
     StaleObject,
@@ -287,7 +288,7 @@ class _Entry:
             if base is not None:
                 assert committed == Committed(base, self._log_start(batch), duplicate=True)
             else:
-                self._batch(place, batch, committed)
+                self._batch(place, batch, committed, request.first_sequences or {})
 
     def _late_commit(self, request: CommitFile, result: LedgerResult) -> None:
         """Nothing new is taken from an object too old or closed; repeats get their first results."""
@@ -306,9 +307,15 @@ class _Entry:
         partition = self._partition(batch.topic_id, batch.partition)
         return partition.log_start if partition is not None else 0
 
-    def _batch(self, place: Place, batch: CommitBatch, result: Committed | Refused) -> None:
+    def _batch(
+        self,
+        place: Place,
+        batch: CommitBatch,
+        result: Committed | Refused,
+        first_sequences: Mapping[ProducerKey, int],
+    ) -> None:
         partition = self._partition(batch.topic_id, batch.partition)
-        verdict = UNKNOWN if partition is None else expected(partition, batch)
+        verdict = UNKNOWN if partition is None else expected(partition, batch, first_sequences)
         if partition is None or isinstance(verdict, str):
             assert isinstance(result, Refused) and result.error == verdict, (verdict, result)
             return
@@ -341,11 +348,17 @@ def last_sequence(batch: CommitBatch) -> int:
     return (batch.base_sequence + batch.record_count - 1) % SEQUENCES
 
 
-def expected(partition: ModelPartition, batch: CommitBatch) -> str | int | None:
+def expected(
+    partition: ModelPartition, batch: CommitBatch, first_sequences: Mapping[ProducerKey, int]
+) -> str | int | None:
     """An error, the first result for a repeat, or None for a batch to be accepted."""
     known = partition.producers.get(batch.producer_id)
-    if batch.producer_id < 0 or known is None:
+    if batch.producer_id < 0:
         return None
+    if known is None:
+        key = (batch.topic_id, batch.partition, batch.producer_id, batch.producer_epoch)
+        ahead = (batch.base_sequence - first_sequences.get(key, batch.base_sequence)) % SEQUENCES
+        return None if ahead == 0 or ahead > SEQUENCES // 2 - 1 else "OUT_OF_ORDER_SEQUENCE_NUMBER"
     if batch.producer_epoch < known.epoch:
         return "INVALID_PRODUCER_EPOCH"
     if batch.producer_epoch > known.epoch:

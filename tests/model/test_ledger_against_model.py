@@ -311,7 +311,12 @@ class LedgerAgainstModel(RuleBasedStateMachine):
                 producer = self.some_producer(choose, topic.partitions[at])
                 batches.append(self.batch(choose, topic, at, producer))
             self.last_partition = name, at
-        return CommitFile(self.open_object, self.object_end, batches)
+        first_sequences = {
+            (batch.topic_id, batch.partition, batch.producer_id, batch.producer_epoch): first
+            for batch in batches
+            if (first := batch.base_sequence - choose.randint(-1, 2)) >= 0 and choose.random() < 0.3
+        }
+        return CommitFile(self.open_object, self.object_end, batches, first_sequences or None)
 
     def is_below_floor(self, name: str) -> bool:
         return self.model.created_ms[name] < self.model.floor_ms
