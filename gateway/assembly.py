@@ -393,13 +393,12 @@ async def _open_services(  # noqa: PLR0913 - what is assembled
     stack: AsyncExitStack,
     metrics: Metrics,
 ) -> Services:
-    ledger = settings.ledger
     metrics.watch_shard(_view_of(shard))
     cache = RunCache(settings.cache.run_bytes)
-    options = ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight)
     opener = BatchOpener()
     stack.callback(opener.close)
     # The host's clock, not the steady one: clients probably share it, also after a jump.
+    options = _produce_options(settings)
     produce = ProduceService(shard, stores.segments, options, clock_ms, cache.put, space, opener)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
     reader = RunReader(stores.segments, cache, _locator_of(shard), metrics.alarm)
@@ -433,6 +432,11 @@ async def _open_services(  # noqa: PLR0913 - what is assembled
         served=served_versions(HANDLERS),
         scheduler=SliceScheduler(settings.limits.request_memory_bytes),
     )
+
+
+def _produce_options(settings: Settings) -> ProduceOptions:
+    ledger = settings.ledger
+    return ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight, ledger.linger_ms)
 
 
 def _fetch_service(settings: Settings, shard: Shard, reader: RunReader) -> FetchService:

@@ -118,6 +118,15 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drafts_in_flight: Annotated[
         int, Meta(ge=1, le=64, description="Drafts that are written at the same time")
     ] = 4
+    linger_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=MINUTE,
+            description="While a draft is being written to `objects+...`, one that is not full begins this "
+            "long after it; 0 = when it is written. Not used over local files",
+        ),
+    ] = 10
     orphan_grace_ms: Annotated[
         int, Meta(ge=MINUTE, le=7 * 24 * HOUR, description="How long dead or orphaned objects stay")
     ] = HOUR

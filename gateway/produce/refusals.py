@@ -11,6 +11,7 @@ MAX_SHOWN: Final = 1000
 
 GATEWAY_FAILED: Final = "the gateway failed; its log says how"
 SHUTTING_DOWN: Final = "the gateway is shutting down"
+OVERTAKEN: Final = "the object of the batch became too old, and later batches of the partition went on"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,15 @@
 
 The ledger accepts any sequence of a producer that it does not know (as in Kafka, since its records may have
 been deleted). When the first batch of a producer could not be stored, the batches right after it must not be
-accepted before it arrives again: after them its sequence would be out of order for good.
+accepted before it arrives again: after them its sequence would be out of order for good. So each commit says
+with which sequence such a producer has to begin (docs/decisions/0022).
 """
 
 from typing import Final
 
 from gateway.produce.accumulator import PendingBatch
-from ledger.partitions.producers import MAX_SEQUENCE
+from ledger.partitions.producers import is_after
+from ledger.partitions.requests import ProducerKey
 
 MAX_GAPS: Final = 10_000
 
@@ -18,37 +20,30 @@ class SequenceGaps:
 
     def __init__(self, max_gaps: int = MAX_GAPS) -> None:
         self._max_gaps = max_gaps
-        self._expected: dict[tuple[int, int, int], int] = {}
-
-    def __len__(self) -> int:
-        return len(self._expected)
+        self.first_sequences: dict[ProducerKey, int] = {}
 
     def note(self, batch: PendingBatch) -> None:
-        """This batch has certainly not been stored, and its producer may send it again."""
+        """This batch was not stored, or perhaps not, and its producer may send it again."""
         header = batch.header
         if header.producer_id < 0 or header.producer_id in batch.log.producers:
             return
-        key = (batch.log.number, header.producer_id, header.producer_epoch)
-        expected = self._expected.get(key)
-        if expected is None or is_after(expected, header.base_sequence):
-            self._expected[key] = header.base_sequence
-        if len(self._expected) > self._max_gaps:
-            del self._expected[next(iter(self._expected))]
+        note_first(self.first_sequences, batch)
+        if len(self.first_sequences) > self._max_gaps:
+            del self.first_sequences[next(iter(self.first_sequences))]
 
-    def missing_before(self, batch: PendingBatch) -> int | None:
-        """The sequence that has to come before this batch, or None if it may be stored."""
-        header = batch.header
-        key = (batch.log.number, header.producer_id, header.producer_epoch)
-        expected = self._expected.get(key)
-        if expected is None:
-            return None
-        if header.base_sequence == expected or header.producer_id in batch.log.producers:
-            # From here on the ledger knows the producer, and checks its sequences itself.
-            del self._expected[key]
-            return None
-        return expected if is_after(header.base_sequence, expected) else None
+    def close(self, batch: PendingBatch) -> None:
+        """This batch is committed: from here on the ledger knows its producer, and checks its sequences."""
+        self.first_sequences.pop(producer_key(batch), None)
 
 
-def is_after(sequence: int, other: int) -> bool:
-    """Whether `sequence` comes after `other`, as they wrap after 2^31 - 1."""
-    return 0 < (sequence - other) & MAX_SEQUENCE <= MAX_SEQUENCE >> 1
+def producer_key(batch: PendingBatch) -> ProducerKey:
+    log, header = batch.log, batch.header
+    return log.topic_id, log.index, header.producer_id, header.producer_epoch
+
+
+def note_first(first_sequences: dict[ProducerKey, int], batch: PendingBatch) -> None:
+    """Its producer has to begin with this batch, unless one with a lower sequence is noted already."""
+    key, sequence = producer_key(batch), batch.header.base_sequence
+    first = first_sequences.get(key)
+    if first is None or is_after(first, sequence):
+        first_sequences[key] = sequence

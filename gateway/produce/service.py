@@ -1,11 +1,12 @@
 """The produce service: stores drafts, commits them in order, completes the requests.
 
-Group commit: with no draft under way one is written at once; otherwise batches wait until it is committed
-(written, over a store where writes overlap), or the next draft is full. Commits keep the order of the drafts.
+Group commit: with no draft under way one is written at once; otherwise batches wait until it is committed, or
+the next draft is full. Over a store where writes overlap they wait until it is written, or for the linger;
+several commits are then under way, in the order of their drafts (`gateway/produce/drafts.py`).
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +15,8 @@ import structlog
 from gateway.coordination.free_space import DiskFull, FreeSpace
 from gateway.coordination.ledger import Ledger
 from gateway.produce.accumulator import Accumulator, PendingBatch, ProduceCompletion
-from gateway.produce.refusals import GATEWAY_FAILED, SHUTTING_DOWN
+from gateway.produce.drafts import Draft, HandedOver
+from gateway.produce.refusals import GATEWAY_FAILED, OVERTAKEN, SHUTTING_DOWN
 from gateway.produce.sequence_gaps import SequenceGaps
 from gateway.produce.validation import TopicPolicy
 from gateway.produce.validation_queues import QueuedBatch, ValidationQueues
@@ -24,7 +26,7 @@ from gateway.timers.deadlines import Deadlines
 from ledger.batch.header import CheckedBatch, stamp_log_append_time
 from ledger.errors import ErrorName, OutcomeUnknown, StoreError
 from ledger.partitions.producers import TOO_MANY_PRODUCERS
-from ledger.partitions.requests import CommitBatch, CommitFile, FileCommit, StaleObject
+from ledger.partitions.requests import CommitBatch, CommitFile, FileCommit, ProducerKey, StaleObject
 from ledger.partitions.state import PartitionLog
 from ledger.ports import SegmentStore
 from ledger.requests import Refused
@@ -37,6 +39,10 @@ quiet = QuietLog()
 STORE_ATTEMPTS = 3
 """How often a draft is stored, if its object becomes too old to be committed."""
 
+COMMITS_A_WRITE = 4
+"""Over a store where writes overlap: how many drafts may be under way, written or waiting for the journal,
+for each that may be written at the same time. A journal may take longer than a write."""
+
 Stored = Callable[[str, int, Buffer], None]
 """Called with every batch that was committed: locator, start, bytes (for the cache of the fetch service)."""
 
@@ -46,6 +52,9 @@ class ProduceOptions:
     draft_bytes: int
     draft_batches: int
     drafts_in_flight: int
+    linger_ms: int = 0
+    """Over a store where writes overlap: while a draft is being written, one that is not full begins this
+    long after it. 0: when it is written."""
 
 
 class ProduceService:
@@ -78,11 +87,19 @@ class ProduceService:
         """Of the requests whose batches are not completed."""
         self._accumulator = Accumulator(options.draft_bytes, options.draft_batches, self._gaps.note)
         # A draft costs the same two syncs whatever its size. Where drafts wait for one disk, the next one is
-        # larger, and no later, if it begins when the syncs of the last are done.
-        self._max_unfilled = options.drafts_in_flight if segments.capabilities.overlapping else 1
+        # larger, and no later, if it begins when the syncs of the last are done. Nor is its commit earlier if
+        # it is handed over before that of the last has its result.
+        self._overlapping = segments.capabilities.overlapping
+        self._max_drafts = options.drafts_in_flight * (COMMITS_A_WRITE if self._overlapping else 1)
+        self._linger_s = options.linger_ms / 1000 if self._overlapping else 0.0
+        self._lingers_until = 0.0
+        """Loop time."""
+        self._linger: asyncio.TimerHandle | None = None
+        """While batches wait for the linger."""
         self._writing = 0
         self._drafts: set[asyncio.Task[None]] = set()
-        self._last_draft: asyncio.Task[None] | None = None
+        self._last_draft: Draft | None = None
+        self._handed_over = HandedOver(self._gaps)
         self._closing = False
         self._stopped = False
         self._scheduled = False
@@ -138,6 +155,8 @@ class ProduceService:
             await asyncio.wait(set(self._drafts), timeout=left)
         # From here on the end of a draft begins no other.
         self._stopped = True
+        if self._linger is not None:
+            self._linger.cancel()
         abandoned = self._drafts | self._queues.tasks
         for task in abandoned:
             task.cancel()
@@ -150,87 +169,96 @@ class ProduceService:
         self.deadlines.close()
 
     def _may_write(self) -> bool:
-        if self._stopped or not len(self._accumulator):
+        if self._stopped or not len(self._accumulator) or len(self._drafts) >= self._max_drafts:
             return False
         if self._accumulator.is_full:
-            return len(self._drafts) < self._options.drafts_in_flight
-        return self._writing == 0 and len(self._drafts) < self._max_unfilled
+            return self._writing < self._options.drafts_in_flight
+        if not self._overlapping:
+            return not self._drafts
+        return not self._writing or (self._writing < self._options.drafts_in_flight and self._has_lingered())
+
+    def _has_lingered(self) -> bool:
+        if not self._linger_s or self._linger is not None:
+            return False
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._lingers_until:
+            return True
+        self._linger = loop.call_at(self._lingers_until, self._end_linger)
+        return False
+
+    def _begin_linger(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        self._lingers_until = asyncio.get_running_loop().time() + self._linger_s
+
+    def _end_linger(self) -> None:
+        self._linger = None
+        # The clock of the loop may be a little behind its timers.
+        self._lingers_until = 0.0
+        self._write_next()
 
     def _write_next(self) -> None:
         self._scheduled = False
         while self._may_write():
-            draft = self._accumulator.take()
-            if draft:
+            batches = self._accumulator.take()
+            if batches:
+                draft = Draft(batches)
                 task = asyncio.create_task(self._store_then_commit(draft, self._last_draft))
                 self._writing += 1
-                self._last_draft = task
+                if self._linger_s:
+                    self._begin_linger()
+                self._last_draft = draft
                 self._drafts.add(task)
                 task.add_done_callback(partial(self._draft_done, draft))
 
-    def _draft_done(self, draft: Sequence[PendingBatch], task: asyncio.Task[None]) -> None:
+    def _draft_done(self, draft: Draft, task: asyncio.Task[None]) -> None:
         self._drafts.discard(task)
         if task.cancelled():
             # Perhaps before its first step. Results that it has set itself stay.
-            _refuse_all(draft, ErrorName.REQUEST_TIMED_OUT, "the gateway was stopped")
-        if task is self._last_draft:
+            _refuse_all(draft.batches, ErrorName.REQUEST_TIMED_OUT, "the gateway was stopped")
+        self._handed_over.drafts.pop(draft, None)
+        draft.has_passed = True
+        if draft.on_passed is not None:
+            draft.on_passed()
+        if draft is self._last_draft:
             self._last_draft = None
         self._write_next()
 
-    async def _store_then_commit(self, draft: list[PendingBatch], before: asyncio.Task[None] | None) -> None:
+    async def _store_then_commit(self, draft: Draft, before: Draft | None) -> None:
         """Store and commit one draft. Never raises: every batch gets its result."""
         try:
             try:
-                placement = await self._write_once(draft)
+                placement = await self._write_once(draft.batches)
             finally:
                 # A failed draft blocks no later one. But it waits as well: the next draft waits only for this
                 # one, and would overtake those before it.
-                if before is not None:
-                    await asyncio.wait([before])
-            await self._commit(*self._without_gaps(draft, placement))
+                if before is not None and not before.has_passed:
+                    await _turn_after(before)
+            before = None
+            await self._commit(draft, placement)
         except OutcomeUnknown as error:
-            quiet.warning("produce.outcome_unknown", batches=len(draft), error=str(error))
-            _refuse_all(draft, ErrorName.REQUEST_TIMED_OUT, "whether the batch was stored is not known")
+            quiet.warning("produce.outcome_unknown", batches=len(draft.batches), error=str(error))
+            reason = "whether the batch was stored is not known"
+            self._fail(draft.batches, ErrorName.REQUEST_TIMED_OUT, reason)
         except DiskFull as error:
-            self._space.refused += len(draft)
-            self._fail(draft, ErrorName.KAFKA_STORAGE_ERROR, str(error))
+            self._space.refused += len(draft.batches)
+            self._fail(draft.batches, ErrorName.KAFKA_STORAGE_ERROR, str(error))
         except StoreError as error:
-            quiet.error("produce.storage_failed", batches=len(draft), error=str(error))
-            self._fail(draft, ErrorName.KAFKA_STORAGE_ERROR, "the batch could not be stored")
+            quiet.error("produce.storage_failed", batches=len(draft.batches), error=str(error))
+            self._fail(draft.batches, ErrorName.KAFKA_STORAGE_ERROR, "the batch could not be stored")
         except asyncio.CancelledError:
-            _refuse_all(draft, ErrorName.REQUEST_TIMED_OUT, "the gateway was stopped")
+            _refuse_all(draft.batches, ErrorName.REQUEST_TIMED_OUT, "the gateway was stopped")
             raise
         except Exception:
-            log.exception("produce.failed", batches=len(draft))
-            self._fail(draft, ErrorName.UNKNOWN_SERVER_ERROR, GATEWAY_FAILED)
+            log.exception("produce.failed", batches=len(draft.batches))
+            self._fail(draft.batches, ErrorName.UNKNOWN_SERVER_ERROR, GATEWAY_FAILED)
 
     def _fail(self, draft: Sequence[PendingBatch], error: ErrorName, message: str) -> None:
         for pending in draft:
             if pending.error is None:
                 self._gaps.note(pending)
         _refuse_all(draft, error, message)
-
-    def _without_gaps(
-        self, draft: list[PendingBatch], placement: Placement
-    ) -> tuple[list[PendingBatch], Placement]:
-        """What may be committed of a draft, now that all drafts before it are done; the rest is refused."""
-        if not len(self._gaps):
-            return draft, placement
-        kept = [i for i, pending in enumerate(draft) if not self._refuse_after_gap(pending)]
-        if len(kept) == len(draft):
-            return draft, placement
-        starts = [placement.starts[i] for i in kept]
-        return [draft[i] for i in kept], Placement(placement.locator, starts, placement.object_bytes)
-
-    def _refuse_after_gap(self, pending: PendingBatch) -> bool:
-        """Refuse the batch if one is missing before it. Whether that is so."""
-        missing = self._gaps.missing_before(pending)
-        if missing is None:
-            return False
-        sequence = pending.header.base_sequence
-        pending.in_log = True
-        reason = f"sequence {sequence} came where {missing} was expected"
-        pending.refused(ErrorName.OUT_OF_ORDER_SEQUENCE_NUMBER, reason)
-        return True
 
     async def _write_once(self, draft: list[PendingBatch]) -> Placement:
         try:
@@ -245,36 +273,60 @@ class ProduceService:
         with self._space.writing(sum(len(pending.data) for pending in draft)):
             return await self._segments.write([_draft_batch(pending) for pending in draft], created_ms)
 
-    async def _commit(self, draft: list[PendingBatch], placement: Placement) -> None:
-        if not draft:
-            return
+    async def _commit(self, draft: Draft, placement: Placement) -> None:
         # Durable before numbered: a crash in between leaves an orphan, never an offset without bytes.
         for attempt in range(STORE_ATTEMPTS):
             if attempt:
-                # A batch whose request has a response must not be stored by a new attempt.
-                draft = self._still_wanted(draft)
-                if not draft:
+                placement = await self._store_again(draft, placement)
+                if not draft.batches:
                     return
-                placement = await self._write(draft)
+            first_sequences = None
+            if self._overlapping or self._gaps.first_sequences:
+                first_sequences = self._handed_over.add(draft)
+            if self._overlapping:
+                # The next draft goes on in a later iteration of the event loop: after this one is submitted,
+                # but before an entry is filled.
+                draft.pass_turn()
             try:
-                commit = await self._shard.submit(_commit_file(draft, placement))
+                commit = await self._shard.submit(_commit_file(draft.batches, placement, first_sequences))
             except StoreError:
                 await self._abandon(placement.locator)
                 raise
             if isinstance(commit, FileCommit):
-                self._complete(draft, placement, commit)
+                self._complete(draft.batches, placement, commit)
                 return
             assert isinstance(commit, StaleObject)
             log.warning("produce.object_too_old", locator=placement.locator)
             await self._abandon(placement.locator)
         raise StoreError(f"the draft was too old to be committed {STORE_ATTEMPTS} times")
 
-    def _still_wanted(self, draft: Sequence[PendingBatch]) -> list[PendingBatch]:
-        for pending in draft:
+    async def _store_again(self, draft: Draft, placement: Placement) -> Placement:
+        """Store what may still be stored of a draft whose object is too old, under a new key. What is left of
+        it are its batches then."""
+        batches = draft.batches = self._still_wanted(draft)
+        if not batches:
+            return placement
+        placement = await self._write(batches)
+        # Meanwhile requests were answered, and later drafts handed over.
+        draft.batches = self._still_wanted(draft)
+        if len(draft.batches) == len(batches):
+            return placement
+        kept = set(draft.batches)
+        starts = [start for start, pending in zip(placement.starts, batches, strict=True) if pending in kept]
+        return Placement(placement.locator, starts, placement.object_bytes)
+
+    def _still_wanted(self, draft: Draft) -> list[PendingBatch]:
+        """Without batches whose requests have a response, and those that a later draft has overtaken: these
+        must be sent again, in the order that their producer wants."""
+        kept = []
+        for pending in draft.batches:
             if pending.completion.is_done:
                 self._gaps.note(pending)
-        kept = [pending for pending in draft if not pending.completion.is_done]
-        return [pending for pending in kept if not self._refuse_after_gap(pending)]
+            elif pending.log.number in draft.overtaken:
+                self._fail([pending], ErrorName.KAFKA_STORAGE_ERROR, OVERTAKEN)
+            else:
+                kept.append(pending)
+        return kept
 
     async def _abandon(self, locator: str) -> None:
         """No further draft goes into this object. If the store cannot be notified, the outcome of the commit
@@ -285,6 +337,7 @@ class ProduceService:
             log.warning("produce.object_not_abandoned", locator=locator, error=str(error))
 
     def _complete(self, draft: list[PendingBatch], placement: Placement, commit: FileCommit) -> None:
+        has_gaps = bool(self._gaps.first_sequences)
         for pending, start, result in zip(draft, placement.starts, commit.results, strict=True):
             if isinstance(result, Refused):
                 # Sequences and epochs are checked against the log; a deleted partition has none.
@@ -299,6 +352,8 @@ class ProduceService:
                 pending.append_time_ms = pending.header.max_timestamp
             if self._stored is not None and not result.duplicate:
                 self._stored(placement.locator, start, pending.data)
+            if has_gaps:
+                self._gaps.close(pending)
             pending.accepted(result.base_offset, result.log_start)
 
 
@@ -315,7 +370,21 @@ def _draft_batch(pending: PendingBatch) -> DraftBatch:
     )
 
 
-def _commit_file(draft: Sequence[PendingBatch], placement: Placement) -> CommitFile:
+async def _turn_after(before: Draft) -> None:
+    """Wait until the draft before has been handed over, or will not be."""
+    turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def passed() -> None:
+        if not turn.done():
+            turn.set_result(None)
+
+    before.on_passed = passed
+    await turn
+
+
+def _commit_file(
+    draft: Sequence[PendingBatch], placement: Placement, first_sequences: Mapping[ProducerKey, int] | None
+) -> CommitFile:
     batches = []
     for pending, start in zip(draft, placement.starts, strict=True):
         header = pending.header
@@ -334,7 +403,7 @@ def _commit_file(draft: Sequence[PendingBatch], placement: Placement) -> CommitF
                 header.base_sequence,
             )
         )
-    return CommitFile(placement.locator, placement.object_bytes, batches)
+    return CommitFile(placement.locator, placement.object_bytes, batches, first_sequences)
 
 
 def _refuse_all(draft: Sequence[PendingBatch], error: ErrorName, message: str) -> None:

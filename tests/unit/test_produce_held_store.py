@@ -161,7 +161,9 @@ async def test_a_batch_of_a_new_producer_is_not_stored_after_the_gap_of_a_draft_
         assert await results(*again) == [("", 0), ("", 1)]
 
 
-async def test_a_gap_holds_back_only_batches_after_it_and_until_it_is_closed() -> None:
+async def test_of_a_producer_whose_batches_failed_the_lowest_sequence_is_noted_until_one_is_committed() -> (
+    None
+):
     gaps = SequenceGaps(max_gaps=2)
     log = PartitionLog(0, topic_id(1), 0)
 
@@ -170,25 +172,19 @@ async def test_a_gap_holds_back_only_batches_after_it_and_until_it_is_closed() -
         data = build_batch([Record(0, 0, None, b"x")], base_timestamp=NOW_MS, producer=ids)
         return PendingBatch(log, check_batches(memoryview(data), 1 << 20).header, data, AwaitedProduce())
 
-    gaps.note(batch(5))
-    assert gaps.missing_before(batch(4)) is None  # on its way since before the one that failed
-    assert gaps.missing_before(batch(6)) == 5
-    gaps.note(batch(6))
-    assert gaps.missing_before(batch(6)) == 5
-    gaps.note(batch(4))
-    assert gaps.missing_before(batch(5)) == 4
-    assert gaps.missing_before(batch(4)) is None
-    assert gaps.missing_before(batch(5)) is None
+    key = (topic_id(1), 0, 7, 0)
+    for noted, first in ((5, 5), (6, 5), (4, 4), (MAX_SEQUENCE, MAX_SEQUENCE)):
+        gaps.note(batch(noted))
+        assert gaps.first_sequences == {key: first}
+    gaps.close(batch(4))
+    assert not gaps.first_sequences
 
-    gaps.note(batch(MAX_SEQUENCE))
-    assert gaps.missing_before(batch(0)) == MAX_SEQUENCE
     log.put_producer(7, ProducerState(0))
-    assert gaps.missing_before(batch(0)) is None
+    gaps.note(batch(0))  # the ledger checks its sequences itself
+    assert not gaps.first_sequences
     for producer in (8, 9, 10):
         gaps.note(batch(0, producer))
-    assert len(gaps) == 2
-    assert gaps.missing_before(batch(1, 8)) is None
-    assert gaps.missing_before(batch(1, 10)) == 0
+    assert [producer for _, _, producer, _ in gaps.first_sequences] == [9, 10]
 
 
 async def test_a_batch_that_timed_out_is_not_stored_again_when_its_object_is_too_old() -> None:
