@@ -143,7 +143,7 @@ async def test_a_key_that_is_no_plain_path_is_refused(blobs: Blobs, key: str) ->
 
 
 @pytest.mark.parametrize("fault", [Fault.ANSWER_LOST, Fault.ERROR_AFTER, Fault.NEVER_SENT, Fault.LATE])
-async def test_an_unknown_outcome_is_settled_by_putting_again(blobs: Blobs, fault: Fault) -> None:
+async def test_an_unknown_outcome_is_resolved_by_putting_again(blobs: Blobs, fault: Fault) -> None:
     faulty = FaultyBlobs(blobs, Faults(1, fault, late_by=1))
     with pytest.raises(OutcomeUnknown):
         await faulty.put("a", [b"mine"])

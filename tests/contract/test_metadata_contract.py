@@ -173,7 +173,7 @@ async def test_a_delete_is_idempotent_and_touches_nothing_else(store: MetadataSt
 
 
 @pytest.mark.parametrize("fault", [Fault.ANSWER_LOST, Fault.ERROR_AFTER, Fault.NEVER_SENT])
-async def test_an_unknown_outcome_is_settled_by_reading(store: MetadataStore, fault: Fault) -> None:
+async def test_an_unknown_outcome_is_resolved_by_reading(store: MetadataStore, fault: Fault) -> None:
     faulty = FaultyMetadata(store, Faults(1, fault))
     try:
         outcome = await faulty.put("a", b"mine", None)

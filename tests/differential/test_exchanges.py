@@ -21,7 +21,7 @@ EXCHANGE_COUNT = 2819
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
-def test_kafka_and_the_gateway_answer_the_same(exchange: Exchange, comparison: Comparison) -> None:
+def test_kafka_and_the_gateway_respond_alike(exchange: Exchange, comparison: Comparison) -> None:
     compared = comparison.of(exchange)
     assert not compared.refused, "\n" + "\n".join(map(str, compared.refused))
     if any(response["outcome"] == "closed" for response in compared.gateway):
@@ -36,7 +36,7 @@ def test_no_exchange_was_lost() -> None:
 
 
 @pytest.mark.parametrize("key", HANDLERS, ids=lambda key: key.name.lower())
-def test_each_api_is_asked_in_its_lowest_a_middle_and_its_newest_version(key: ApiKey) -> None:
+def test_each_api_is_compared_in_its_lowest_a_middle_and_its_newest_version(key: ApiKey) -> None:
     lowest, newest = RANGES[key]
     lowest = MINIMUM_SERVED.get(key, lowest)
     requested = {exchange.version for exchange in EXCHANGES if exchange.api is key}

@@ -54,7 +54,7 @@ def play(endpoint: Endpoint, sequence: RandomCalls, prefix: str, started_ms: int
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", [RandomCalls, RandomSessions], ids=lambda kind: kind.__name__)
-def test_a_random_sequence_is_answered_the_same(
+def test_a_random_sequence_gets_the_same_responses(
     kind: type[RandomCalls], seed: int, comparison: Comparison
 ) -> None:
     prefix = f"{kind.__name__}{comparison.started_ms % 10**8}-{seed}"

@@ -97,7 +97,7 @@ def connect(endpoint: Endpoint, tmp_path: Path) -> Iterator[Connect]:
     worker.kill9()
 
 
-def test_a_worker_takes_each_line_through_the_gateway_once_and_goes_on_after_restarts(
+def test_a_worker_takes_each_line_through_the_gateway_once_and_continues_after_restarts(
     connect: Connect, endpoint: Endpoint
 ) -> None:
     lines = [f"line {number}" for number in range(3000)]

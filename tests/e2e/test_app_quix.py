@@ -36,7 +36,7 @@ def rooms(endpoint: Endpoint, tmp_path: Path) -> Iterator[Application]:
     application.kill9()
 
 
-def test_each_record_is_converted_once_and_counts_go_on_after_a_restart_without_the_local_state(
+def test_each_record_is_converted_once_and_counts_continue_after_a_restart_without_the_local_state(
     rooms: Application, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     client = ConfluentClient(endpoint.bootstrap)

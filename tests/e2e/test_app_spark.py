@@ -53,7 +53,7 @@ def submit(endpoint: Endpoint, tmp_path: Path) -> Iterator[Submit]:
         application.kill9()
 
 
-def test_a_stream_that_is_killed_goes_on_from_its_checkpoint_and_a_batch_reads_it_all(
+def test_a_stream_that_is_killed_continues_from_its_checkpoint_and_a_batch_reads_it_all(
     submit: Submit, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     client = ConfluentClient(endpoint.bootstrap)

@@ -67,7 +67,7 @@ def test_keys_go_where_java_producers_send_them_and_come_back_with_their_headers
         (["--count", "0"], ""),
     ],
 )
-def test_consume_begins_where_it_is_told(gateway: Gateway, arguments: list[str], expected: str) -> None:
+def test_consume_begins_where_from_says(gateway: Gateway, arguments: list[str], expected: str) -> None:
     if not run(gateway, "consume", "ten", "--to-end").stdout:
         run(gateway, "produce", "ten", stdin="".join(f"{number}\n" for number in range(1, 11)))
     consumed = run(gateway, "consume", "ten", *arguments)
@@ -121,7 +121,7 @@ def test_a_mistake_ends_with_one_sentence_that_helps(
     assert sum(line.startswith("dragoman: ") for line in finished.stderr.splitlines()) == 1
 
 
-def test_nobody_there_is_said_with_the_remedy(tmp_path: Path) -> None:
+def test_an_endpoint_that_does_not_exist_is_reported_with_the_remedy(tmp_path: Path) -> None:
     command = [*COMMAND, "topics", "list", "-b", "127.0.0.1:1"]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
     assert finished.returncode == 1 and "--bootstrap HOST:PORT" in finished.stderr

@@ -153,7 +153,7 @@ def test_a_living_group_is_neither_reset_nor_deleted(endpoint: Endpoint, filled:
         (["--to", "2023-11-14T22:13:26"], [6, 0]),
     ],
 )
-def test_a_group_that_has_stopped_goes_on_where_it_is_told(
+def test_a_group_that_has_stopped_continues_where_it_was_reset_to(
     endpoint: Endpoint, filled: str, where: list[str], expected: list[int]
 ) -> None:
     group = f"reset-{filled}"

@@ -26,7 +26,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     gateway.terminate()
 
 
-def test_a_tail_goes_on_over_a_restart_and_prints_each_record_once(gateway_factory: GatewayFactory) -> None:
+def test_a_tail_continues_over_a_restart_and_prints_each_record_once(gateway_factory: GatewayFactory) -> None:
     gateway = gateway_factory()
     gateway.start()
     run(gateway, "produce", "tail", stdin="1\n2\n3\n")
@@ -86,7 +86,7 @@ def test_a_tail_of_a_topic_that_is_deleted_ends_at_once(gateway: Gateway) -> Non
 
 @pytest.mark.serial
 @pytest.mark.parametrize("arguments", [["produce", "t"], ["consume", "t", "--to-end"]])
-def test_an_advertised_address_that_nobody_reaches_is_named_at_once(
+def test_an_advertised_address_that_cannot_be_reached_is_named_at_once(
     gateway_factory: GatewayFactory, arguments: list[str]
 ) -> None:
     (port,) = free_ports(1)
@@ -101,7 +101,9 @@ def test_an_advertised_address_that_nobody_reaches_is_named_at_once(
     assert "listeners.advertise" in done.stderr
 
 
-def test_an_offset_that_only_some_partitions_have_is_brought_in_for_the_others(gateway: Gateway) -> None:
+def test_an_offset_that_only_some_partitions_have_moves_to_the_nearest_record(
+    gateway: Gateway,
+) -> None:
     run(gateway, "topics", "create", "uneven", "-p", "3")
     run(gateway, "produce", "uneven", "-p", "0", stdin="a\nb\n")
     run(gateway, "produce", "uneven", "-p", "1", stdin="c\n")
@@ -171,7 +173,7 @@ def test_settings_are_whole_when_piped_and_as_json() -> None:
     assert [line["environment"] for line in listed] == [one.environment_name for one in SETTINGS.values()]
 
 
-def test_every_failure_is_told_and_what_worked_as_json(gateway: Gateway) -> None:
+def test_every_failure_is_reported_and_what_worked_as_json(gateway: Gateway) -> None:
     made = run(gateway, "topics", "create", "bad one", "good", "bad two", "--json")
     assert made.returncode == 1 and json.loads(made.stdout) == {"created": ["good"]}
     assert "topic bad one" in made.stderr and "topic bad two" in made.stderr
@@ -196,7 +198,7 @@ def test_what_can_only_be_a_mistake_is_said(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize(("typed", "code"), [(CTRL_C, 130), ("n\n", 1), (CTRL_D, 1), ("y\n", 0)])
-def test_a_question_takes_its_answer(gateway: Gateway, typed: str, code: int) -> None:
+def test_a_confirmation_takes_what_was_typed(gateway: Gateway, typed: str, code: int) -> None:
     run(gateway, "produce", "asked", stdin="x\n")
     with Terminal([*COMMAND, "topics", "delete", "asked", "-b", gateway.bootstrap]) as terminal:
         terminal.wait_for("[y/N]")

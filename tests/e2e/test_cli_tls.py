@@ -80,7 +80,7 @@ def test_each_command_goes_over_tls(gateway: Gateway, authority: Authority) -> N
     assert run("topics", "list", *where).stdout.strip().splitlines()[1:] == []
 
 
-def test_a_client_certificate_opens_a_listener_that_asks_for_one(
+def test_a_client_certificate_opens_a_listener_that_requires_one(
     strict: Gateway, authority: Authority
 ) -> None:
     trusting = ("--tls-ca", str(authority.file))

@@ -9,7 +9,7 @@ from tests.support.client import Codec, Earliest
 
 
 @pytest.mark.parametrize("name", ["sarama", "franz-go"])
-def test_go_admin_clients_are_answered(client_named: ClientsByName, topic: str, name: str) -> None:
+def test_go_admin_clients_work(client_named: ClientsByName, topic: str, name: str) -> None:
     client = client_named(name)
     assert isinstance(client, GoAdminClient)
     assert client.administer(topic) == {

@@ -202,7 +202,7 @@ def test_members_come_and_go_and_so_does_the_gateway(
 
 
 @pytest.mark.parametrize("library", ["confluent", "java", "sarama", "franz-go"])
-def test_static_members_are_restarted_and_nobody_notices(
+def test_static_members_are_restarted_and_no_other_member_is_affected(
     library: str, server: Endpoint, group: Crowd
 ) -> None:
     reason = why_no_members(library)
@@ -230,7 +230,7 @@ def test_static_members_are_restarted_and_nobody_notices(
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_who_is_no_member_any_more_commits_nothing_and_joins_anew(
+def test_a_removed_member_commits_nothing_and_joins_again(
     library: str, server: Endpoint, group: Crowd
 ) -> None:
     reason = why_no_members(library)

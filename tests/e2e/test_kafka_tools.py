@@ -80,7 +80,7 @@ def test_kafka_topics_creates_describes_alters_lists_and_deletes(both: SideBySid
     assert both.run(Tool.TOPICS, "--describe", "--topic", name).exit_code == 1
 
 
-def test_kafka_configs_sets_and_tells_quotas_of_clients_users_and_addresses(
+def test_kafka_configs_sets_and_shows_quotas_of_clients_users_and_addresses(
     both: SideBySide, topic: str
 ) -> None:
     name = f"tools-{topic}"

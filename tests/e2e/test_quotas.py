@@ -165,7 +165,7 @@ def test_a_consumer_reads_what_its_quota_allows_and_no_more(gateway: Gateway, to
     assert consume_for_a_while(gateway, topic, "any") == pytest.approx(MB, rel=NEAR)
 
 
-def test_a_quota_by_name_counts_before_the_default_and_hurts_nobody_else(
+def test_a_quota_by_name_counts_before_the_default_and_affects_no_other_client(
     gateway: Gateway, topic: str
 ) -> None:
     limit(gateway, {"client-id": None}, MB, None)

@@ -22,7 +22,7 @@ def by_kill_9(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("restart", [cleanly, by_kill_9])
-def test_records_and_offsets_go_on_over_a_restart(
+def test_records_and_offsets_continue_over_a_restart(
     client: ClientUnderTest,
     creator: ClientUnderTest,
     stand_in: ClientUnderTest,

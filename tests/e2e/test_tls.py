@@ -210,7 +210,7 @@ def test_records_go_over_tls_and_come_back(
     assert round_trip(settings(gateway, authority.file), values) == values
 
 
-def test_large_answers_over_tls_arrive_whole(
+def test_large_responses_over_tls_arrive_whole(
     gateway_factory: GatewayFactory, authority: Authority, server: Issued
 ) -> None:
     gateway = started(gateway_factory, [*tls_options(server), "--set", "broker.message.max.bytes=20000000"])
@@ -289,7 +289,7 @@ def test_a_client_that_trusts_another_ca_does_not_connect(
     assert is_refused_by_both(gateway, Authority(tmp_path, "stranger").file)
 
 
-def test_tls_1_2_is_spoken_unless_1_3_is_asked_for(gateway_factory: GatewayFactory, server: Issued) -> None:
+def test_tls_1_2_is_spoken_unless_1_3_is_required(gateway_factory: GatewayFactory, server: Issued) -> None:
     old: dict[str, Any] = {"maximum_version": ssl.TLSVersion.TLSv1_2}
     both = started(gateway_factory, tls_options(server))
     with tls_socket(both, **old) as sock:
@@ -316,7 +316,7 @@ def test_new_connections_get_the_new_certificate_and_old_ones_live_on(
 
 
 @pytest.mark.parametrize("broken", ["no PEM", "key of another certificate", "gone"])
-def test_a_broken_file_keeps_the_old_certificate_and_is_told_in_one_sentence(
+def test_a_broken_file_keeps_the_old_certificate_and_is_reported_in_one_sentence(
     gateway_factory: GatewayFactory, authority: Authority, server: Issued, broken: str
 ) -> None:
     gateway = started(gateway_factory, tls_options(server))
@@ -387,7 +387,7 @@ def test_a_wrong_password_is_refused_and_not_repeated(
     assert "tr0ub4dor" not in refusal.value.log
 
 
-def test_each_listener_tells_its_clients_its_own_address(
+def test_each_listener_advertises_its_own_address(
     gateway_factory: GatewayFactory, authority: Authority, server: Issued
 ) -> None:
     second = ["--listen", "PLAINTEXT://0.0.0.0:0", "--listen", "PLAINTEXT://[::1]:0"]
@@ -431,7 +431,7 @@ def test_a_loopback_listener_warns_of_nothing(gateway_factory: GatewayFactory) -
 
 
 @pytest.mark.serial
-def test_who_says_nothing_before_tls_is_closed_in_time(
+def test_a_client_that_sends_nothing_before_tls_is_closed_in_time(
     gateway_factory: GatewayFactory, server: Issued
 ) -> None:
     gateway = started(gateway_factory, tls_options(server, "limits.tls_handshake_ms=500"))
@@ -445,7 +445,7 @@ def test_who_says_nothing_before_tls_is_closed_in_time(
     assert serial_shown(gateway) == server.serial
 
 
-def test_plaintext_to_a_tls_listener_is_closed_and_harms_nobody(
+def test_plaintext_to_a_tls_listener_is_closed_and_harms_no_other_client(
     gateway_factory: GatewayFactory, server: Issued
 ) -> None:
     gateway = started(gateway_factory, tls_options(server))

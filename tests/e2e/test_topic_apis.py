@@ -138,7 +138,7 @@ def test_kafka_python_finds_its_way(
 
 
 @pytest.mark.skipif(why_no_java_client() is not None, reason=str(why_no_java_client()))
-def test_the_java_admin_client_is_answered(
+def test_the_java_admin_client_works(
     endpoint: Endpoint, confluent: ConfluentClient, topic: str, tmp_path: Path
 ) -> None:
     confluent.create_topic(topic, 1)

@@ -169,7 +169,7 @@ def test_doctor_finds_a_lost_object_and_a_flipped_byte(tmp_path: Path) -> None:
     assert dragoman("doctor", "--data-dir", str(data)).returncode == 0
 
 
-def test_commands_on_a_directory_in_use_end_with_5_and_say_who_has_it(tmp_path: Path) -> None:
+def test_commands_on_a_directory_in_use_end_with_5_and_name_its_process(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path)
     gateway.start()
     try:

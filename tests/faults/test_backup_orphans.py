@@ -22,7 +22,7 @@ BACKUP_MS, LATER_MS, RESTORE_MS = START_MS + HOUR_MS, START_MS + 2 * HOUR_MS, ST
 BATCH = DraftBatch(TopicId(bytes(16)), 0, build_batch([Record(value=b"x")]), 1)
 
 
-async def test_a_snapshot_without_the_journal_beside_it_is_enough_to_restore() -> None:
+async def test_a_snapshot_without_its_journal_is_enough_to_restore() -> None:
     segments, store, blobs = MemorySegments(), MemoryMetadata(), MemoryBlobs()
     shard = await open_shard(store, blobs, None, 1, lambda: START_MS)
     checkpointer = Checkpointer(shard, None, blobs, SnapshotRule(1), lambda: START_MS)

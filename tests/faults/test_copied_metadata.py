@@ -95,7 +95,7 @@ def test_a_copy_of_the_metadata_store_never_gets_at_the_data_of_the_original(
     assert records(original) == 70
 
 
-def test_a_copy_that_goes_on_keeps_out_the_original(
+def test_a_copy_that_continues_keeps_out_the_original(
     gateway_factory: GatewayFactory, tmp_path: Path, options: Sequence[str]
 ) -> None:
     """The metadata is moved: the newest copy is as good as the original."""

@@ -132,7 +132,7 @@ def test_a_port_in_use_is_refused_with_the_setting_to_change(gateway_factory: Ga
     assert f"127.0.0.1:{port}" in sentence and "in use" in sentence and "--listen" in sentence
 
 
-def test_invariant_02_a_second_gateway_on_one_data_directory_is_told_who_holds_it(
+def test_invariant_02_a_second_gateway_on_one_data_directory_names_the_process_that_holds_it(
     gateway: Gateway, gateway_factory: GatewayFactory
 ) -> None:
     code, sentence = exit_code_and_sentence(gateway_factory(data_dir=gateway.data_dir))
@@ -359,7 +359,7 @@ def test_invariant_10_damaged_bytes_of_a_batch_are_refused_and_spoil_nothing_els
     assert problems(read_all(gateway.bootstrap, TOPICS), case.acks) == []
 
 
-def test_the_java_client_tells_the_application_of_a_damaged_batch_and_reads_on_behind_it(
+def test_the_java_client_reports_a_damaged_batch_to_the_application_and_reads_on_after_it(
     gateway_factory: GatewayFactory, tmp_path: Path
 ) -> None:
     missing = why_no_java_client()

@@ -155,14 +155,14 @@ async def problems(
 
 
 @pytest.mark.parametrize("survival", list(Survival))
-async def test_a_shard_stands_by_every_answer_after_a_power_cut(
+async def test_a_shard_keeps_every_result_after_a_power_cut(
     survival: Survival, recording: Recording, scratch: Path
 ) -> None:
     assert await problems(recording, scratch, survival) == []
 
 
 @pytest.mark.parametrize("ignore_sync", ["files", "directories"])
-async def test_without_its_syncs_a_shard_would_forget_answers(
+async def test_without_its_syncs_a_shard_would_forget_results(
     ignore_sync: str, recording: Recording, scratch: Path
 ) -> None:
     assert await problems(recording, scratch, Survival.NOTHING, ignore_sync) != []

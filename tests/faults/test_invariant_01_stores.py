@@ -167,7 +167,7 @@ async def lost_answers(
 
 @pytest.mark.parametrize("survival", list(Survival))
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-async def test_whatever_a_store_has_answered_survives_a_power_cut(
+async def test_whatever_a_store_has_acknowledged_survives_a_power_cut(
     case: Case,
     survival: Survival,
     recording: Recording,
@@ -179,7 +179,7 @@ async def test_whatever_a_store_has_answered_survives_a_power_cut(
 
 @pytest.mark.parametrize("ignore_sync", ["1", "files", "directories"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-async def test_without_its_syncs_a_store_would_lose_what_it_has_answered(
+async def test_without_its_syncs_a_store_would_lose_what_it_has_acknowledged(
     case: Case, ignore_sync: str, recording: Recording, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = await lost_answers(case, recording, scratch, monkeypatch, Survival.NOTHING, ignore_sync)

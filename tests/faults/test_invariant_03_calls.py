@@ -37,7 +37,7 @@ async def restart(host: Embedded, source: str) -> Embedded:
 
 
 @pytest.mark.parametrize("source", ["journal", "image", "snapshot"])
-async def test_a_batch_retried_across_a_restart_gets_its_first_answer(scratch: Path, source: str) -> None:
+async def test_a_batch_retried_across_a_restart_gets_its_first_result(scratch: Path, source: str) -> None:
     host = await Embedded(scratch, Clock()).start()
     try:
         await host.ask(CreateTopic("t", topic_id(1), 1, {}))

@@ -57,7 +57,7 @@ async def test_an_orphan_of_a_crash_goes_after_the_restart(scratch: Path) -> Non
         assert await host.objects() == set()
 
 
-async def test_what_lies_below_the_floor_is_committed_no_more(host: Embedded) -> None:
+async def test_an_object_below_the_floor_is_committed_no_more(host: Embedded) -> None:
     """So a writer that slept through the grace cannot come back for an object that is deleted."""
     placed = await orphan_of(host)
     host.clock.now_ms += GRACE_MS + 1
@@ -67,7 +67,9 @@ async def test_what_lies_below_the_floor_is_committed_no_more(host: Embedded) ->
     assert host.log("t").high_watermark == 0
 
 
-async def test_a_writer_slower_than_the_grace_stores_its_draft_anew_and_loses_nothing(host: Embedded) -> None:
+async def test_a_writer_slower_than_the_grace_stores_its_draft_again(
+    host: Embedded,
+) -> None:
     write = host.segments.write
 
     async def slow_once(batches: Sequence[DraftBatch], created_ms: int) -> Placement:

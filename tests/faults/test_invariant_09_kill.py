@@ -75,7 +75,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
             gateway.kill9()
 
 
-def test_a_stable_group_goes_on_in_its_generation(scene: Scene) -> None:
+def test_a_stable_group_continues_in_its_generation(scene: Scene) -> None:
     members = scene.stable(3)
     assert members[1].commit(1, 41) == "NONE"
     scene.kill_and_restart()
@@ -123,7 +123,7 @@ def test_a_generation_that_was_returned_is_kept_before_it_has_assignments(scene:
     assert [one.result(WAIT_S).assignment.decode() for one in syncing] == [m.member_id for m in followers]
 
 
-def test_who_waited_to_join_begins_anew_and_who_was_a_member_still_is(scene: Scene) -> None:
+def test_a_client_that_waited_to_join_begins_again_and_a_member_stays_one(scene: Scene) -> None:
     leader, follower = scene.stable()
     newcomer = scene.member()
     scene.begin(newcomer.join)
@@ -150,7 +150,7 @@ def test_members_that_do_not_come_back_are_missed_after_their_session(scene: Sce
     assert follower.beat() == "UNKNOWN_MEMBER_ID"
 
 
-def test_a_group_that_was_left_by_all_goes_on_counting(scene: Scene) -> None:
+def test_a_group_that_all_members_left_continues_its_generations(scene: Scene) -> None:
     (member,) = scene.stable(1)
     assert member.commit(3, 5) == "NONE"
     assert member.leave() == "NONE"

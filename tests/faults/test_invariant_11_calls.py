@@ -59,7 +59,7 @@ async def test_a_batch_on_its_way_to_the_old_topic_never_lands_in_the_new_one(sc
         assert host.log("t").high_watermark == 0
 
 
-async def test_the_bytes_of_a_deleted_topic_go_and_those_beside_them_stay(scratch: Path) -> None:
+async def test_the_bytes_of_a_deleted_topic_go_and_those_next_to_them_stay(scratch: Path) -> None:
     clock, client = Clock(), Client()
     async with Embedded(scratch, clock, roll_age_ms=1) as host:
         await host.ask(CreateTopic("t", OLD, 1, {}))

@@ -89,7 +89,7 @@ async def restored_once(root: Path, clock: Clock) -> None:
 
 @pytest.mark.parametrize("before", [newly_made, restored_once])
 @pytest.mark.parametrize("names", PUT_BACK.values(), ids=PUT_BACK.keys())
-async def test_an_older_copy_beside_a_newer_snapshot_is_refused(
+async def test_an_older_copy_with_a_newer_snapshot_is_refused(
     tmp_path: Path, names: list[str], before: Callable[[Path, Clock], Awaitable[None]]
 ) -> None:
     clock = Clock()
@@ -132,7 +132,7 @@ async def test_an_older_copy_on_which_a_gateway_has_gone_on_is_refused(tmp_path:
 
 
 @pytest.mark.parametrize("behind_ms", [0, 3_600_000], ids=["clock right", "clock behind"])
-async def test_a_restore_from_a_backup_starts_beside_the_snapshots_of_the_journal_that_it_replaced(
+async def test_a_restore_from_a_backup_starts_with_the_snapshots_of_the_journal_that_it_replaced(
     tmp_path: Path, behind_ms: int
 ) -> None:
     clock = Clock()

@@ -100,7 +100,7 @@ def is_closed(sock: socket.socket) -> bool:
 @pytest.mark.parametrize(
     ("connections", "seconds"), [(100, 3.0), pytest.param(200, 60.0, marks=pytest.mark.full)]
 )
-def test_answers_that_nobody_reads(
+def test_responses_that_no_client_reads(
     open_arena: OpenArena, connections: int, seconds: float, sources: list[str]
 ) -> None:
     arena = open_arena()

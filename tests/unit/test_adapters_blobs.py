@@ -155,7 +155,7 @@ async def test_objects_do_not_take_foreign_bytes_in_a_conflict_for_their_own() -
 
 
 @pytest.mark.parametrize("fault", [Fault.ERROR_BEFORE, Fault.ANSWER_LOST, Fault.NEVER_SENT, Fault.LATE])
-async def test_objects_call_every_failed_put_unavailable_and_go_on_elsewhere(fault: Fault) -> None:
+async def test_objects_call_every_failed_put_unavailable_and_continue_elsewhere(fault: Fault) -> None:
     faults = Faults(1, fault)
     segments = ObjectSegments(FaultyBlobs(MemoryBlobs(), faults))
     with pytest.raises(StoreUnavailable):

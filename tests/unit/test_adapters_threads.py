@@ -50,7 +50,7 @@ async def test_several_threads_work_side_by_side() -> None:
     assert sorted(places) == [0, 1, 2, 3]
 
 
-async def test_what_a_call_raises_reaches_the_caller_and_the_thread_goes_on() -> None:
+async def test_what_a_call_raises_reaches_the_caller_and_the_thread_continues() -> None:
     threads = StoreThreads("the store", 1)
     with pytest.raises(ZeroDivisionError):
         await threads.run(divmod, 1, 0)

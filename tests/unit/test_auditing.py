@@ -318,7 +318,7 @@ async def test_events_beyond_the_rate_limit_are_counted(
     ]
 
 
-def test_an_event_names_a_hundred_parts_and_counts_the_others() -> None:
+def test_an_event_names_a_hundred_parts_and_counts_the_rest() -> None:
     said: list[int] = []
 
     def say(number: int) -> str:

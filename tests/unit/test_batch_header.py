@@ -127,7 +127,7 @@ def test_another_magic_is_refused(magic: int, expected: str) -> None:
     assert refusal(changed(16, ">b", magic)) == expected
 
 
-def test_every_flipped_bit_behind_the_crc_is_corrupt() -> None:
+def test_every_flipped_bit_after_the_crc_is_corrupt() -> None:
     for at in range(17, len(batch())):
         sent = batch()
         sent[at] ^= 1 << at % 8
@@ -165,7 +165,7 @@ def test_bytes_of_an_incomplete_second_batch_are_cut_off() -> None:
         (53, ">i", -1),  # base sequence of a producer id
     ],
 )
-def test_a_header_that_lies_is_an_invalid_record(at: int, layout: str, value: int) -> None:
+def test_a_header_that_contradicts_its_records_is_an_invalid_record(at: int, layout: str, value: int) -> None:
     assert refusal(changed(at, layout, value)) == "INVALID_RECORD"
 
 

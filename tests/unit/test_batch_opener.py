@@ -113,7 +113,7 @@ async def test_the_topics_of_a_connection_take_turns_and_each_keeps_its_order(op
     assert {*taken[:2]} == {"a1", "b1"} and {*taken[2:4]} == {"a2", "b2"}
 
 
-async def test_what_was_unpacked_is_let_go_of_only_when_another_is_next(opener: BatchOpener) -> None:
+async def test_what_was_unpacked_is_released_only_when_another_is_next(opener: BatchOpener) -> None:
     log: list[str] = []
     alone = Burning("alone", log, 0.05)
     await opener.run(owner(1), "t", alone)
@@ -137,7 +137,9 @@ async def test_a_work_that_shows_to_be_long_holds_up_no_short_one(opener: BatchO
     await asyncio.gather(*long)
 
 
-async def test_the_work_of_who_is_gone_is_dropped_before_its_next_slice(opener: BatchOpener) -> None:
+async def test_the_work_of_a_lost_client_is_dropped_before_its_next_slice(
+    opener: BatchOpener,
+) -> None:
     log: list[str] = []
     is_here = True
     works = [Burning(f"{i}", log, 0.2) for i in range(4)]
@@ -174,7 +176,7 @@ async def test_a_work_that_fails_fails_alone(opener: BatchOpener) -> None:
     assert log == ["next"]
 
 
-async def test_whoever_waits_when_it_closes_is_cancelled() -> None:
+async def test_work_that_waits_when_it_closes_is_cancelled() -> None:
     opener = BatchOpener()
     tasks = [asyncio.create_task(opener.run(owner(i), "t", Burning("x", [], 0.3))) for i in range(3)]
     await asyncio.sleep(0.01)

@@ -121,7 +121,7 @@ def test_every_truncation_of_records_is_refused() -> None:
         ("00 00 ff ff ff ff 1f 01 01 00", "no varint of 32 bits"),
     ],
 )
-def test_a_record_that_lies_about_its_parts_is_refused(body: str, reason: str) -> None:
+def test_a_record_that_contradicts_its_parts_is_refused(body: str, reason: str) -> None:
     raw = bytes.fromhex(body)
     good = encode_record(Record(value=b"next"))
     with pytest.raises(BatchError, match=f"INVALID_RECORD.*{reason}"):

@@ -91,7 +91,7 @@ def test_units_follow_the_names_of_figures(figure: str, unit: str) -> None:
     assert unit_of(figure) == unit
 
 
-def test_growth_is_the_cost_beside_that_of_the_smallest_size() -> None:
+def test_growth_is_the_cost_relative_to_the_smallest_size() -> None:
     assert growth({1_000: 3.0, 10: 2.0}) == {"growth_1000": 1.5}
 
 
@@ -104,7 +104,7 @@ def test_a_case_is_selected_by_name_or_by_the_beginning_of_names() -> None:
     assert not selected(["startup"], ["produce"], known)
 
 
-def test_cpu_ticks_are_read_behind_a_name_with_spaces_and_brackets() -> None:
+def test_cpu_ticks_are_read_after_a_name_with_spaces_and_brackets() -> None:
     fields = ["S", *["0"] * 10, "10", "20", "3", "4", *["9"] * 30]
     assert parse_cpu_ticks(f"17 (a (b) c) {' '.join(fields)}") == 37
 

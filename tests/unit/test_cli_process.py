@@ -51,7 +51,7 @@ def numbers_of(code: str, **environment: str) -> list[int]:
 
 
 @glibc_only
-def test_buffers_of_a_megabyte_are_used_again_and_not_mapped_anew() -> None:
+def test_buffers_of_a_megabyte_are_used_again_and_not_mapped_again() -> None:
     (faults,) = numbers_of(CHURN)
     assert faults < 200
 
@@ -86,7 +86,7 @@ async def test_memory_is_given_back_once_after_a_busy_time(monkeypatch: pytest.M
     calming.cancel()
 
 
-def test_nothing_is_asked_of_another_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_c_library_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert not process.tune_allocator({})
     process.give_back()

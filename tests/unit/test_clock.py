@@ -49,7 +49,7 @@ class Host:
         self.boot_ms += ms
 
 
-def test_a_clock_that_goes_on_and_is_set_by_less_than_a_day_is_believed() -> None:
+def test_a_clock_that_runs_and_is_set_by_less_than_a_day_is_believed() -> None:
     host = Host()
     clock = SteadyClock(host.wall, host.boot)
     for ms in (1, CHECK_MS - 1, CHECK_MS, 30 * DAY_MS):

@@ -60,7 +60,7 @@ async def test_an_entry_does_not_wait_for_a_request_that_has_arrived_already() -
     delay.close()
 
 
-async def test_an_entry_does_not_wait_for_a_client_that_was_answered_long_ago() -> None:
+async def test_an_entry_does_not_wait_for_a_client_whose_result_was_long_ago() -> None:
     delay = CommitDelay(FOR_LONG_S)
     delay.expect(8, NOW)
     delay.arrived()

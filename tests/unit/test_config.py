@@ -83,7 +83,7 @@ def test_what_kubernetes_sets_for_a_service_is_passed_over_in_silence(service: s
     assert unknown_variables(links) == []
 
 
-def test_a_variable_of_no_section_is_told_but_does_not_stop_anything() -> None:
+def test_a_variable_of_no_section_is_logged_but_does_not_stop_anything() -> None:
     environment = {"DRAGOMAN_PORT": "9092", "DRAGOMAN_HOME": "/opt", "DRAGOMAN_LOG_LEVEL": "debug"}
     assert load_settings({}, environment).log.level == "debug"
     assert unknown_variables(environment) == ["DRAGOMAN_PORT", "DRAGOMAN_HOME"]

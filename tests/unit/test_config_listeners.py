@@ -6,7 +6,7 @@ from gateway.addresses import Address, parse_address, parse_bindings
 from gateway.settings import ConfigError
 
 
-def test_a_listener_is_advertised_where_it_listens_unless_told() -> None:
+def test_a_listener_is_advertised_where_it_listens_by_default() -> None:
     (binding,) = parse_bindings(["PLAINTEXT://127.0.0.1:9092"], [])
     assert binding.bind == binding.advertised == Address("127.0.0.1", 9092)
 

@@ -80,7 +80,7 @@ async def test_a_failure_is_set_as_an_exception() -> None:
     assert completed.errors == [error] and not completed.results
 
 
-async def test_a_cancelled_request_does_not_go_on_and_is_not_completed() -> None:
+async def test_a_cancelled_request_does_not_continue_and_is_not_completed() -> None:
     request, completed = Request(), Completed()
     task = defer(context_of(None), request.run, completed)
     await turns()

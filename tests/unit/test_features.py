@@ -48,7 +48,7 @@ async def api_versions(gateway: RunningGateway, version: int) -> ApiVersionsResp
     return await asyncio.to_thread(exchange)
 
 
-async def test_clients_are_told_each_feature_and_which_of_them_are_in_force(gateway: RunningGateway) -> None:
+async def test_api_versions_reports_each_feature_and_which_are_in_force(gateway: RunningGateway) -> None:
     response = await api_versions(gateway, 4)
     assert {f.name: (f.min_version, f.max_version) for f in response.supported_features} == {
         name: (level, level) for name, level in FEATURES.items()
@@ -57,14 +57,14 @@ async def test_clients_are_told_each_feature_and_which_of_them_are_in_force(gate
     assert response.finalized_features_epoch == FEATURES_EPOCH
 
 
-async def test_clients_that_refuse_a_level_of_0_are_told_of_none(gateway: RunningGateway) -> None:
+async def test_clients_that_refuse_a_level_of_0_get_none(gateway: RunningGateway) -> None:
     response = await api_versions(gateway, 3)
     assert [f.name for f in response.supported_features] == ["metadata.version"]
     assert response.finalized_features_epoch == FEATURES_EPOCH
 
 
 @pytest.mark.parametrize("feature, level, apis", NEEDED)
-def test_a_feature_is_in_force_only_where_its_apis_are_answered(
+def test_a_feature_is_in_force_only_where_its_apis_are_served(
     feature: str, level: int, apis: Sequence[tuple[ApiKey, int]]
 ) -> None:
     is_answered = all(key in HANDLERS and version <= RANGES[key][1] for key, version in apis)

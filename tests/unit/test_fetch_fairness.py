@@ -124,7 +124,7 @@ async def test_a_wait_that_ended_without_a_grant_keeps_its_place() -> None:
     assert queue.granted == ["first", "waited before"]
 
 
-async def test_small_fetches_go_on_while_large_ones_hold_and_wait_for_all_the_rest() -> None:
+async def test_small_fetches_continue_while_large_ones_hold_and_wait_for_all_the_rest() -> None:
     queue = Queue()
     await queue.fill()
     await queue.request("large", LARGE, 2)

@@ -130,7 +130,7 @@ async def test_deep_in_a_large_run_only_the_first_fetch_has_to_search() -> None:
 
 
 @pytest.mark.serial
-async def test_a_fetch_with_nothing_to_read_is_answered_after_max_wait_and_no_sooner() -> None:
+async def test_a_fetch_with_nothing_to_read_ends_after_max_wait_and_no_sooner() -> None:
     async with reading_world() as world:
         await world.create()
         before = time.monotonic()
@@ -380,7 +380,7 @@ async def test_fetches_share_a_budget_and_get_nothing_rather_than_more_of_it() -
         assert world.fetch_service.budget.held_bytes == 0
 
 
-async def test_closing_answers_every_fetch_that_waits() -> None:
+async def test_closing_completes_every_fetch_that_waits() -> None:
     async with reading_world() as world:
         await world.create()
         waiting = asyncio.create_task(world.one("t", 0, 0, max_wait_ms=60_000))

@@ -205,7 +205,7 @@ def test_epochs_wrap_without_zero() -> None:
     assert [next_epoch(epoch) for epoch in (1, MAX_EPOCH - 1, MAX_EPOCH)] == [2, MAX_EPOCH, 1]
 
 
-def test_a_full_cache_refuses_new_sessions_while_the_others_are_young() -> None:
+def test_a_full_cache_refuses_new_sessions_while_its_sessions_are_young() -> None:
     sessions = sessions_of(slots=2)
     fetch(sessions, request_of(0))
     fetch(sessions, request_of(0))

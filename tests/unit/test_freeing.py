@@ -63,7 +63,7 @@ def test_a_list_that_is_still_in_use_stays_as_it_is() -> None:
     assert len(used) == Counted.there == 1_000
 
 
-async def test_memory_is_given_back_when_all_is_let_go() -> None:
+async def test_memory_is_released_when_all_is_freed() -> None:
     scheduler = SliceScheduler(1_000)
     slices = Slices(scheduler, Owner(1, "10.0.0.1"))
     slices.bytes = 600

@@ -506,7 +506,7 @@ def test_a_commit_counts_as_a_heartbeat() -> None:
         assert group.commit("a", 1) is None
 
 
-def test_after_a_restart_members_go_on_in_their_generation() -> None:
+def test_after_a_restart_members_continue_in_their_generation() -> None:
     group = stable("a", "b").restarted()
     assert group.beat("a", 1) == group.beat("b", 1) == "NONE"
     assert group.commit("b", 1) is None

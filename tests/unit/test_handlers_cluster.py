@@ -158,7 +158,7 @@ async def producers_of(
     return results
 
 
-async def test_producers_with_an_id_are_told_with_their_last_sequence(gateway: InMemoryGateway) -> None:
+async def test_producers_with_an_id_are_reported_with_their_last_sequence(gateway: InMemoryGateway) -> None:
     await gateway.create("t", 2)
     await gateway.send("t", records(3), producer=Producer(70, 0, 0))
     await gateway.send("t", records(2), producer=Producer(70, 0, 3))

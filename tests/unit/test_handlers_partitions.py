@@ -133,7 +133,7 @@ async def test_new_partitions_may_be_assigned_to_this_gateway_only(
     assert await partition_count(gateway, "t") == (4 if error == "NONE" else 2)
 
 
-async def test_one_topic_that_cannot_grow_does_not_fail_the_others(gateway: InMemoryGateway) -> None:
+async def test_one_topic_that_cannot_grow_fails_no_other(gateway: InMemoryGateway) -> None:
     await gateway.create("a")
     await gateway.create("twice")
     requested = [CreatePartitionsTopic(name, 2, None) for name in ("a", "twice", "nope", "twice")]

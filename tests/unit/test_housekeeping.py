@@ -199,7 +199,7 @@ async def test_what_is_due_is_deleted_also_while_the_journal_takes_nothing(
 
 
 @pytest.mark.parametrize("count", [1, 12])
-async def test_objects_that_cannot_be_deleted_keep_none_of_the_others_and_raise_alarms(
+async def test_objects_that_cannot_be_deleted_keep_no_other_and_raise_alarms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     alarms: list[str] = []
@@ -396,7 +396,7 @@ async def until(reached: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.002)
 
 
-async def test_a_failed_step_stops_none_of_the_others_and_is_done_again(
+async def test_a_failed_step_stops_no_other_and_is_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every call of the first rounds of housekeeping fails."""

@@ -152,7 +152,7 @@ def test_a_group_is_stored_with_the_time_of_its_entry(ledger: JournalledLedger) 
 
 
 @pytest.mark.parametrize("compressible", [True, False])
-def test_a_group_that_no_entry_holds_is_refused_and_the_shard_goes_on(
+def test_a_group_that_no_entry_holds_is_refused_and_the_shard_continues(
     ledger: JournalledLedger, compressible: bool
 ) -> None:
     size = 11_000 if compressible else 6_000
@@ -223,7 +223,7 @@ def test_a_group_stored_and_removed_in_one_entry_is_gone(ledger: JournalledLedge
     assert not ledger.state.groups.has("g")
 
 
-def test_a_group_removed_in_an_entry_can_begin_anew_in_it(ledger: JournalledLedger) -> None:
+def test_a_group_removed_in_an_entry_can_begin_again_in_it(ledger: JournalledLedger) -> None:
     ledger.submit(StoreGroup(group_of("g")), commit_of("g", 5), commit_of("g", 6, partition=1))
     ledger.submit(RemoveGroup("g"), commit_of("g", 1), StoreGroup(group_of("g", "a", generation=7)))
     assert offsets_of(ledger, "g") == {0: 1}

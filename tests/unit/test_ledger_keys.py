@@ -18,7 +18,7 @@ def test_a_key_is_a_uuid_of_version_7_and_of_the_rfc_variant() -> None:
 
 
 @pytest.mark.parametrize("ms", [0, 1, 1_700_000_000_000, (1 << 48) - 1])
-def test_a_locator_tells_its_creation_time(ms: int) -> None:
+def test_a_locator_carries_its_creation_time(ms: int) -> None:
     key = uuid7(ms, NOISE)
     assert created_ms(f"wal/0/{key}") == created_ms(f"wal/0/{key}.wal") == created_ms(str(key)) == ms
     assert created_ms(f"prefix/namespace/t/0/segment-00000000000000000007-{key}.kfs") == ms

@@ -45,7 +45,7 @@ def file_of(counts: list[int], start: int = 0, partition: int = 0, where: str = 
     return CommitFile(where, start + 100 * len(counts), batches)
 
 
-def test_a_batch_committed_beside_the_deletion_of_those_before_it_stays(ledger: JournalledLedger) -> None:
+def test_a_batch_committed_with_the_deletion_of_those_before_it_stays(ledger: JournalledLedger) -> None:
     ledger.submit(file_of([3]))
     ledger.submit(DeleteRecords(TOPIC, 0, -1))
     results = ledger.submit(file_of([2], start=100), DrainRuns(10))
@@ -94,7 +94,7 @@ def test_nothing_new_is_taken_from_an_object_below_the_floor_of_the_same_entry(
     ]
 
 
-def test_commits_of_one_entry_go_on_where_the_one_before_ended(ledger: JournalledLedger) -> None:
+def test_commits_of_one_entry_continue_where_the_one_before_ended(ledger: JournalledLedger) -> None:
     results = ledger.submit(file_of([2, 3]), file_of([4], start=200), file_of([1], start=300, partition=1))
     assert results == [
         FileCommit([Committed(0, 0), Committed(2, 0)]),

@@ -85,7 +85,7 @@ def test_find_begins_with_the_run_that_holds_the_offset(log: PartitionLog) -> No
     assert bases(log.find(0, ALL, 4)) == [0, 2, 4, 6]
 
 
-def test_find_goes_on_after_a_gap() -> None:
+def test_find_continues_after_a_gap() -> None:
     log = log_of((2, 0))
     log.append(7, 0, 100, 10, 11, 0)
     assert [bases(log.find(offset, ALL)) for offset in (1, 2, 9, 10, 11, 12)] == [
@@ -160,7 +160,7 @@ def test_dropped_runs_are_found_no_more_and_their_chunks_go_once_empty(log: Part
     assert (log.run_count, log.size_bytes, log.chunks, log.high_watermark) == (0, 0, (), 20)
 
 
-def test_offsets_and_chunk_serials_go_on_after_everything_was_dropped(log: PartitionLog) -> None:
+def test_offsets_and_chunk_serials_continue_after_everything_was_dropped(log: PartitionLog) -> None:
     log.drop(10)
     log.append(77, 0, 100, 20, 22, 0)
     assert bases(log.find(0, ALL)) == [20]

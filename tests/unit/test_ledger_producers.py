@@ -49,7 +49,7 @@ def test_the_last_five_batches_are_remembered_and_no_sixth() -> None:
     ]
 
 
-def test_sequences_go_on_at_0_after_the_largest() -> None:
+def test_sequences_continue_at_0_after_the_largest() -> None:
     assert add_sequence(MAX_SEQUENCE, 1) == 0
     assert add_sequence(MAX_SEQUENCE - 1, 3) == 1
     state = remembered((MAX_SEQUENCE - 1, MAX_SEQUENCE))

@@ -116,7 +116,7 @@ async def test_a_request_knows_the_listener_by_which_it_came() -> None:
         assert await advertised("::1", third.port) == f"PLAINTEXT 2001:db8::1 {third.port}"
 
 
-async def test_a_name_listens_on_all_addresses_that_it_stands_for() -> None:
+async def test_a_name_listens_on_all_addresses_that_it_resolves_to() -> None:
     async with listening(["PLAINTEXT://localhost:0"]) as server:
         port = server.bound[0].port
         assert await advertised("127.0.0.1", port) == f"PLAINTEXT localhost {port}"

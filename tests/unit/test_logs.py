@@ -126,7 +126,7 @@ def test_what_strangers_repeat_is_written_once_in_a_while_with_a_count(
     assert "why" not in events[1]
 
 
-def test_what_is_told_apart_is_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_quiet_events_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.telemetry.logs.MAX_REMEMBERED", 2)
     quiet = QuietLog(60.0, keyed_by=("topic", "partition"))
     with capture_logs() as events:
@@ -136,7 +136,7 @@ def test_what_is_told_apart_is_remembered_within_a_bound(monkeypatch: pytest.Mon
     assert [event["partition"] for event in events] == [0, 1, 2, 0]
 
 
-async def test_what_nobody_caught_is_one_event() -> None:
+async def test_an_uncaught_error_is_one_event() -> None:
     loop = asyncio.get_running_loop()
     log_loop_errors(loop)
     try:

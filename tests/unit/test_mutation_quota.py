@@ -68,7 +68,7 @@ def test_a_client_without_a_quota_is_not_counted(is_strict: bool) -> None:
     assert request.throttle_ms() == 0
 
 
-def test_a_tiny_rate_gives_a_wait_that_can_be_told() -> None:
+def test_a_tiny_rate_gives_a_wait_that_can_be_encoded() -> None:
     bucket = TokenBucket(WINDOWS_S)
     bucket.take(5, 1e-300, 0)
     assert bucket.wait_ms(1e-300, 0) == 2**31 - 1

@@ -66,7 +66,7 @@ def test_the_protocol_page_has_every_api_of_kafka_once(key: ApiKey) -> None:
     assert f"| {name} |" not in there
 
 
-def test_the_file_map_has_every_package_and_what_lies_in_it() -> None:
+def test_the_file_map_has_every_package_and_its_modules() -> None:
     rows = file_map().splitlines()
     for package in ("gateway", "ledger", "adapters"):
         assert sum(row.startswith(f"| **`{package}/`** |") for row in rows) == 1
@@ -83,7 +83,7 @@ def test_a_module_is_named_by_its_first_sentence(tmp_path: Path) -> None:
     assert first_sentence(file) == "Reads a.b of version 4.3 and writes c\\|d"
 
 
-def test_what_stands_around_the_file_map_stays() -> None:
+def test_what_is_around_the_file_map_stays() -> None:
     page = with_file_map(f"before\n{BEGIN}old\n{END}after\n")
     assert page.startswith(f"before\n{BEGIN}\n| path |") and page.endswith(f"|\n\n{END}after\n")
     assert with_file_map(page) == page

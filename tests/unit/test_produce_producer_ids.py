@@ -51,7 +51,7 @@ async def test_ids_taken_at_once_are_all_different(shards: list[Shard]) -> None:
     assert shards[0].state.applied == 8
 
 
-async def test_a_restart_goes_on_after_the_blocks_that_were_reserved(shards: list[Shard]) -> None:
+async def test_a_restart_continues_after_the_blocks_that_were_reserved(shards: list[Shard]) -> None:
     store = MemoryMetadata()
     first = [await (await ids_over(store, shards)).take(deadline()) for _ in range(3)]
     assert first == [0, 3, 6]

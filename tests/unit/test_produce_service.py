@@ -299,7 +299,7 @@ async def test_drafts_are_committed_in_order_although_a_later_one_is_stored_firs
     assert sizes != sorted(sizes)
 
 
-async def test_a_refusal_of_one_batch_leaves_the_others_alone(opening: Opening) -> None:
+async def test_a_refusal_of_one_batch_affects_no_other(opening: Opening) -> None:
     produce = await opening()
     sent = [
         produce.send(batch_of("a", 2, Producer(5, 0, 0))),
@@ -314,7 +314,7 @@ async def test_a_refusal_of_one_batch_leaves_the_others_alone(opening: Opening) 
     assert len(produce.stored) == 3
 
 
-async def test_a_draft_that_could_not_be_stored_fails_for_certain_and_the_next_goes_on(
+async def test_a_draft_that_could_not_be_stored_fails_for_certain_and_the_next_continues(
     opening: Opening,
 ) -> None:
     produce = await opening(Faults(1, Fault.ERROR_BEFORE, only=["write"]))

@@ -240,7 +240,7 @@ def scalar(field: Field, number: int) -> Any:
 
 @pytest.mark.serial
 @pytest.mark.parametrize("key", served(), ids=lambda key: key.name)
-async def test_a_request_of_the_most_elements_lets_others_go_on(
+async def test_a_request_of_the_most_elements_lets_others_continue(
     key: ApiKey, gateway: InMemoryGateway
 ) -> None:
     caller, version = Caller(gateway), RANGES[key][1]

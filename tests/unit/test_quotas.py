@@ -134,7 +134,7 @@ def test_quotas_are_checked_before_they_are_stored(
     assert verdicts((parts, ops)) == [verdict]
 
 
-def test_one_wrong_entity_does_not_fail_the_others() -> None:
+def test_one_wrong_entity_fails_no_other() -> None:
     good, bad = [(PRODUCE, 1.0)], [("nonsense", 1.0)]
     assert verdicts((C, good), ({"user": "u"}, bad), ({"user": None}, good)) == [
         "NONE",

@@ -76,7 +76,7 @@ def test_a_timestamp_counts_where_there_is_one(ages_ms: tuple[int | None, ...], 
     assert start_after(ledger.state, ledger.now_ms + 6_000) == start
 
 
-def test_a_run_that_goes_on_is_as_old_as_its_last_records() -> None:
+def test_a_run_that_continues_is_as_old_as_its_last_records() -> None:
     ledger = written()
     where = locator(1, ledger.now_ms)
     stamps = []

@@ -47,5 +47,5 @@ def test_a_certificate_gives_its_subject_as_rfc_2253_writes_it(
     assert principal_of(returned) == f"User:{name.rfc4514_string()}"
 
 
-def test_without_a_certificate_nobody_in_particular_speaks() -> None:
+def test_without_a_certificate_the_principal_is_anonymous() -> None:
     assert principal_of(None) == principal_of({}) == principal_of({"subject": ()}) == ANONYMOUS

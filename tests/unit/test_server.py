@@ -298,7 +298,7 @@ async def test_a_request_may_take_its_time_from_when_those_before_it_are_answere
 
 
 @pytest.mark.parametrize("before", [PRODUCE, METADATA])
-async def test_what_was_sent_before_closing_is_taken_up_though_it_had_to_wait(before: ApiKey) -> None:
+async def test_what_was_sent_before_closing_is_accepted_though_it_had_to_wait(before: ApiKey) -> None:
     async with serving() as gateway:
         async with gateway.client() as client:
             # From then on even Produce requests are taken one by one.
@@ -377,7 +377,7 @@ async def test_a_mute_lasts_for_half_the_idle_time_at_most() -> None:
         assert await client.responses(2) == [1, 2]
 
 
-async def test_a_draining_server_answers_what_a_muted_connection_has_sent() -> None:
+async def test_a_draining_server_completes_what_a_muted_connection_has_sent() -> None:
     async with serving() as gateway, gateway.client() as client:
         gateway.requests.muting = {1: 60.0}
         client.send(METADATA, 1, 2)

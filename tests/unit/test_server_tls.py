@@ -145,7 +145,7 @@ def test_a_paused_transport_is_given_nothing_until_it_resumes() -> None:
     assert writer.waiting_bytes == 0
 
 
-def test_what_was_not_sent_is_let_go_with_its_connection() -> None:
+def test_what_was_not_sent_is_released_with_its_connection() -> None:
     outlet = Outlet(capacity=1)
     writer = outlet.writer = PacedWriter(outlet)
     writer.writelines([pattern(2 * PIECE_BYTES)])

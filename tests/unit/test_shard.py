@@ -231,7 +231,7 @@ async def test_an_append_of_unknown_outcome_becomes_one_entry_and_its_right_resu
     assert shard.state.applied == len(entries) == 3
 
 
-async def test_an_entry_that_was_certainly_not_written_fails_alone_and_the_shard_goes_on(
+async def test_an_entry_that_was_certainly_not_written_fails_alone_and_the_shard_continues(
     store: MetadataStore, opened: Opener
 ) -> None:
     held = HeldMetadata(FaultyMetadata(store, Faults(2, Fault.ERROR_BEFORE, only=["put"])))

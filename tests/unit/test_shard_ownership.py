@@ -184,7 +184,7 @@ async def test_an_append_begun_after_a_barrier_proves_it(gateways: Gateways) -> 
     assert held.read_keys == [start_key(0)]
 
 
-async def test_a_barrier_that_cannot_read_fails_and_the_shard_goes_on(gateways: Gateways) -> None:
+async def test_a_barrier_that_cannot_read_fails_and_the_shard_continues(gateways: Gateways) -> None:
     faults = Faults(1, Fault.ERROR_BEFORE, only=["get"])
     shard = await gateways.open()
     shard.journal.store = FaultyMetadata(gateways.store, faults)

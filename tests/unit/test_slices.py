@@ -70,7 +70,7 @@ async def test_a_small_request_never_waits() -> None:
 
 
 @pytest.mark.serial
-async def test_a_heavy_request_lets_others_go_on_between_its_elements() -> None:
+async def test_a_heavy_request_lets_others_continue_between_its_elements() -> None:
     slices, longest, last = Slices(SliceScheduler(), Owner(1, "host")), 0.0, time.perf_counter()
     is_done = False
 
@@ -103,7 +103,7 @@ async def test_a_generator_is_driven_to_its_value() -> None:
     assert slices.weight == 10_000
 
 
-async def test_heavy_requests_get_memory_by_address_in_turn() -> None:
+async def test_heavy_requests_get_memory_round_robin_by_address() -> None:
     scheduler, log = SliceScheduler(max_bytes=100), list[str]()
 
     async def heavy(owner: Owner, size: int) -> None:

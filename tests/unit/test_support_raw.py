@@ -50,22 +50,22 @@ def wait_for_the_client_to_leave(connection: socket.socket) -> None:
         pass
 
 
-def test_an_answer_comes_whole_and_without_its_length() -> None:
+def test_a_response_comes_whole_and_without_its_length() -> None:
     with peer(answer_in_two_pieces) as port:
         assert raw_exchange("127.0.0.1", port, request(18, 0)) == b"\0\0\0\7hello"
 
 
-def test_a_close_in_the_middle_of_an_answer_is_a_close() -> None:
+def test_a_close_in_the_middle_of_a_response_is_a_close() -> None:
     with peer(half_an_answer) as port:
         assert raw_exchange("127.0.0.1", port, request(18, 0)) is Outcome.CLOSED
 
 
-def test_no_answer_in_time_is_silence() -> None:
+def test_no_response_in_time_is_silence() -> None:
     with peer(wait_for_the_client_to_leave) as port:
         assert raw_exchange("127.0.0.1", port, request(18, 0), timeout_s=0.2) is Outcome.SILENT
 
 
-def test_an_answer_of_two_gigabytes_is_refused() -> None:
+def test_a_response_of_two_gigabytes_is_refused() -> None:
     with peer(a_length_that_cannot_be) as port, pytest.raises(ValueError, match="2147483647"):
         raw_exchange("127.0.0.1", port, request(18, 0))
 
@@ -81,7 +81,7 @@ def test_a_peer_that_leaves_is_seen() -> None:
         assert connection.is_closed_by_peer()
 
 
-def test_a_request_has_the_header_kafka_asks_for() -> None:
+def test_a_request_has_the_header_that_kafka_requires() -> None:
     assert request(18, 3, b"B", correlation_id=9, client_id="c", flexible=True) == (
         b"\0\0\0\x0d" + b"\0\x12" + b"\0\x03" + b"\0\0\0\x09" + b"\0\x01c" + b"\0" + b"B"
     )

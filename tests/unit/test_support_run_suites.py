@@ -80,7 +80,7 @@ def test_the_first_line_says_how_long_it_takes(
 @pytest.mark.parametrize(
     ("codes", "code"), [((0, 0), 0), ((1, 0), 1), ((0, 1), 1), ((0, 5), 5), ((2,), 2), ((5,), 5), ((4,), 4)]
 )
-def test_it_fails_when_a_part_does_and_goes_on_only_after_tests(codes: tuple[int, ...], code: int) -> None:
+def test_it_fails_when_a_part_does_and_continues_only_after_tests(codes: tuple[int, ...], code: int) -> None:
     noted = NotedPytest(codes)
     assert run_parts(PARTS, [], noted) == code
     assert len(noted.calls) == len(codes)

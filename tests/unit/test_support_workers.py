@@ -37,7 +37,7 @@ def test_each_worker_has_ports_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
     assert max(ports) < 32_768
 
 
-def test_a_port_in_use_is_given_to_nobody() -> None:
+def test_a_port_in_use_is_not_given_out() -> None:
     (port,) = free_ports(1)
     with socket.create_server(("127.0.0.1", port)):
         for _ in range(2):

@@ -226,7 +226,7 @@ async def test_a_request_that_only_validates_creates_nothing(gateway: RunningGat
     assert await errors(gateway, "t") == ["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
-async def test_one_refused_topic_does_not_fail_the_others(gateway: RunningGateway) -> None:
+async def test_one_refused_topic_fails_no_other(gateway: RunningGateway) -> None:
     topics = [CreatableTopic("a", 1, 1), CreatableTopic("b", 0, 1), CreatableTopic("c d", 1, 1)]
     results = await create(gateway, *topics, CreatableTopic("twice", 1, 1), CreatableTopic("twice", 1, 1))
     assert {name: ErrorCode(result.error_code).name for name, result in results.items()} == {

@@ -110,7 +110,7 @@ def test_the_bytes_are_those_of_version_1() -> None:
     assert (HEADER_BYTES, ENTRY_BYTES) == (24, 46)
 
 
-def test_an_object_cut_anywhere_keeps_its_whole_frames_and_tells_where_the_torn_one_begins() -> None:
+def test_an_object_cut_anywhere_keeps_its_whole_frames_and_shows_where_the_torn_one_begins() -> None:
     first, second = joined(some_batches()), joined(some_batches(2))
     for end in range(len(first) + 1, len(first + second)):
         whole, torn = scanned((first + second)[:end])
@@ -119,7 +119,7 @@ def test_an_object_cut_anywhere_keeps_its_whole_frames_and_tells_where_the_torn_
         assert (torn.position, torn.is_torn) == (len(first), True)
 
 
-def test_every_flipped_byte_is_told_and_nothing_behind_it_is_read() -> None:
+def test_every_flipped_byte_is_recognised_and_nothing_after_it_is_read() -> None:
     first, second, third = joined(some_batches()), joined(some_batches(2)), joined(some_batches(1))
     for at in range(len(first), len(first + second)):
         data = bytearray(first + second + third)
@@ -130,7 +130,7 @@ def test_every_flipped_byte_is_told_and_nothing_behind_it_is_read() -> None:
         assert (damaged.position, damaged.is_torn) == (len(first), False)
 
 
-def test_zeros_behind_the_last_frame_are_no_frame() -> None:
+def test_zeros_after_the_last_frame_are_no_frame() -> None:
     first = joined(some_batches())
     _, damaged = scanned(first + bytes(4096))
     assert damaged == DamagedFrame(len(first), "no frame begins here: 00000000", is_torn=False)

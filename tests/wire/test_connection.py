@@ -83,7 +83,7 @@ def test_an_api_or_version_that_is_not_served_closes_the_connection(key: int, ve
 
 
 @pytest.mark.parametrize("version", [-1, 5, 127, 32767])
-def test_api_versions_of_an_unknown_version_is_passed_on_to_be_answered(version: int) -> None:
+def test_api_versions_of_an_unknown_version_is_passed_on(version: int) -> None:
     conn = connection()
     request = conn.received(frame(ApiKey.API_VERSIONS, version, 3, b"\xff\xff\xff"))
     assert request.unsupported_api_versions

@@ -99,7 +99,7 @@ def feed_some(assembler: FrameAssembler, count: int) -> bytes:
     return sent
 
 
-def test_a_connection_that_has_sent_a_large_frame_gets_room_for_the_next_at_once() -> None:
+def test_a_connection_that_has_sent_a_large_frame_gets_memory_for_the_next_at_once() -> None:
     assembler = FrameAssembler(MAX_FRAME_BYTES)
     large = body(200_000)
     feed(assembler, framed(large))

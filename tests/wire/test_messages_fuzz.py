@@ -61,7 +61,7 @@ def test_every_strict_prefix_of_a_body_is_malformed(side: str) -> None:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_bytes_behind_a_message_are_ignored_as_kafka_does(side: str) -> None:
+def test_bytes_after_a_message_are_ignored_as_kafka_does(side: str) -> None:
     decode = SIDES[side][2]
     for key, version, raw in bodies(side):
         assert decode(key, version, memoryview(raw + b"\x07rest")) == decode(key, version, memoryview(raw))
@@ -124,7 +124,7 @@ def mutate(raw: bytes, rng: Random) -> bytes:
 LIES = [b"\x7f\xff\xff\xff", b"\x00\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\x7f", b"\x7f\xff"]
 
 
-def test_a_length_that_lies_allocates_nothing() -> None:
+def test_a_length_beyond_the_frame_allocates_nothing() -> None:
     worst = 0.0
     for key, version, raw in bodies("request"):
         rng = Random(len(raw))
