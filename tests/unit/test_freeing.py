@@ -13,8 +13,9 @@ from gateway.cli.process import COLLECTOR
 from gateway.scheduling.freeing import PART, Kept, freeing
 from gateway.scheduling.slices import Owner, Slices, SliceScheduler
 from gateway.wire.apis import RANGES, ApiKey
+from tests.support.caller import Caller
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway
-from tests.unit.test_proportion import LONGEST_SLICE_S, TOPIC, Caller, of_many_elements
+from tests.unit.test_proportion import LONGEST_SLICE_S, TOPIC, of_many_elements
 
 TIMES: Final = 3
 """The best of this number of counts: the machine does other work besides."""

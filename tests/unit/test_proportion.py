@@ -5,23 +5,17 @@ iteration.
 """
 
 import asyncio
-import gc
 import os
-import time
 import tracemalloc
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import pytest
 import pytest_asyncio
 
-from gateway.cli.process import COLLECTOR
-from gateway.network.pipeline import Peer
 from gateway.requests.context import NAMES_ALL_PARTITIONS
 from gateway.response import Buffers
-from gateway.router import HANDLERS, RequestRouter
-from gateway.security.principals import ANONYMOUS
+from gateway.router import HANDLERS
 from gateway.wire.apis import RANGES, ApiKey
 from gateway.wire.connection import Request
 from gateway.wire.header import RequestHeader
@@ -74,7 +68,7 @@ from gateway.wire.messages.generated.offset_for_leader_epoch import (
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gateway.wire.schema import Field
 from ledger.batch.records import Producer, Record, build_batch
-from ledger.types import Buffer
+from tests.support.caller import Caller, collected_as_in_a_process
 from tests.support.in_memory import ANONYMOUS_PRODUCER, InMemoryGateway, in_memory_gateway, records
 
 SLACK: Final = 5.0
@@ -103,82 +97,10 @@ async def gateway() -> AsyncIterator[InMemoryGateway]:
         "limits.topic_partitions": "5000",
         "broker.auto.create.topics.enable": "false",
     }
-    # As in a process of its own (`gateway.cli.process`): what is there already is not looked at again.
-    thresholds = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECTOR)
-    try:
+    with collected_as_in_a_process():
         async with in_memory_gateway(settings) as running:
             await running.create(TOPIC, 10)
             yield running
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*thresholds)
-
-
-@dataclass
-class Probe:
-    """The longest iteration of the loop, in CPU seconds of its thread, and the longest ping."""
-
-    slice_s: float = 0.0
-    ping_s: float = 0.0
-
-
-class Caller:
-    """Gives requests to a router as a connection does."""
-
-    def __init__(self, gateway: InMemoryGateway) -> None:
-        self.services = gateway.running.services
-        self.router = RequestRouter(self.services)
-        self.peer = Peer(7, gateway.running.listeners[0], "10.0.0.1", ANONYMOUS)
-
-    async def ask(self, key: ApiKey, version: int, body: bytes) -> int:
-        """The length of the response."""
-        return sum(map(len, await self._buffers(key, version, body)))
-
-    async def answer(self, key: ApiKey, version: int, body: bytes) -> memoryview:
-        """The body of the response."""
-        _, *buffers = await self._buffers(key, version, body)
-        return memoryview(b"".join(buffers))
-
-    async def _buffers(self, key: ApiKey, version: int, body: bytes) -> Sequence[Buffer]:
-        request = Request(0, RequestHeader(int(key), version, 1, "c"), memoryview(body), False)
-        now = asyncio.get_running_loop().time()
-        if self.router.is_pipelined(key) or self.router.is_inline(key):
-            completion: asyncio.Future[Buffers | None] = asyncio.get_running_loop().create_future()
-            self.router.start(request, self.peer, now, completion)
-            buffers = await completion
-        else:
-            response = await self.router.answer(request, self.peer, now)
-            buffers = None if response is None else response.buffers
-        return buffers or ()
-
-    async def probed(self, key: ApiKey, version: int, body: bytes) -> tuple[int, Probe]:
-        probe, requested = Probe(), asyncio.ensure_future(self.ask(key, version, body))
-        before, waiting = time.thread_time(), asyncio.ensure_future(self._ping(probe, requested))
-        while not requested.done():
-            await asyncio.sleep(0)
-            now = time.thread_time()
-            probe.slice_s, before = max(probe.slice_s, now - before), now
-        await waiting
-        return requested.result(), probe
-
-    async def freed(self) -> float:
-        """The longest iteration, in CPU seconds, until all objects of requests are freed."""
-        longest, before = 0.0, time.thread_time()
-        while self.services.scheduler.held_bytes or self.services.scheduler.waiting:
-            await asyncio.sleep(0)
-            now = time.thread_time()
-            longest, before = max(longest, now - before), now
-        return longest
-
-    async def _ping(self, probe: Probe, requested: "asyncio.Future[int]") -> None:
-        while not requested.done():
-            began = time.perf_counter()
-            await self.ask(ApiKey.API_VERSIONS, 0, b"")
-            probe.ping_s = max(probe.ping_s, time.perf_counter() - began)
-            await asyncio.sleep(0.005)
 
 
 def served() -> list[ApiKey]:
