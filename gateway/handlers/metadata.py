@@ -9,7 +9,7 @@ response. v7: LeaderEpoch. v8: authorized operations (KIP-430). v9: flexible. v1
 v11: no operations of the cluster (KIP-700). v12: topics by id (KIP-516). v13: a top-level error.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -44,6 +44,9 @@ LEADER_EPOCH: Final = 0
 FIRST_VERSION_WITH_NULLABLE_NAME: Final = 12
 FIRST_VERSION_WITH_THROTTLE_TIME: Final = 3
 ALWAYS_STRICT: Final = 0
+MAX_KEPT_TOPICS: Final = 16
+MIN_KEPT_PARTITIONS: Final = 2_000
+"""Of so few topics with so many partitions the response is kept: clients ask for it every few minutes."""
 
 
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Encoded:
@@ -51,30 +54,51 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
     if error is not ErrorCode.NONE:
         return await _refused(context, request, error)
     if request.topics is None or (context.header.api_version == 0 and not request.topics):
-        return await _all_topics(context, request)
+        return await _encoded(context, request, (), context.services.topics.all)
+    if len(request.topics) <= MAX_KEPT_TOPICS:
+        known = await _known(context, request.topics)
+        if sum(len(topic.partitions) for topic in known.values()) >= MIN_KEPT_PARTITIONS:
+            return await _encoded(context, request, tuple(known), known.values)
     return _response(context, request, await _topics(context, request, request.topics))
 
 
-async def _all_topics(context: RequestContext, request: MetadataRequest) -> Encoded:
-    """The response is the same for all clients of a listener until a topic is created, deleted or grown."""
-    version, service = context.header.api_version, context.services.topics
+async def _known(context: RequestContext, requested: Sequence[MetadataRequestTopic]) -> dict[TopicKey, Topic]:
+    """The requested topics, each once, if all of them are known; else none."""
+    keys, service = await _keys(requested, context.slices), context.services.topics
+    known = {key: topic for key in keys if (topic := service.get(key)) is not None}
+    return known if len(known) == len(keys) else {}
+
+
+async def _encoded(
+    context: RequestContext,
+    request: MetadataRequest,
+    keys: tuple[TopicKey, ...],
+    described_topics: Callable[[], Iterable[Topic]],
+) -> Encoded:
+    """The response is the same for all clients of a listener until a topic is created, deleted or grown.
+    Without `keys` it is that of all topics."""
+    version, services = context.header.api_version, context.services
 
     async def make() -> bytes:
         # As the topics are now or later, never as they were before the request arrived.
         operations = _topic_operations(request)
         described = _Described(context, operations)
-        topics = [await described.topic(topic) async for topic in context.slices.paced(service.all())]
+        topics = [await described.topic(topic) async for topic in context.slices.paced(described_topics())]
+        # To be freed in slices.
+        context.slices.keep(described.partitions)
         response = _response(context, request, topics)
         return await context.slices.drive(codec.encoding_response(ApiKey.METADATA, version, response))
 
     key = (
+        keys,
         context.services.shard.state.topics.version,
         version,
         (context.listener.host, context.listener.port),
         request.include_topic_authorized_operations,
         request.include_cluster_authorized_operations,
     )
-    return Encoded(await context.services.encoded.get(key, make), version >= FIRST_VERSION_WITH_THROTTLE_TIME)
+    kept = services.encoded_topics if keys else services.encoded
+    return Encoded(await kept.get(key, make), version >= FIRST_VERSION_WITH_THROTTLE_TIME)
 
 
 def _response(
@@ -182,10 +206,10 @@ class _Described:
         self._slices = context.slices
         self._node_id = context.services.node_id
         self._operations = operations
-        self._partitions: list[MetadataResponsePartition] = []
+        self.partitions: list[MetadataResponsePartition] = []
 
     async def topic(self, topic: Topic) -> MetadataResponseTopic:
-        count, known, nodes = len(topic.partitions), self._partitions, [self._node_id]
+        count, known, nodes = len(topic.partitions), self.partitions, [self._node_id]
         async for index in self._slices.paced(range(len(known), count)):
             known.append(
                 MetadataResponsePartition(

@@ -80,7 +80,9 @@ class Services:
     """Shares the event loop and memory between heavy requests."""
     produce_order: ArrivalOrder = field(default_factory=ArrivalOrder)
     encoded: EncodedResponses = field(default_factory=EncodedResponses)
-    """Responses that many clients request, encoded."""
+    """Responses that many clients request: Metadata of all topics."""
+    encoded_topics: EncodedResponses = field(default_factory=EncodedResponses)
+    """Metadata of some topics with very many partitions. Apart, as there are more of these."""
 
 
 @dataclass(slots=True)
