@@ -38,6 +38,7 @@ from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
+from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.shard import Shard
 from gateway.datadir import DATA_SETTING, DataDirectory, DirectoryLock
 from gateway.fetch.cache import RunCache
@@ -51,9 +52,9 @@ from gateway.groups.offset_expiry import OffsetExpiry
 from gateway.groups.offset_manager import OffsetManager
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
-from gateway.housekeeping.housekeeper import Housekeeper
 from gateway.housekeeping.producers import ProducerRelief
 from gateway.housekeeping.retention import Retention
+from gateway.housekeeping.steps import OwnerHousekeeping, owner_steps, replica_steps
 from gateway.network.acceptor import open_sockets, warn_of_plaintext
 from gateway.network.server import Server
 from gateway.produce.producer_ids import ProducerIds
@@ -78,9 +79,7 @@ log = structlog.get_logger()
 
 BACKUP_OPEN_FILE: Final = "backup-open"
 CLOSE_SECONDS: Final = 10.0
-CROWDED_PRODUCERS_S: Final = 1.0
 DEAD_OFFSETS_S: Final = 5.0
-CLOCK_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +88,9 @@ class RunningGateway:
 
     services: Services
     shard: Shard
+    owner_scope: OwnerScope
+    ended: asyncio.Event
+    """Set when this gateway cannot go on: when the shard is lost, until it can follow another owner."""
     listeners: Sequence[Listener]
     bound: Sequence[Address]
     admin: Address | None
@@ -126,25 +128,20 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         space = _watch_space(settings, stores, shard, metrics, stack)
         await _claim(stores, shard)
         configs = ConfigService(shard, settings)
-        housekeeper, facts = await _start_housekeeping(
-            settings, stores, shard, configs, space, metrics, stack
-        )
-        metrics.orphan_objects.set_function(facts.orphan_objects)
-        services = await _open_services(settings, stores, shard, configs, space, stack, metrics)
-        _expire_offsets(settings, services, shard, housekeeper)
-        _bound_producers(settings, services, shard, housekeeper)
         watch = ClockWatch(shard, clock, settings.ledger.orphan_grace_ms, metrics.alarm)
-        _watch_clock(watch, housekeeper, metrics)
+        metrics.clock_behind_seconds.set_function(lambda: watch.ahead_ms / 1000)
+        rule = SnapshotRule(settings.ledger.snapshot_bytes)
+        checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, shard.replica.clock)
+        _start_replica_steps(checkpointer, watch, space, stack)
+        services = await _open_services(settings, stores, shard, configs, space, stack, metrics)
+        garbage = _garbage_collector(settings, stores, shard, space, metrics)
+        housekeeping = _owner_housekeeping(settings, services, shard, checkpointer, garbage, space)
+        scope = await _begin_owner_scope(shard, services.groups, housekeeping, stack)
+        facts = _shard_facts(settings, checkpointer, garbage, metrics)
         readiness = _readiness(settings, stores, shard, space)
         # Before the clients' listeners, so that its pages report "shutting down" while those are drained.
-        pages = AdminServer(
-            metrics,
-            product_version(),
-            readiness.reasons,
-            lambda: [dict(shard_page(shard, facts))],
-            settings.admin,
-            watch.warnings,
-        )
+        reasons, shards = readiness.reasons, partial(_shard_pages, shard, facts)
+        pages = AdminServer(metrics, product_version(), reasons, shards, settings.admin, watch.warnings)
         admin = await _open_admin(admin_bind, pages, stack)
         router = RequestRouter(services)
         wait_ms = services.quotas.connection_wait_ms
@@ -156,7 +153,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         stack.callback(services.groups.close)
         stack.callback(setattr, readiness, "is_draining", True)
         reload = certificates.reload if certificates is not None else _nothing_to_reload
-        yield RunningGateway(services, shard, listeners, server.bound, admin, reload)
+        yield RunningGateway(services, shard, scope, shard.lost, listeners, server.bound, admin, reload)
 
 
 async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock) -> Shard:
@@ -297,71 +294,77 @@ def _watch_space(
     return space
 
 
-async def _start_housekeeping(  # noqa: PLR0913 - what is assembled
-    settings: Settings,
-    stores: Stores,
-    shard: Shard,
-    configs: ConfigService,
-    space: FreeSpace,
-    metrics: Metrics,
-    stack: AsyncExitStack,
-) -> tuple[Housekeeper, ShardFacts]:
-    grace_ms = settings.ledger.orphan_grace_ms
-    rule = SnapshotRule(settings.ledger.snapshot_bytes)
-    checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, shard.replica.clock)
-    await checkpointer.start()
-    wait_seconds = settings.ledger.commit_timeout_ms / 1000
+def _start_replica_steps(
+    checkpointer: Checkpointer, watch: ClockWatch, space: FreeSpace, stack: AsyncExitStack
+) -> None:
+    watch.check()
+    housekeeper = replica_steps(checkpointer, watch, space)
+    stack.push_async_callback(checkpointer.write_last_image)
+    task = asyncio.create_task(housekeeper.run(), name="housekeeper")
+    stack.push_async_callback(_end, task)
+
+
+def _garbage_collector(
+    settings: Settings, stores: Stores, shard: Shard, space: FreeSpace, metrics: Metrics
+) -> GarbageCollector:
     # An operator announces a copy of a running gateway's data by this file.
     backup_open = Path(settings.storage.data_dir) / BACKUP_OPEN_FILE
-    garbage = GarbageCollector(
+    return GarbageCollector(
         shard,
         stores.segments,
-        grace_ms,
+        settings.ledger.orphan_grace_ms,
         shard.replica.clock,
-        wait_seconds,
+        settings.ledger.commit_timeout_ms / 1000,
         is_disk_full=lambda: space.is_full and not backup_open.exists(),
         alarm=metrics.alarm,
         elapsed=_monotonic_ms,
     )
-    retention = Retention(shard, _topic_configs(configs), shard.replica.clock, wait_seconds)
-    check_ms = settings.broker.log_retention_check_interval_ms
-    housekeeper = Housekeeper(shard, checkpointer, garbage, retention, grace_ms, check_ms, space)
-    stack.push_async_callback(checkpointer.write_last_image)
-    task = asyncio.create_task(housekeeper.run(), name="housekeeper")
-    stack.push_async_callback(_end, task)
-    facts = ShardFacts(
+
+
+async def _begin_owner_scope(
+    shard: Shard, groups: GroupCoordinator, housekeeping: OwnerHousekeeping, stack: AsyncExitStack
+) -> OwnerScope:
+    scope = OwnerScope(shard)
+    scope.add(groups)
+    scope.add(housekeeping)
+    # After the drain.
+    stack.push_async_callback(scope.end)
+    await scope.begin()
+    return scope
+
+
+def _shard_facts(
+    settings: Settings, checkpointer: Checkpointer, garbage: GarbageCollector, metrics: Metrics
+) -> ShardFacts:
+    metrics.orphan_objects.set_function(lambda: garbage.orphans_left)
+    return ShardFacts(
         settings.broker.node_id,
         image_entries=lambda: checkpointer.imaged,
         snapshot_entries=lambda: checkpointer.snapshotted,
         orphan_objects=lambda: garbage.orphans_left,
     )
-    return housekeeper, facts
 
 
-def _bound_producers(settings: Settings, services: Services, shard: Shard, housekeeper: Housekeeper) -> None:
-    limits = settings.limits
+def _owner_housekeeping(
+    settings: Settings,
+    services: Services,
+    shard: Shard,
+    checkpointer: Checkpointer,
+    garbage: GarbageCollector,
+    space: FreeSpace,
+) -> OwnerHousekeeping:
+    ledger, groups, limits = settings.ledger, settings.groups, settings.limits
+    clock, wait_s = shard.replica.clock, ledger.commit_timeout_ms / 1000
+    retention = Retention(shard, _topic_configs(services.configs), clock, wait_s)
+    check_ms = settings.broker.log_retention_check_interval_ms
+    steps = owner_steps(checkpointer, garbage, retention, ledger.orphan_grace_ms, check_ms, space)
+    retention_ms = groups.offsets_retention_minutes * 60_000
+    expiry = OffsetExpiry(shard, services.groups, retention_ms, clock, wait_s)
+    steps.add("offsets", groups.offsets_retention_check_interval_ms / 1000, expiry.apply)
+    steps.add("dead offsets", DEAD_OFFSETS_S, expiry.drain)
     shard.state.producer_bounds = ProducerBounds(limits.producers, limits.partition_producers)
-    wait_s = settings.ledger.commit_timeout_ms / 1000
     relief = ProducerRelief(shard, services.produce.crowded, shard.now_ms, wait_s, _monotonic_ms)
-    housekeeper.add("crowded producers", CROWDED_PRODUCERS_S, relief.relieve)
-
-
-def _expire_offsets(settings: Settings, services: Services, shard: Shard, housekeeper: Housekeeper) -> None:
-    limits = settings.groups
-    wait_s = settings.ledger.commit_timeout_ms / 1000
-    retention_ms = limits.offsets_retention_minutes * 60_000
-    expiry = OffsetExpiry(shard, services.groups, retention_ms, shard.replica.clock, wait_s)
-    housekeeper.add("offsets", limits.offsets_retention_check_interval_ms / 1000, expiry.apply)
-    housekeeper.add("dead offsets", DEAD_OFFSETS_S, expiry.drain)
-
-
-def _watch_clock(watch: ClockWatch, housekeeper: Housekeeper, metrics: Metrics) -> None:
-    async def check() -> None:
-        watch.check()
-
-    watch.check()
-    housekeeper.add("clock", CLOCK_S, check)
-    metrics.clock_behind_seconds.set_function(lambda: watch.ahead_ms / 1000)
+    return OwnerHousekeeping(checkpointer, garbage, relief, steps)
 
 
 def _readiness(settings: Settings, stores: Stores, shard: Shard, space: FreeSpace) -> Readiness:
@@ -404,7 +407,6 @@ async def _open_services(  # noqa: PLR0913 - what is assembled
     reader = RunReader(stores.segments, cache, _locator_of(shard), metrics.alarm)
     offsets = ListOffsetsService(shard, reader, opener, settings.limits.decompressed_bytes)
     groups = GroupCoordinator(shard, settings)
-    groups.start()
     metrics.groups.set_function(lambda: groups.group_count)
     metrics.group_members.set_function(lambda: groups.member_count)
     group_offsets = OffsetManager(shard, groups, settings)
@@ -458,6 +460,10 @@ def _monotonic_ms() -> int:
 def _locator_of(shard: Shard) -> Callable[[int], str]:
     """The locator of an object's number, in the state of the time of the call."""
     return lambda number: shard.state.objects.locator(number)
+
+
+def _shard_pages(shard: Shard, facts: ShardFacts) -> list[dict[str, object]]:
+    return [dict(shard_page(shard, facts))]
 
 
 def _view_of(shard: Shard) -> ShardView:

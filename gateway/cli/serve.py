@@ -86,7 +86,7 @@ async def _serve(settings: Settings, ready_file: Path | None) -> Exit:
         notify(READY, f"STATUS=serving {', '.join(_listening_on(gateway))}")
         tune_collector()
         calming = asyncio.create_task(give_back_when_calm(services.metrics.moved_bytes))
-        code = await stop.wait(gateway.shard.lost)
+        code = await stop.wait(gateway.ended)
         calming.cancel()
         notify(STOPPING)
         log.info("gateway.stopping", reason=stop.reason)

@@ -167,6 +167,14 @@ class Journal:
                 yield stored
                 last = stored.number
 
+    def check_next(self, stored: StoredEntry, number: int) -> None:
+        """StoreDamaged if entry `number` is missing before this one."""
+        if stored.number != number:
+            raise StoreDamaged(
+                f"journal entry {entry_key(self.shard, number)} is missing, although entry "
+                f"{stored.key} is there: restore the metadata store"
+            )
+
     async def _pages(self, first: int) -> AsyncIterator[Sequence[tuple[str, Versioned]]]:
         """Up to SCAN_ENTRIES at a time; the last page may be empty."""
         start = entry_key(self.shard, first)

@@ -75,6 +75,8 @@ class Owner:
         self.broken: Exception | None = None
         """Why nothing more is accepted, once ownership is lost."""
         self.lost = asyncio.Event()
+        self.recovered_ms = replica.state.entry_time_ms
+        """The time of the last entry that an earlier owner wrote."""
         self._journal = journal
         self._replica = replica
         self._commit_delay = commit_delay

@@ -258,11 +258,7 @@ async def continues(journal: Journal, applied: int, nonce: bytes, start: int) ->
 async def _follow(journal: Journal, recovered: Recovered) -> None:
     state = recovered.state
     async for stored in journal.entries_that_count(state.applied):
-        if stored.number != state.applied:
-            raise StoreDamaged(
-                f"journal entry {entry_key(journal.shard, state.applied)} is missing, although entry "
-                f"{stored.key} is there: restore the metadata store"
-            )
+        journal.check_next(stored, state.applied)
         entry = _decode(stored)
         try:
             apply_entry(state, entry)

@@ -6,6 +6,7 @@ Every gateway has one, whether it owns the shard or not. Only durable entries ch
 import asyncio
 from collections.abc import Callable, Sequence
 
+from gateway.coordination.journal import Journal
 from gateway.coordination.ledger import Subscriber
 from ledger.journal import begin_entry, decode_entry, entry_key, go_on
 from ledger.partitions.state import PartitionLog
@@ -30,8 +31,6 @@ class Replica:
         """Of the last entry applied."""
         self.journal_bytes = 0
         """Of the entries applied to what was recovered, for the decision to take a snapshot."""
-        self.recovered_ms = state.entry_time_ms
-        """The time of the last entry that was there when this process began."""
         self._went_on: tuple[int, int] | None = None
         """While the clock is behind: the entry time at which that was seen, and `elapsed` then."""
         self._subscribers: list[Subscriber] = []
@@ -67,6 +66,12 @@ class Replica:
         if touched:
             for subscriber in tuple(self._subscribers):
                 subscriber(touched)
+
+    async def follow(self, journal: Journal) -> None:
+        """Apply what the journal has after the last entry applied. PrunedMeanwhile if some of it is gone."""
+        async for stored in journal.entries_that_count(self.state.applied):
+            journal.check_next(stored, self.state.applied)
+            await self.apply(stored.data)
 
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
         """Be called after each applied entry. Returns the undo."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from gateway.completion import Completion
 from gateway.coordination.commit_delay import CommitDelay
-from gateway.coordination.journal import Journal
+from gateway.coordination.journal import Journal, OwnershipLost
 from gateway.coordination.ledger import Subscriber
 from gateway.coordination.owner import Owner
 from gateway.coordination.replica import Replica
@@ -37,6 +37,17 @@ class Shard:
 
     async def start(self, gateway: int, cluster_id: str, deadline: float) -> None:
         """Begin an epoch and serve. StoreUnavailable if that cannot be made durable by the deadline."""
+        await self.owner.begin(gateway, cluster_id, deadline)
+
+    async def take_over(self, gateway: int, cluster_id: str, deadline: float) -> None:
+        """Begin another epoch after one was lost, with all applied that others have written since. Raises as
+        `Replica.follow` and `start`; StoreUnavailable also while the epoch has not ended, or if it ended by a
+        bug, after which nothing may be built on the state."""
+        if not isinstance(self.owner.broken, OwnershipLost):
+            raise StoreUnavailable(self.why_not or "this gateway owns the shard already")
+        await self.replica.follow(self.journal)
+        await self.owner.close()
+        self.owner = Owner(self.journal, self.replica, self._commit_delay)
         await self.owner.begin(gateway, cluster_id, deadline)
 
     async def close(self) -> None:

@@ -67,8 +67,9 @@ class GroupCoordinator:
         self._tickets = itertools.count(1)
         self._is_closed = False
 
-    def start(self) -> None:
+    async def begin_epoch(self) -> None:
         """Load all groups with members; their sessions begin again in full."""
+        self._is_closed = False
         for group in self._shard.state.groups.by_id.values():
             if group.members:
                 self._open(group.group_id)
@@ -78,6 +79,12 @@ class GroupCoordinator:
         self._is_closed = True
         for runner in self._runners.values():
             runner.stop()
+
+    async def end_epoch(self) -> None:
+        """The same when the shard is lost. What was not durable is forgotten: the next owner does not know
+        it."""
+        self.close()
+        self._runners.clear()
 
     async def join(self, group_id: str, request: Join, deadline: float) -> JoinResult:
         """JoinGroup. `deadline` (loop time) is for linearizable reads; the group decides how long the join

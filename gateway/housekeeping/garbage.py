@@ -92,14 +92,19 @@ class GarbageCollector:
         self._alarm = alarm
         self._elapsed = elapsed
         self._graces = Graces(shard.state.objects.garbage)
-        elapsed_ms = elapsed() if elapsed is not None else 0
-        self._hearing_by_clock, self._hearing_by_entries = (
-            Hearing(shard.replica.recovered_ms or now, now, elapsed_ms, PRODUCER_EXPIRATION_MS)
-            for now in (clock(), self._now_ms())
-        )
         self.orphans_left = 0
         """Objects that no entry names and that the last sweep kept: most are new, and may still be
         committed."""
+        self.begin_epoch()
+
+    def begin_epoch(self) -> None:
+        """Producers were heard by the owner before until its last entry. Graces go on: dead objects may have
+        readers here."""
+        elapsed_ms = self._elapsed() if self._elapsed is not None else 0
+        self._hearing_by_clock, self._hearing_by_entries = (
+            Hearing(self._shard.owner.recovered_ms or now, now, elapsed_ms, PRODUCER_EXPIRATION_MS)
+            for now in (self._clock(), self._now_ms())
+        )
 
     async def drain(self, loop_time: Callable[[], float]) -> None:
         """Drop unreadable runs in slices, so that no single entry takes long to apply."""

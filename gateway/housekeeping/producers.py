@@ -74,9 +74,12 @@ class ProducerRelief:
         self._wait_s = wait_s
         self._not_before = 0.0
         self._elapsed = elapsed
-        self._hearing = Hearing(
-            shard.replica.recovered_ms, self._now_ms(), elapsed() if elapsed is not None else 0
-        )
+        self.begin_epoch()
+
+    def begin_epoch(self) -> None:
+        """Producers were heard by the owner before until its last entry."""
+        elapsed_ms = self._elapsed() if self._elapsed is not None else 0
+        self._hearing = Hearing(self._shard.owner.recovered_ms, self._now_ms(), elapsed_ms)
 
     async def relieve(self) -> int:
         """How many were forgotten."""

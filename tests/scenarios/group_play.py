@@ -102,7 +102,7 @@ class Play:
         self._coordinator = GroupCoordinator(
             self._shard, Settings(), lambda: str(next(self._ids)), self._noted
         )
-        self._coordinator.start()
+        await self._coordinator.begin_epoch()
 
     def _clock(self) -> int:
         return 1_700_000_000_000 + int(asyncio.get_running_loop().time() * 1000)

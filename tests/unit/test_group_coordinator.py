@@ -74,7 +74,7 @@ class Host:
     async def open(self) -> None:
         self.shard = await open_shard(self.store, None, None, 1, lambda: 1_700_000_000_000)
         self.coordinator = GroupCoordinator(self.shard, self.settings, lambda: str(next(self.ids)))
-        self.coordinator.start()
+        await self.coordinator.begin_epoch()
 
     async def close(self) -> None:
         self.coordinator.close()

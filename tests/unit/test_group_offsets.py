@@ -122,7 +122,7 @@ async def hosted(max_groups: int, **limits: int) -> AsyncIterator[Host]:
     for name, topic_id in TOPICS.items():
         await shard.ask(CreateTopic(name, topic_id, PARTITIONS, {}), soon())
     groups = GroupCoordinator(shard, settings)
-    groups.start()
+    await groups.begin_epoch()
     offsets = OffsetManager(shard, groups, settings)
     expiry = OffsetExpiry(shard, groups, RETENTION_MS, lambda: now_ms[0], 5.0)
     yield Host(store, shard, groups, offsets, expiry, now_ms)

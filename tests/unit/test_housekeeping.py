@@ -10,11 +10,14 @@ from typing import Any, cast
 import pytest
 
 from gateway.coordination.free_space import FreeSpace
+from gateway.coordination.owner_scope import OwnerScope
 from gateway.housekeeping import housekeeper as housekeeper_module
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import FULL_GRACE_MS, PRODUCER_EXPIRATION_MS, GarbageCollector
 from gateway.housekeeping.housekeeper import Housekeeper
+from gateway.housekeeping.producers import ProducerRelief
 from gateway.housekeeping.retention import Retention
+from gateway.housekeeping.steps import OwnerHousekeeping, owner_steps
 from ledger.errors import StoreUnavailable
 from ledger.formats.snapshot import decode_snapshot
 from ledger.image import all_rows, restore
@@ -359,10 +362,10 @@ async def test_a_draft_under_way_while_a_full_disk_is_swept_is_stored_under_a_ne
 def always_due(
     host: Embedded, monkeypatch: pytest.MonkeyPatch, space: FreeSpace | None = None
 ) -> Housekeeper:
-    """A housekeeper that does every step at every tick."""
+    """The owner's housekeeper, which does every step at every tick."""
     monkeypatch.setattr(housekeeper_module, "TICK_S", 0.001)
     retention = Retention(host.shard, lambda name, configs: configs[name], host.clock, WAIT_S)
-    keeper = Housekeeper(host.shard, host.checkpointer, host.garbage, retention, GRACE_MS, 1, space)
+    keeper = owner_steps(host.checkpointer, host.garbage, retention, GRACE_MS, 1, space)
     for step in keeper._steps:
         step.every_s = step.due_at = 0.0
     return keeper
@@ -424,18 +427,15 @@ async def test_a_failed_step_stops_no_other_and_is_done_again(
         assert {call.store for call in faults.failed} >= {"metadata", "blobs"}
 
 
-async def test_housekeeping_ends_when_the_shard_is_lost(
-    host: Embedded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = asyncio.create_task(always_due(host, monkeypatch).run())
-    await asyncio.sleep(0.01)
-    assert not task.done()
-    host.shard.lost.set()
-    async with asyncio.timeout(WAIT_S):
-        await task
+async def begun_scope(host: Embedded, keeper: Housekeeper) -> OwnerScope:
+    relief = ProducerRelief(host.shard, set(), host.clock, WAIT_S)
+    scope = OwnerScope(host.shard)
+    scope.add(OwnerHousekeeping(host.checkpointer, host.garbage, relief, keeper))
+    await scope.begin()
+    return scope
 
 
-async def test_the_step_under_way_ends_when_the_shard_is_lost(
+async def test_the_owners_housekeeping_and_its_step_under_way_end_when_the_shard_is_lost(
     host: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A prune that went on would be that of a gateway that was replaced."""
@@ -450,9 +450,33 @@ async def test_the_step_under_way_ends_when_the_shard_is_lost(
             ended.set()
 
     keeper.add("hangs", 0.0, hangs)
-    task = asyncio.create_task(keeper.run())
+    scope = await begun_scope(host, keeper)
     async with asyncio.timeout(WAIT_S):
         await began.wait()
+        assert not scope.ended.is_set()
         host.shard.lost.set()
-        await task
+        await scope.ended.wait()
     assert ended.is_set()
+    await scope.end()
+
+
+async def test_the_owners_housekeeping_begins_again_with_another_epoch(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, runs = always_due(host, monkeypatch), asyncio.Queue[int]()
+
+    async def count() -> None:
+        runs.put_nowait(1)
+
+    keeper.add("counts", 0.0, count)
+    scope = await begun_scope(host, keeper)
+    async with asyncio.timeout(WAIT_S):
+        await runs.get()
+        await scope.end()
+        while not runs.empty():
+            runs.get_nowait()
+        await asyncio.sleep(0)
+        assert runs.empty()
+        await scope.begin()
+        await runs.get()
+        await scope.end()
