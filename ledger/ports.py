@@ -7,10 +7,13 @@ have had one. Every call ends: backends bound their own waits.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from ledger.rows import Row
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
+
+SCAN_BYTES: Final = 4 * 1024 * 1024
+"""Values that one scan of a metadata store reads: a bound on its memory, and on the time that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,8 @@ class MetadataStore(Protocol):
     async def get(self, key: str) -> Versioned | None: ...
 
     async def scan(self, prefix: str, start: str = "", limit: int = 1000) -> Sequence[tuple[str, Versioned]]:
-        """At most `limit` pairs whose key has the prefix and is >= `start`, ascending by key."""
+        """At most `limit` pairs whose key has the prefix and is >= `start`, ascending by key; the last one is
+        that with which the values together reach SCAN_BYTES, if they do."""
         ...
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:

@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 
 from adapters.names import check_metadata_key
-from ledger.ports import Lost, PutOutcome, Versioned, Won
+from ledger.ports import SCAN_BYTES, Lost, PutOutcome, Versioned, Won
 
 
 class MemoryMetadata:
@@ -28,10 +28,14 @@ class MemoryMetadata:
     async def scan(self, prefix: str, start: str = "", limit: int = 1000) -> Sequence[tuple[str, Versioned]]:
         first = bisect_left(self._keys, max(prefix, start))
         found: list[tuple[str, Versioned]] = []
+        size = 0
         for key in self._keys[first : first + max(limit, 0)]:
             if not key.startswith(prefix):
                 break
             found.append((key, self._values[key]))
+            size += len(self._values[key].value)
+            if size >= SCAN_BYTES:
+                break
         return found
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:

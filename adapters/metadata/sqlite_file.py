@@ -19,7 +19,7 @@ from ledger.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
-from ledger.ports import Lost, PutOutcome, Unknown, Versioned, Won
+from ledger.ports import SCAN_BYTES, Lost, PutOutcome, Unknown, Versioned, Won
 
 FORMAT_VERSION = 1
 APPLICATION_ID = 0x4447_4D31
@@ -86,6 +86,7 @@ class SqliteFile:
 
     def scan(self, prefix: str, start: str, limit: int) -> list[tuple[str, Versioned]]:
         found: list[tuple[str, Versioned]] = []
+        size = 0
         try:
             rows = self._connection().execute(
                 "SELECT key, version, value FROM entry WHERE key >= ? ORDER BY key LIMIT ?",
@@ -95,6 +96,9 @@ class SqliteFile:
                 if not key.startswith(prefix):
                     break
                 found.append((key, Versioned(value, str(version))))
+                size += len(value)
+                if size >= SCAN_BYTES:
+                    break
         except sqlite3.Error as error:
             raise self._failure("read", error) from error
         return found

@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from ledger.errors import OutcomeUnknown, StoreDamaged, StoreUnavailable
 from ledger.journal import NONCE_BYTES, REMEDY, entry_key, entry_prefix, nonce_of, start_key
-from ledger.ports import Lost, MetadataStore, Unknown, Versioned, Won
+from ledger.ports import SCAN_BYTES, Lost, MetadataStore, Unknown, Versioned, Won
 
 log = structlog.get_logger(__name__)
 
@@ -176,12 +176,12 @@ class Journal:
             )
 
     async def _pages(self, first: int) -> AsyncIterator[Sequence[tuple[str, Versioned]]]:
-        """Up to SCAN_ENTRIES at a time; the last page may be empty."""
+        """Up to SCAN_ENTRIES or SCAN_BYTES at a time; the last page may be empty."""
         start = entry_key(self.shard, first)
         while True:
             page = await self.store.scan(entry_prefix(self.shard), start, SCAN_ENTRIES)
             yield page
-            if len(page) < SCAN_ENTRIES:
+            if len(page) < SCAN_ENTRIES and sum(len(found.value) for _, found in page) < SCAN_BYTES:
                 return
             start = page[-1][0] + "\0"
 

@@ -8,7 +8,7 @@ import pytest
 
 from adapters.open import open_metadata
 from ledger.errors import OutcomeUnknown, StoreUnavailable
-from ledger.ports import Lost, MetadataStore, PutOutcome, Unknown, Won
+from ledger.ports import SCAN_BYTES, Lost, MetadataStore, PutOutcome, Unknown, Won
 from tests.contract.killed import killed_writer
 from tests.contract.writer import content, key_of
 from tests.support.faulty import Fault, Faults, FaultyMetadata
@@ -120,6 +120,18 @@ async def test_a_scan_is_ascending_and_keeps_to_prefix_start_and_limit(store: Me
     assert await scanned("journal/0/", limit=0) == []
     assert await scanned("nothing") == []
     assert len(await scanned("")) == 17
+
+
+async def test_a_scan_ends_where_its_values_have_many_bytes_and_goes_on_there(store: MetadataStore) -> None:
+    keys = [f"journal/0/{number}" for number in range(6)]
+    value = bytes(SCAN_BYTES // 2 - 1)
+    for key in keys:
+        await put_won(store, key, value)
+    assert [key for key, _ in await store.scan("journal/0/")] == keys[:3]
+    assert [key for key, _ in await store.scan("journal/0/", limit=2)] == keys[:2]
+    assert [key for key, _ in await store.scan("journal/0/", keys[2] + "~")] == keys[3:]
+    await put_won(store, "journal/0/3-", bytes(SCAN_BYTES))
+    assert [key for key, _ in await store.scan("journal/0/", keys[3] + "-")] == ["journal/0/3-"]
 
 
 async def test_odd_keys_are_kept_apart_and_sort_by_code_point(store: MetadataStore) -> None:
