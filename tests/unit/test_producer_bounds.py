@@ -1,12 +1,10 @@
 """How many producers are remembered, and which of them go for others."""
 
 import asyncio
-import gc
 import random
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,6 +20,7 @@ from ledger.topics.requests import CreateTopic, DeleteTopic
 from tests.support.embedded import WAIT_S, Client, Clock, Embedded
 from tests.support.in_memory import in_memory_gateway, records
 from tests.support.journalled import topic_id
+from tests.support.loop_time import longest_turn
 
 TOPIC = topic_id(1)
 HOUR_MS = 3_600_000
@@ -211,21 +210,6 @@ def remember(host: Embedded, count: int) -> None:
         logs[i % len(logs)].put_producer(1_000_000 + i, producer)
     state.producer_count += count
     host.clock.now_ms += 10 * count
-
-
-async def longest_turn(work: Coroutine[Any, Any, Any]) -> float:
-    """CPU seconds that the event loop was held for at once, without collections of garbage."""
-    working, worst = asyncio.ensure_future(work), 0.0
-    gc.disable()
-    try:
-        while not working.done():
-            began = time.thread_time()
-            await asyncio.sleep(0)
-            worst = max(worst, time.thread_time() - began)
-    finally:
-        gc.enable()
-    await working
-    return worst
 
 
 async def test_very_many_producers_are_checked_and_forgotten_without_holding_the_loop(
