@@ -16,7 +16,7 @@ from gateway.produce.service import ProduceOptions, ProduceService
 from gateway.produce.validation import TopicPolicy
 from ledger.batch.header import check_batches
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
-from ledger.errors import StoreUnavailable
+from ledger.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.objects.requests import RaiseFloor
 from ledger.partitions.requests import ExpireProducers, ReserveProducerIds
 from ledger.ports import PutOutcome, SegmentStore
@@ -40,14 +40,14 @@ class GatedSegments(MemorySegments):
     def __init__(self) -> None:
         super().__init__()
         self.gates: list[asyncio.Event] = []
-        self.failing: set[int] = set()
+        self.failing: dict[int, StoreError] = {}
 
     async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
         number = len(self.gates)
         self.gates.append(asyncio.Event())
         await self.gates[number].wait()
         if number in self.failing:
-            raise StoreUnavailable("the store said no")
+            raise self.failing[number]
         return await super().write(batches, created_ms)
 
 
@@ -178,14 +178,24 @@ async def test_a_draft_that_is_written_first_waits_for_those_before_it_and_no_lo
     assert await results(*sent) == [0, 1, 2]
 
 
+async def test_a_draft_that_could_not_be_written_lets_no_other_overtake_those_before_it(world: World) -> None:
+    sent = [await world.send(NONE) for _ in range(3)]
+    world.segments.failing = {1: StoreUnavailable("the store said no")}
+    await world.write(1, 2, 0)
+    assert await results(*sent) == [0, FAILED, 1]
+
+
 @pytest.mark.parametrize(("producer", "second"), [(NEW, OUT_OF_ORDER), (NONE, 0)])
+@pytest.mark.parametrize(
+    ("error", "first"), [(StoreUnavailable("no"), FAILED), (OutcomeUnknown("perhaps"), UNCERTAIN)]
+)
 async def test_behind_a_draft_that_could_not_be_written(
-    world: World, producer: int, second: int | str
+    world: World, producer: int, second: int | str, error: StoreError, first: str
 ) -> None:
     sent = [await world.send(producer) for _ in range(2)]
-    world.segments.failing = {0}
+    world.segments.failing = {0: error}
     await world.write(1, 0)
-    assert await results(*sent) == [FAILED, second]
+    assert await results(*sent) == [first, second]
     assert await send_again(world, producer, 0, 1) == ([0, 1] if producer == NEW else [1, 2])
 
 
