@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import pytest
 
+from adapters.images.sqlite import SqliteImage
 from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import MAX_BEGINNINGS, recover, snapshot_keys
 from ledger.errors import StoreDamaged, StoreUnavailable
@@ -89,6 +91,27 @@ async def test_a_snapshot_made_while_a_gateway_joins_is_not_taken_for_one_of_a_n
     joined = await recover(Journal(shared.store, 0), None, blobs)
     assert blobs.lists >= 2
     assert joined.state.applied == 101
+
+
+async def test_an_image_whose_last_entry_is_pruned_while_a_gateway_joins_is_not_one_of_a_newer_store(
+    shared: SharedShard, tmp_path: Path
+) -> None:
+    owner = await grown(shared)
+    image, last = SqliteImage(tmp_path / "image"), owner.shard.state.applied - 1
+    await image.write(list(all_rows(owner.shard.state)), owner.shard.replica.last_nonce)
+
+    class Slow(HeldMetadata):
+        async def get(self, key: str) -> Versioned | None:
+            # First to see that the image is of this journal, then to see that the journal is not older.
+            if key == entry_key(0, last) and key in self.read_keys:
+                await prune_up(owner)
+            return await super().get(key)
+
+    store = Slow(shared.store)
+    joined = await recover(Journal(store, 0), image, shared.blobs)
+    await image.close()
+    assert store.read_keys.count(entry_key(0, last)) == 2
+    assert digest(all_rows(joined.state)) == digest(all_rows(owner.shard.state))
 
 
 @pytest.mark.parametrize("at", [63, 64, 110])
