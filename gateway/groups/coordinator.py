@@ -35,6 +35,15 @@ FATAL_MEMBER_ERRORS: Final = frozenset(
 )
 """Errors that make a member give up what it has: returned only after a linearizable read."""
 
+REFUTABLE_ERRORS: Final = FATAL_MEMBER_ERRORS | {
+    ErrorName.GROUP_ID_NOT_FOUND,
+    ErrorName.GROUP_MAX_SIZE_REACHED,
+    ErrorName.GROUP_SUBSCRIBED_TO_TOPIC,
+    ErrorName.INCONSISTENT_GROUP_PROTOCOL,
+    ErrorName.NON_EMPTY_GROUP,
+}
+"""Errors that newer entries of the journal, by another owner, may refute."""
+
 WEIGH_INTERVAL_MS: Final = 1000
 """There may be very many groups; meanwhile clients can add no more than the network carries."""
 MAX_OWNER_CHARS: Final = 8_000
@@ -101,10 +110,10 @@ class GroupCoordinator:
         if self._is_out_of_memory() and (runner is None or runner.group.growth(request) > 0):
             if runner is not None:
                 runner.evict_if_idle()
-            return JoinResult(ErrorName.GROUP_MAX_SIZE_REACHED, "")
+            return JoinResult(await self.confirmed(ErrorName.GROUP_MAX_SIZE_REACHED, deadline), "")
         if runner is None and not request.member_id:
             if self._has_max_groups(group_id):
-                return JoinResult(ErrorName.GROUP_MAX_SIZE_REACHED, "")
+                return JoinResult(await self.confirmed(ErrorName.GROUP_MAX_SIZE_REACHED, deadline), "")
             runner = self._open(group_id)
         if runner is None:
             return JoinResult(await self.confirmed(ErrorName.UNKNOWN_MEMBER_ID, deadline), request.member_id)
@@ -214,7 +223,7 @@ class GroupCoordinator:
 
     async def confirmed(self, error: ErrorName, deadline: float) -> ErrorName:
         """The error, after a linearizable read if it is one that newer entries of the journal may refute."""
-        if error in FATAL_MEMBER_ERRORS or error == ErrorName.GROUP_ID_NOT_FOUND:
+        if error in REFUTABLE_ERRORS:
             try:
                 await self._shard.barrier(deadline)
             except (StoreError, TimeoutError):
@@ -275,7 +284,8 @@ class GroupCoordinator:
             return Refused(await self.confirmed(ErrorName.GROUP_ID_NOT_FOUND, deadline))
         group = runner.group
         if group.state != EMPTY:
-            return Refused(ErrorName.GROUP_ID_NOT_FOUND if group.state == DEAD else ErrorName.NON_EMPTY_GROUP)
+            error = ErrorName.GROUP_ID_NOT_FOUND if group.state == DEAD else ErrorName.NON_EMPTY_GROUP
+            return Refused(await self.confirmed(error, deadline))
         group.die()
         try:
             return await self._remove(group_id, deadline)

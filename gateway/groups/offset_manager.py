@@ -118,14 +118,16 @@ class OffsetManager:
             return await self._groups.confirmed(ErrorName.GROUP_ID_NOT_FOUND, deadline)
         has_members = group.state != EMPTY
         if has_members and group.protocol_type != CONSUMER_PROTOCOL:
-            return ErrorName.NON_EMPTY_GROUP
+            return await self._groups.confirmed(ErrorName.NON_EMPTY_GROUP, deadline)
         subscribed = self._groups.subscribed_topics(group_id) if has_members else frozenset()
         removable = [
             i for i, (name, _) in enumerate(keys) if subscribed is not None and name not in subscribed
         ]
         parts = [removable[at : at + MAX_OFFSETS] for at in range(0, len(removable), MAX_OFFSETS)]
         pending = [self._shard.submit(RemoveOffsets(group_id, [keys[i][1] for i in part])) for part in parts]
-        errors = [ErrorName.GROUP_SUBSCRIBED_TO_TOPIC] * len(keys)
+        is_whole = len(removable) == len(keys)
+        subscribed_error = ErrorName.NONE if is_whole else ErrorName.GROUP_SUBSCRIBED_TO_TOPIC
+        errors = [await self._groups.confirmed(subscribed_error, deadline)] * len(keys)
         for part, result in zip(parts, await self._results(pending, deadline), strict=True):
             for i in part:
                 errors[i] = result.error if isinstance(result, Refused) else ErrorName.NONE

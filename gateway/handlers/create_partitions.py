@@ -32,14 +32,15 @@ async def handle(context: RequestContext, request: CreatePartitionsRequest) -> C
     slices = context.slices
     times = Counter([topic.name async for topic in slices.paced(request.topics)])
     deadline = context.change_deadline(request.timeout_ms)
-    is_confirmed = await context.services.topics.confirm_absent(times, deadline, slices)
     once = [topic async for topic in slices.paced(request.topics) if times[topic.name] == 1]
     quota = mutation_quota(context, FIRST_VERSION_WITH_STRICT_CHECKS)
-    refusals: Sequence[Refused | None] = [NO_TIME] * len(once)
-    if request.timeout_ms > 0:
+    # A topic is refused only by the newest state.
+    outdated = await context.services.topics.barrier(deadline) if request.timeout_ms > 0 else NO_TIME
+    refusals: Sequence[Refused | None] = [outdated] * len(once)
+    if outdated is None:
 
         def grow(topic: CreatePartitionsTopic) -> Coroutine[Any, Any, Refused | None]:
-            return _grow(context, topic, request.validate_only, quota, is_confirmed, deadline)
+            return _grow(context, topic, request.validate_only, quota, deadline)
 
         refusals = await slices.gather(grow, once)
     duplicates = [
@@ -59,13 +60,12 @@ async def _grow(
     requested: CreatePartitionsTopic,
     validate_only: bool,
     quota: MutationQuota,
-    is_confirmed: bool,
     deadline: float,
 ) -> Refused | None:
     service = context.services.topics
     topic = service.get(requested.name)
     if topic is None:
-        return unknown_topic(is_confirmed)
+        return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
     before = len(topic.partitions)
     refused = check_growth(requested, before, service.creation_limits())
     refused = refused or quota.take(requested.count - before)
@@ -75,12 +75,6 @@ async def _grow(
     return await audited(
         context, growth, "topic.grown", topic=topic.name, partitions=requested.count, before=before
     )
-
-
-def unknown_topic(is_confirmed: bool) -> Refused:
-    if not is_confirmed:
-        return Refused(ErrorName.REQUEST_TIMED_OUT, "The journal did not answer in time.")
-    return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
 
 
 def _result(name: str, refused: Refused | None) -> CreatePartitionsTopicResult:

@@ -49,6 +49,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     times = Counter([topic.name async for topic in context.slices.paced(request.topics)])
     deadline = context.change_deadline(request.timeout_ms)
     quota = mutation_quota(context, FIRST_VERSION_WITH_STRICT_CHECKS)
+    outdated = await _outdated(context, request, deadline)
     described = _Described(context)
     once = [topic async for topic in context.slices.paced(request.topics) if times[topic.name] == 1]
     results = list[CreatableTopicResult]()
@@ -56,7 +57,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     for start in range(0, len(once), AT_ONCE):
         part = once[start : start + AT_ONCE]
         planned = [
-            _plan(context, topic, quota) if request.timeout_ms > 0 else NO_TIME
+            outdated or _plan(context, topic, quota)
             async for topic in context.slices.paced(part, UNITS_A_TOPIC)
         ]
         created = await _create_all(context, planned, request.validate_only, deadline)
@@ -70,6 +71,11 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         if n > 1
     ]
     return CreateTopicsResponse(throttle_mutations(context, quota), [*results, *duplicates])
+
+
+async def _outdated(context: RequestContext, request: CreateTopicsRequest, deadline: float) -> Refused | None:
+    """Why nothing can be planned: a topic is refused only by the newest state."""
+    return await context.services.topics.barrier(deadline) if request.timeout_ms > 0 else NO_TIME
 
 
 def _plan(context: RequestContext, topic: CreatableTopic, quota: MutationQuota) -> NewTopic | Refused:

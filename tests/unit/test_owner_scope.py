@@ -11,6 +11,8 @@ from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.shard import Shard
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from gateway.wire.messages.generated.create_topics import CreatableTopic, CreateTopicsRequest
 from gateway.wire.messages.generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from gateway.wire.messages.generated.metadata import MetadataRequest
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -142,6 +144,36 @@ async def test_a_gateway_that_lost_its_shard_reads_on_and_refuses_what_an_owner_
     assert await losing.produce() is ErrorCode.KAFKA_STORAGE_ERROR
     assert (await losing.join())[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert losing.gateway.running.services.groups.member_count == 0
+    await other.close()
+
+
+async def test_a_gateway_that_was_replaced_refuses_no_topic_by_what_it_knew(
+    losing: Losing,
+) -> None:
+    """It does not know yet that it was replaced."""
+    other = await open_shard(losing.shard.journal.store, None, None, 2, lambda: 1_000)
+    exists = CreateTopicsRequest([CreatableTopic("t", 1, 1)], 4_000)
+    (refused,) = (await losing.gateway.ask(ApiKey.CREATE_TOPICS, 5, exists)).topics
+    assert ErrorCode(refused.error_code) is ErrorCode.KAFKA_STORAGE_ERROR
+    await other.close()
+
+
+async def test_a_gateway_that_was_replaced_refuses_no_growth_by_what_it_knew(losing: Losing) -> None:
+    other = await open_shard(losing.shard.journal.store, None, None, 2, lambda: 1_000)
+    too_few = CreatePartitionsRequest([CreatePartitionsTopic("t", 1)], 4_000)
+    (refused,) = (await losing.gateway.ask(ApiKey.CREATE_PARTITIONS, 1, too_few)).results
+    assert ErrorCode(refused.error_code) is ErrorCode.KAFKA_STORAGE_ERROR
+    await other.close()
+
+
+async def test_a_coordinator_that_was_replaced_refuses_no_member_by_what_it_knew(losing: Losing) -> None:
+    assert (await losing.join())[0] is ErrorCode.NONE
+    other = await open_shard(losing.shard.journal.store, None, None, 2, lambda: 1_000)
+    request = JoinGroupRequest(
+        "g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("sticky", b"")]
+    )
+    refused = await losing.gateway.ask(ApiKey.JOIN_GROUP, 3, request)
+    assert ErrorCode(refused.error_code) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await other.close()
 
 
