@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 
-from ledger.image import everything_but_partitions, put_back_dirty, rows_of
+from ledger.image import everything_but_partitions, key_decoders, put_back_row, rows_of
 from ledger.partitions.logs import PartitionRange
 from ledger.partitions.rows import (
     PARTITION,
@@ -17,7 +17,7 @@ from ledger.partitions.rows import (
     copy_changes,
     copy_whole,
     gone_row,
-    put_back_copies,
+    put_back_copy,
 )
 from ledger.registry import REGISTRY, Registry
 from ledger.rows import Row
@@ -90,17 +90,28 @@ class StateCut:
         """All rows, once `rest` has ended."""
         return self._rows + self._of_ranges
 
-    def give_up(self) -> None:
-        """The rows could not be made or written: they are dirty again."""
+    def giving_up(self) -> Iterator[None]:
+        """The rows could not be made or written: they are dirty again. In small steps, between which entries
+        may be applied; they must be gone to the end before the next cut."""
         state = self._state
         if state.cut is self:
             state.cut = None
         if self._whole:
             return
-        put_back_dirty(state, self._rows, self._registry)
-        put_back_copies(state.dirty, self._copies)
-        state.dirty[PARTITION] |= self._left
         state.dirty.add_all(self._dirty)
+        state.dirty[PARTITION] |= self._left
+        decoders = key_decoders(self._registry)
+        for row in self._rows:
+            put_back_row(state, row, decoders)
+            yield
+        for copy in self._copies:
+            put_back_copy(state.dirty, copy)
+            yield
+
+    def give_up(self) -> None:
+        """The same at once."""
+        for _ in self.giving_up():
+            pass
 
     def keep(self, number: int) -> None:
         if number in self._left:

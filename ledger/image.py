@@ -6,7 +6,7 @@ in its module `rows`.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ledger.errors import StoreDamaged, StoreTooNew
@@ -23,6 +23,7 @@ FIRST_VERSION_WITH_CRC = 3
 
 Keys: TypeAlias = Mapping[int, Iterable[Any]]
 """Keys of image rows by section."""
+KeyDecoders: TypeAlias = Mapping[int, Callable[[bytes], Any]]
 
 _META = struct.Struct(">HqqqqqqqH")
 _VERSION = struct.Struct(">H")
@@ -65,10 +66,19 @@ def drop_dirty(state: LedgerState) -> Iterator[None]:
 
 def put_back_dirty(state: LedgerState, rows: Iterable[Row], registry: Registry = REGISTRY) -> None:
     """The rows could not be written: they are dirty again."""
-    decoders = {section.number: section.decode_key for section in registry.sections if not section.always}
-    for section, key, _ in rows:
-        if section in decoders:
-            state.dirty[section].add(decoders[section](key))
+    decoders = key_decoders(registry)
+    for row in rows:
+        put_back_row(state, row, decoders)
+
+
+def put_back_row(state: LedgerState, row: Row, decoders: KeyDecoders) -> None:
+    if row.section in decoders:
+        state.dirty[row.section].add(decoders[row.section](row.key))
+
+
+def key_decoders(registry: Registry = REGISTRY) -> KeyDecoders:
+    """Of all sections but those that are always written."""
+    return {section.number: section.decode_key for section in registry.sections if not section.always}
 
 
 def meta_row(state: LedgerState) -> Row:

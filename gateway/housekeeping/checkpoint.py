@@ -19,7 +19,7 @@ from gateway.housekeeping.pruning import Pruner
 from ledger.cut import StateCut
 from ledger.errors import StoreError
 from ledger.formats.snapshot import Snapshot, encode_snapshot
-from ledger.image import drop_dirty, everything, restore
+from ledger.image import drop_dirty, restore
 from ledger.ports import Blobs, ImageStore
 
 log = structlog.get_logger(__name__)
@@ -69,6 +69,8 @@ class Checkpointer:
         self._clock = clock
         self._pruner = Pruner(shard.journal, blobs, clock)
         self._imaged = -1
+        self._is_empty = False
+        """The image was damaged and is to be written anew."""
         self.snapshot_bytes = 0
         """The size of the newest snapshot."""
         self._writing = asyncio.Lock()
@@ -113,17 +115,18 @@ class Checkpointer:
         if not self._replica.state.is_whole:
             log.error("image.state_not_whole", entries=applied)
             return
-        cut, nonce = await self._begin_cut(whole=False)
+        cut, nonce = await self._begin_cut(whole=self._is_empty)
         try:
             await _in_slices(cut.rest())
             await self._image.write(cut.rows(), nonce)
-            self._imaged = cut.applied
-        except BaseException as error:
-            # Also when cancelled: the thread may still write them or fail to, and twice does no harm.
-            cut.give_up()
-            if not isinstance(error, StoreError):
-                raise
+            self._imaged, self._is_empty = cut.applied, False
+        except StoreError as error:
+            await _give_up(cut)
             log.warning("image.not_written", path=self._image.location, error=str(error))
+        except BaseException:
+            # Cancelled: the thread may still write them or fail to, and twice does no harm.
+            cut.give_up()
+            raise
 
     async def _begin_cut(self, *, whole: bool) -> tuple[StateCut, bytes]:
         """A cut of the last entry, of which partitions are left to be copied, and its nonce."""
@@ -187,8 +190,7 @@ class Checkpointer:
 
     async def _rebuild_image(self, image: ImageStore) -> None:
         async with self._writing:
-            self._imaged = -1
-            self._replica.state.dirty.add_all(everything(self._replica.state))
+            self._imaged, self._is_empty = -1, True
             try:
                 await image.clear()
             except StoreError as error:
@@ -211,3 +213,13 @@ async def _in_slices(steps: Iterator[None], pause_s: float = PAUSE_S) -> None:
         if time.perf_counter() - began >= ENCODE_S:
             await asyncio.sleep(pause_s)
             began = time.perf_counter()
+
+
+async def _give_up(cut: StateCut) -> None:
+    steps = cut.giving_up()
+    try:
+        await _in_slices(steps)
+    finally:
+        # To the end, also when cancelled.
+        for _ in steps:
+            pass

@@ -100,13 +100,12 @@ def _copy(log: PartitionLog, chunks: Sequence[RunsCopy], producer_ids: Iterable[
     )
 
 
-def put_back_copies(dirty: Dirty, copies: Iterable[PartitionCopy]) -> None:
-    """The rows of the copies could not be written: they are dirty again."""
-    for copy in copies:
-        number = copy.log.number
-        dirty[PARTITION].add(number)
-        dirty[CHUNK].update((number, runs.chunk.serial) for runs in copy.chunks)
-        dirty[PRODUCER].update((number, producer_id) for producer_id, *_ in copy.producers)
+def put_back_copy(dirty: Dirty, copy: PartitionCopy) -> None:
+    """The rows of the copy could not be written: they are dirty again."""
+    number = copy.log.number
+    dirty[PARTITION].add(number)
+    dirty[CHUNK].update((number, runs.chunk.serial) for runs in copy.chunks)
+    dirty[PRODUCER].update((number, producer_id) for producer_id, *_ in copy.producers)
 
 
 def blank_row(found: PartitionRange, number: int) -> Row:

@@ -4,20 +4,22 @@ Times are CPU time of the loop's thread, an iteration at a time.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from adapters.images.sqlite import SqliteImage
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.retention import AT_ONCE, Retention
+from ledger.errors import StoreUnavailable
 from ledger.formats.snapshot import decode_snapshot
 from ledger.image import all_rows, restore
 from ledger.journal import apply_entry, decode_entry
 from ledger.partitions.requests import CommitFile
 from ledger.requests import LedgerResult
-from ledger.rows import digest
+from ledger.rows import Row, digest
 from ledger.state import LedgerState
 from ledger.topics.apply import SLICE_PARTITIONS
 from ledger.topics.requests import CreateTopic, DeleteTopic
@@ -78,6 +80,31 @@ async def test_an_image_of_very_many_partitions_lets_commits_go_on_and_is_of_one
     await host.checkpointer.write_image()
     rows, _ = await host.image.rows()
     assert digest(rows) == digest(all_rows(host.shard.state))
+
+
+@pytest.mark.serial
+async def test_an_image_that_cannot_be_written_lets_others_go_on_and_is_written_later(tmp_path: Path) -> None:
+    image = FailingImage(tmp_path / "failing")
+    async with Embedded(tmp_path, Clock()) as host:
+        await host.ask(CreateTopic("t", TOPIC, MANY, {}))
+        await commit(host, range(IN_USE))
+        checkpointer = Checkpointer(host.shard, image, host.blobs, SnapshotRule(1), host.clock)
+        assert await longest_turn(checkpointer.write_image()) < SLACK * LONGEST_S
+        assert checkpointer.imaged is None
+        image.fails = False
+        await checkpointer.write_image()
+        rows, _ = await image.rows()
+        assert digest(rows) == digest(all_rows(host.shard.state))
+    await image.close()
+
+
+class FailingImage(SqliteImage):
+    fails = True
+
+    async def write(self, rows: Sequence[Row], nonce: bytes) -> None:
+        if self.fails:
+            raise StoreUnavailable("the disk is full")
+        await super().write(rows, nonce)
 
 
 @pytest.mark.serial
