@@ -1,7 +1,26 @@
-"""Object keys that carry their creation time: UUIDv7 (RFC 9562), so that keys sort by age."""
+"""Keys of stores: how many parts each kind has, and UUIDv7 (RFC 9562) for keys that carry their creation time
+and sort by age. Ids in keys are lower-case hex."""
 
+import re
 import uuid
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+KEY_PARTS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "archive": 3,
+        "claim": 3,
+        "cluster-id": 1,
+        "journal": 3,
+        "journal-start": 2,
+        "snapshot": 3,
+        "wal": 3,
+    }
+)
+"""By its first part, how many parts a key has. All keys of a kind have the same number, so none is a folder
+of another. Every kind of key must be here."""
 
 RANDOM_BYTES = 10
 _VERSION_7 = 0x7 << 76
@@ -9,6 +28,7 @@ _VARIANT = 0x2 << 62
 _RAND_A_MASK = 0xFFF
 _RAND_B_MASK = (1 << 62) - 1
 _UUID_TEXT = 36
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def uuid7(created_ms: int, random: bytes) -> uuid.UUID:
@@ -24,7 +44,6 @@ def uuid7(created_ms: int, random: bytes) -> uuid.UUID:
 def created_ms(locator: str) -> int:
     """Creation time in unix ms that a locator carries. ValueError if it carries none."""
     name = locator.rsplit("/", 1)[-1].split(".", 1)[0][-_UUID_TEXT:]
-    value = uuid.UUID(name)
-    if value.version != 7:
+    if _UUID.fullmatch(name) is None or (value := uuid.UUID(name)).version != 7:
         raise ValueError(f"{locator!r} carries no creation time")
     return value.int >> 80

@@ -23,7 +23,7 @@ class BlobInfo:
 
 
 class Blobs(Protocol):
-    """Immutable named bytes. Keys are `/`-separated relative paths; a key is never reused."""
+    """Immutable named bytes. Keys are as `MetadataStore` has them; a key is never reused."""
 
     @property
     def durable_ack(self) -> bool:
@@ -51,7 +51,8 @@ class Blobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """A value and the version to expect when replacing it. A version may be a content hash."""
+    """A value and the version to expect when replacing it. A version may be a content hash, so values that
+    replace each other carry a nonce or counter."""
 
     value: bytes
     version: str
@@ -80,12 +81,23 @@ PutOutcome: TypeAlias = Won | Lost | Unknown
 
 
 class MetadataStore(Protocol):
-    """A small versioned map with compare-and-set: journals, leases, membership."""
+    """A small versioned map with compare-and-set: journals, leases, membership.
+
+    Keys are `/`-separated, at most 1024 bytes. Their parts match `[A-Za-z0-9_-][A-Za-z0-9._-]*` and have at
+    most 200 bytes; `ledger.keys.KEY_PARTS` says how many parts each kind has, so that no key is a folder of
+    another. Every store refuses other keys by ValueError. What a store cannot promise it declares.
+    """
 
     @property
     def exclusive(self) -> bool:
         """True if this process alone can write for as long as the store is open (an embedded file under
         a lock): then no other process can have written since the last read."""
+        ...
+
+    @property
+    def unique_versions(self) -> bool:
+        """True if no version is given twice, not even after a delete. A store whose versions are content
+        hashes (ETags of S3) gives equal values equal versions."""
         ...
 
     @property

@@ -19,7 +19,7 @@ from adapters.disk import (
     sync_directory,
     write_all,
 )
-from adapters.names import check_blob_key
+from adapters.names import check_key
 from adapters.threads import DEADLINE_S, StoreThreads
 from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreUnavailable
 from ledger.ports import BlobInfo
@@ -39,7 +39,7 @@ class Access(Enum):
 
 
 class FileBlobs:
-    """Blobs in a local directory. No key may be a folder of another key (ValueError)."""
+    """Blobs in a local directory. A key that is a folder of another one is a ValueError."""
 
     durable_ack = True
 
@@ -60,16 +60,16 @@ class FileBlobs:
             raise
 
     async def put(self, key: str, parts: Sequence[Buffer]) -> None:
-        await self._threads.run(self._files.put, check_blob_key(key), parts)
+        await self._threads.run(self._files.put, check_key(key), parts)
 
     async def get(self, key: str, start: int = 0, size: int | None = None) -> bytes:
-        return await self._threads.read(self._files.get, check_blob_key(key), start, size)
+        return await self._threads.read(self._files.get, check_key(key), start, size)
 
     async def list(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[BlobInfo]:
         return await self._threads.read(self._files.list, prefix, after, limit)
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._threads.run(self._files.delete, [check_blob_key(key) for key in keys])
+        await self._threads.run(self._files.delete, [check_key(key) for key in keys])
 
     async def close(self) -> None:
         await self._threads.close(lambda: None)

@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
-from adapters.names import check_blob_key
+from adapters.names import check_key
 from ledger.errors import AlreadyExists, NotFound
 from ledger.ports import BlobInfo
 from ledger.types import Buffer
@@ -19,13 +19,13 @@ class MemoryBlobs:
         self._keys: list[str] = []
 
     async def put(self, key: str, parts: Sequence[Buffer]) -> None:
-        if check_blob_key(key) in self._blobs:
+        if check_key(key) in self._blobs:
             raise AlreadyExists(f"blob {key} is there already")
         self._blobs[key] = b"".join(parts)
         insort(self._keys, key)
 
     async def get(self, key: str, start: int = 0, size: int | None = None) -> bytes:
-        blob = self._blobs.get(check_blob_key(key))
+        blob = self._blobs.get(check_key(key))
         if blob is None:
             raise NotFound(f"there is no blob {key}")
         end = len(blob) if size is None else start + size
@@ -44,7 +44,7 @@ class MemoryBlobs:
 
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
-            if self._blobs.pop(check_blob_key(key), None) is not None:
+            if self._blobs.pop(check_key(key), None) is not None:
                 del self._keys[bisect_left(self._keys, key)]
 
     async def close(self) -> None:

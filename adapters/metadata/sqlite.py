@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adapters.metadata.sqlite_file import SqliteFile
-from adapters.names import check_metadata_key
+from adapters.names import check_key
 from adapters.threads import DEADLINE_S, Overdue, StoreThreads
 from ledger.ports import PutOutcome, Unknown, Versioned
 
@@ -14,6 +14,7 @@ class SqliteMetadata:
     """A MetadataStore in one file. No other process can open the file until this one closes it."""
 
     exclusive = True
+    unique_versions = True
     durable_ack = True
 
     def __init__(
@@ -30,19 +31,19 @@ class SqliteMetadata:
             raise
 
     async def get(self, key: str) -> Versioned | None:
-        return await self._threads.read(self._file.get, check_metadata_key(key))
+        return await self._threads.read(self._file.get, check_key(key))
 
     async def scan(self, prefix: str, start: str = "", limit: int = 1000) -> Sequence[tuple[str, Versioned]]:
         return await self._threads.read(self._file.scan, prefix, start, limit)
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
         try:
-            return await self._threads.run(self._file.put, check_metadata_key(key), value, expect)
+            return await self._threads.run(self._file.put, check_key(key), value, expect)
         except Overdue as error:
             return Unknown(str(error))
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._threads.run(self._file.delete, [check_metadata_key(key) for key in keys])
+        await self._threads.run(self._file.delete, [check_key(key) for key in keys])
 
     async def close(self) -> None:
         await self._threads.close(self._file.close)

@@ -119,6 +119,10 @@ class TimedMetadata:
         return self._store.exclusive
 
     @property
+    def unique_versions(self) -> bool:
+        return self._store.unique_versions
+
+    @property
     def durable_ack(self) -> bool:
         return self._store.durable_ack
 

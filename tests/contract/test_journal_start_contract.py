@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from adapters.blobs.memory import MemoryBlobs
-from adapters.open import open_metadata
 from gateway.coordination.blob_keys import new_snapshot_key
 from gateway.coordination.journal import Journal
 from gateway.housekeeping.pruning import Pruner
 from ledger.formats.snapshot import Snapshot, encode_snapshot
 from ledger.journal import NONCE_BYTES, encode_entry, entry_key, nonce_of, start_key
 from ledger.ports import MetadataStore, Won
-from tests.contract.test_metadata_contract import BACKENDS
+from tests.contract.backends import METADATA, opened_metadata
 from tests.support.interleaved import InterleavedMetadata, Interleaving
 
 INTERLEAVINGS = 1_000
@@ -23,9 +22,9 @@ SEED = 20_261_122
 NOW_MS = 1_000_000
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=METADATA)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MetadataStore]:
-    store = open_metadata(str(request.param.format(dir=tmp_path)))
+    store = opened_metadata(str(request.param.format(dir=tmp_path)))
     yield store
     await store.close()
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from adapters.names import check_key
 from adapters.open import open_segments
 from ledger.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from ledger.keys import created_ms
 from ledger.ports import SegmentStore
 from ledger.types import Buffer, DraftBatch, Placement, Position, TopicId
 from tests.contract.killed import killed_writer
@@ -39,7 +41,7 @@ def durable_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def draft(*datas: Buffer) -> list[DraftBatch]:
-    """Batches of three partitions in turn, so that a store that groups them must reorder."""
+    """Batches of three partitions round-robin, so that a store that groups them must reorder."""
     return [DraftBatch(TopicId(bytes(16)), number % 3, data, 1) for number, data in enumerate(datas)]
 
 
@@ -193,6 +195,17 @@ async def test_a_store_that_cannot_be_reached_does_not_say_that_nothing_is_there
     with pytest.raises(StoreUnavailable):
         await faulty.read(requested)
     assert await read(faulty, requested) == [b"one"]
+
+
+async def test_locators_are_keys_that_every_store_takes_with_ids_in_lower_case(store: SegmentStore) -> None:
+    for _ in range(5):
+        (position,) = await write(store, b"x")
+        assert check_key(position.locator) == position.locator.lower()
+        await store.abandon(position.locator)
+    for stored in await store.objects():
+        assert created_ms(stored.locator) == stored.created_ms
+        with pytest.raises(ValueError):
+            created_ms(stored.locator.upper())
 
 
 async def test_the_store_says_what_it_promises(store: SegmentStore, url: str) -> None:

@@ -88,6 +88,10 @@ class HeldMetadata:
         return self._store.exclusive if self._exclusive is None else self._exclusive
 
     @property
+    def unique_versions(self) -> bool:
+        return self._store.unique_versions
+
+    @property
     def durable_ack(self) -> bool:
         return self._store.durable_ack
 

@@ -64,6 +64,10 @@ class InterleavedMetadata:
         return False
 
     @property
+    def unique_versions(self) -> bool:
+        return self._store.unique_versions
+
+    @property
     def durable_ack(self) -> bool:
         return self._store.durable_ack
 

@@ -1,5 +1,7 @@
 """Keys and values of a journal that do not read back as written: StoreDamaged that names them."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from adapters.blobs.memory import MemoryBlobs
@@ -9,6 +11,8 @@ from gateway.coordination.opening import open_shard
 from gateway.coordination.recovery import recover
 from ledger.errors import StoreDamaged
 from ledger.journal import entry_key, start_key
+from ledger.ports import MetadataStore, Versioned
+from tests.support.held_stores import HeldMetadata
 
 NONCE = bytes(range(16))
 
@@ -18,6 +22,20 @@ async def journal_of_one() -> Journal:
     shard = await open_shard(store, MemoryBlobs(), None, 1, lambda: 1_000)
     await shard.close()
     return Journal(store, 0)
+
+
+class WithDamagedKey(HeldMetadata):
+    """A store with a key that damage has made: no store takes such a key."""
+
+    def __init__(self, store: MetadataStore, key: str) -> None:
+        super().__init__(store)
+        self._key = key
+
+    async def scan(self, prefix: str, start: str = "", limit: int = 1000) -> Sequence[tuple[str, Versioned]]:
+        found = list(await super().scan(prefix, start, limit))
+        if self._key >= start:
+            found.append((self._key, Versioned(b"", "1")))
+        return sorted(found, key=lambda pair: pair[0])[:limit]
 
 
 @pytest.mark.parametrize("value", [b"2\0damaged", b"", b"x", b"2 ", b"-1 " + b"0" * 32, b"2 " + b"0" * 31])
@@ -47,7 +65,7 @@ def test_a_start_that_an_older_build_has_written_is_read() -> None:
 )
 async def test_a_key_that_is_no_entrys_is_named(digits: str) -> None:
     journal = await journal_of_one()
-    await journal.store.put(f"journal/0/{digits}", b"", None)
+    journal = Journal(WithDamagedKey(journal.store, f"journal/0/{digits}"), 0)
     with pytest.raises(StoreDamaged, match=f"a key 'journal/0/{digits}', which is not that of an entry"):
         await recover(journal, None, None)
 

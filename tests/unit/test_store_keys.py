@@ -1,0 +1,66 @@
+"""The keys of stores: those that a gateway makes are of a known kind, and so are those of older versions."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from adapters.names import check_key
+from adapters.segments.locators import WalLocators
+from gateway.assembly import running_gateway
+from gateway.config import load_settings
+from gateway.coordination.blob_keys import new_archive_key, new_snapshot_key
+from ledger.journal import entry_key, start_key
+from ledger.keys import KEY_PARTS
+from tests.support.versions import ROOT
+
+FIXTURES = sorted((ROOT / "tests/fixtures").glob("data_directory_*"))
+
+
+def keys_in(directory: Path) -> list[str]:
+    """Of blobs, WAL files and metadata stores below it."""
+    blobs = [
+        str(path.relative_to(blobs))
+        for blobs in directory.rglob("blobs")
+        for path in blobs.rglob("*")
+        if path.is_file()
+    ]
+    wal = [str(path.relative_to(wal.parent)) for wal in directory.rglob("wal") for path in wal.rglob("*.wal")]
+    return [*blobs, *wal, *(key for path in directory.rglob("metadata.db") for key in journal_keys(path))]
+
+
+def journal_keys(path: Path) -> list[str]:
+    db = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+    try:
+        return [key for (key,) in db.execute("SELECT key FROM entry")]
+    finally:
+        db.close()
+
+
+@pytest.mark.parametrize("directory", FIXTURES, ids=lambda path: path.name)
+def test_keys_of_every_released_format_are_accepted(directory: Path) -> None:
+    keys = keys_in(directory)
+    kinds = {check_key(key).partition("/")[0] for key in keys}
+    assert {"journal", "cluster-id", "snapshot", "archive", "wal"} <= kinds <= set(KEY_PARTS)
+
+
+async def test_every_key_that_a_gateway_makes_is_of_a_known_kind(tmp_path: Path) -> None:
+    flags = {
+        "storage.data_dir": str(tmp_path / "data"),
+        "listeners.listen": ("PLAINTEXT://127.0.0.1:0",),
+        "admin.listen": "",
+    }
+    async with running_gateway(load_settings(flags, {})):
+        pass
+    made = [
+        entry_key(0, 1),
+        start_key(0),
+        new_snapshot_key(0, 1, 1),
+        new_archive_key(0, 0, 1, 1),
+        WalLocators(0, os.urandom).new(),
+        WalLocators(0, os.urandom, ".wal").new(),
+        *keys_in(tmp_path),
+    ]
+    assert {check_key(key).partition("/")[0] for key in made} == set(KEY_PARTS)
+    assert [key for key in made if key != key.lower()] == []
