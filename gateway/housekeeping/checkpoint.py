@@ -70,7 +70,7 @@ class Checkpointer:
         self._pruner = Pruner(shard.journal, blobs, clock)
         self._imaged = -1
         self._is_empty = False
-        """The image was damaged and is to be written anew."""
+        """The image was damaged: the next one is written whole."""
         self.snapshot_bytes = 0
         """The size of the newest snapshot."""
         self._writing = asyncio.Lock()
