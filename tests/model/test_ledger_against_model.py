@@ -49,6 +49,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         super().__init__()
         self.patch = MonkeyPatch()
         self.patch.setattr(ledger_partitions, "CHUNK_RUNS", CHUNK_RUNS)
+        self.patch.setattr("ledger.topics.apply.SLICE_PARTITIONS", 2)
         self.ledger = JournalledLedger()
         self.model = Model()
         self.objects = 0
