@@ -76,7 +76,7 @@ def markdown(results: Results, facts: Mapping[str, str], settings: Mapping[str, 
 
 _HEAD = """# Performance
 
-Written by `make bench`, which measures Apache Kafka and Dragoman on one machine in turn. Medians of all
+Written by `make bench`, which measures Apache Kafka and Dragoman on one machine, alternately. Medians of all
 rounds, with the least and the greatest value; the ratio is the median of Dragoman / Kafka round by round.
 
 - Kafka runs as its start script runs it (KRaft, one broker, default flush: an acknowledgement does not
@@ -91,7 +91,7 @@ rounds, with the least and the greatest value; the ratio is the median of Dragom
 - Groups: members are raw protocol clients in one process, and notice a change at once. CPU of a cycle is
   that of forming, losing a member, ending and checking. Offset commits are synced by Dragoman alone. Groups
   were described as stable with all members, and committed offsets read back.
-- GB and MB are 10^9 and 10^6 payload bytes. Growth is the cost next to that of the smallest size.
+- GB and MB are 10^9 and 10^6 payload bytes. Growth is the cost relative to the smallest size.
 
 """
 

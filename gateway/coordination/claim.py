@@ -45,8 +45,8 @@ async def check_claim(journal: Journal, blobs: Blobs) -> None:
         raise StoreDamaged(
             "the data was opened since by another copy of this metadata store (its epoch "
             f"{claim.epoch} began at journal entry {claim.entry}, which this copy does not have): "
-            "what that one stored would be deleted. Start with the newest copy, give this one a place of its "
-            "own for data (--data), or, to go on without what came later, move it away and run "
+            "the objects of that copy would be deleted. Start with the newest copy, give this one a place of "
+            "its own for data (--data), or, to continue without the later records, move this one and run "
             "`dragoman ledger restore`"
         )
 
@@ -58,7 +58,7 @@ async def put_claim(blobs: Blobs, shard: int, claim: Claim) -> None:
     try:
         await blobs.put(f"{_prefix(shard)}{number:020d}", [_encode(claim)])
     except AlreadyExists:
-        raise StoreLocked("another gateway has just claimed the data: let one of them have it") from None
+        raise StoreLocked("another gateway claims the data at this moment: start only one") from None
     try:
         await blobs.delete(keys)
     except StoreError as error:
@@ -108,7 +108,7 @@ def _decode(data: bytes, key: str) -> Claim:
             )
     except (ValueError, KeyError, TypeError):
         raise StoreDamaged(
-            f"the blob {key}, which says whose the data is, is damaged; delete it if the metadata store is "
-            "surely the newest copy"
+            f"the blob {key}, which names the owner of the data, is damaged; delete it if the metadata store "
+            "is surely the newest copy"
         ) from None
     raise StoreTooNew(f"the blob {key} has format version {version}, this build knows up to {VERSION}")

@@ -28,7 +28,7 @@ from ledger.types import Buffer
 
 MIB: Final = 1024 * 1024
 CHUNK_PARTITIONS: Final = 256
-"""Partitions that are worked off at once. A fetch of more is worked off in slices."""
+"""Partitions that are processed at once. A fetch of more is processed in slices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class FetchOperation:
         self.owner = owner
         self.sliced_when_large = sliced
         self.sliced = sliced if count > CHUNK_PARTITIONS else None
-        """Of a fetch that is worked off in slices: from the start, or once many of its partitions have
+        """Of a fetch that is processed in slices: from the start, or once many of its partitions have
         moved."""
         self.isolation = request.isolation_level
         self.max_bytes = min(max(request.max_bytes, 0), resources.options.max_response_bytes)

@@ -1,6 +1,6 @@
 """The wait of a fetch in purgatory, for enough bytes or for news of its partitions.
 
-A fetch that is worked off in slices enters the purgatory first, and checks then whether a partition has moved
+A fetch that is processed in slices enters the purgatory first, and checks then whether a partition has moved
 since it was planned: so no move between the two is missed.
 """
 

@@ -3,7 +3,7 @@
 `FetchSessions` says which partitions a request is about. `run_fetch` plans them against the ledger's state,
 and either reads what is there or parks until there is enough.
 
-A fetch of many partitions is worked off in slices (`gateway/fetch/operation.py`). The memory for its
+A fetch of many partitions is processed in slices (`gateway/fetch/operation.py`). The memory for its
 partitions, which it holds also while it waits, has a budget of its own
 (`gateway/fetch/partition_memory.py`).
 """

@@ -46,7 +46,7 @@ FIRST_VERSION_WITH_THROTTLE_TIME: Final = 3
 ALWAYS_STRICT: Final = 0
 MAX_KEPT_TOPICS: Final = 16
 MIN_KEPT_PARTITIONS: Final = 2_000
-"""Of so few topics with so many partitions the response is kept: clients ask for it every few minutes."""
+"""A response of few topics with many partitions is kept: clients request it every few minutes."""
 
 
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Encoded:

@@ -33,7 +33,7 @@ from gateway.wire.source import Source
 
 Decoder = Callable[[memoryview], tuple[Any, int]]
 Decoding = Generator[int, None, tuple[Any, int]]
-"""Yields the units of weight worked off since it last did."""
+"""Yields the units of weight done since its last yield."""
 SlicedDecoder = Callable[[memoryview, int, list[Any]], Decoding]
 TEXT_BYTES_A_UNIT_SHIFT = 8
 FIXED_ITEMS_A_UNIT_SHIFT = 5

@@ -18,7 +18,7 @@ from gateway.wire.source import Source
 
 Encoder = Callable[[Any], bytes]
 Encoding = Generator[int, None, bytes]
-"""Yields the units of weight worked off since it last did."""
+"""Yields the units of weight done since its last yield."""
 SlicedEncoder = Callable[[Any, list[Any]], Encoding]
 SHARED_ITEMS = 8
 """Fewer elements are encoded again rather than looked for."""

@@ -31,7 +31,7 @@ class Gateways:
     """Gateways over one store; each recovers and takes the shard when it is opened."""
 
     def __init__(self) -> None:
-        self.store = MemoryMetadata(exclusive=False)
+        self.store = MemoryMetadata(exclusive=False, unique_versions=False)
         self.shards: list[Shard] = []
 
     async def open(self, store: MetadataStore | None = None) -> Shard:

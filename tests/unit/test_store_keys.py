@@ -1,18 +1,25 @@
-"""The keys of stores: those that a gateway makes are of a known kind, and so are those of older versions."""
+"""Keys and values of stores: a gateway makes keys of known kinds, as older versions did, and no value
+twice."""
 
+import asyncio
 import os
 import sqlite3
 from pathlib import Path
 
 import pytest
 
+from adapters.metadata.memory import MemoryMetadata
 from adapters.names import check_key
 from adapters.segments.locators import WalLocators
 from gateway.assembly import running_gateway
 from gateway.config import load_settings
 from gateway.coordination.blob_keys import new_archive_key, new_snapshot_key
+from gateway.coordination.journal import Journal
+from gateway.coordination.opening import open_shard
 from ledger.journal import entry_key, start_key
 from ledger.keys import KEY_PARTS
+from ledger.partitions.requests import ReserveProducerIds
+from ledger.ports import PutOutcome, Versioned
 from tests.support.versions import ROOT
 
 FIXTURES = sorted((ROOT / "tests/fixtures").glob("data_directory_*"))
@@ -64,3 +71,35 @@ async def test_every_key_that_a_gateway_makes_is_of_a_known_kind(tmp_path: Path)
     ]
     assert {check_key(key).partition("/")[0] for key in made} == set(KEY_PARTS)
     assert [key for key in made if key != key.lower()] == []
+
+
+class Recorded(MemoryMetadata):
+    """Promises no more than S3, and remembers the values that were put."""
+
+    def __init__(self) -> None:
+        super().__init__(exclusive=False, unique_versions=False)
+        self.values: list[bytes] = []
+
+    async def get(self, key: str) -> Versioned | None:
+        found = await super().get(key)
+        await asyncio.sleep(0)  # Both gateways read before one writes.
+        return found
+
+    async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
+        self.values.append(bytes(value))
+        return await super().put(key, value, expect)
+
+
+async def test_no_value_of_a_metadata_store_is_put_twice() -> None:
+    """Two gateways that do the same at the same time: their versions differ even as hashes of the values."""
+    store = Recorded()
+    for _ in range(2):
+        shard = await open_shard(store, None, None, 1, lambda: 1_000)
+        for _ in range(3):
+            await shard.ask(ReserveProducerIds(1), asyncio.get_running_loop().time() + 5)
+        await shard.close()
+    journals = [Journal(store, 0) for _ in range(2)]
+    await asyncio.gather(*(journal.raise_start(2) for journal in journals))
+    await journals[0].raise_start(3)
+    assert len(store.values) >= 2 * 4 + 2
+    assert len(set(store.values)) == len(store.values)

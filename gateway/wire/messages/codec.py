@@ -89,8 +89,8 @@ def encode_response(key: ApiKey, version: int, message: Any) -> bytes:
 
 
 def encoding_response(key: ApiKey, version: int, message: Any, kept: list[Any] | None = None) -> Encoding:
-    """The same in slices: yields the units of weight worked off. The message must not change meanwhile; its
-    long lists are added to `kept`."""
+    """The same in slices: yields the units of weight that are done. The message must not change meanwhile;
+    its long lists are added to `kept`."""
     encode = _sliced_encoders.get((key, version)) or _sliced_encoder(key, version)
     return encode(message, [] if kept is None else kept)
 

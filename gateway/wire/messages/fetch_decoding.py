@@ -91,7 +91,7 @@ def decoding_fetch(
     keep: Keep[FetchPartition] | None = None,
     kept: list[Any] | None = None,
 ) -> Generator[int, None, FetchRequest]:
-    """As `decode_fetch`, in slices: yields the units of weight worked off. Malformed also for more than
+    """As `decode_fetch`, in slices: yields the units of weight that are done. Malformed also for more than
     `max_items` elements. `keep` says which partitions of a topic stay, None that all do. Adds every long list
     to `kept`, whose elements are freed in slices after the request."""
     check_version(version)

@@ -52,7 +52,7 @@ def encode_fetch_response(version: int, response: FetchResponse) -> list[Buffer]
 
 
 def encoding_fetch_response(version: int, response: FetchResponse) -> Generator[int, None, list[Buffer]]:
-    """As `encode_fetch_response`, in slices: yields the units of weight worked off."""
+    """As `encode_fetch_response`, in slices: yields the units of weight that are done."""
     check_version(version)
     buffers: list[Buffer] = []
     between, weight, joined = _response_head(version, response), 0, 0

@@ -146,7 +146,7 @@ def decode_small_produce(version: int, body: memoryview) -> ProduceRequest:
 def decoding_produce(
     version: int, body: memoryview, max_items: int = MAX_REQUEST_ITEMS, kept: list[Any] | None = None
 ) -> Generator[int, None, ProduceRequest]:
-    """As `decode_produce`, in slices: yields the units of weight worked off. Malformed also for more than
+    """As `decode_produce`, in slices: yields the units of weight that are done. Malformed also for more than
     `max_items` elements. Adds every long list to `kept`, whose elements are freed in slices after the
     request."""
     _check_version(version)
@@ -175,7 +175,7 @@ def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
 
 
 def encoding_produce_response(version: int, response: ProduceResponse) -> Generator[int, None, bytes]:
-    """As `encode_produce_response`, in slices: yields the units of weight worked off."""
+    """As `encode_produce_response`, in slices: yields the units of weight that are done."""
     _check_version(version)
     flexible, weight = version >= FIRST_FLEXIBLE, 0
     out = [encode_count(len(response.topics), flexible)]
