@@ -23,6 +23,7 @@ from ledger.journal import GROUP_COMMIT_BATCHES, NONCE_BYTES, apply_entry, decod
 from ledger.objects.requests import RaiseFloor
 from ledger.overlay import Overlay
 from ledger.partitions.requests import DrainRuns
+from ledger.records import NEWEST_LEVEL
 from ledger.registry import decide, encode_record
 from ledger.requests import Request
 from ledger.state import LedgerState
@@ -61,6 +62,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.state = LedgerState()
+        self.state.feature_level = NEWEST_LEVEL
         self.now_ms = START_MS
         self.times = LocalHistogram()
 
@@ -72,7 +74,11 @@ class Ledger:
         overlay = Overlay(self.state)
         decisions = [decide(self.state, overlay, request, self.now_ms) for request in requests]
         decided = clock()
-        records = [encode_record(record) for decision in decisions for record in decision.records]
+        records = [
+            encode_record(record, self.state.feature_level)
+            for decision in decisions
+            for record in decision.records
+        ]
         data = encode_entry(1, self.now_ms, os.urandom(NONCE_BYTES), records)
         encoded = clock()
         entry = decode_entry(data, "bench")

@@ -71,6 +71,7 @@ from gateway.telemetry.metrics import Metrics, ShardView
 from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, TimedSegments
 from gateway.topics.service import TopicService
 from gateway.version import product_version
+from ledger.objects.uploads import INCARNATION_BYTES, Uploader
 from ledger.partitions.producers import ProducerBounds
 from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore
 from ledger.state import LedgerState
@@ -168,6 +169,7 @@ async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock) ->
         commit_delay=CommitDelay(),
         verify=partial(_verify_claim, journal, stores.blobs),
         elapsed=boot_ms,
+        feature_level=settings.ledger.feature_level,
     )
     clock.trust(shard.state.entry_time_ms)
     return shard
@@ -438,7 +440,13 @@ async def _open_services(  # noqa: PLR0913 - what is assembled
 
 def _produce_options(settings: Settings) -> ProduceOptions:
     ledger = settings.ledger
-    return ProduceOptions(ledger.draft_bytes, ledger.draft_batches, ledger.drafts_in_flight, ledger.linger_ms)
+    return ProduceOptions(
+        ledger.draft_bytes,
+        ledger.draft_batches,
+        ledger.drafts_in_flight,
+        ledger.linger_ms,
+        Uploader(settings.broker.node_id, secrets.token_bytes(INCARNATION_BYTES)),
+    )
 
 
 def _fetch_service(settings: Settings, shard: Shard, reader: RunReader) -> FetchService:

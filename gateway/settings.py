@@ -9,6 +9,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from ledger.records import NEWEST_LEVEL
+
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
@@ -127,6 +129,15 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "long after it; 0 = when it is written. Not used over local files",
         ),
     ] = 10
+    feature_level: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=NEWEST_LEVEL,
+            description="Raise the ledger's feature level to this one, for ever: older versions of "
+            "Dragoman refuse the ledger then; 0 = leave it as it is (a new ledger has the newest)",
+        ),
+    ] = 0
     orphan_grace_ms: Annotated[
         int, Meta(ge=MINUTE, le=7 * 24 * HOUR, description="How long dead or orphaned objects stay")
     ] = HOUR

@@ -8,7 +8,13 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 
-from ledger.image import everything_but_partitions, key_decoders, put_back_row, rows_of
+from ledger.image import (
+    everything_but_partitions,
+    key_decoders,
+    put_back_row,
+    rows_of,
+    rows_that_levels_change,
+)
 from ledger.partitions.logs import PartitionRange
 from ledger.partitions.rows import (
     PARTITION,
@@ -17,6 +23,7 @@ from ledger.partitions.rows import (
     copy_changes,
     copy_whole,
     gone_row,
+    is_narrow,
     put_back_copy,
 )
 from ledger.registry import REGISTRY, Registry
@@ -34,6 +41,11 @@ class StateCut:
         self._state = state
         self._whole = whole
         self._registry = registry
+        self._narrow = is_narrow(state.feature_level)
+        if not whole and state.image_level < state.feature_level:
+            # What the image has is of an older version.
+            state.dirty.add_all(rows_that_levels_change(state))
+            state.image_level = state.feature_level
         if whole:
             self._dirty = Dirty()
             self._left = set(state.logs)
@@ -125,9 +137,9 @@ class StateCut:
             found = self._range_of(number)
             self._rows.append(blank_row(found, number) if found is not None else gone_row(number))
         elif self._whole:
-            self._copies.append(copy_whole(log))
+            self._copies.append(copy_whole(log, self._narrow))
         else:
-            self._copies.append(copy_changes(log, self._dirty))
+            self._copies.append(copy_changes(log, self._dirty, self._narrow))
 
     def _range_of(self, number: int) -> PartitionRange | None:
         """As the topics were at the entry."""

@@ -10,22 +10,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ledger.errors import StoreDamaged, StoreTooNew
+from ledger.objects.rows import OBJECT
 from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER
+from ledger.records import LEVEL_WITH_ORIGINS, NEWEST_LEVEL
 from ledger.registry import REGISTRY, Registry
 from ledger.rows import META, Row, opened, sealed
 from ledger.state import Dirty, LedgerState
 
-FORMAT_VERSION = 3
-"""The newest that is read, and the one that is written. Version 1 had neither groups nor settings, version 2
-has both, and neither has checksums. What is read of them is dirty, so that the next write makes them all of
-this version."""
+FORMAT_VERSION = 4
+"""The newest that is read. Version 1 had neither groups nor settings, version 2 has both, and neither has
+checksums. Version 3 is written at feature level 1, version 4 from level 2 on: its first row has the level,
+objects have their origins and numbers of 64 bits, and there are uploaders. What is read of a version that is
+not written any more is dirty, so that the next write makes all rows of one version."""
 FIRST_VERSION_WITH_CRC = 3
+FIRST_VERSION_WITH_LEVEL = 4
 
 Keys: TypeAlias = Mapping[int, Iterable[Any]]
 """Keys of image rows by section."""
 KeyDecoders: TypeAlias = Mapping[int, Callable[[bytes], Any]]
 
 _META = struct.Struct(">HqqqqqqqH")
+_LEVEL = struct.Struct(">H")
 _VERSION = struct.Struct(">H")
 
 
@@ -38,6 +43,14 @@ def everything(state: LedgerState, registry: Registry = REGISTRY) -> Dirty:
     """All keys, for an image that begins empty."""
     dirty = Dirty()
     dirty.update({number: set(keys) for number, keys in _all_keys(state, registry).items()})
+    return dirty
+
+
+def rows_that_levels_change(state: LedgerState) -> Dirty:
+    """Keys of the rows that each feature level writes in its own way, besides the first row."""
+    dirty = Dirty()
+    dirty[CHUNK] = {(number, chunk.serial) for number, log in state.logs.items() for chunk in log.chunks}
+    dirty[OBJECT] = set(state.objects.by_number)
     return dirty
 
 
@@ -83,8 +96,10 @@ def key_decoders(registry: Registry = REGISTRY) -> KeyDecoders:
 
 def meta_row(state: LedgerState) -> Row:
     cluster = state.cluster_id.encode()
+    version = format_version(state.feature_level)
+    level = _LEVEL.pack(state.feature_level) if version >= FIRST_VERSION_WITH_LEVEL else b""
     head = _META.pack(
-        FORMAT_VERSION,
+        version,
         state.applied,
         state.epoch,
         state.entry_time_ms,
@@ -94,7 +109,12 @@ def meta_row(state: LedgerState) -> Row:
         state.objects.floor_ms,
         len(cluster),
     )
-    return sealed(META, b"", head + cluster)
+    return sealed(META, b"", head + level + cluster)
+
+
+def format_version(feature_level: int) -> int:
+    """The version of the rows that is written at this level."""
+    return FORMAT_VERSION if feature_level >= LEVEL_WITH_ORIGINS else FIRST_VERSION_WITH_CRC
 
 
 def rows_of(state: LedgerState, dirty: Keys, registry: Registry) -> Iterator[Row]:
@@ -120,7 +140,7 @@ def restore(rows: Iterable[Row], registry: Registry = REGISTRY) -> LedgerState:
     for machine in registry.machines:
         if machine.complete is not None:
             machine.complete(state)
-    if version < FORMAT_VERSION:
+    if version < format_version(state.feature_level):
         state.dirty = everything(state, registry)
     return state
 
@@ -168,8 +188,15 @@ def cluster_id_of(rows: Iterable[Row]) -> str:
 def _restore_meta(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:
     ((_, value),) = rows
     head = _META.unpack_from(value)
-    _, state.applied, state.epoch, state.entry_time_ms, state.next_number = head[:5]
+    version, state.applied, state.epoch, state.entry_time_ms, state.next_number = head[:5]
     state.next_producer_id, state.objects.next_number, state.objects.floor_ms, cluster_bytes = head[5:]
-    if len(value) != _META.size + cluster_bytes:
+    pos = _META.size
+    if version >= FIRST_VERSION_WITH_LEVEL:
+        (level,) = _LEVEL.unpack_from(value, pos)
+        if level > NEWEST_LEVEL:
+            raise StoreTooNew(f"the image has feature level {level}; this build knows up to {NEWEST_LEVEL}")
+        state.feature_level = state.image_level = level
+        pos += _LEVEL.size
+    if len(value) != pos + cluster_bytes:
         raise StoreDamaged("the first row of an image does not have the length it claims")
-    state.cluster_id = value[_META.size :].decode()
+    state.cluster_id = value[pos:].decode()

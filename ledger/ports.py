@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from ledger.records import FIRST_LEVEL
 from ledger.rows import Row
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
@@ -146,9 +147,12 @@ class SegmentStore(Protocol):
     @property
     def capabilities(self) -> Capabilities: ...
 
-    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
         """Store a draft durably, all of it in one object. `created_ms` is the time to carry in a new
-        object's key, so that a slow clock never makes a key below the orphan floor. One call at a time
+        object's key, so that a slow clock never makes a key below the orphan floor. `feature_level`: of the
+        journal that will name the object, whose older readers must be able to read it. One call at a time
         or several: the store orders them. After any error the same call must not be repeated with the
         same object: the store abandons it and starts a new one by itself."""
         ...

@@ -2,11 +2,14 @@
 
 Each is framed as `u8 type | u8 version | u32 length | body` (big-endian). The records themselves, their types
 and their bodies are with the feature that they concern, in its module `records`.
+
+The *feature level* of a journal says which types and versions may be in it, so that no build meets one that
+it cannot read before an operator has allowed it. Level 1 is the first format, level 2 the second.
 """
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.types import Buffer
@@ -15,6 +18,26 @@ FRAME = struct.Struct(">BBI")
 
 MAX_RECORDS_BYTES = 512 * 1024 - 40
 """Of all records of one journal entry; with its head it has 512 KiB at most."""
+
+FIRST_LEVEL: Final = 1
+NEWEST_LEVEL: Final = 2
+"""The newest feature level that this build reads and writes; a new journal begins with it."""
+
+LEVEL_WITH_ORIGINS: Final = 2
+"""Commits say the kind, store, age and uploader of an object, and rows have object numbers of 64 bits."""
+
+RESERVED: Final[Mapping[range, str]] = {
+    range(30, 34): "swaps of segments",
+    range(34, 36): "pins of jobs",
+    range(36, 40): "membership of gateways",
+    range(40, 48): "transactions",
+    range(48, 50): "transaction markers without an object",
+    range(50, 54): "ACLs",
+    range(54, 58): "credentials",
+    range(58, 62): "share groups",
+    range(62, 64): "objects inside of entries",
+}
+"""Type numbers that are kept for what later versions write at level 2. No build writes them yet."""
 
 MetadataRecord: TypeAlias = object
 """A record of one of the features."""
@@ -29,11 +52,25 @@ class RecordFormat(NamedTuple):
     """The body of a record."""
     decode: Callable[[memoryview], MetadataRecord]
     version: int = 0
-    """The newest that is read, and the one that is written."""
+    level: int = FIRST_LEVEL
+    """The feature level from which on this version is written."""
+    older: "RecordFormat | None" = None
+    """The version before, which is written at lower levels and read at all of them."""
 
-    def framed(self, record: MetadataRecord) -> bytes:
+    def framed(self, record: MetadataRecord, level: int = FIRST_LEVEL) -> bytes:
+        """The record in the newest version that this feature level allows. ValueError if there is none."""
+        if self.level > level:
+            if self.older is None:
+                raise ValueError(f"record type {self.number} is not written at feature level {level}")
+            return self.older.framed(record, level)
         body = self.encode(record)
         return FRAME.pack(self.number, self.version, len(body)) + body
+
+    def of_version(self, version: int) -> "RecordFormat | None":
+        """This format as it was in a version, None if there was none such."""
+        if version == self.version:
+            return self
+        return None if self.older is None else self.older.of_version(version)
 
 
 def decode_records(data: Buffer, count: int, formats: Mapping[int, RecordFormat]) -> Iterator[MetadataRecord]:
@@ -58,10 +95,12 @@ def decode_records(data: Buffer, count: int, formats: Mapping[int, RecordFormat]
 def _decode_one(
     number: int, version: int, body: memoryview, formats: Mapping[int, RecordFormat]
 ) -> MetadataRecord:
-    found = formats.get(number)
-    if found is None or version > found.version:
+    known = formats.get(number)
+    found = None if known is None else known.of_version(version)
+    if found is None:
+        purpose = next((f" ({what})" for numbers, what in RESERVED.items() if number in numbers), "")
         raise StoreTooNew(
-            f"the journal holds metadata record type {number} version {version}, which this build does not "
-            "know: run the version of Dragoman that wrote it, or a newer one"
+            f"the journal holds metadata record type {number}{purpose} version {version}, which this build "
+            "does not know: run the version of Dragoman that wrote it, or a newer one"
         )
     return found.decode(body)

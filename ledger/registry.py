@@ -9,7 +9,7 @@ from ledger.machine import Applier, Decider, Decision, Machine
 from ledger.objects.machine import OBJECTS
 from ledger.overlay import Overlay
 from ledger.partitions.machine import PARTITIONS
-from ledger.records import FRAME, MetadataRecord
+from ledger.records import FIRST_LEVEL, RESERVED, MetadataRecord
 from ledger.records import decode_records as decode_by_formats
 from ledger.requests import Request
 from ledger.rows import META
@@ -39,6 +39,9 @@ class Registry:
         )
         self._formats = _unique((each.number, each) for each in formats)
         self._by_kind = _unique((each.kind, each) for each in formats)
+        for number in self._formats:
+            if any(number in numbers for numbers in RESERVED):
+                raise ValueError(f"record type {number} is reserved")
         _unique([(META, None), *((section.number, section) for section in self.sections)])
 
     def decide(self, state: LedgerState, overlay: Overlay, request: Request, now_ms: int) -> Decision:
@@ -48,11 +51,9 @@ class Registry:
     def apply(self, state: LedgerState, record: MetadataRecord) -> None:
         self.appliers[type(record)](state, record)
 
-    def encode_record(self, record: MetadataRecord) -> bytes:
-        """The framed bytes of one record."""
-        number, _, encode, _, version = self._by_kind[type(record)]
-        body = encode(record)
-        return FRAME.pack(number, version, len(body)) + body
+    def encode_record(self, record: MetadataRecord, level: int = FIRST_LEVEL) -> bytes:
+        """The framed bytes of one record at this feature level of the journal."""
+        return self._by_kind[type(record)].framed(record, level)
 
     def decode_records(self, data: Buffer, count: int) -> Iterator[MetadataRecord]:
         """The `count` records that fill `data`. StoreTooNew for an unknown type or version, StoreDamaged for

@@ -14,6 +14,7 @@ from ledger.objects.state import Objects
 from ledger.partitions.logs import PartitionLogs, PartitionRange, Partitions
 from ledger.partitions.producers import UNBOUNDED
 from ledger.partitions.state import PartitionLog
+from ledger.records import FIRST_LEVEL
 from ledger.settings.state import ClientQuotas, ResourceConfigs
 from ledger.topics.state import Topics
 
@@ -70,6 +71,10 @@ class LedgerState:
     def __init__(self) -> None:
         self.cluster_id = ""
         self.epoch = 0
+        self.feature_level = FIRST_LEVEL
+        """Which records and rows may be written (`ledger.records`)."""
+        self.image_level = FIRST_LEVEL
+        """The level in which all rows of the image were written that are not dirty."""
         self.applied = 0
         """Entries applied, and so the number of the next."""
         self.entry_time_ms = 0

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from adapters.segments.locators import WalLocators, wal_created_ms
 from ledger.ports import Capabilities
+from ledger.records import FIRST_LEVEL
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
 
@@ -17,7 +18,9 @@ class MemorySegments:
         self._locators = WalLocators(shard, random)
         self._objects: dict[str, bytes] = {}
 
-    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
         if not batches:
             raise ValueError("a draft without batches has no place in a WAL object")
         self._locators.see(created_ms)

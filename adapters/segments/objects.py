@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from adapters.segments.locators import WAL_PREFIX, WalLocators, wal_created_ms
 from adapters.segments.ranges import MergedRange, merge_adjacent
 from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreError, StoreUnavailable
-from ledger.formats.wal import encode_frame
+from ledger.formats.wal import encode_frame, frame_version
 from ledger.ports import BlobInfo, Blobs, Capabilities
+from ledger.records import FIRST_LEVEL
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
 READS_AT_ONCE = 16
@@ -27,11 +28,13 @@ class ObjectSegments:
     def capabilities(self) -> Capabilities:
         return Capabilities(deletes=True, atomic=True, durable_ack=self._blobs.durable_ack, overlapping=True)
 
-    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
         """StoreUnavailable on every failure: no caller got the key, so an object under it is an orphan."""
         if not batches:
             raise ValueError("a draft without batches has no place in a WAL object")
-        frame = encode_frame(batches)
+        frame = encode_frame(batches, frame_version(feature_level))
         self._locators.see(created_ms)
         locator = self._locators.new()
         try:

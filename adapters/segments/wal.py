@@ -13,6 +13,7 @@ from adapters.segments.wal_files import WalReader, WalWriter
 from adapters.threads import DEADLINE_S, Overdue, StoreThreads
 from ledger.errors import StoreUnavailable
 from ledger.ports import Capabilities
+from ledger.records import FIRST_LEVEL
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
 ROLL_AGE_MS = 15 * 60 * 1000
@@ -51,11 +52,13 @@ class WalSegments:
             self._reading.shut()
             raise
 
-    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
         """StoreUnavailable on every failure: no caller got a position, so bytes that may be there are
         orphans. The batches' bytes must not change before this returns."""
         try:
-            return await self._writing.run(self._writer.write, batches, created_ms)
+            return await self._writing.run(self._writer.write, batches, created_ms, feature_level)
         except Overdue as error:
             raise StoreUnavailable(str(error)) from error
 

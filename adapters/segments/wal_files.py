@@ -21,7 +21,7 @@ from adapters.disk import (
 from adapters.segments.locators import WAL_PREFIX, WalLocators, wal_created_ms
 from adapters.segments.ranges import MergedRange, merge_adjacent
 from adapters.segments.wal_version import check_newest
-from ledger.formats.wal import encode_frame
+from ledger.formats.wal import encode_frame, frame_version
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
 ENDING = ".wal"
@@ -69,11 +69,11 @@ class WalWriter:
         except OSError as error:
             raise explain(error, "write to the directory", self._directory) from error
 
-    def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    def write(self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int) -> Placement:
         """One frame, synced. After any error nothing more is appended to the file."""
         if not batches:
             raise ValueError("a draft without batches has no place in a WAL object")
-        frame = encode_frame(batches)
+        frame = encode_frame(batches, frame_version(feature_level))
         try:
             file = self._file_for(frame.size, created_ms)
             write_all(file.fd, frame.buffers)

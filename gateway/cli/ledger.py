@@ -50,6 +50,7 @@ def _print_inspection(found: Inspection) -> None:
         ("cluster", found.cluster_id),
         [
             ("cluster epoch", journal.cluster_epoch),
+            ("feature level", found.feature_level),
             ("journal entries", f"{journal.start} to {journal.end - 1}"),
             ("last entry", _when(journal.last_entry_ms)),
             ("owner epoch", journal.epoch),

@@ -5,12 +5,17 @@ import base64
 import uuid
 from collections.abc import Awaitable, Callable
 
+import structlog
+
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import recover
 from gateway.coordination.shard import Shard
 from ledger.ports import Blobs, ImageStore, MetadataStore
+from ledger.records import NEWEST_LEVEL
 from ledger.state import LedgerState
+
+log = structlog.get_logger()
 
 OPEN_SECONDS = 30.0
 
@@ -25,11 +30,13 @@ async def open_shard(  # noqa: PLR0913 - the stores of a gateway
     commit_delay: CommitDelay | None = None,
     verify: Callable[[LedgerState], Awaitable[None]] | None = None,
     elapsed: Callable[[], int] | None = None,
+    feature_level: int = 0,
 ) -> Shard:
     """Recover the shard's state and begin a new epoch. The caller closes the shard before the stores.
 
     `clock` gives unix ms, `elapsed` ms on a monotonic clock. `verify` may refuse the recovered state
-    before anything is written. Raises StoreDamaged, StoreTooNew, StoreUnavailable with one sentence each.
+    before anything is written. `feature_level`: see `BecomeOwner`. Raises StoreDamaged, StoreTooNew,
+    StoreUnavailable with one sentence each.
     """
     journal = Journal(store, shard)
     recovered = await recover(journal, image, blobs)
@@ -39,11 +46,24 @@ async def open_shard(  # noqa: PLR0913 - the stores of a gateway
     opened.replica.last_nonce = recovered.nonce
     opened.replica.journal_bytes = recovered.journal_bytes
     try:
-        await opened.start(node_id, new_cluster_id(), asyncio.get_running_loop().time() + OPEN_SECONDS)
+        deadline = asyncio.get_running_loop().time() + OPEN_SECONDS
+        await opened.start(node_id, new_cluster_id(), deadline, feature_level)
+        _note_older_level(opened.state.feature_level)
     except BaseException:
         await opened.close()
         raise
     return opened
+
+
+def _note_older_level(level: int) -> None:
+    if level < NEWEST_LEVEL:
+        log.info(
+            "ledger.older_feature_level",
+            level=level,
+            newest=NEWEST_LEVEL,
+            remedy=f"set ledger.feature_level = {NEWEST_LEVEL} once no older version of Dragoman has to read "
+            "this ledger any more",
+        )
 
 
 def new_cluster_id() -> str:

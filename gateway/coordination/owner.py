@@ -90,10 +90,13 @@ class Owner:
         """Why no request is accepted; empty if they are."""
         return "" if self.broken is None else f"this gateway does not own the shard: {self.broken}"
 
-    async def begin(self, gateway: int, cluster_id: str, deadline: float) -> EpochBegun:
-        """Begin the epoch and serve. StoreUnavailable if that cannot be made durable by the deadline."""
+    async def begin(
+        self, gateway: int, cluster_id: str, deadline: float, feature_level: int = 0
+    ) -> EpochBegun:
+        """Begin the epoch and serve. StoreUnavailable if that cannot be made durable by the deadline.
+        `feature_level`: see `BecomeOwner`."""
         self._task = asyncio.create_task(self._run(), name=f"shard-{self._journal.shard}")
-        request = BecomeOwner(gateway, os.urandom(NONCE_BYTES), cluster_id)
+        request = BecomeOwner(gateway, os.urandom(NONCE_BYTES), cluster_id, feature_level)
         begun: asyncio.Future[LedgerResult] = asyncio.get_running_loop().create_future()
         self.submit_for(begun, request)
         try:
@@ -218,7 +221,7 @@ class Owner:
                 continue  # its caller gave up while it was still undecided
             decision = decide(state, overlay, request, filling.time_ms)
             # Encoded before the request leaves the queue: if a record cannot be written, all that wait fail.
-            records = [encode_record(record) for record in decision.records]
+            records = [encode_record(record, state.feature_level) for record in decision.records]
             self._waiting.popleft()
             filling.answers.append((completion, decision.result))
             filling.records += records

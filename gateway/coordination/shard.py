@@ -35,9 +35,10 @@ class Shard:
         self.growth_refusal = ""
         """Why nothing that makes the ledger grow is accepted, while the space left is kept for deletions."""
 
-    async def start(self, gateway: int, cluster_id: str, deadline: float) -> None:
-        """Begin an epoch and serve. StoreUnavailable if that cannot be made durable by the deadline."""
-        await self.owner.begin(gateway, cluster_id, deadline)
+    async def start(self, gateway: int, cluster_id: str, deadline: float, feature_level: int = 0) -> None:
+        """Begin an epoch and serve. StoreUnavailable if that cannot be made durable by the deadline.
+        `feature_level`: see `BecomeOwner`."""
+        await self.owner.begin(gateway, cluster_id, deadline, feature_level)
 
     async def take_over(self, gateway: int, cluster_id: str, deadline: float) -> None:
         """Begin another epoch after one was lost, with all applied that others have written since. Raises as

@@ -5,7 +5,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from ledger.formats.wal import HEADER_BYTES, DamagedFrame, TableBatch, batches_of_run, read_frame_head
+from ledger.formats.wal import (
+    MAX_HEADER_BYTES,
+    DamagedFrame,
+    TableBatch,
+    batches_of_run,
+    is_table_of,
+    read_frame_head,
+)
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.ports import SegmentStore
@@ -42,16 +49,18 @@ class FrameTables:
         if not run.dense:
             return None
         at = 0
-        while at + HEADER_BYTES <= run.start:
+        while at + MAX_HEADER_BYTES <= run.start:
             window = await self._read(locator, at, min(WINDOW_BYTES, run.start - at))
             position = 0
-            while len(window) - position >= HEADER_BYTES:
+            while len(window) - position >= MAX_HEADER_BYTES:
                 head = read_frame_head(window[position:], at + position)
                 if isinstance(head, DamagedFrame):
                     return None
                 frame_start = at + position
                 if run.start < frame_start + head.size:
-                    table = await self._read(locator, frame_start + HEADER_BYTES, head.table_bytes)
+                    table = await self._read(locator, frame_start + head.header_bytes, head.table_bytes)
+                    if not is_table_of(head, table):
+                        return None
                     rows = (run.start, run.size, run.last - run.base + 1)
                     return batches_of_run(table, frame_start, log.topic_id, log.index, rows)
                 position += head.size

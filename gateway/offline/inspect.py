@@ -93,6 +93,7 @@ class ObjectsInspection:
 class Inspection:
     shard: int
     cluster_id: str
+    feature_level: int
     journal: JournalInspection
     objects: ObjectsInspection
     topics: list[TopicInspection]
@@ -110,6 +111,7 @@ async def inspect_ledger(
     return Inspection(
         journal.shard,
         state.cluster_id,
+        state.feature_level,
         JournalInspection(
             await journal.start(),
             state.applied,

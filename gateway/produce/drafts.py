@@ -17,9 +17,11 @@ from ledger.partitions.requests import ProducerKey
 class Draft:
     """Batches that are stored in one object and committed together."""
 
-    __slots__ = ("_first_sequences", "batches", "has_passed", "on_passed", "overtaken")
+    __slots__ = ("_first_sequences", "batches", "has_passed", "number", "on_passed", "overtaken")
 
-    def __init__(self, batches: list[PendingBatch]) -> None:
+    def __init__(self, number: int, batches: list[PendingBatch]) -> None:
+        self.number = number
+        """Counted from 1 by the process (`ledger.objects.uploads`)."""
         self.batches = batches
         self.has_passed = False
         """Whether the next draft may be handed over."""

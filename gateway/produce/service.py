@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 
 import structlog
 
@@ -25,6 +26,7 @@ from gateway.telemetry.logs import QuietLog
 from gateway.timers.deadlines import Deadlines
 from ledger.batch.header import CheckedBatch, stamp_log_append_time
 from ledger.errors import ErrorName, OutcomeUnknown, StoreError
+from ledger.objects.uploads import NO_UPLOADER, Upload, Uploader
 from ledger.partitions.producers import TOO_MANY_PRODUCERS
 from ledger.partitions.requests import CommitBatch, CommitFile, FileCommit, ProducerKey, StaleObject
 from ledger.partitions.state import PartitionLog
@@ -55,6 +57,8 @@ class ProduceOptions:
     linger_ms: int = 0
     """Over a store where writes overlap: while a draft is being written, one that is not full begins this
     long after it. 0: when it is written."""
+    uploader: Uploader = NO_UPLOADER
+    """This process, in the commits of its drafts; without one the ledger keeps their results for repeats."""
 
 
 class ProduceService:
@@ -98,6 +102,9 @@ class ProduceService:
         """While batches wait for the linger."""
         self._writing = 0
         self._drafts: set[asyncio.Task[None]] = set()
+        self._draft_numbers = count(1)
+        self._unsettled: set[int] = set()
+        """Numbers of the drafts whose batches do not all have their results."""
         self._last_draft: Draft | None = None
         self._handed_over = HandedOver(self._gaps)
         self._closing = False
@@ -203,7 +210,8 @@ class ProduceService:
         while self._may_write():
             batches = self._accumulator.take()
             if batches:
-                draft = Draft(batches)
+                draft = Draft(next(self._draft_numbers), batches)
+                self._unsettled.add(draft.number)
                 task = asyncio.create_task(self._store_then_commit(draft, self._last_draft))
                 self._writing += 1
                 if self._linger_s:
@@ -213,6 +221,8 @@ class ProduceService:
                 task.add_done_callback(partial(self._draft_done, draft))
 
     def _draft_done(self, draft: Draft, task: asyncio.Task[None]) -> None:
+        # Whatever the result: no commit of this draft is ever sent again.
+        self._unsettled.discard(draft.number)
         self._drafts.discard(task)
         if task.cancelled():
             # Perhaps before its first step. Results that it has set itself stay.
@@ -271,7 +281,8 @@ class ProduceService:
         # A key must never be below the orphan floor, however slow this host's clock is.
         created_ms = self._shard.now_ms()
         with self._space.writing(sum(len(pending.data) for pending in draft)):
-            return await self._segments.write([_draft_batch(pending) for pending in draft], created_ms)
+            batches = [_draft_batch(pending) for pending in draft]
+            return await self._segments.write(batches, created_ms, self._shard.state.feature_level)
 
     async def _commit(self, draft: Draft, placement: Placement) -> None:
         # Durable before numbered: a crash in between leaves an orphan, never an offset without bytes.
@@ -288,7 +299,10 @@ class ProduceService:
                 # but before an entry is filled.
                 draft.pass_turn()
             try:
-                commit = await self._shard.submit(_commit_file(draft.batches, placement, first_sequences))
+                upload = self._upload(draft)
+                commit = await self._shard.submit(
+                    _commit_file(draft.batches, placement, first_sequences, upload)
+                )
             except StoreError:
                 await self._abandon(placement.locator)
                 raise
@@ -299,6 +313,10 @@ class ProduceService:
             log.warning("produce.object_too_old", locator=placement.locator)
             await self._abandon(placement.locator)
         raise StoreError(f"the draft was too old to be committed {STORE_ATTEMPTS} times")
+
+    def _upload(self, draft: Draft) -> Upload | None:
+        uploader = self._options.uploader
+        return None if uploader == NO_UPLOADER else Upload(uploader, draft.number, min(self._unsettled) - 1)
 
     async def _store_again(self, draft: Draft, placement: Placement) -> Placement:
         """Store what may still be stored of a draft whose object is too old, under a new key. What is left of
@@ -383,7 +401,10 @@ async def _turn_after(before: Draft) -> None:
 
 
 def _commit_file(
-    draft: Sequence[PendingBatch], placement: Placement, first_sequences: Mapping[ProducerKey, int] | None
+    draft: Sequence[PendingBatch],
+    placement: Placement,
+    first_sequences: Mapping[ProducerKey, int] | None,
+    upload: Upload | None,
 ) -> CommitFile:
     batches = []
     for pending, start in zip(draft, placement.starts, strict=True):
@@ -403,7 +424,7 @@ def _commit_file(
                 header.base_sequence,
             )
         )
-    return CommitFile(placement.locator, placement.object_bytes, batches, first_sequences)
+    return CommitFile(placement.locator, placement.object_bytes, batches, first_sequences, upload=upload)
 
 
 def _refuse_all(draft: Sequence[PendingBatch], error: ErrorName, message: str) -> None:

@@ -23,6 +23,7 @@ from ledger.ports import (
     Unknown,
     Versioned,
 )
+from ledger.records import FIRST_LEVEL
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
 FAILURE_COUNTS_SECONDS: Final = 30.0
@@ -164,9 +165,11 @@ class TimedSegments:
     def capabilities(self) -> Capabilities:
         return self._store.capabilities
 
-    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
         with self._write.begin():
-            return await self._store.write(batches, created_ms)
+            return await self._store.write(batches, created_ms, feature_level)
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
         with self._read.begin():

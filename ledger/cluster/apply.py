@@ -1,6 +1,6 @@
 """Applying the metadata records about the cluster as a whole."""
 
-from ledger.cluster.records import ClusterCreated, LedgerRestored, OwnerChanged
+from ledger.cluster.records import ClusterCreated, FeatureLevelRaised, LedgerRestored, OwnerChanged
 from ledger.state import LedgerState
 
 
@@ -10,6 +10,10 @@ def cluster_created(state: LedgerState, record: ClusterCreated) -> None:
 
 def owner_changed(state: LedgerState, record: OwnerChanged) -> None:
     state.epoch = record.epoch
+
+
+def feature_level_raised(state: LedgerState, record: FeatureLevelRaised) -> None:
+    state.feature_level = record.level
 
 
 def ledger_restored(state: LedgerState, record: LedgerRestored) -> None:

@@ -3,10 +3,12 @@
 import struct
 from dataclasses import dataclass
 
-from ledger.records import RecordFormat
+from ledger.errors import StoreTooNew
+from ledger.records import NEWEST_LEVEL, RecordFormat
 
 _OWNER = struct.Struct(">ii16s")
 _RESTORED = struct.Struct(">qqq")
+_LEVEL = struct.Struct(">H")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,13 @@ class OwnerChanged:
     epoch: int
     gateway: int
     incarnation: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLevelRaised:
+    """From the next entry on the journal may hold what this feature level allows. It never goes back."""
+
+    level: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,21 @@ def _decode_restored(body: memoryview) -> LedgerRestored:
     return LedgerRestored(*_RESTORED.unpack(body))
 
 
+def _encode_level(record: FeatureLevelRaised) -> bytes:
+    return _LEVEL.pack(record.level)
+
+
+def _decode_level(body: memoryview) -> FeatureLevelRaised:
+    (level,) = _LEVEL.unpack(body)
+    if level > NEWEST_LEVEL:
+        raise StoreTooNew(
+            f"the journal has feature level {level}, and this build knows levels up to {NEWEST_LEVEL}: run "
+            "the version of Dragoman that raised it, or a newer one"
+        )
+    return FeatureLevelRaised(level)
+
+
 CLUSTER_CREATED = RecordFormat(1, ClusterCreated, _encode_cluster, _decode_cluster)
 OWNER_CHANGED = RecordFormat(2, OwnerChanged, _encode_owner, _decode_owner)
 LEDGER_RESTORED = RecordFormat(14, LedgerRestored, _encode_restored, _decode_restored)
+FEATURE_LEVEL_RAISED = RecordFormat(21, FeatureLevelRaised, _encode_level, _decode_level)

@@ -13,7 +13,9 @@ class BecomeOwner:
     gateway: int
     incarnation: bytes
     cluster_id: str
-    weight: int = 2 * SMALL
+    feature_level: int = 0
+    """Raise the journal's level to this one. 0: a new journal gets the newest, another keeps its own."""
+    weight: int = 3 * SMALL
     work: ClassVar[int] = 0
 
 

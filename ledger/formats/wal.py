@@ -3,13 +3,14 @@
 | bytes            | field                                                                      |
 |------------------|----------------------------------------------------------------------------|
 | 0      4         | magic "DWAL"                                                               |
-| 4      u16       | version = 1                                                                |
+| 4      u16       | version = 1, or 2 from feature level 2 of the journal on                   |
 | 6      u16       | flags = 0                                                                  |
 | 8      u32       | frame bytes: all of it, from the magic to the last CRC                     |
 | 12     u32       | table bytes = 46 x batches                                                 |
 | 16     u32       | batches                                                                    |
-| 20     u32       | CRC-32C of [0, 20)                                                         |
-| 24     46 each   | table: 16 topic id, i32 partition, u32 start (from the frame's first byte),|
+| 20     u32       | version 2 alone: CRC-32C of the table                                      |
+| 20, 24 u32       | CRC-32C of all before it                                                   |
+| 24, 28 46 each   | table: 16 topic id, i32 partition, u32 start (from the frame's first byte),|
 |                  | u32 size, i32 record count, i64 producer id, i16 producer epoch,           |
 |                  | i32 base sequence                                                          |
 | then             | batches back to back in the order of the table, grouped by partition       |
@@ -17,8 +18,8 @@
 
 Magic and version stay where they are in every version. On blobs an object is one frame. A local object is
 a file: frames one after the other, found by scanning forward. Positions of batches are known to the ledger;
-the table is for diagnosis, and says where the next batch begins when one is damaged. Its only CRC also
-covers the batches, so that it is a hint then: `batches_of_run` says when to believe it.
+the table is for diagnosis, and says where the next batch begins when one is damaged. In version 1 its only
+CRC also covers the batches, so that it is a hint then: `batches_of_run` says when to believe it.
 """
 
 import struct
@@ -28,19 +29,27 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from ledger.records import FIRST_LEVEL
 from ledger.types import Buffer, DraftBatch, TopicId
 
 MAGIC: Final = b"DWAL"
-VERSION: Final = 1
+VERSION: Final = 2
+"""The newest that is read."""
+FIRST_VERSION: Final = 1
 MAX_FRAME_BYTES: Final = 2**31 - 1
 """Starts and sizes must also fit the int32 of the KIP-1164 API."""
 
-_HEAD = struct.Struct(">4sHHIII")
+_HEADS = {1: struct.Struct(">4sHHIII"), 2: struct.Struct(">4sHHIIII")}
+"""By version, without their CRC."""
+_HEAD = _HEADS[1]
 _BEGIN = struct.Struct(">4sH")
 _CRC = struct.Struct(">I")
 _ENTRY = struct.Struct(">16siIIiqhi")
 BEGIN_BYTES: Final = _BEGIN.size
 HEADER_BYTES: Final = _HEAD.size + _CRC.size
+"""Of the shortest header."""
+MAX_HEADER_BYTES: Final = _HEADS[VERSION].size + _CRC.size
+"""Of the longest."""
 ENTRY_BYTES: Final = _ENTRY.size
 TRAILER_BYTES: Final = _CRC.size
 
@@ -55,10 +64,15 @@ class EncodedFrame:
 
 
 class FrameHead(NamedTuple):
-    """The header of a frame, its CRC right: bytes of the whole frame, and of its table."""
+    """The header of a frame, its CRC right: bytes of the whole frame, of its header and of its table.
+
+    `table_crc`: of the table alone; None in version 1.
+    """
 
     size: int
+    header_bytes: int
     table_bytes: int
+    table_crc: int | None
 
 
 class TableBatch(NamedTuple):
@@ -81,7 +95,12 @@ class DamagedFrame:
     is_torn: bool
 
 
-def encode_frame(batches: Sequence[DraftBatch]) -> EncodedFrame:
+def frame_version(feature_level: int) -> int:
+    """The version of the frames that a journal of this level may name."""
+    return FIRST_VERSION if feature_level == FIRST_LEVEL else VERSION
+
+
+def encode_frame(batches: Sequence[DraftBatch], version: int = FIRST_VERSION) -> EncodedFrame:
     """A frame of these batches, grouped by partition, the order within a partition kept.
 
     The batches' bytes are passed on, never copied or joined. Raises ValueError for no batches, or for
@@ -91,16 +110,16 @@ def encode_frame(batches: Sequence[DraftBatch]) -> EncodedFrame:
         raise ValueError("a frame without batches")
     order = _grouped(batches)
     table_bytes = len(batches) * ENTRY_BYTES
-    start = HEADER_BYTES + table_bytes
+    layout = _HEADS[version]
+    table_at = layout.size + _CRC.size
+    start = table_at + table_bytes
     size = start + sum(len(batch.data) for batch in batches) + TRAILER_BYTES
     if size > MAX_FRAME_BYTES:
         raise ValueError(f"a frame of {size} bytes; the most is {MAX_FRAME_BYTES}")
     head = bytearray(start)
-    _HEAD.pack_into(head, 0, MAGIC, VERSION, 0, size, table_bytes, len(batches))
-    _CRC.pack_into(head, _HEAD.size, crc32c(head[: _HEAD.size]))
     starts = [0] * len(batches)
     buffers: list[Buffer] = [head]
-    entry_at = HEADER_BYTES
+    entry_at = table_at
     for index in order:
         batch = batches[index]
         _pack_entry(head, entry_at, batch, start)
@@ -108,7 +127,10 @@ def encode_frame(batches: Sequence[DraftBatch]) -> EncodedFrame:
         buffers.append(batch.data)
         starts[index] = start
         start += len(batch.data)
-    crc = crc32c(memoryview(head)[HEADER_BYTES:])
+    crc = crc32c(memoryview(head)[table_at:])
+    fields = (MAGIC, version, 0, size, table_bytes, len(batches))
+    layout.pack_into(head, 0, *fields, *(() if version == FIRST_VERSION else (crc,)))
+    _CRC.pack_into(head, layout.size, crc32c(head[: layout.size]))
     for data in buffers[1:]:
         crc = crc32c(data, crc)
     buffers.append(_CRC.pack(crc))
@@ -130,13 +152,24 @@ def read_frame_head(view: memoryview, position: int = 0) -> FrameHead | DamagedF
     magic, version, flags, size, table_bytes, count = _HEAD.unpack_from(view)
     if magic != MAGIC:
         return _damaged(position, f"no frame begins here: {bytes(magic).hex()}")
-    if crc32c(view[: _HEAD.size]) != _CRC.unpack_from(view, _HEAD.size)[0]:
+    # Of an unknown version, or a damaged one, the CRC of a version 1 says which it is.
+    layout = _HEADS.get(version, _HEAD)
+    header_bytes = layout.size + _CRC.size
+    if len(view) < header_bytes:
+        return _torn(position, f"{len(view)} bytes are too few for a frame header of {header_bytes}")
+    if crc32c(view[: layout.size]) != _CRC.unpack_from(view, layout.size)[0]:
         return _damaged(position, "the frame header does not match its CRC")
-    if version != VERSION or flags != 0:
+    if version not in _HEADS or flags != 0:
         return _damaged(position, f"frame version {version} with flags {flags} is not known here")
-    if table_bytes != count * ENTRY_BYTES or size < HEADER_BYTES + table_bytes + TRAILER_BYTES:
+    if table_bytes != count * ENTRY_BYTES or size < header_bytes + table_bytes + TRAILER_BYTES:
         return _damaged(position, f"{count} batches cannot be in a frame of {size} bytes")
-    return FrameHead(size, table_bytes)
+    table_crc = None if version == FIRST_VERSION else int(_CRC.unpack_from(view, _HEAD.size)[0])
+    return FrameHead(size, header_bytes, table_bytes, table_crc)
+
+
+def is_table_of(head: FrameHead, table: memoryview) -> bool:
+    """False if the table is certainly damaged. In version 1 that cannot be known."""
+    return len(table) == head.table_bytes and head.table_crc in (None, crc32c(table))
 
 
 def batches_of_run(

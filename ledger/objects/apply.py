@@ -1,7 +1,7 @@
 """Applying the metadata records of stored objects."""
 
 from ledger.objects.records import FloorRaised, ObjectsForgotten
-from ledger.objects.rows import OBJECT
+from ledger.objects.rows import OBJECT, UPLOADER
 from ledger.state import LedgerState
 
 
@@ -11,4 +11,7 @@ def objects_forgotten(state: LedgerState, record: ObjectsForgotten) -> None:
 
 
 def floor_raised(state: LedgerState, record: FloorRaised) -> None:
-    state.dirty[OBJECT].update(stored.number for stored in state.objects.raise_floor(record.floor_ms))
+    objects = state.objects
+    state.dirty[OBJECT].update(stored.number for stored in objects.raise_floor(record.floor_ms))
+    if dropped := objects.uploaders.drop_below(objects.floor_ms):
+        state.dirty[UPLOADER].update(dropped)

@@ -16,7 +16,7 @@ class ForgetObjects:
 
     @property
     def weight(self) -> int:
-        return SMALL + 4 * len(self.objects)
+        return SMALL + 8 * len(self.objects)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Image rows of objects: what is known of each, and the results for repeats of its commits."""
+"""Image rows of objects: what is known of each, the results for repeats of its commits, and its uploaders."""
 
 import struct
 import sys
@@ -8,21 +8,34 @@ from collections.abc import Iterable, Sequence
 
 from ledger.errors import StoreDamaged
 from ledger.machine import Section
-from ledger.objects.state import ObjectState
+from ledger.objects.state import ObjectState, Origin
+from ledger.objects.uploads import NO_UPLOADER, PendingDraft, Uploader, UploaderState
+from ledger.records import LEVEL_WITH_ORIGINS
 from ledger.state import LedgerState
 
-OBJECT = 5
+OBJECT, UPLOADER = 5, 11
 
 _OBJECT = struct.Struct(">qqqIH")
+_ORIGIN = struct.Struct(">BBqi16s")
+"""Follows from feature level 2 on: kind, store, creation time, gateway (or -1) and incarnation."""
 _NUMBER = struct.Struct(">I")
+_WIDE_NUMBER = struct.Struct(">Q")
+_UPLOADER = struct.Struct(">i16s")
+_SETTLED = struct.Struct(">Qq")
+_PENDING = struct.Struct(">QQII")
 
 
 def _keys(state: LedgerState) -> Iterable[int]:
     return state.objects.by_number
 
 
+def _encode_key(number: int) -> bytes:
+    # Numbers that level 1 has keep its keys, so that raising the level renames no row.
+    return _NUMBER.pack(number) if number < 2**32 else _WIDE_NUMBER.pack(number)
+
+
 def _decode_key(key: bytes) -> int:
-    (number,) = _NUMBER.unpack(key)
+    (number,) = (_NUMBER if len(key) == _NUMBER.size else _WIDE_NUMBER).unpack(key)
     return int(number)
 
 
@@ -32,15 +45,28 @@ def _encode(state: LedgerState, number: int) -> bytes | None:
         return None
     locator = stored.locator.encode()
     head = _OBJECT.pack(stored.size, stored.live_runs, stored.closed_ms, len(stored.starts), len(locator))
-    return b"".join((head, locator, _little(stored.starts), _little(stored.bases)))
+    origin = b""
+    if state.feature_level >= LEVEL_WITH_ORIGINS:
+        uploader = stored.uploader or NO_UPLOADER
+        origin = _ORIGIN.pack(stored.kind, stored.store, stored.created_ms, *uploader)
+    return b"".join((head, origin, locator, _little(stored.starts), _little(stored.bases)))
 
 
 def _restore(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
-    for key, value in sorted(rows):
-        (number,) = _NUMBER.unpack(key)
+    numbered = sorted((_decode_key(key), value) for key, value in rows)
+    uploaders: dict[Uploader, Uploader] = {}
+    for number, value in numbered:
         size, live_runs, closed_ms, results, locator_bytes = _OBJECT.unpack_from(value)
         view = memoryview(value)[_OBJECT.size :]
-        stored = ObjectState(number, str(view[:locator_bytes], "utf-8"))
+        origin = None
+        if state.image_level >= LEVEL_WITH_ORIGINS:
+            kind, store, created_ms, *uploader = _ORIGIN.unpack_from(view)
+            view = view[_ORIGIN.size :]
+            named = Uploader(*uploader)
+            # Objects of one uploader share it.
+            shared = None if named == NO_UPLOADER else uploaders.setdefault(named, named)
+            origin = Origin(kind, store, created_ms, shared)
+        stored = ObjectState(number, str(view[:locator_bytes], "utf-8"), origin)
         view = view[locator_bytes:]
         stored.size, stored.live_runs, stored.closed_ms = size, live_runs, closed_ms
         split = results * stored.starts.itemsize
@@ -49,6 +75,34 @@ def _restore(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
         stored.starts = _from_little("I", view[:split])
         stored.bases = _from_little("q", view[split:])
         state.objects.put_back(stored)
+
+
+def _uploaders(state: LedgerState) -> Iterable[Uploader]:
+    return state.objects.uploaders
+
+
+def _encode_uploader_key(uploader: Uploader) -> bytes:
+    return _UPLOADER.pack(*uploader)
+
+
+def _decode_uploader_key(key: bytes) -> Uploader:
+    return Uploader(*_UPLOADER.unpack(key))
+
+
+def _encode_uploader(state: LedgerState, uploader: Uploader) -> bytes | None:
+    known = state.objects.uploaders.get(uploader)
+    if known is None:
+        return None
+    head = _SETTLED.pack(known.settled, known.newest_ms)
+    return b"".join([head, *(_PENDING.pack(*pending) for pending in known.pending)])
+
+
+def _restore_uploaders(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
+    for key, value in sorted(rows):
+        known = state.objects.uploaders[_decode_uploader_key(key)] = UploaderState()
+        known.settled, known.newest_ms = _SETTLED.unpack_from(value)
+        pending = memoryview(value)[_SETTLED.size :]
+        known.pending = [PendingDraft(*fields) for fields in _PENDING.iter_unpack(pending)]
 
 
 def _little(column: "array[int]") -> bytes:
@@ -83,4 +137,14 @@ def complete(state: LedgerState) -> None:
         raise StoreDamaged("the next object number of an image is taken")
 
 
-SECTIONS = (Section(OBJECT, _keys, _NUMBER.pack, _decode_key, _encode, _restore),)
+SECTIONS = (
+    Section(OBJECT, _keys, _encode_key, _decode_key, _encode, _restore),
+    Section(
+        UPLOADER,
+        _uploaders,
+        _encode_uploader_key,
+        _decode_uploader_key,
+        _encode_uploader,
+        _restore_uploaders,
+    ),
+)

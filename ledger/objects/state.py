@@ -1,24 +1,58 @@
 """Objects: which hold live runs, which are garbage, and below which age nothing new may come."""
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 from operator import lt
+from typing import NamedTuple
 
 from ledger.keys import created_ms
+from ledger.objects.uploads import ObjectKind, PendingDraft, Upload, Uploader, Uploaders
+from ledger.records import FIRST_LEVEL
+
+DATA_STORE = 0
+"""The number of the shard's own data store; others come with later versions."""
+
+
+class Origin(NamedTuple):
+    """Where an object comes from. Journals of feature level 1 say nothing of it but the locator."""
+
+    kind: int
+    store: int
+    created_ms: int
+    uploader: Uploader | None
+
+
+def origin_of(locator: str) -> Origin:
+    """Of an object of which only the locator is known: a WAL object, as old as its key says. ValueError if it
+    carries no creation time."""
+    return Origin(ObjectKind.WAL, DATA_STORE, created_ms(locator), None)
 
 
 class ObjectState:
     """One object that a commit has named. `starts` and `bases` are the results for repeats of commits."""
 
-    __slots__ = ("bases", "closed_ms", "created_ms", "live_runs", "locator", "number", "size", "starts")
+    __slots__ = (
+        "bases",
+        "closed_ms",
+        "created_ms",
+        "kind",
+        "live_runs",
+        "locator",
+        "number",
+        "size",
+        "starts",
+        "store",
+        "uploader",
+    )
 
-    def __init__(self, number: int, locator: str) -> None:
+    def __init__(self, number: int, locator: str, origin: Origin | None = None) -> None:
+        origin = origin or origin_of(locator)
         self.number = number
         self.locator = locator
-        self.created_ms = created_ms(locator)
+        self.kind, self.store, self.created_ms, self.uploader = origin
         self.size = 0
         self.live_runs = 0
         self.closed_ms = -1
@@ -50,14 +84,25 @@ class ObjectState:
         for start, base_offset in zip(starts, base_offsets, strict=True):
             self.remember(start, base_offset)
 
+    def drop_results(self, first: int, last: int) -> None:
+        """Forget the results of the batches that start from `first` to `last`."""
+        begin, end = bisect_left(self.starts, first), bisect_right(self.starts, last)
+        del self.starts[begin:end]
+        del self.bases[begin:end]
+
     def base_offset_at(self, start: int) -> int | None:
         """Base offset of the batch at `start`, if it was committed from this object before."""
         at = bisect_left(self.starts, start)
         return self.bases[at] if at < len(self.starts) and self.starts[at] == start else None
 
 
-MAX_OBJECT_NUMBER = 2**32 - 1
-"""Runs name objects by numbers of 32 bits, which are never given again."""
+_MAX_NUMBER_OF_LEVEL_1 = 2**32 - 1
+_MAX_NUMBER = 2**48 - 1
+
+
+def max_object_number(feature_level: int) -> int:
+    """Runs name objects by numbers, which are never given again. Rows of level 1 have 32 bits for them."""
+    return _MAX_NUMBER_OF_LEVEL_1 if feature_level == FIRST_LEVEL else _MAX_NUMBER
 
 
 class Objects:
@@ -69,6 +114,7 @@ class Objects:
         self.next_number = 0
         self.floor_ms = 0
         self.garbage: dict[int, ObjectState] = {}
+        self.uploaders = Uploaders()
         self._with_results: list[tuple[int, int]] = []
         """A heap of (creation time, number): objects whose results the floor has not dropped yet."""
         self._kept: list[tuple[int, int]] = []
@@ -77,12 +123,12 @@ class Objects:
         """KeyError if the object is gone from the table."""
         return self.by_number[number].locator
 
-    def register(self, locator: str) -> ObjectState:
+    def register(self, locator: str, origin: Origin | None = None) -> ObjectState:
         """The object of this locator, new if it was not known."""
         known = self.by_locator.get(locator)
         if known is not None:
             return known
-        fresh = ObjectState(self.next_number, locator)
+        fresh = ObjectState(self.next_number, locator, origin)
         self.next_number += 1
         self.put_back(fresh)
         return fresh
@@ -131,6 +177,18 @@ class Objects:
                 state.bases = array("q")
                 below.append(state)
         return below
+
+    def uploaded(self, upload: Upload, stored: ObjectState, first: int, last: int) -> set[int]:
+        """Note a committed draft whose batches start from `first` to `last`, and drop the results of those
+        that are settled. Returns the numbers of their objects."""
+        pending = PendingDraft(upload.draft, stored.number, first, last)
+        touched: set[int] = set()
+        for settled in self.uploaders.committed(upload, stored.created_ms, pending):
+            known = self.by_number.get(settled.object_number)
+            if known is not None:
+                known.drop_results(settled.first, settled.last)
+                touched.add(known.number)
+        return touched
 
     def keep(self, from_ms: int, to_ms: int) -> None:
         """Never delete the bytes of objects that were created in this time, both ends included."""

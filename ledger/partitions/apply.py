@@ -1,6 +1,6 @@
 """Applying the metadata records of offsets, runs and producers."""
 
-from ledger.objects.rows import OBJECT
+from ledger.objects.rows import OBJECT, UPLOADER
 from ledger.partitions.producers import MAX_SEQUENCE, ProducerState
 from ledger.partitions.records import (
     FileCommitted,
@@ -15,7 +15,8 @@ from ledger.state import LedgerState
 
 
 def file_committed(state: LedgerState, record: FileCommitted) -> None:
-    stored = state.objects.register(record.locator)
+    objects = state.objects
+    stored = objects.register(record.locator, record.origin)
     stored.size = max(stored.size, record.object_bytes)
     state.dirty[OBJECT].add(stored.number)
     object_number, logs, touched = stored.number, state.logs, state.touched
@@ -49,6 +50,10 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
             base += records
         at += count
     stored.remember_all(starts, bases)
+    upload = record.upload
+    if upload is not None:
+        state.dirty[OBJECT] |= objects.uploaded(upload, stored, min(starts), max(starts))
+        state.dirty[UPLOADER].add(upload.uploader)
     state.dirty[PARTITION].update(touched)
 
 

@@ -7,9 +7,8 @@ Accepted batches of one partition that are adjacent become one run.
 from collections.abc import Sequence
 
 from ledger.errors import ErrorName
-from ledger.keys import created_ms
 from ledger.machine import Decision
-from ledger.objects.state import MAX_OBJECT_NUMBER
+from ledger.objects.state import Origin, max_object_number, origin_of
 from ledger.overlay import Overlay
 from ledger.partitions.producers import (
     FRESH,
@@ -30,34 +29,53 @@ from ledger.partitions.state import PartitionLog
 from ledger.requests import Refused
 from ledger.state import LedgerState
 
-_NO_NUMBERS = f"all {MAX_OBJECT_NUMBER + 1:,} numbers of objects are used up: no more can be stored here"
+_SETTLED = "its uploader has declared this draft settled: whether the batch was stored is not known"
 
 
 def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_ms: int) -> Decision:
     """The results in request order, and the record that makes them true, unless nothing was accepted."""
+    if request.upload is not None and state.objects.uploaders.is_settled(request.upload):
+        # Its first results are dropped: it must never be counted as if it came for the first time.
+        return Decision(_all_refused(request, ErrorName.REQUEST_TIMED_OUT, _SETTLED))
     known_bytes = _committed_bytes(state, overlay, request)
     if known_bytes is None:
         return Decision(_stale_or_repeat(state, overlay, request, now_ms))
     is_new = request.locator not in state.objects.by_locator and request.locator not in overlay.object_bytes
-    if is_new and state.objects.next_number + overlay.new_objects > MAX_OBJECT_NUMBER:
-        return Decision(
-            FileCommit([Refused(ErrorName.KAFKA_STORAGE_ERROR, _NO_NUMBERS)] * len(request.batches))
-        )
+    most = max_object_number(state.feature_level)
+    if is_new and state.objects.next_number + overlay.new_objects > most:
+        reason = f"all {most + 1:,} numbers of objects are used up; ledger.feature_level = 2 has more"
+        return Decision(_all_refused(request, ErrorName.KAFKA_STORAGE_ERROR, reason))
     deciding = _Commit(state, overlay, request, now_ms)
     results = [deciding.batch(batch, batch.start < known_bytes) for batch in request.batches]
     if not deciding.runs:
         return Decision(FileCommit(results))
     overlay.new_objects += is_new
     overlay.object_bytes[request.locator] = max(known_bytes, request.object_bytes)
-    record = FileCommitted(request.locator, request.object_bytes, deciding.runs, deciding.batches)
+    record = FileCommitted(
+        request.locator,
+        request.object_bytes,
+        deciding.runs,
+        deciding.batches,
+        _origin(request),
+        request.upload,
+    )
     return Decision(FileCommit(results), (record,))
+
+
+def _origin(request: CommitFile) -> Origin:
+    origin = request.origin or origin_of(request.locator)
+    return origin if request.upload is None else origin._replace(uploader=request.upload.uploader)
+
+
+def _all_refused(request: CommitFile, error: ErrorName, message: str) -> FileCommit:
+    return FileCommit([Refused(error, message)] * len(request.batches))
 
 
 def _committed_bytes(state: LedgerState, overlay: Overlay, request: CommitFile) -> int | None:
     """How much of the object is committed; None if nothing new may be committed from it."""
     known = state.objects.by_locator.get(request.locator)
     closed = known is not None and (known.closed or known.number in overlay.touched_objects)
-    if closed or created_ms(request.locator) < overlay.floor_ms:
+    if closed or _origin(request).created_ms < overlay.floor_ms:
         return None
     return overlay.object_bytes.get(request.locator, known.size if known is not None else 0)
 

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ledger.errors import StoreDamaged
-from ledger.records import RecordFormat
+from ledger.objects.state import Origin, origin_of
+from ledger.objects.uploads import NO_UPLOADER, Upload, Uploader
+from ledger.records import LEVEL_WITH_ORIGINS, RecordFormat
 
 _FILE = struct.Struct(">HqII")
+_ORIGIN = struct.Struct(">BBqi16sQQ")
+"""Kind, store, creation time, gateway (or -1), incarnation, draft (or 0), settled drafts."""
 RUN = struct.Struct(">IIIqqqI")
 BATCH = struct.Struct(">IIqqhih")
 _NUMBER_OFFSET = struct.Struct(">Iq")
@@ -26,12 +30,17 @@ BatchRow: TypeAlias = tuple[int, int, int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class FileCommitted:
-    """Batches of one object got their offsets. `runs` in object order, their batches in `batches`."""
+    """Batches of one object got their offsets. `runs` in object order, their batches in `batches`.
+
+    `origin` and `upload` are None at feature level 1, and where nobody said them.
+    """
 
     locator: str
     object_bytes: int
     runs: Sequence[RunRow]
     batches: Sequence[BatchRow]
+    origin: Origin | None = None
+    upload: Upload | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +74,52 @@ class ProducersExpired:
 
 
 def _encode_file(record: FileCommitted) -> bytes:
+    return _file(record, b"")
+
+
+def _encode_file_with_origin(record: FileCommitted) -> bytes:
+    kind, store, created_ms, uploader = record.origin or origin_of(record.locator)
+    upload = record.upload or Upload(uploader or NO_UPLOADER, 0, 0)
+    return _file(
+        record, _ORIGIN.pack(kind, store, created_ms, *upload.uploader, upload.draft, upload.settled)
+    )
+
+
+def _file(record: FileCommitted, origin: bytes) -> bytes:
     locator = record.locator.encode()
     head = _FILE.pack(len(locator), record.object_bytes, len(record.runs), len(record.batches))
     run, batch = RUN.pack, BATCH.pack
     return b"".join(
-        [head, locator, *[run(*row) for row in record.runs], *[batch(*row) for row in record.batches]]
+        [head, origin, locator, *[run(*row) for row in record.runs], *[batch(*row) for row in record.batches]]
     )
 
 
 def _decode_file(body: memoryview) -> FileCommitted:
+    return _file_of(body, _FILE.size, None, None)
+
+
+def _decode_file_with_origin(body: memoryview) -> FileCommitted:
+    kind, store, created_ms, gateway, incarnation, draft, settled = _ORIGIN.unpack_from(body, _FILE.size)
+    uploader = Uploader(gateway, incarnation)
+    upload = Upload(uploader, draft, settled) if draft else None
+    origin = Origin(kind, store, created_ms, None if uploader == NO_UPLOADER else uploader)
+    return _file_of(body, _FILE.size + _ORIGIN.size, origin, upload)
+
+
+def _file_of(body: memoryview, pos: int, origin: Origin | None, upload: Upload | None) -> FileCommitted:
     locator_bytes, object_bytes, runs, batches = _FILE.unpack_from(body)
-    pos = _FILE.size
     locator = str(body[pos : pos + locator_bytes], "utf-8")
     pos += locator_bytes
     split = pos + runs * RUN.size
     if split + batches * BATCH.size != len(body):
         raise StoreDamaged("a FileCommitted record does not have the length it claims")
     return FileCommitted(
-        locator, object_bytes, list(RUN.iter_unpack(body[pos:split])), list(BATCH.iter_unpack(body[split:]))
+        locator,
+        object_bytes,
+        list(RUN.iter_unpack(body[pos:split])),
+        list(BATCH.iter_unpack(body[split:])),
+        origin,
+        upload,
     )
 
 
@@ -118,7 +155,15 @@ def _decode_expired(body: memoryview) -> ProducersExpired:
     return ProducersExpired(list(_NUMBER_OFFSET.iter_unpack(body)))
 
 
-FILE_COMMITTED = RecordFormat(5, FileCommitted, _encode_file, _decode_file)
+FILE_COMMITTED = RecordFormat(
+    5,
+    FileCommitted,
+    _encode_file_with_origin,
+    _decode_file_with_origin,
+    version=1,
+    level=LEVEL_WITH_ORIGINS,
+    older=RecordFormat(5, FileCommitted, _encode_file, _decode_file),
+)
 RECORDS_DELETED = RecordFormat(6, RecordsDeleted, _encode_records_deleted, _decode_records_deleted)
 RUNS_DROPPED = RecordFormat(7, RunsDropped, _encode_runs_dropped, _decode_runs_dropped)
 PRODUCER_IDS_RESERVED = RecordFormat(8, ProducerIdsReserved, _encode_reserved, _decode_reserved)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
+from ledger.objects.state import Origin
+from ledger.objects.uploads import Upload
 from ledger.partitions.records import BATCH, RUN
 from ledger.records import FRAME
 from ledger.requests import SMALL, Refused
@@ -32,7 +34,11 @@ ProducerKey: TypeAlias = tuple[TopicId, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class CommitFile:
-    """Number the batches of one object (KIP-1164 DisklessCommitFile)."""
+    """Number the batches of one object (KIP-1164 DisklessCommitFile).
+
+    `origin`: of an object whose locator carries no creation time, or that is no WAL object. `upload`: which
+    draft of its uploader it is, so that the ledger need not keep the results of settled ones.
+    """
 
     locator: str
     object_bytes: int
@@ -40,10 +46,12 @@ class CommitFile:
     first_sequences: Mapping[ProducerKey, int] | None = None
     """Of producers with batches in drafts before this one that are not known to be committed: the lowest
     sequence of those. A producer that the ledger does not know must not begin after it. Never journaled."""
+    origin: Origin | None = None
+    upload: Upload | None = None
 
     @property
     def weight(self) -> int:
-        return FRAME.size + SMALL + 4 * len(self.locator) + len(self.batches) * (RUN.size + BATCH.size)
+        return FRAME.size + 2 * SMALL + 4 * len(self.locator) + len(self.batches) * (RUN.size + BATCH.size)
 
     @property
     def work(self) -> int:

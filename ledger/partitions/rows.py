@@ -1,6 +1,6 @@
 """Image rows of partitions, of their runs in chunks, and of their producers.
 
-Numbers are big-endian, columns of runs are little-endian int64 and uint32 arrays.
+Numbers are big-endian, columns of runs are little-endian arrays of integers.
 """
 
 import struct
@@ -13,6 +13,7 @@ from ledger.partitions.logs import PartitionRange
 from ledger.partitions.producers import BATCH_BYTES, ProducerState
 from ledger.partitions.runs import RunChunk, RunsCopy
 from ledger.partitions.state import PartitionLog
+from ledger.records import LEVEL_WITH_ORIGINS
 from ledger.rows import Row, sealed
 from ledger.state import Dirty, LedgerState
 from ledger.types import TopicId
@@ -40,12 +41,16 @@ class PartitionCopy(NamedTuple):
     chunks: Sequence[RunsCopy]
     producers: Sequence[tuple[int, int, bytes, int]]
     """(producer id, epoch, packed batches, last time)."""
+    narrow: bool
+    """Runs are written as feature level 1 has them."""
 
     def rows(self) -> Iterator[Row]:
         number = self.log.number
         yield sealed(PARTITION, _NUMBER.pack(number), self._partition())
         for runs in self.chunks:
-            yield sealed(CHUNK, _NUMBER_SERIAL.pack(number, runs.chunk.serial), _encode_chunk(runs))
+            yield sealed(
+                CHUNK, _NUMBER_SERIAL.pack(number, runs.chunk.serial), _encode_chunk(runs, self.narrow)
+            )
         for producer_id, epoch, packed, last_ms in self.producers:
             value = _encode_producer(ProducerState(epoch, packed, last_ms))
             yield sealed(PRODUCER, _NUMBER_PRODUCER.pack(number, producer_id), value)
@@ -62,7 +67,12 @@ class PartitionCopy(NamedTuple):
         )
 
 
-def copy_changes(log: PartitionLog, dirty: Dirty) -> PartitionCopy:
+def is_narrow(feature_level: int) -> bool:
+    """Whether runs are written with object numbers of 32 bits."""
+    return feature_level < LEVEL_WITH_ORIGINS
+
+
+def copy_changes(log: PartitionLog, dirty: Dirty, narrow: bool) -> PartitionCopy:
     """What changed since the image was last written, but for the rows that `dirty` names."""
     chunks = [chunk.copy() for chunk in log.grown_chunks()]
     if dirty[CHUNK]:
@@ -71,17 +81,19 @@ def copy_changes(log: PartitionLog, dirty: Dirty) -> PartitionCopy:
     if dirty[PRODUCER]:
         # Among them all that are gone.
         unsaved = [producer_id for producer_id in unsaved if (log.number, producer_id) not in dirty[PRODUCER]]
-    copy = _copy(log, chunks, unsaved)
+    copy = _copy(log, chunks, unsaved, narrow)
     log.is_imaged()
     return copy
 
 
-def copy_whole(log: PartitionLog) -> PartitionCopy:
+def copy_whole(log: PartitionLog, narrow: bool) -> PartitionCopy:
     """All of it."""
-    return _copy(log, [chunk.copy() for chunk in log.chunks], log.producers)
+    return _copy(log, [chunk.copy() for chunk in log.chunks], log.producers, narrow)
 
 
-def _copy(log: PartitionLog, chunks: Sequence[RunsCopy], producer_ids: Iterable[int]) -> PartitionCopy:
+def _copy(
+    log: PartitionLog, chunks: Sequence[RunsCopy], producer_ids: Iterable[int], narrow: bool
+) -> PartitionCopy:
     known = log.producers
     producers = [
         (producer_id, producer.epoch, producer.packed, producer.last_ms)
@@ -97,6 +109,7 @@ def _copy(log: PartitionLog, chunks: Sequence[RunsCopy], producer_ids: Iterable[
         log.deleted,
         chunks,
         producers,
+        narrow,
     )
 
 
@@ -153,7 +166,7 @@ def _partition_row(state: LedgerState, number: int) -> bytes | None:
 def _chunk_row(state: LedgerState, key: tuple[int, int]) -> bytes | None:
     number, serial = key
     chunk = _chunk(state.logs.get(number), serial)
-    return _encode_chunk(chunk.copy()) if chunk is not None else None
+    return _encode_chunk(chunk.copy(), is_narrow(state.feature_level)) if chunk is not None else None
 
 
 def _producer_row(state: LedgerState, key: tuple[int, int]) -> bytes | None:
@@ -187,9 +200,9 @@ def _encode_blank(found: PartitionRange, number: int) -> bytes:
     return _PARTITION.pack(found.topic_id, found.index_of(number), 0, 0, 0, 0, False)
 
 
-def _encode_chunk(chunk: RunsCopy) -> bytes:
+def _encode_chunk(chunk: RunsCopy, narrow: bool) -> bytes:
     head = _CHUNK.pack(chunk.chunk.trimmed + chunk.head, chunk.end - chunk.head)
-    return b"".join([head, *chunk.columns()])
+    return b"".join([head, *chunk.columns(narrow)])
 
 
 def _encode_producer(producer: ProducerState) -> bytes:
@@ -224,11 +237,12 @@ def _restore_partitions(state: LedgerState, rows: Sequence[tuple[bytes, bytes]])
 
 
 def _restore_chunks(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
+    narrow = is_narrow(state.image_level)
     for key, value in sorted(rows):
         number, serial = _NUMBER_SERIAL.unpack(key)
         trimmed, count = _CHUNK.unpack_from(value)
         chunk = RunChunk(serial, trimmed)
-        chunk.fill(memoryview(value)[_CHUNK.size :], count)
+        chunk.fill(memoryview(value)[_CHUNK.size :], count, narrow)
         state.logs[number].put_back(chunk)
 
 

@@ -1,4 +1,4 @@
-"""Runs, packed into chunks: 36 bytes a run, so that a million of them fit in memory.
+"""Runs, packed into chunks: 40 bytes a run, so that a million of them fit in memory.
 
 A commit touches the ends of thousands of chunks at a time, each in another place of memory: so a run is one
 row in one buffer. The image keeps chunks as columns, which are cut out of the rows by strides.
@@ -16,14 +16,16 @@ from ledger.types import NO_TIMESTAMP
 Row: TypeAlias = tuple[int, int, int, int, int, int]
 """(last offset, base offset, max timestamp, object number, start, size)."""
 
-_ROW = struct.Struct("<qqqIII")
+_ROW = struct.Struct("<qqqQII")
 _LAST = struct.Struct("<q")
 _BASE = struct.Struct("<qq")
 _ROW_BYTES = _ROW.size
 _WORDS = _ROW_BYTES // 4
-_OBJECT_WORD, _SIZE_WORD = 6, 8
+_OBJECT_WORD, _SIZE_WORD = 6, 9
 # The columns of an image: the first word in a row, and how many words.
-_COLUMNS = ((2, 2), (0, 2), (6, 1), (7, 1), (8, 1), (4, 2))
+_COLUMNS = ((2, 2), (0, 2), (6, 2), (8, 1), (9, 1), (4, 2))
+# Of feature level 1: object numbers of 32 bits. Words are little-endian, so the lower one comes first.
+_NARROW_COLUMNS = ((2, 2), (0, 2), (6, 1), (8, 1), (9, 1), (4, 2))
 _FIRST_WINDOW, _LAST_WINDOW = 8, 512
 
 
@@ -132,31 +134,32 @@ class RunChunk:
         return self.head * _ROW_BYTES <= at and _BASE.unpack_from(self._rows, at)[1] <= offset
 
     def object_numbers(self, first: int, end: int) -> Sequence[int]:
-        return self._column(first, end, _OBJECT_WORD)
+        return self._column(first, end, _OBJECT_WORD, 2, "Q")
 
     def sizes(self, first: int, end: int) -> Sequence[int]:
-        return self._column(first, end, _SIZE_WORD)
+        return self._column(first, end, _SIZE_WORD, 1, "I")
 
     def copy(self) -> "RunsCopy":
         """The live runs as they are now, at little cost: to be encoded later."""
         return RunsCopy(self, self.head, len(self), self._rows[-_ROW_BYTES:])
 
-    def fill(self, columns: memoryview, count: int) -> None:
+    def fill(self, columns: memoryview, count: int, is_narrow: bool = False) -> None:
         """Read `count` runs from such columns. StoreDamaged if they are not that long."""
-        if len(columns) != count * _ROW_BYTES:
+        layout = _layout(is_narrow)
+        if len(columns) != count * 4 * sum(words for _, words in layout):
             raise StoreDamaged("a chunk of runs in an image does not have the length it claims")
-        self._rows = bytearray(len(columns))
+        self._rows = bytearray(count * _ROW_BYTES)
         with memoryview(self._rows).cast("I") as rows:
             columns = columns.cast("I")
-            for word, words in _COLUMNS:
+            for word, words in layout:
                 for i in range(words):
                     rows[word + i :: _WORDS] = columns[i : count * words : words]
                 columns = columns[count * words :]
         self.latest = max((row[2] for row in self.rows(0)), default=NO_TIMESTAMP)
         self.latest = max(self.latest, NO_TIMESTAMP)
 
-    def _column(self, first: int, end: int, word: int) -> Sequence[int]:
-        column = array("I", _cut(self._rows[first * _ROW_BYTES : end * _ROW_BYTES], word, 1))
+    def _column(self, first: int, end: int, word: int, words: int, typecode: str) -> Sequence[int]:
+        column = array(typecode, _cut(self._rows[first * _ROW_BYTES : end * _ROW_BYTES], word, words))
         if sys.byteorder == "big":
             column.byteswap()
         return column
@@ -171,11 +174,16 @@ class RunsCopy(NamedTuple):
     end: int
     last_row: bytearray
 
-    def columns(self) -> list[bytes]:
-        """base, last, object number, start, size, max timestamp: little-endian int64 and uint32 arrays."""
+    def columns(self, is_narrow: bool = False) -> list[bytes]:
+        """base, last, object number, start, size, max timestamp: little-endian int64, uint64 and uint32
+        arrays. `is_narrow`: as feature level 1 has them, with object numbers of 32 bits."""
         rows = self.chunk._rows[self.head * _ROW_BYTES : self.end * _ROW_BYTES]  # noqa: SLF001 - a copy of its own chunk
         rows[-_ROW_BYTES:] = self.last_row
-        return [_cut(rows, word, words) for word, words in _COLUMNS]
+        return [_cut(rows, word, words) for word, words in _layout(is_narrow)]
+
+
+def _layout(is_narrow: bool) -> Sequence[tuple[int, int]]:
+    return _NARROW_COLUMNS if is_narrow else _COLUMNS
 
 
 def _cut(rows: bytearray, word: int, words: int) -> bytes:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from ledger.formats import wal
 from ledger.image import FORMAT_VERSION as IMAGE_VERSION
 from ledger.rows import META, sealed
 from tests.support.gateway import Gateway
@@ -25,6 +26,10 @@ ENTRY = "journal/0/00000000000000000018"
 
 def dragoman(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60)
+
+
+def dragoman_with_input(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], input=text, capture_output=True, text=True, timeout=60)
 
 
 def records_of(gateway: Gateway) -> list[dict[str, object]]:
@@ -69,6 +74,34 @@ def test_a_data_directory_of_every_version_opens_with_its_records_at_their_offse
     assert len(expected) == 100
     for _ in range(2):  # the second time from the image that this version has written
         assert opened_and_read(tmp_path, directory) == expected
+    checked = dragoman("doctor", "--all", "--data-dir", str(directory))
+    assert checked.returncode == 0, checked.stdout
+
+
+def feature_level(directory: Path) -> int:
+    shown = dragoman("ledger", "show", "--json", "--data-dir", str(directory))
+    assert shown.returncode == 0, shown.stderr
+    return int(json.loads(shown.stdout)["feature_level"])
+
+
+def test_a_data_directory_of_version_1_goes_on_as_it_is_until_its_level_is_raised(tmp_path: Path) -> None:
+    """Killed each time, so that journal, image and WAL files of both levels are read."""
+    directory = copied(V1 / "directory", tmp_path / "directory")
+    expected = in_order((V1 / "records.jsonl").read_text())
+    for number, setting in enumerate(["ledger.feature_level=0", "ledger.feature_level=2", "log.level=info"]):
+        gateway = Gateway(tmp_path, options=["--set", setting], data_dir=directory)
+        gateway.start()
+        try:
+            assert [(r["partition"], r["offset"], r["value"]) for r in records_of(gateway)] == [
+                (r["partition"], r["offset"], r["value"]) for r in expected
+            ]
+            sent = dragoman_with_input(f"more {number}\n", "produce", "orders", "-b", gateway.bootstrap)
+            assert sent.returncode == 0, sent.stderr
+            expected = records_of(gateway)
+        finally:
+            gateway.kill9()
+        assert feature_level(directory) == (1 if number == 0 else 2)
+    assert len(expected) == 103
     checked = dragoman("doctor", "--all", "--data-dir", str(directory))
     assert checked.returncode == 0, checked.stdout
 
@@ -124,7 +157,7 @@ def change_entry(directory: Path, change: Callable[[bytes, bytes], tuple[bytes, 
 
 def newer_wal(directory: Path) -> None:
     (file,) = (directory / "wal" / "0").iterdir()
-    set_version(file)
+    set_version(file, wal.VERSION + 1)
 
 
 def newer_snapshot(directory: Path) -> None:

@@ -72,8 +72,8 @@ async def test_a_writer_slower_than_the_grace_stores_its_draft_again(
 ) -> None:
     write = host.segments.write
 
-    async def slow_once(batches: Sequence[DraftBatch], created_ms: int) -> Placement:
-        placed = await write(batches, created_ms)
+    async def slow_once(batches: Sequence[DraftBatch], created_ms: int, feature_level: int = 1) -> Placement:
+        placed = await write(batches, created_ms, feature_level)
         host.segments.write = write  # type: ignore[method-assign]
         host.clock.now_ms += 2 * GRACE_MS
         await host.sweep()

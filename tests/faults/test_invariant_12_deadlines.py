@@ -27,6 +27,7 @@ from gateway.wire.messages.generated.offset_commit import (
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.records import build_batch
 from ledger.ports import PutOutcome
+from ledger.records import FIRST_LEVEL
 from ledger.types import DraftBatch, Placement
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway, records
 
@@ -61,9 +62,11 @@ class HangingSegments(MemorySegments):
         super().__init__()
         self.hanging = hanging
 
-    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
         await self.hanging.pass_or_hang()
-        return await super().write(batches, created_ms)
+        return await super().write(batches, created_ms, feature_level)
 
 
 def produce_request() -> ProduceRequest:

@@ -1,10 +1,12 @@
 """The results that a ledger must give, kept in lists: no runs, no columns, no bytes, nothing ever joined."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ledger.errors import ErrorName
 from ledger.objects.requests import ForgetObjects, RaiseFloor
+from ledger.objects.uploads import Upload
 from ledger.partitions.records import ProducersExpired, RunsDropped
 from ledger.partitions.requests import (
     CommitBatch,
@@ -89,6 +91,11 @@ class Model:
         self.sizes: dict[Place, int] = {}
         """Bytes of every batch of an object whose bytes are still there."""
         self.first_results: dict[Place, int] = {}
+        self.draft_of: dict[Place, int] = {}
+        """Of batches of the one uploader."""
+        self.settled = 0
+        self.newest_ms = -1
+        """The creation time of the uploader's newest object, as long as the ledger knows of it."""
         self.created_ms: dict[str, int] = {}
 
     def judge_entry(
@@ -107,6 +114,18 @@ class Model:
 
     def partitions(self) -> list[ModelPartition]:
         return [partition for topic in self.topics.values() for partition in topic.partitions]
+
+    def settle(self, event: tuple[Upload, int] | int) -> None:
+        """A commit of the uploader (with the time of its object), or a floor that was raised."""
+        if isinstance(event, int):
+            if self.newest_ms < event:
+                self.settled, self.newest_ms = 0, -1
+            return
+        upload, created_ms = event
+        self.newest_ms = max(self.newest_ms, created_ms)
+        self.settled = max(self.settled, upload.settled)
+        kept = self.first_results.items()
+        self.first_results = {p: b for p, b in kept if self.draft_of.get(p, math.inf) > self.settled}
 
     def forget(self, locators: set[str]) -> None:
         """The bytes of these objects are gone."""
@@ -129,6 +148,9 @@ class _Entry:
         self.losing_runs: set[int] = set()
         self.first_result_of = dict(model.first_results)
         self.committed: set[tuple[int, int]] = set()
+        self.uploads: list[tuple[Upload, int] | int] = []
+        """What was committed of the uploader, with the times of its objects, and floors, in order."""
+        self.draft_of = model.draft_of
         self.expired: dict[tuple[int, int], int] = {}
         """(id of the partition, producer id) -> how many of its batches it had by then."""
 
@@ -144,6 +166,8 @@ class _Entry:
         floor = self.model.floor_ms
         kept = self.model.created_ms
         self.model.first_results = {p: b for p, b in self.first_result_of.items() if kept[p[0]] >= floor}
+        for event in self.uploads:
+            self.model.settle(event)
 
     def judge(self, request: Request, result: LedgerResult, written: Sequence[MetadataRecord]) -> None:  # noqa: C901 - one case a request
         match request:
@@ -157,6 +181,8 @@ class _Entry:
                 self._delete(request, result)
             case CommitFile():
                 self._commit(request, result)
+                if written and request.upload is not None:
+                    self.uploads.append((request.upload, self.model.created_ms[request.locator]))
             case DeleteRecords():
                 assert result == self._delete_records(request)
             case ReserveProducerIds(count=count):
@@ -169,6 +195,7 @@ class _Entry:
             case RaiseFloor(floor_ms=floor):
                 assert result == Done(int(floor > self.model.floor_ms))
                 self.model.floor_ms = max(floor, self.model.floor_ms)
+                self.uploads.append(self.model.floor_ms)
             case ForgetObjects(objects=objects):
                 assert result == Done(len(objects))
             case _:
@@ -276,6 +303,15 @@ class _Entry:
             self.expired.setdefault((id(partition), producer_id), gone)
 
     def _commit(self, request: CommitFile, result: LedgerResult) -> None:
+        upload = request.upload
+        if upload is not None and upload.draft <= self.model.settled:
+            assert isinstance(result, FileCommit)
+            assert [getattr(each, "error", None) for each in result.results] == [
+                ErrorName.REQUEST_TIMED_OUT
+            ] * len(request.batches)
+            return
+        if upload is not None:
+            self.draft_of.update(((request.locator, batch.start), upload.draft) for batch in request.batches)
         known = self.state.objects.by_locator.get(request.locator)
         closing = known is not None and (known.closed or known.number in self.losing_runs)
         if closing or self.model.created_ms[request.locator] < self.model.floor_ms:

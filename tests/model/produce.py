@@ -22,9 +22,11 @@ from ledger.batch.header import check_batches, read_header, walk
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
 from ledger.errors import ErrorName, OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.objects.requests import RaiseFloor
+from ledger.objects.uploads import Uploader
 from ledger.partitions.producers import UNBOUNDED, ProducerBounds
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Capabilities, PutOutcome, Unknown
+from ledger.records import FIRST_LEVEL
 from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch, Placement, Position
 from tests.support.completions import AwaitedProduce
@@ -75,13 +77,15 @@ class Segments(MemorySegments):
         self.begun: list[tuple[float, list[bytes]]] = []
         """When each write began, and what it writes."""
 
-    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
         self.begun.append((asyncio.get_running_loop().time(), [bytes(batch.data) for batch in batches]))
         # The key has the time at which the write began, so a floor may pass it.
         await self._chance.wait(2)
         if self._chance.happens(0.08):
             raise StoreUnavailable("on purpose, before")
-        placement = await super().write(batches, created_ms)
+        placement = await super().write(batches, created_ms, feature_level)
         await self._chance.wait(40)
         if self._chance.happens(0.08):
             raise self._chance.choose.choice([StoreUnavailable, OutcomeUnknown])("on purpose, after")
@@ -161,7 +165,11 @@ class World:
                     return
         choose = self.choose
         options = ProduceOptions(
-            1 << 20, choose.randint(1, 3), choose.randint(1, 5), choose.choice([0, 1, 5, 10])
+            1 << 20,
+            choose.randint(1, 3),
+            choose.randint(1, 5),
+            choose.choice([0, 1, 5, 10]),
+            Uploader(1, len(self.lives).to_bytes(16, "big")),
         )
         service = ProduceService(shard, self.segments, options, self.now_ms)
         self.lives.append(Life(len(self.lives), shard, service))

@@ -13,6 +13,7 @@ from pytest import MonkeyPatch
 from ledger.cut import take_dirty_rows
 from ledger.image import all_rows
 from ledger.objects.requests import ForgetObjects, RaiseFloor
+from ledger.objects.uploads import Upload, Uploader
 from ledger.partitions import state as ledger_partitions
 from ledger.partitions.producers import MAX_SEQUENCE
 from ledger.partitions.requests import (
@@ -40,6 +41,7 @@ NAMES = ["a", "b", "c"]
 PRODUCERS = 2
 GRACE_MS = 1_000
 CHUNK_RUNS = 3
+UPLOADER = Uploader(1, b"u" * 16)
 
 
 class LedgerAgainstModel(RuleBasedStateMachine):
@@ -56,6 +58,8 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.next_topic = 1
         self.open_object = ""
         self.object_end = 0
+        self.drafts = self.settled = 0
+        """Of the one uploader."""
         self.last_partition = ("", 0)
         self.committed: list[CommitFile] = []
         self.high_watermarks: dict[int, int] = {}
@@ -317,7 +321,12 @@ class LedgerAgainstModel(RuleBasedStateMachine):
             for batch in batches
             if (first := batch.base_sequence - choose.randint(-1, 2)) >= 0 and choose.random() < 0.3
         }
-        return CommitFile(self.open_object, self.object_end, batches, first_sequences or None)
+        upload = None
+        if choose.random() < 0.6:
+            self.drafts += 1
+            self.settled = choose.randint(max(self.settled, self.drafts - 5), self.drafts - 1)
+            upload = Upload(UPLOADER, self.drafts, self.settled)
+        return CommitFile(self.open_object, self.object_end, batches, first_sequences or None, upload=upload)
 
     def is_below_floor(self, name: str) -> bool:
         return self.model.created_ms[name] < self.model.floor_ms

@@ -26,6 +26,7 @@ from ledger.ports import (
     Unknown,
     Versioned,
 )
+from ledger.records import FIRST_LEVEL
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
 T = TypeVar("T")
@@ -228,11 +229,13 @@ class FaultySegments:
     def capabilities(self) -> Capabilities:
         return self._store.capabilities
 
-    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
         written: list[Placement] = []
 
         async def effect() -> Placement:
-            written.append(await self._store.write(batches, created_ms))
+            written.append(await self._store.write(batches, created_ms, feature_level))
             return written[-1]
 
         try:

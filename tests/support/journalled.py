@@ -14,6 +14,7 @@ from ledger.machine import Decision
 from ledger.overlay import Overlay
 from ledger.partitions.requests import CommitBatch
 from ledger.partitions.state import PartitionLog
+from ledger.records import NEWEST_LEVEL
 from ledger.registry import decide, encode_record
 from ledger.requests import LedgerResult, Request
 from ledger.rows import Row, digest
@@ -32,14 +33,14 @@ class DecidedEntry:
 class JournalledLedger:
     """The state, every entry that made it, and an image that is written later."""
 
-    def __init__(self) -> None:
+    def __init__(self, feature_level: int = NEWEST_LEVEL) -> None:
         self.state = LedgerState()
         self.entries: list[bytes] = []
         self.image: dict[tuple[int, bytes], bytes] = {}
         self._cut: tuple[StateCut, Iterator[None], bytes] | None = None
         self.now_ms = 1_000_000
         self._nonces = itertools.count(1)
-        self.submit(BecomeOwner(1, bytes(16), "cluster"))
+        self.submit(BecomeOwner(1, bytes(16), "cluster", feature_level))
 
     def submit(self, *requests: Request) -> list[LedgerResult]:
         """Decide the requests in one entry, make it durable, apply it."""
@@ -54,7 +55,10 @@ class JournalledLedger:
 
     def make_durable(self, decided: DecidedEntry) -> list[PartitionLog]:
         """Apply it from its bytes. Returns the partitions that it touched."""
-        records = [encode_record(record) for decision in decided.decisions for record in decision.records]
+        level = self.state.feature_level
+        records = [
+            encode_record(record, level) for decision in decided.decisions for record in decision.records
+        ]
         if not records:
             return []
         nonce = next(self._nonces).to_bytes(16, "big")

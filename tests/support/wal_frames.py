@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from ledger.formats.wal import HEADER_BYTES, TRAILER_BYTES, DamagedFrame, read_frame_head
+from ledger.formats.wal import TRAILER_BYTES, DamagedFrame, is_table_of, read_frame_head
 from ledger.types import TopicId
 
 _CRC = struct.Struct(">I")
@@ -60,23 +60,27 @@ def read_frame(view: memoryview, position: int = 0) -> Frame | DamagedFrame:
     head = read_frame_head(rest, position)
     if isinstance(head, DamagedFrame):
         return head
-    size, batches_at = head.size, HEADER_BYTES + head.table_bytes
+    size, batches_at = head.size, head.header_bytes + head.table_bytes
     if size > len(rest):
         return DamagedFrame(position, f"{len(rest)} bytes of a frame of {size}", is_torn=True)
     body_end = size - TRAILER_BYTES
-    if crc32c(rest[HEADER_BYTES:body_end]) != _CRC.unpack_from(rest, body_end)[0]:
+    if not is_table_of(head, rest[head.header_bytes : batches_at]):
+        return DamagedFrame(position, "the table does not match its CRC", is_torn=False)
+    if crc32c(rest[head.header_bytes : body_end]) != _CRC.unpack_from(rest, body_end)[0]:
         return DamagedFrame(position, "table and batches do not match their CRC", is_torn=False)
-    batches = _read_table(rest, batches_at, body_end)
+    batches = _read_table(rest, head.header_bytes, batches_at, body_end)
     if batches is None:
         return DamagedFrame(position, "the table does not describe the batches", is_torn=False)
     return Frame(position, size, batches)
 
 
-def _read_table(frame: memoryview, batches_at: int, end: int) -> tuple[StoredBatch, ...] | None:
+def _read_table(
+    frame: memoryview, table_at: int, batches_at: int, end: int
+) -> tuple[StoredBatch, ...] | None:
     """None unless the entries cover the batches exactly, each where the one before it ends."""
     batches, expected = [], batches_at
     for topic_id, partition, start, size, count, producer_id, epoch, sequence in _ENTRY.iter_unpack(
-        frame[HEADER_BYTES:batches_at]
+        frame[table_at:batches_at]
     ):
         if start != expected:
             return None

@@ -190,7 +190,10 @@ async def wal(tmp_path: Path) -> "Iterator[WalSegments]":  # type: ignore[misc]
     await store.close()
 
 
-async def test_the_frame_of_a_run_is_found_among_others_of_its_file(wal: WalSegments) -> None:
+@pytest.mark.parametrize("levels", [(1, 1), (2, 2), (1, 2), (2, 1)], ids=str)
+async def test_the_frame_of_a_run_is_found_among_others_of_its_file(
+    wal: WalSegments, levels: tuple[int, int]
+) -> None:
     lure = encode_frame([draft(1, BATCHES[0], 3)])
     frames = [
         [draft(0, b"".join(bytes(buffer) for buffer in lure.buffers), 1)],
@@ -198,8 +201,8 @@ async def test_the_frame_of_a_run_is_found_among_others_of_its_file(wal: WalSegm
         *[[draft(0, OTHER, 1)]] * 50,
         [draft(1, data, count) for data, count in zip(BATCHES, COUNTS, strict=True)],
     ]
-    for frame in frames:
-        placement = await wal.write(frame, 1)
+    for number, frame in enumerate(frames):
+        placement = await wal.write(frame, 1, levels[number % 2])
     run = RUN._replace(start=placement.starts[0])
     found = await FrameTables(wal).of(placement.locator, run, LOG)
     assert found is not None
@@ -211,6 +214,23 @@ async def test_the_frame_of_a_run_is_found_among_others_of_its_file(wal: WalSegm
     ):
         assert await FrameTables(wal).of(placement.locator, wrong, LOG) is None
     assert await FrameTables(wal).of("wal/0/nothing", run, LOG) is None
+
+
+async def test_a_damaged_table_of_version_2_is_never_believed(wal: WalSegments, tmp_path: Path) -> None:
+    """Also where it would fit: in version 1 nothing says that it is damaged."""
+    frame = [draft(1, data, count) for data, count in zip(BATCHES, COUNTS, strict=True)]
+    believed = dict[int, bool]()
+    for level in (1, 2):
+        placement = await wal.write(frame, 1, level)
+        run = RUN._replace(start=placement.starts[0])
+        path = tmp_path / "wal" / placement.locator
+        # The base sequence of the first batch: what a run is compared with does not have it.
+        path.write_bytes(
+            flipped(path.read_bytes(), run.start - ENTRY_BYTES * len(BATCHES) + ENTRY_BYTES - 1, 0)
+        )
+        believed[level] = await FrameTables(wal).of(placement.locator, run, LOG) is not None
+        await wal.abandon(placement.locator)
+    assert believed == {1: True, 2: False}
 
 
 async def test_after_a_damaged_batch_a_fetch_gets_every_batch_at_its_own_offset(

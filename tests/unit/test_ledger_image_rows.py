@@ -21,7 +21,8 @@ from ledger.groups.state import Group, Member, OffsetRow
 from ledger.image import all_rows, everything, put_back_dirty, restore
 from ledger.journal import apply_entry, decode_entry
 from ledger.objects.requests import ForgetObjects, RaiseFloor
-from ledger.objects.rows import OBJECT
+from ledger.objects.rows import OBJECT, UPLOADER
+from ledger.objects.uploads import Upload, Uploader
 from ledger.partitions import state as ledger_partitions
 from ledger.partitions.requests import CommitFile, DeleteRecords, DrainRuns, ReserveProducerIds
 from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER
@@ -40,11 +41,15 @@ SECTIONS = [META, TOPIC, PARTITION, CHUNK, PRODUCER, OBJECT, GROUP, OFFSET, QUOT
 NONCE = bytes(range(16))
 
 
-@pytest.fixture
-def ledger(monkeypatch: pytest.MonkeyPatch) -> JournalledLedger:
+@pytest.fixture(params=[1, 2], ids=["level 1", "level 2"])
+def ledger(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> JournalledLedger:
     """Something of everything: trimmed chunks, a topic half drained, a closed object."""
     monkeypatch.setattr(ledger_partitions, "CHUNK_RUNS", 3)
-    ledger = JournalledLedger()
+    return something_of_everything(request.param)
+
+
+def something_of_everything(level: int) -> JournalledLedger:
+    ledger = JournalledLedger(level)
     ledger.submit(
         CreateTopic("t", topic_id(1), 2, {"retention.ms": "7", "cleanup.policy": "delete"}),
         CreateTopic("gone", topic_id(2), 1, {}),
@@ -82,7 +87,8 @@ def without_settings_and_groups() -> list[Request]:
 def commit_of(number: int, topic: int) -> CommitFile:
     """The n-th batch of the only producer of a topic."""
     batch = commit_batch(topic_id(topic), 0, 0, records=2, producer=(3, 1, 2 * number), max_timestamp=5)
-    return CommitFile(locator(100 * topic + number, 1_000_000), 100, [batch])
+    upload = Upload(Uploader(topic, b"u" * 16), number + 1, max(number - 2, 0))
+    return CommitFile(locator(100 * topic + number, 1_000_000), 100, [batch], upload=upload)
 
 
 def rows_of(ledger: JournalledLedger) -> list[Row]:
@@ -91,7 +97,8 @@ def rows_of(ledger: JournalledLedger) -> list[Row]:
 
 def test_rows_restore_the_state_that_they_were_made_of(ledger: JournalledLedger) -> None:
     rows = rows_of(ledger)
-    assert {row.section for row in rows} == set(SECTIONS)
+    uploaders = {UPLOADER} if ledger.state.feature_level > 1 else set()
+    assert {row.section for row in rows} == {*SECTIONS, *uploaders}
     restored = restore(rows)
     assert sorted(all_rows(restored)) == sorted(rows)
     assert set(restored.draining) == set(ledger.state.draining)
@@ -132,7 +139,9 @@ def test_only_what_changed_is_written_and_only_once(ledger: JournalledLedger) ->
     assert [row.section for row in take_dirty_rows(ledger.state)] == [META]
     ledger.submit(commit_of(8, 1))
     changed = [row.section for row in take_dirty_rows(ledger.state)]
-    assert changed == [META, PARTITION, CHUNK, PRODUCER, OBJECT]
+    # At level 2 an earlier draft is settled by this one, and its results go.
+    more = [OBJECT, UPLOADER] if ledger.state.feature_level > 1 else []
+    assert changed == [META, PARTITION, CHUNK, PRODUCER, OBJECT, *more]
 
 
 def test_what_was_taken_says_what_was_so_whatever_happens_before_it_is_encoded(
@@ -225,8 +234,8 @@ def test_rows_that_could_not_be_written_are_written_the_next_time(ledger: Journa
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_rows_of_an_older_format_restore_and_are_all_dirty(ledger: JournalledLedger, version: int) -> None:
-    rows = rows_of(ledger)
+def test_rows_of_an_older_format_restore_and_are_all_dirty(version: int) -> None:
+    rows = rows_of(something_of_everything(1))
     assert rows[0].value[:2] == b"\0\3"  # type: ignore[index]
     restored = restore(of_version(rows, version))
     assert restored.dirty == everything(restored)
@@ -262,13 +271,13 @@ def test_rows_that_do_not_fit_together_are_damage(
 
 def test_rows_of_a_later_format_are_refused_as_too_new(ledger: JournalledLedger) -> None:
     meta, *others = rows_of(ledger)
-    later = resealed(meta, lambda body: b"\0\4" + body[2:])
-    with pytest.raises(StoreTooNew, match="format version 4"):
+    later = resealed(meta, lambda body: b"\0\5" + body[2:])
+    with pytest.raises(StoreTooNew, match="format version 5"):
         restore([later, *others])
     assert meta.value is not None
     # Damaged, as its checksum shows: only this build wrote it.
     with pytest.raises(StoreDamaged, match="does not match its CRC-32C"):
-        restore([meta._replace(value=b"\0\4" + meta.value[2:]), *others])
+        restore([meta._replace(value=b"\0\5" + meta.value[2:]), *others])
 
 
 def test_packed_rows_read_back_and_every_cut_is_found(ledger: JournalledLedger) -> None:

@@ -5,7 +5,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from ledger.cluster.records import ClusterCreated, LedgerRestored, OwnerChanged
+from ledger.cluster.records import ClusterCreated, FeatureLevelRaised, LedgerRestored, OwnerChanged
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.groups.records import GroupRemoved, GroupStored, OffsetsCommitted, OffsetsRemoved
 from ledger.groups.state import Group, Member, OffsetRow
@@ -19,6 +19,8 @@ from ledger.journal import (
     start_key,
 )
 from ledger.objects.records import FloorRaised, ObjectsForgotten
+from ledger.objects.state import Origin
+from ledger.objects.uploads import ObjectKind, Upload, Uploader
 from ledger.partitions.records import (
     FileCommitted,
     ProducerIdsReserved,
@@ -26,7 +28,7 @@ from ledger.partitions.records import (
     RecordsDeleted,
     RunsDropped,
 )
-from ledger.records import MetadataRecord
+from ledger.records import RESERVED, MetadataRecord, RecordFormat
 from ledger.registry import REGISTRY, decode_records, encode_record
 from ledger.settings.records import ClientQuotasSet, ResourceConfigsSet
 from ledger.topics.records import PartitionsAdded, TopicConfigsSet, TopicCreated, TopicDeleted
@@ -106,7 +108,26 @@ GOLDEN += [
         "14 00 00000021 00000005 67726f7570 00000001 67 00000002 0001 00000001 61 31 0001 00000000 62",
     ),
 ]
+GOLDEN.append((FeatureLevelRaised(2), "15 00 00000002 0002"))
 RECORDS = [record for record, _ in GOLDEN]
+
+UPLOADER = Uploader(3, NONCE)
+ORIGIN = Origin(ObjectKind.WAL, 0, 1_700_000_000_000, UPLOADER)
+GOLDEN_OF_LEVEL_2: list[tuple[MetadataRecord, str]] = [
+    (
+        FileCommitted("w", 1, [], [(61, 1, 7, 5, 2, 0x7FFFFFFF, 0x18)], ORIGIN, Upload(UPLOADER, 9, 8)),
+        "05 01 00000061 0001 0000000000000001 00000000 00000001"
+        "01 00 0000018bcfe56800 00000003 101112131415161718191a1b1c1d1e1f"
+        "0000000000000009 0000000000000008 77"
+        "0000003d 00000001 0000000000000007 0000000000000005 0002 7fffffff 0018",
+    ),
+    (
+        FileCommitted("w", 1, [], [], Origin(ObjectKind.SEGMENT, 1, 5, None)),
+        "05 01 00000041 0001 0000000000000001 00000000 00000000"
+        f"02 01 0000000000000005 ffffffff {'00' * 32} 77",
+    ),
+    (ObjectsForgotten([1, 1 << 40]), "0a 01 00000010 0000000000000001 0000010000000000"),
+]
 
 
 @pytest.fixture
@@ -118,6 +139,37 @@ def entry() -> bytes:
 def test_the_bytes_of_a_metadata_record_never_change(record: MetadataRecord, text: str) -> None:
     assert encode_record(record).hex() == text.replace(" ", "")
     assert list(decode_records(bytes.fromhex(text), 1)) == [record]
+
+
+@pytest.mark.parametrize(("record", "text"), GOLDEN_OF_LEVEL_2)
+def test_the_bytes_of_a_metadata_record_of_level_2_never_change(record: MetadataRecord, text: str) -> None:
+    assert encode_record(record, 2).hex() == text.replace(" ", "")
+    assert list(decode_records(bytes.fromhex(text), 1)) == [record]
+
+
+def test_records_that_level_2_leaves_as_they_are_have_the_same_bytes() -> None:
+    of_level_2 = {type(record) for record, _ in GOLDEN_OF_LEVEL_2}
+    for record in RECORDS:
+        if type(record) not in of_level_2:
+            assert encode_record(record, 2) == encode_record(record)
+
+
+def test_a_record_that_a_level_does_not_allow_is_not_written() -> None:
+    only_later = RecordFormat(200, Uploader, lambda _: b"", lambda _: None, level=2)
+    assert only_later.framed(Uploader(1, b""), 2)
+    with pytest.raises(ValueError, match="record type 200 is not written at feature level 1"):
+        only_later.framed(Uploader(1, b""), 1)
+
+
+@pytest.mark.parametrize("number", [number for numbers in RESERVED for number in (numbers[0], numbers[-1])])
+def test_a_record_of_what_later_versions_bring_is_refused_with_its_purpose(number: int) -> None:
+    with pytest.raises(StoreTooNew, match=rf"type {number} \([a-zA-Z ]+\) version 0"):
+        list(decode_records(struct.pack(">BBI", number, 0, 0), 1))
+
+
+def test_a_later_feature_level_is_refused_in_words() -> None:
+    with pytest.raises(StoreTooNew, match="feature level 3, and this build knows levels up to 2"):
+        list(decode_records(bytes.fromhex("15 00 00000002 0003"), 1))
 
 
 def test_every_kind_of_metadata_record_has_its_golden_bytes() -> None:
@@ -166,7 +218,7 @@ def test_an_entry_of_a_later_format_is_refused_as_too_new_and_not_as_damaged(ent
         decode_entry(later, "journal/0/7")
 
 
-@pytest.mark.parametrize("frame", [(5, 1), (0, 0), (254, 0), (255, 255)])
+@pytest.mark.parametrize("frame", [(5, 2), (10, 2), (0, 0), (254, 0), (255, 255)])
 def test_a_metadata_record_of_a_later_type_or_version_is_refused_as_too_new(frame: tuple[int, int]) -> None:
     data = encode_entry(0, 0, NONCE, [struct.pack(">BBI", *frame, 0)])
     with pytest.raises(StoreTooNew, match=f"type {frame[0]} version {frame[1]}"):

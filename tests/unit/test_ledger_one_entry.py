@@ -5,7 +5,7 @@ import pytest
 from ledger.errors import ErrorName
 from ledger.image import all_rows, restore
 from ledger.objects.requests import RaiseFloor
-from ledger.objects.state import MAX_OBJECT_NUMBER
+from ledger.objects.state import max_object_number
 from ledger.partitions import state as ledger_partitions
 from ledger.partitions.requests import (
     CommitFile,
@@ -169,10 +169,14 @@ def test_runs_are_drained_in_slices_across_chunks(
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["one entry", "two entries"])
-def test_a_commit_for_which_no_object_number_is_left_is_refused_and_not_journaled(together: bool) -> None:
-    ledger = JournalledLedger()
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_commit_for_which_no_object_number_is_left_is_refused_and_not_journaled(
+    together: bool, level: int
+) -> None:
+    ledger = JournalledLedger(level)
+    most = max_object_number(level)
     ledger.submit(CreateTopic("t", topic_id(1), 1, {}))
-    ledger.state.objects.next_number = MAX_OBJECT_NUMBER
+    ledger.state.objects.next_number = most
     last, beyond = [
         CommitFile(locator(number, 1_000_000), 200, [commit_batch(topic_id(1), 0, start) for start in starts])
         for number, starts in ((1, [0]), (2, [0, 100]))
@@ -181,7 +185,7 @@ def test_a_commit_for_which_no_object_number_is_left_is_refused_and_not_journale
     assert results[0] == FileCommit([Committed(0, 0)])
     assert isinstance(results[1], FileCommit)
     assert [type(result) for result in results[1].results] == [Refused, Refused]
-    assert list(ledger.state.objects.by_number) == [MAX_OBJECT_NUMBER]
+    assert list(ledger.state.objects.by_number) == [most]
     restored = restore(all_rows(ledger.state))
     assert digest(all_rows(restored)) == digest(all_rows(ledger.state))
     # A repeat of committed batches still gets its results.

@@ -18,6 +18,7 @@ from ledger.errors import StoreUnavailable
 from ledger.objects.requests import RaiseFloor
 from ledger.partitions.producers import MAX_SEQUENCE, ProducerState
 from ledger.partitions.state import PartitionLog
+from ledger.records import FIRST_LEVEL
 from ledger.state import LedgerState
 from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch, Placement
@@ -38,14 +39,16 @@ class HeldSegments(MemorySegments):
         self.failing: set[int] = set()
         self.begun = self.ended = 0
 
-    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
         self.begun += 1
         number = self.begun
         await self.may_go.wait()
         self.ended += 1
         if number in self.failing:
             raise StoreUnavailable("the disk said no")
-        return await super().write(batches, created_ms)
+        return await super().write(batches, created_ms, feature_level)
 
 
 class Clock:

@@ -20,6 +20,7 @@ from ledger.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.objects.requests import RaiseFloor
 from ledger.partitions.requests import ExpireProducers, ReserveProducerIds
 from ledger.ports import PutOutcome, SegmentStore
+from ledger.records import FIRST_LEVEL
 from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch, Placement
 from tests.support.completions import AwaitedProduce
@@ -42,13 +43,15 @@ class GatedSegments(MemorySegments):
         self.gates: list[asyncio.Event] = []
         self.failing: dict[int, StoreError] = {}
 
-    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
         number = len(self.gates)
         self.gates.append(asyncio.Event())
         await self.gates[number].wait()
         if number in self.failing:
             raise self.failing[number]
-        return await super().write(batches, created_ms)
+        return await super().write(batches, created_ms, feature_level)
 
 
 class GatedMetadata(MemoryMetadata):

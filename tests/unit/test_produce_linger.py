@@ -18,6 +18,7 @@ from ledger.batch.header import check_batches
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
 from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import PutOutcome, Versioned
+from ledger.records import FIRST_LEVEL
 from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch, Placement
 from tests.support.completions import AwaitedProduce
@@ -40,10 +41,12 @@ class FarSegments(MemorySegments):
         self.capabilities = replace(MemorySegments.capabilities, overlapping=overlapping)
         self.begun_ms: list[int] = []
 
-    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
         self.begun_ms.append(now_ms())
         await asyncio.sleep(PUT_MS / 1000)
-        return await super().write(batches, created_ms)
+        return await super().write(batches, created_ms, feature_level)
 
 
 class FarMetadata(MemoryMetadata):

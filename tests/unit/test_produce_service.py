@@ -22,9 +22,13 @@ from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
 from ledger.errors import StoreUnavailable
 from ledger.objects.records import FloorRaised
 from ledger.objects.requests import RaiseFloor
+from ledger.objects.uploads import Upload, Uploader
+from ledger.partitions.requests import CommitFile
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Capabilities, SegmentStore
+from ledger.records import FIRST_LEVEL
 from ledger.registry import REGISTRY
+from ledger.requests import LedgerResult, Request
 from ledger.topics.requests import CreateTopic
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 from tests.support.completions import AwaitedProduce
@@ -57,11 +61,13 @@ class HeldSegments:
     def release(self) -> None:
         self._may_go.set()
 
-    async def write(self, batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
         self.drafts.append([bytes(batch.data) for batch in batches])
         self.created_ms.append(created_ms)
         await self._may_go.wait()
-        return await self._store.write(batches, created_ms)
+        return await self._store.write(batches, created_ms, feature_level)
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
         return await self._store.read(positions)
@@ -143,9 +149,10 @@ class Opening:
         *,
         options: ProduceOptions | None = None,
         overlapping: bool = True,
+        feature_level: int = 0,
     ) -> Produce:
         metadata = FaultyMetadata(MemoryMetadata(), metadata_faults or Faults())
-        shard = await open_shard(metadata, None, None, 1, lambda: NOW_MS)
+        shard = await open_shard(metadata, None, None, 1, lambda: NOW_MS, feature_level=feature_level)
         deadline = asyncio.get_running_loop().time() + WAIT_S
         await shard.ask(CreateTopic("t", topic_id(1), 3, {}), deadline)
         segments = HeldSegments(FaultySegments(MemorySegments(), segment_faults or Faults()))
@@ -190,6 +197,40 @@ def held_journal(shard: Shard) -> Iterator[asyncio.Event]:
 async def turns(count: int = 20) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("feature_level", [1, 2])
+async def test_results_of_drafts_that_are_settled_are_not_kept_for_repeats(
+    opening: Opening, feature_level: int
+) -> None:
+    options = ProduceOptions(1 << 20, 1, 3, uploader=Uploader(1, b"a" * 16))
+    produce = await opening(options=options, feature_level=feature_level)
+    for number in range(30):
+        assert await produce.results(batch_of(f"{number}")) == [number]
+    kept = [len(stored.starts) for stored in produce.shard.state.objects.by_number.values()]
+    # The last draft is settled by the commit of the next.
+    assert kept == [1] * 30 if feature_level == 1 else [0] * 29 + [1]
+
+
+async def test_each_commit_names_its_draft_and_up_to_which_all_are_settled(
+    opening: Opening,
+) -> None:
+    produce = await opening(options=ProduceOptions(1 << 20, 1, 3, uploader=Uploader(1, b"a" * 16)))
+    uploads: list[Upload | None] = []
+    submit = produce.shard.submit
+
+    def noted(request: Request) -> asyncio.Future[LedgerResult]:
+        if isinstance(request, CommitFile):
+            uploads.append(request.upload)
+        return submit(request)
+
+    produce.service._shard.submit = noted  # type: ignore[method-assign]
+    sent = [produce.send(batch_of("a" * n)) for n in (1, 2, 3)]
+    assert [await results(*one) for one in sent] == [[0], [1], [2]]
+    await produce.results(batch_of("x"))
+    named = [(each.draft, each.settled) for each in uploads if each is not None]
+    assert [draft for draft, _ in named] == [1, 2, 3, 4]
+    assert all(settled < draft for draft, settled in named) and named[-1] == (4, 3)
 
 
 async def test_a_batch_is_stored_as_it_was_sent_and_found_at_its_offset(opening: Opening) -> None:
@@ -286,8 +327,8 @@ async def test_drafts_are_committed_in_order_although_a_later_one_is_stored_firs
     sizes: list[int] = []
     inner, write = produce.segments, produce.segments.write
 
-    async def slow_first(batches: Sequence[DraftBatch], created_ms: int) -> Placement:
-        placed = await write(batches, created_ms)
+    async def slow_first(batches: Sequence[DraftBatch], created_ms: int, feature_level: int = 1) -> Placement:
+        placed = await write(batches, created_ms, feature_level)
         if len(inner.drafts) == 1:
             await turns(50)
         sizes.append(len(batches[0].data))
@@ -502,7 +543,7 @@ async def test_a_store_that_raises_an_unexpected_error_fails_its_draft_alone(ope
     produce = await opening()
     write = produce.segments.write
 
-    async def broken(batches: Sequence[DraftBatch], created_ms: int) -> Placement:
+    async def broken(batches: Sequence[DraftBatch], created_ms: int, feature_level: int = 1) -> Placement:
         produce.segments.write = write  # type: ignore[method-assign]
         raise ZeroDivisionError
 

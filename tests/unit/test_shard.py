@@ -113,7 +113,7 @@ async def test_requests_that_wait_while_an_entry_is_written_share_the_next(
     assert len(held.put_keys) == 2  # the epoch's first entry, and the first request alone
     held.release()
     assert await results_of([first, *others]) == [Created(topic_id(number)) for number in range(50)]
-    assert [len(entry.records) for entry in await entries_in(store)] == [2, 1, 49]
+    assert [len(entry.records) for entry in await entries_in(store)] == [3, 1, 49]
     assert shard.state.applied == 3
 
 
@@ -244,7 +244,7 @@ async def test_an_entry_that_was_certainly_not_written_fails_alone_and_the_shard
     assert [type(result) for result in await results_of(failing)] == [StoreUnavailable]
     assert await results_of(waiting) == [Created(topic_id(0)), Created(topic_id(1))]
     assert shard.broken is None and not shard.lost.is_set()
-    assert [len(entry.records) for entry in await entries_in(store)] == [2, 2]
+    assert [len(entry.records) for entry in await entries_in(store)] == [3, 2]
 
 
 async def test_a_certain_failure_after_an_unknown_outcome_is_not_certain(
@@ -359,7 +359,7 @@ async def test_a_request_larger_than_an_entry_gets_one_of_its_own(
     assert large.weight > MAX_ENTRY_BYTES
     futures = [shard.submit(request) for request in (small, large, create(2))]
     assert all(isinstance(result, Created) for result in await results_of(futures))
-    assert [len(entry.records) for entry in await entries_in(store)] == [2, 1, 2]
+    assert [len(entry.records) for entry in await entries_in(store)] == [3, 1, 2]
 
 
 async def test_requests_beyond_the_bound_of_waiting_ones_are_refused_at_once(

@@ -13,7 +13,10 @@ from ledger.formats.wal import (
     HEADER_BYTES,
     MAX_FRAME_BYTES,
     DamagedFrame,
+    FrameHead,
     encode_frame,
+    is_table_of,
+    read_frame_head,
 )
 from ledger.types import DraftBatch, TopicId
 from tests.support.wal_frames import Frame, scan_frames
@@ -35,8 +38,8 @@ drafts = st.lists(
 )
 
 
-def joined(batches: list[DraftBatch]) -> bytes:
-    return b"".join(encode_frame(batches).buffers)
+def joined(batches: list[DraftBatch], version: int = 1) -> bytes:
+    return b"".join(encode_frame(batches, version).buffers)
 
 
 def scanned(data: bytes) -> list[Frame | DamagedFrame]:
@@ -148,7 +151,7 @@ def resealed(frame: bytes, at: int, layout: str, value: int) -> bytes:
 @pytest.mark.parametrize(
     ("at", "layout", "value", "reason"),
     [
-        (4, ">H", 2, "version 2"),
+        (4, ">H", 3, "version 3"),
         (6, ">H", 1, "flags 1"),
         (8, ">I", 27, "frame of 27 bytes"),
         (16, ">I", 2, "2 batches"),
@@ -186,3 +189,51 @@ def test_a_frame_without_batches_or_too_large_is_not_made() -> None:
     megabyte = memoryview(bytes(1 << 20))
     with pytest.raises(ValueError, match=str(MAX_FRAME_BYTES)):
         encode_frame([DraftBatch(TOPICS[0], 0, megabyte, 1)] * 2048)
+
+
+@given(st.lists(st.tuples(drafts, st.sampled_from([1, 2])), max_size=4))
+def test_frames_of_both_versions_are_found_again_in_one_object(
+    flushes: list[tuple[list[DraftBatch], int]],
+) -> None:
+    found = scanned(b"".join(joined(*flush) for flush in flushes))
+    for (draft, version), frame in zip(flushes, found, strict=True):
+        assert isinstance(frame, Frame)
+        encoded = encode_frame(draft, version)
+        assert frame.size == encoded.size == len(joined(draft, version))
+        stored = {batch.start: bytes(batch.data) for batch in frame.batches}
+        assert [stored[start] for start in encoded.starts] == [bytes(batch.data) for batch in draft]
+
+
+def test_the_bytes_of_a_frame_of_version_2_never_change() -> None:
+    frame = joined([DraftBatch(TOPICS[1], 7, b"records", 3, 99, 2, 40)], 2)
+    table = bytes.fromhex("01" * 16 + "00000007 0000004a 00000007 00000003 0000000000000063 0002 00000028")
+    head = bytes.fromhex("4457414c 0002 0000 00000055 0000002e 00000001") + crc32c(table).to_bytes(4, "big")
+    expected = head + crc32c(head).to_bytes(4, "big") + table + b"records"
+    assert frame == expected + crc32c(table + b"records").to_bytes(4, "big")
+    assert len(frame) == 0x55
+
+
+def test_any_flipped_bit_of_the_table_of_version_2_is_noticed_without_its_batches() -> None:
+    frame = joined(some_batches(), 2)
+    head = read_frame_head(memoryview(frame))
+    assert isinstance(head, FrameHead)
+    table = slice(head.header_bytes, head.header_bytes + head.table_bytes)
+    assert is_table_of(head, memoryview(frame)[table])
+    for bit in range(8 * head.table_bytes):
+        damaged = bytearray(frame[table])
+        damaged[bit // 8] ^= 1 << bit % 8
+        assert not is_table_of(head, memoryview(damaged))
+    for bit in range(8 * head.header_bytes):
+        flipped = bytearray(frame)
+        flipped[bit // 8] ^= 1 << bit % 8
+        assert isinstance(read_frame_head(memoryview(flipped)), DamagedFrame)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_header_that_is_cut_off_is_torn(version: int) -> None:
+    frame = joined(some_batches(), version)
+    head = read_frame_head(memoryview(frame))
+    assert isinstance(head, FrameHead)
+    for size in range(head.header_bytes):
+        torn = read_frame_head(memoryview(frame)[:size])
+        assert isinstance(torn, DamagedFrame) and torn.is_torn
