@@ -14,5 +14,5 @@ class Exit(IntEnum):
     STORE = 4
     """A store is out of reach, damaged or of a newer version."""
     IN_USE = 5
-    """The data directory is locked, or a port is in use."""
+    """The data directory is locked, a port is in use, or another gateway has taken the shard over."""
     INTERRUPTED = 130

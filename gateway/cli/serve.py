@@ -22,6 +22,7 @@ from gateway.cli.exits import Exit
 from gateway.cli.process import give_back_when_calm, tune_allocator, tune_collector
 from gateway.cli.systemd import READY, STOPPING, notify, reloading
 from gateway.config import load_settings, parse_assignment
+from gateway.coordination.journal import OwnershipLost
 from gateway.network.acceptor import ListenFailed
 from gateway.settings import ConfigError, Settings
 from gateway.telemetry.logs import log_loop_errors, set_up_logs, warn_of_variables
@@ -87,6 +88,9 @@ async def _serve(settings: Settings, ready_file: Path | None) -> Exit:
         tune_collector()
         calming = asyncio.create_task(give_back_when_calm(services.metrics.moved_bytes))
         code = await stop.wait(gateway.ended)
+        if code is Exit.FAILED and isinstance(gateway.shard.broken, OwnershipLost):
+            # Another gateway has the shard now, as one that holds the directory would have it.
+            code = Exit.IN_USE
         calming.cancel()
         notify(STOPPING)
         log.info("gateway.stopping", reason=stop.reason)

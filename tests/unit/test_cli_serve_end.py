@@ -1,0 +1,42 @@
+"""How `dragoman serve` ends when its shard is lost."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.assembly import RunningGateway, running_gateway
+from gateway.cli import serve
+from gateway.cli.exits import Exit
+from gateway.coordination.journal import OwnershipLost
+from gateway.settings import Settings
+from ledger.partitions.requests import ReserveProducerIds
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [(OwnershipLost("journal entry 7 was written by another gateway"), 5), (ZeroDivisionError(), 1)],
+    ids=["taken over", "a fault"],
+)
+def test_a_lost_shard_ends_the_process_with_a_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: Exception, code: int
+) -> None:
+    @asynccontextmanager
+    async def losing(settings: Settings) -> AsyncIterator[RunningGateway]:
+        async with running_gateway(settings) as gateway:
+
+            async def fails(number: int, data: bytes) -> None:
+                raise reason
+
+            gateway.shard.journal.append = fails  # type: ignore[method-assign]
+            gateway.shard.submit(ReserveProducerIds(1))
+            yield gateway
+
+    monkeypatch.setattr(serve, "running_gateway", losing)
+    flags = {
+        "listeners.listen": ["PLAINTEXT://127.0.0.1:0"],
+        "admin.listen": "",
+        "storage.data_dir": str(tmp_path / "data"),
+    }
+    assert serve.run_gateway(None, flags, [], None) == Exit(code)
