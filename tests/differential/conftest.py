@@ -18,7 +18,7 @@ from tests.differential.conversation import Answered, Conversation, Endpoint
 from tests.differential.exchange import Call, Exchange
 from tests.differential.holding import hold
 from tests.differential.scenarios.all import EXCHANGES
-from tests.differential.steps import error_codes, settle
+from tests.differential.steps import error_codes, wait_until
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.kafka import KafkaServer
 
@@ -83,8 +83,8 @@ def compared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gatew
 def comparison(kafka_oracle: KafkaServer, compared_gateway: Gateway) -> Comparison:
     # A Kafka that has just started requests producer ids of its controller only when a client needs the
     # first.
-    settle(lambda: _gives_producer_ids(kafka_oracle))
-    settle(lambda: _coordinates_groups(kafka_oracle))
+    wait_until(lambda: _gives_producer_ids(kafka_oracle))
+    wait_until(lambda: _coordinates_groups(kafka_oracle))
     return Comparison(kafka_oracle, compared_gateway, read_allowed(ALLOWED), int(time.time() * 1000))
 
 

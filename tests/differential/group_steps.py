@@ -19,7 +19,7 @@ from gateway.wire.messages.generated.offset_fetch import OffsetFetchRequest, Off
 from gateway.wire.messages.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.differential.conversation import Answered, Conversation
 from tests.differential.exchange import Call, IdOf, MemberOf
-from tests.differential.steps import response_of, settle
+from tests.differential.steps import response_of, wait_until
 
 JOIN_VERSION: Final = 9
 SESSION_MS: Final = 60_000
@@ -129,7 +129,7 @@ class Join:
         *old, new = members
         with ThreadPoolExecutor(len(members)) as pool:
             joins = [pool.submit(self._join, conversation.aside(), new)]
-            settle(lambda: self._is_rebalancing(conversation, old[0], generation))
+            wait_until(lambda: self._is_rebalancing(conversation, old[0], generation))
             joins += [pool.submit(self._join, conversation.aside(), alias) for alias in old]
             joined = [one.result() for one in joins]
         (after,) = {response.generation_id for response in joined}
@@ -222,4 +222,4 @@ class Forgotten:
     def run(self, conversation: Conversation) -> None:
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self.group, topics=None)])
         call = Call(ApiKey.OFFSET_FETCH, 9, request)
-        settle(lambda: not response_of(conversation, call).groups[0].topics)
+        wait_until(lambda: not response_of(conversation, call).groups[0].topics)

@@ -50,7 +50,7 @@ class Create:
             conversation.remember_former(self.topic)
         conversation.topic_ids[self.topic] = created.topic_id
         # Kafka creates in its controller; its broker hears of it a little later.
-        settle(lambda: _is_led(conversation, self.topic, self.partitions))
+        wait_until(lambda: _is_led(conversation, self.topic, self.partitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Delete:
     def run(self, conversation: Conversation) -> None:
         request = DeleteTopicsRequest(topic_names=["{" + self.topic + "}"], timeout_ms=10_000)
         response_of(conversation, Call(ApiKey.DELETE_TOPICS, 5, request))
-        settle(lambda: _is_led(conversation, self.topic, 1, UNKNOWN_TOPIC_OR_PARTITION))
+        wait_until(lambda: _is_led(conversation, self.topic, 1, UNKNOWN_TOPIC_OR_PARTITION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class AskUntilFound:
             assert isinstance(response, Answered), response
             return all(topic.error_code == 0 for topic in response.message.topics)
 
-        settle(is_found)
+        wait_until(is_found)
 
 
 def response_of(conversation: Conversation, call: Call) -> Any:
@@ -164,10 +164,10 @@ def error_codes(message: Any) -> Iterator[int]:
             yield from error_codes(value)
 
 
-def settle(is_settled: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + SETTLE_S
-    while not is_settled():
-        assert time.monotonic() < deadline, "not settled in time"
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not hold in time"
         time.sleep(SETTLE_STEP_S)
 
 

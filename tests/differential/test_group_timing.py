@@ -17,7 +17,7 @@ from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.find_coordinator import FindCoordinatorRequest
 from gateway.wire.messages.generated.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.differential.conversation import Endpoint
-from tests.differential.steps import settle
+from tests.differential.steps import wait_until
 from tests.support.gateway import Gateway
 from tests.support.group_member import WAIT_S, Member, name_of
 from tests.support.kafka import running_kafka, why_missing
@@ -69,7 +69,7 @@ class Scene:
 
     def timed_until(self, name: str, holds: Callable[[], bool]) -> None:
         since = time.monotonic()
-        settle(holds)
+        wait_until(holds)
         self.took_s[name] = time.monotonic() - since
 
     def joined(self, *members: Member) -> list[Member]:
@@ -266,7 +266,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         gateway.start()
         try:
             for endpoint in (kafka, gateway):
-                settle(lambda endpoint=endpoint: _coordinates(endpoint))  # type: ignore[misc]
+                wait_until(lambda endpoint=endpoint: _coordinates(endpoint))  # type: ignore[misc]
             yield Both(kafka, gateway)
         finally:
             gateway.stop()

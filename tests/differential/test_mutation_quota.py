@@ -32,7 +32,7 @@ from gateway.wire.messages.generated.create_topics import (
 from gateway.wire.messages.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
 from tests.differential.conversation import Endpoint
-from tests.differential.steps import settle
+from tests.differential.steps import wait_until
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.kafka import KafkaServer
 from tests.support.raw import RawConnection, frame, raw_connection
@@ -82,7 +82,7 @@ class Scene:
         topic = CreatableTopic(self.name(alias), partitions, 1)
         made = self.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([topic], LATER_MS), "operator")
         assert made.topics[0].error_code == 0, made
-        settle(lambda: self.exist(alias) == [alias])
+        wait_until(lambda: self.exist(alias) == [alias])
 
     def create(self, *topics: tuple[str, int], version: int = 7, dry: bool = False, over: Any = None) -> None:
         requested = [CreatableTopic(self.name(alias), count, 1) for alias, count in topics]
@@ -214,7 +214,7 @@ def growth_that_is_only_validated(scene: Scene) -> None:
 def creation_by_metadata(scene: Scene) -> None:
     scene.quota(0.05)
     for alias in "ab":
-        settle(lambda alias=alias: scene.metadata(alias, True)[0] == 0)  # type: ignore[misc]
+        wait_until(lambda alias=alias: scene.metadata(alias, True)[0] == 0)  # type: ignore[misc]
     for alias in "cd":
         scene.seen.append(str(scene.metadata(alias, True)))
     time.sleep(HEARD_S)

@@ -12,7 +12,7 @@ from tests.differential.batches import HOUR_MS, Batch
 from tests.differential.conversation import Conversation, Endpoint
 from tests.differential.exchange import Call
 from tests.differential.scenarios.builders import EARLIEST, LATEST, list_offsets
-from tests.differential.steps import Create, Send, response_of, settle
+from tests.differential.steps import Create, Send, response_of, wait_until
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.kafka import running_kafka, why_missing
 
@@ -64,7 +64,7 @@ def retained(endpoint: Endpoint) -> dict[str, tuple[int, int]]:
         Create(topic, configs={"retention.ms": str(RETENTION_MS)}).run(conversation)
         Send(batches, topic).run(conversation)
     begun = time.monotonic()
-    settle(
+    wait_until(
         lambda: (
             time.monotonic() - begun > KEPT_S
             and all(offsets(conversation, topic) == there for topic, (_, there) in PARTITIONS.items())

@@ -78,7 +78,7 @@ def send(server: Endpoint, count: int = ROUND) -> None:
     assert producer.flush(30) == 0
 
 
-def settled(group: Crowd, *names: str) -> None:
+def wait_until_stable(group: Crowd, *names: str) -> None:
     """Every partition has one owner, and every process some."""
     group.until(
         lambda: (
@@ -139,7 +139,7 @@ def refused(server: Endpoint, group: Crowd, names: list[str]) -> int:
             if group.refusals():
                 return sent
             time.sleep(0.05)
-        settled(group, *names)
+        wait_until_stable(group, *names)
     pytest.fail(f"no commit was refused in {ATTEMPTS} attempts")
 
 
@@ -162,10 +162,10 @@ def test_members_come_and_go_and_so_does_the_gateway(
     if reason is not None:
         pytest.skip(reason)
     hosts = group.start(library, MEMBERS, strategy)
-    settled(group, hosts.name)
+    wait_until_stable(group, hosts.name)
     send(server)
     guests = group.start(library, GUESTS, strategy)
-    settled(group, hosts.name, guests.name)
+    wait_until_stable(group, hosts.name, guests.name)
     send(server)
     all_read(group, 2 * ROUND)
 
@@ -183,12 +183,12 @@ def test_members_come_and_go_and_so_does_the_gateway(
     time.sleep(QUIET_S)
     moved_by_kafka = AT_KAFKA and library in MOVED_BY_RESTARTS_OF_KAFKA
     if library in MOVED_BY_RESTARTS or moved_by_kafka:
-        settled(group, hosts.name, guests.name)
+        wait_until_stable(group, hosts.name, guests.name)
     else:
         assert group.changes() == before, "a restart of the server has moved partitions"
 
     guests.stop()
-    settled(group, hosts.name)
+    wait_until_stable(group, hosts.name)
     send(server)
     all_read(group, 5 * ROUND)
     hosts.stop()
@@ -210,7 +210,7 @@ def test_static_members_are_restarted_and_no_other_member_is_affected(
         pytest.skip(reason)
     stay = group.start(library, 2, instances="stay")
     first = group.start(library, 2, instances="go")
-    settled(group, stay.name, first.name)
+    wait_until_stable(group, stay.name, first.name)
     send(server)
     all_read(group, ROUND)
     time.sleep(QUIET_S)
@@ -237,10 +237,10 @@ def test_a_removed_member_commits_nothing_and_joins_again(
     if reason is not None:
         pytest.skip(reason)
     members = group.start(library, 3)
-    settled(group, members.name)
+    wait_until_stable(group, members.name)
     send(server)
     all_read(group, ROUND)
     sent = refused(server, group, [members.name])
     group.until(lambda: committed(server) == log_ends(server), "commits of rejoined members")
     all_read(group, (1 + sent) * ROUND)
-    settled(group, members.name)
+    wait_until_stable(group, members.name)

@@ -45,7 +45,7 @@ def python_admin(endpoint: Endpoint) -> Iterator[KafkaAdminClient]:
     client.close()
 
 
-def settled(futures: dict[Any, Any]) -> Any:
+def only_result(futures: dict[Any, Any]) -> Any:
     """The only result. Errors: KafkaException."""
     (future,) = futures.values()
     return future.result(CLIENT_TIMEOUT_S)
@@ -53,13 +53,13 @@ def settled(futures: dict[Any, Any]) -> Any:
 
 def error_of(futures: dict[Any, Any]) -> int:
     with pytest.raises(KafkaException) as raised:
-        settled(futures)
+        only_result(futures)
     return int(raised.value.args[0].code())
 
 
 def change(admin: AdminClient, topic: str, *entries: tuple[str, str | None, AlterConfigOpType]) -> None:
     given = [ConfigEntry(name, value, incremental_operation=how) for name, value, how in entries]
-    settled(
+    only_result(
         admin.incremental_alter_configs(
             [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=given)]
         )
@@ -71,14 +71,14 @@ def set_config(admin: AdminClient, topic: str, name: str, value: str) -> None:
 
 
 def config(admin: AdminClient, topic: str, name: str) -> str:
-    return str(settled(admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))[name].value)
+    return str(only_result(admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))[name].value)
 
 
 def test_librdkafka_grows_a_topic(admin: AdminClient, confluent: ConfluentClient, topic: str) -> None:
     confluent.create_topic(topic, 1)
-    settled(admin.create_partitions([NewPartitions(topic, 3)], validate_only=True))
+    only_result(admin.create_partitions([NewPartitions(topic, 3)], validate_only=True))
     assert confluent.partition_count(topic) == 1
-    settled(admin.create_partitions([NewPartitions(topic, 3)]))
+    only_result(admin.create_partitions([NewPartitions(topic, 3)]))
     assert confluent.partition_count(topic) == 3
     assert error_of(admin.create_partitions([NewPartitions(topic, 2)])) == KafkaError.INVALID_PARTITIONS
     records = small_records(30, 3)
@@ -99,7 +99,7 @@ def test_librdkafka_changes_configs(admin: AdminClient, confluent: ConfluentClie
     with pytest.raises(KafkaException) as raised:
         change(admin, topic, ("retention.ms", "soon", how.SET))
     assert raised.value.args[0].code() == KafkaError.INVALID_CONFIG
-    settled(admin.alter_configs([ConfigResource(ResourceType.TOPIC, topic, {"flush.ms": "7"})]))
+    only_result(admin.alter_configs([ConfigResource(ResourceType.TOPIC, topic, {"flush.ms": "7"})]))
     assert config(admin, topic, "flush.ms") == "7"
     assert config(admin, topic, "cleanup.policy") == "delete"
 
@@ -108,7 +108,7 @@ def test_librdkafka_deletes_records(admin: AdminClient, confluent: ConfluentClie
     confluent.create_topic(topic, 1)
     records = small_records(100)
     confluent.produce(topic, records, Codec.ZSTD, idempotent=True)
-    assert settled(admin.delete_records([TopicPartition(topic, 0, 60)])).low_watermark == 60
+    assert only_result(admin.delete_records([TopicPartition(topic, 0, 60)])).low_watermark == 60
     assert confluent.consume(topic, [0], Earliest(), 40) == expected(records[60:], range(60, 100))
     beyond = admin.delete_records([TopicPartition(topic, 0, 101)])
     assert error_of(beyond) == KafkaError.OFFSET_OUT_OF_RANGE
@@ -186,9 +186,9 @@ def test_partitions_configs_and_deleted_records_stay_so_over_a_restart(
     confluent.create_topic(topic, 1)
     records = small_records(50)
     confluent.produce(topic, records, Codec.NONE, idempotent=True)
-    settled(admin.create_partitions([NewPartitions(topic, 4)]))
+    only_result(admin.create_partitions([NewPartitions(topic, 4)]))
     set_config(admin, topic, "retention.bytes", "1000000")
-    settled(admin.delete_records([TopicPartition(topic, 0, 20)]))
+    only_result(admin.delete_records([TopicPartition(topic, 0, 20)]))
     restart(endpoint)
     fresh = AdminClient({"bootstrap.servers": endpoint.bootstrap})
     assert confluent.partition_count(topic) == 4
