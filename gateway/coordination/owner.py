@@ -49,11 +49,11 @@ class _Filling:
 
     time_ms: int
     records: list[bytes] = field(default_factory=list)
-    answers: list[tuple[Completion[LedgerResult], LedgerResult]] = field(default_factory=list)
+    results: list[tuple[Completion[LedgerResult], LedgerResult]] = field(default_factory=list)
     size: int = HEAD_BYTES
     work: int = 0
     files: int = 0
-    """Of the answers, how many are of committed files."""
+    """Of the results, how many are of committed files."""
 
     def has_capacity(self, request: Request) -> bool:
         if not self.records:
@@ -62,10 +62,10 @@ class _Filling:
         return fits and self.work + request.work <= GROUP_COMMIT_BATCHES
 
     def fail(self, error: Exception) -> None:
-        """Tell all who wait. They are let go of: the error keeps frames alive that hold this entry, and
-        those who wait hold their drafts."""
-        answers, self.answers = self.answers, []
-        _fail(answers, error)
+        """Fail every request of the entry. The entry forgets them: the error keeps frames alive that hold it,
+        and waiting requests hold their drafts."""
+        results, self.results = self.results, []
+        _fail(results, error)
 
 
 class Owner:
@@ -181,7 +181,7 @@ class Owner:
                 self._commit_delay.skip()
             if filling.records:
                 await self._append(filling)
-            elif barriers or (filling.answers and not self._journal.store.exclusive):
+            elif barriers or (filling.results and not self._journal.store.exclusive):
                 # A refusal, or the result of a repeat, is as wrong as a read if another gateway has gone on.
                 await self._prove()
         except StoreUnavailable as error:
@@ -200,10 +200,10 @@ class Owner:
             filling.fail(OutcomeUnknown(f"the append was interrupted: {error!r}"))
             self._barriers = barriers + self._barriers
             raise
-        self._commit_delay.expect(len(filling.answers) - filling.files, asyncio.get_running_loop().time())
-        for completion, answer in filling.answers:
+        self._commit_delay.expect(len(filling.results) - filling.files, asyncio.get_running_loop().time())
+        for completion, result in filling.results:
             if not completion.done():
-                completion.set_result(answer)
+                completion.set_result(result)
         for barrier in barriers:
             if not barrier.done():
                 barrier.set_result(None)
@@ -223,7 +223,7 @@ class Owner:
             # Encoded before the request leaves the queue: if a record cannot be written, all that wait fail.
             records = [encode_record(record, state.feature_level) for record in decision.records]
             self._waiting.popleft()
-            filling.answers.append((completion, decision.result))
+            filling.results.append((completion, decision.result))
             filling.records += records
             filling.size += sum(map(len, records))
             filling.work += request.work

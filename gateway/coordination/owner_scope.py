@@ -1,4 +1,4 @@
-"""What the owner of a shard does and nobody else: begun at takeover, ended when the epoch is lost."""
+"""What only the owner of a shard does: begun at takeover, ended when the epoch is lost."""
 
 import asyncio
 from typing import Protocol

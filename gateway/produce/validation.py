@@ -143,7 +143,7 @@ def merged(topics: list[ProduceTopic]) -> list[ProduceTopic]:
 
 
 def merging(topics: list[ProduceTopic]) -> Generator[int, None, list[ProduceTopic]]:
-    """As `merged`, in slices: yields the units of weight worked off."""
+    """As `merged`, in slices: yields the units of weight that are done."""
     by_topic: dict[tuple[str, bytes], dict[int, ProducePartition]] = {}
     for topic in topics:
         partitions = by_topic.setdefault((topic.name, topic.topic_id), {})

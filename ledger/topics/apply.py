@@ -47,14 +47,14 @@ def let_go(state: LedgerState) -> None:
         left -= end - first
         for log in partitions.made[first:end]:
             if log is not None:
-                _let_go(state, log)
+                _release(state, log)
         # Memory is given back slice by slice, too.
         partitions.made[first:end] = [None] * (end - first)
         if end < len(partitions):
             state.leaving.appendleft((partitions, end))
 
 
-def _let_go(state: LedgerState, log: PartitionLog) -> None:
+def _release(state: LedgerState, log: PartitionLog) -> None:
     number = log.number
     if state.cut is not None:
         state.cut.keep(number)
