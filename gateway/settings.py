@@ -9,14 +9,14 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from ledger.records import NEWEST_LEVEL
-
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
 SECOND: Final = 1000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
+NEWEST_FEATURE_LEVEL: Final = 2
+"""As `ledger.records` has it, which a connection need not load."""
 SECRET: Final = "secret"
 """Key in `Meta.extra` of a setting that is never shown."""
 
@@ -133,7 +133,7 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=0,
-            le=NEWEST_LEVEL,
+            le=NEWEST_FEATURE_LEVEL,
             description="Raise the ledger's feature level to this one, for ever: older versions of "
             "Dragoman refuse the ledger then; 0 = leave it as it is (a new ledger has the newest)",
         ),

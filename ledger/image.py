@@ -47,10 +47,14 @@ def everything(state: LedgerState, registry: Registry = REGISTRY) -> Dirty:
 
 
 def rows_that_levels_change(state: LedgerState) -> Dirty:
-    """Keys of the rows that each feature level writes in its own way, besides the first row."""
+    """Keys of the rows that each feature level writes in its own way, besides the first row. Runs are noted
+    in their partitions, so that they are copied one partition after the other."""
     dirty = Dirty()
-    dirty[CHUNK] = {(number, chunk.serial) for number, log in state.logs.items() for chunk in log.chunks}
     dirty[OBJECT] = set(state.objects.by_number)
+    for number, log in state.logs.items():
+        if log.chunks:
+            log.is_not_imaged()
+            dirty[PARTITION].add(number)
     return dirty
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ledger.groups.state import Group, OffsetKey
+from ledger.objects.uploads import Uploader
 from ledger.partitions.producers import ProducerState
 from ledger.settings.state import QuotaEntity, ResourceKey
 from ledger.state import LedgerState
@@ -37,6 +38,7 @@ class Overlay:
         "quotas",
         "repeats",
         "resource_configs",
+        "settled",
         "touched_objects",
     )
 
@@ -63,6 +65,8 @@ class Overlay:
         """How many of them no entry has named before."""
         self.repeats: dict[tuple[str, int], int] = {}
         """Base offsets given in this entry, by (locator, start)."""
+        self.settled: dict[Uploader, int] = {}
+        """Drafts that commits of this entry have declared settled, by uploader."""
         self.producers: dict[tuple[int, int], ProducerState] = {}
         self.producer_count = state.producer_count
         """In all by now."""

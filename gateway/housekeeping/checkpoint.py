@@ -70,7 +70,10 @@ class Checkpointer:
         self._pruner = Pruner(shard.journal, blobs, clock)
         self._imaged = -1
         self._is_empty = False
-        """The image was damaged: the next one is written whole."""
+        """The image was damaged, and cleared: the next one is written whole."""
+        self._must_clear = False
+        """The image was damaged, and could not be cleared: a whole one over it would leave rows of what is
+        gone."""
         self.snapshot_bytes = 0
         """The size of the newest snapshot."""
         self._writing = asyncio.Lock()
@@ -114,6 +117,8 @@ class Checkpointer:
             return
         if not self._replica.state.is_whole:
             log.error("image.state_not_whole", entries=applied)
+            return
+        if self._must_clear and not await self._clear(self._image):
             return
         cut, nonce = await self._begin_cut(whole=self._is_empty)
         try:
@@ -170,12 +175,13 @@ class Checkpointer:
         try:
             rows, nonce = await self._image.rows()
             # Verified, since the disk may have damaged them, and the journal is pruned after a snapshot.
-            await asyncio.to_thread(restore, rows)
+            state = await asyncio.to_thread(restore, rows)
         except StoreError as error:
             log.error("image.damaged", path=self._image.location, error=str(error))
             await self._rebuild_image(self._image)
             return await self._frozen_now()
-        return Snapshot(self._imaged, nonce, rows)
+        # Not `_imaged`: the next image may have been written since the rows were read.
+        return Snapshot(state.applied, nonce, rows)
 
     async def _frozen_now(self) -> Snapshot:
         # A state has one cut at a time.
@@ -190,11 +196,18 @@ class Checkpointer:
 
     async def _rebuild_image(self, image: ImageStore) -> None:
         async with self._writing:
-            self._imaged, self._is_empty = -1, True
-            try:
-                await image.clear()
-            except StoreError as error:
-                log.warning("image.not_cleared", path=image.location, error=str(error))
+            self._imaged, self._must_clear = -1, True
+            await self._clear(image)
+
+    async def _clear(self, image: ImageStore) -> bool:
+        """Whether the image is empty now."""
+        try:
+            await image.clear()
+        except StoreError as error:
+            log.warning("image.not_cleared", path=image.location, error=str(error))
+            return False
+        self._must_clear, self._is_empty = False, True
+        return True
 
     def _check_whole(self) -> None:
         state = self._replica.state

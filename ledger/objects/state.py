@@ -87,6 +87,10 @@ class ObjectState:
     def drop_results(self, first: int, last: int) -> None:
         """Forget the results of the batches that start from `first` to `last`."""
         begin, end = bisect_left(self.starts, first), bisect_right(self.starts, last)
+        if end - begin == len(self.starts):
+            # Arrays keep the memory of few elements that are deleted.
+            self.starts, self.bases = array("I"), array("q")
+            return
         del self.starts[begin:end]
         del self.bases[begin:end]
 
@@ -129,6 +133,9 @@ class Objects:
         if known is not None:
             return known
         fresh = ObjectState(self.next_number, locator, origin)
+        if fresh.uploader is not None:
+            # Objects of one uploader share it.
+            fresh.uploader = self.uploaders.shared(fresh.uploader)
         self.next_number += 1
         self.put_back(fresh)
         return fresh
@@ -178,12 +185,15 @@ class Objects:
                 below.append(state)
         return below
 
-    def uploaded(self, upload: Upload, stored: ObjectState, first: int, last: int) -> set[int]:
+    def uploaded(
+        self, upload: Upload, stored: ObjectState, first: int, last: int, entry_time_ms: int
+    ) -> set[int]:
         """Note a committed draft whose batches start from `first` to `last`, and drop the results of those
         that are settled. Returns the numbers of their objects."""
         pending = PendingDraft(upload.draft, stored.number, first, last)
         touched: set[int] = set()
-        for settled in self.uploaders.committed(upload, stored.created_ms, pending):
+        newest_ms = max(stored.created_ms, entry_time_ms)
+        for settled in self.uploaders.committed(upload, newest_ms, pending):
             known = self.by_number.get(settled.object_number)
             if known is not None:
                 known.drop_results(settled.first, settled.last)

@@ -54,24 +54,28 @@ class PendingDraft(NamedTuple):
 class UploaderState:
     """What the ledger knows of one uploader."""
 
-    __slots__ = ("newest_ms", "pending", "settled")
+    __slots__ = ("name", "newest_ms", "pending", "settled")
 
     def __init__(self) -> None:
+        self.name: Uploader | None = None
+        """As objects name it."""
         self.settled = 0
         self.newest_ms = 0
-        """The creation time of its newest object."""
+        """The time of its newest object, or of the entry of its last commit if that is later: a draft that is
+        stored again has a newer key than drafts committed before it."""
         self.pending: list[PendingDraft] = []
 
 
 class Uploaders(dict[Uploader, UploaderState]):
     """All uploaders of which the ledger may still meet a commit."""
 
-    def committed(self, upload: Upload, created_ms: int, pending: PendingDraft) -> Iterable[PendingDraft]:
-        """Note a committed draft. Returns the drafts that its uploader has declared settled with it."""
+    def committed(self, upload: Upload, newest_ms: int, pending: PendingDraft) -> Iterable[PendingDraft]:
+        """Note a committed draft; no object of its uploader is newer than `newest_ms`. Returns the drafts
+        that its uploader has declared settled with it."""
         known = self.get(upload.uploader)
         if known is None:
             known = self[upload.uploader] = UploaderState()
-        known.newest_ms = max(known.newest_ms, created_ms)
+        known.newest_ms = max(known.newest_ms, newest_ms)
         known.pending.append(pending)
         # A draft may have been settled by a commit before it in its own entry.
         if upload.settled <= known.settled < upload.draft:
@@ -80,6 +84,15 @@ class Uploaders(dict[Uploader, UploaderState]):
         settled = [each for each in known.pending if each.draft <= known.settled]
         known.pending = [each for each in known.pending if each.draft > known.settled]
         return settled
+
+    def shared(self, uploader: Uploader) -> Uploader:
+        """The one that is kept of all that are equal to it, so that many objects take the memory of one."""
+        known = self.get(uploader)
+        if known is None:
+            return uploader
+        if known.name is None:
+            known.name = uploader
+        return known.name
 
     def is_settled(self, upload: Upload) -> bool:
         """Whether no commit of this draft may come any more."""

@@ -52,7 +52,7 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
     stored.remember_all(starts, bases)
     upload = record.upload
     if upload is not None:
-        state.dirty[OBJECT] |= objects.uploaded(upload, stored, min(starts), max(starts))
+        state.dirty[OBJECT] |= objects.uploaded(upload, stored, min(starts), max(starts), state.entry_time_ms)
         state.dirty[UPLOADER].add(upload.uploader)
     state.dirty[PARTITION].update(touched)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ledger.errors import ErrorName
 from ledger.machine import Decision
 from ledger.objects.state import Origin, max_object_number, origin_of
+from ledger.objects.uploads import Upload
 from ledger.overlay import Overlay
 from ledger.partitions.producers import (
     FRESH,
@@ -26,6 +27,7 @@ from ledger.partitions.records import BatchRow, FileCommitted, RunRow
 from ledger.partitions.requests import CommitBatch, CommitFile, Committed, FileCommit, StaleObject
 from ledger.partitions.runs import later_timestamp, without_timestamp
 from ledger.partitions.state import PartitionLog
+from ledger.records import LEVEL_WITH_ORIGINS
 from ledger.requests import Refused
 from ledger.state import LedgerState
 
@@ -34,7 +36,7 @@ _SETTLED = "its uploader has declared this draft settled: whether the batch was 
 
 def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_ms: int) -> Decision:
     """The results in request order, and the record that makes them true, unless nothing was accepted."""
-    if request.upload is not None and state.objects.uploaders.is_settled(request.upload):
+    if request.upload is not None and _is_settled(state, overlay, request.upload):
         # Its first results are dropped: it must never be counted as if it came for the first time.
         return Decision(_all_refused(request, ErrorName.REQUEST_TIMED_OUT, _SETTLED))
     known_bytes = _committed_bytes(state, overlay, request)
@@ -43,7 +45,9 @@ def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_m
     is_new = request.locator not in state.objects.by_locator and request.locator not in overlay.object_bytes
     most = max_object_number(state.feature_level)
     if is_new and state.objects.next_number + overlay.new_objects > most:
-        reason = f"all {most + 1:,} numbers of objects are used up; ledger.feature_level = 2 has more"
+        reason = f"all {most + 1:,} numbers of objects are used up: no more can be stored here"
+        if state.feature_level < LEVEL_WITH_ORIGINS:
+            reason += f"; ledger.feature_level = {LEVEL_WITH_ORIGINS} has more"
         return Decision(_all_refused(request, ErrorName.KAFKA_STORAGE_ERROR, reason))
     deciding = _Commit(state, overlay, request, now_ms)
     results = [deciding.batch(batch, batch.start < known_bytes) for batch in request.batches]
@@ -51,6 +55,8 @@ def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_m
         return Decision(FileCommit(results))
     overlay.new_objects += is_new
     overlay.object_bytes[request.locator] = max(known_bytes, request.object_bytes)
+    if request.upload is not None and state.feature_level >= LEVEL_WITH_ORIGINS:
+        _settle(overlay, request.upload)
     record = FileCommitted(
         request.locator,
         request.object_bytes,
@@ -60,6 +66,16 @@ def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_m
         request.upload,
     )
     return Decision(FileCommit(results), (record,))
+
+
+def _is_settled(state: LedgerState, overlay: Overlay, upload: Upload) -> bool:
+    """Whether no commit of this draft may come any more."""
+    is_declared = upload.draft <= overlay.settled.get(upload.uploader, 0)
+    return is_declared or state.objects.uploaders.is_settled(upload)
+
+
+def _settle(overlay: Overlay, upload: Upload) -> None:
+    overlay.settled[upload.uploader] = max(overlay.settled.get(upload.uploader, 0), upload.settled)
 
 
 def _origin(request: CommitFile) -> Origin:

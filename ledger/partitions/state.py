@@ -152,6 +152,10 @@ class PartitionLog:
         # Serials of a partition's chunks are consecutive.
         return self.chunks[max(self.imaged_serial - self.chunks[0].serial, 0) :]
 
+    def is_not_imaged(self) -> None:
+        """The image says nothing of its runs."""
+        self.imaged_end, self.imaged_serial = -1, 0
+
     def is_imaged(self) -> None:
         """The image, or what is on its way into it, says all of this partition."""
         self.imaged_end = self.high_watermark

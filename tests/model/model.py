@@ -95,7 +95,7 @@ class Model:
         """Of batches of the one uploader."""
         self.settled = 0
         self.newest_ms = -1
-        """The creation time of the uploader's newest object, as long as the ledger knows of it."""
+        """No object of the uploader is newer, as long as the ledger knows of it."""
         self.created_ms: dict[str, int] = {}
 
     def judge_entry(
@@ -121,8 +121,8 @@ class Model:
             if self.newest_ms < event:
                 self.settled, self.newest_ms = 0, -1
             return
-        upload, created_ms = event
-        self.newest_ms = max(self.newest_ms, created_ms)
+        upload, newest_ms = event
+        self.newest_ms = max(self.newest_ms, newest_ms)
         self.settled = max(self.settled, upload.settled)
         kept = self.first_results.items()
         self.first_results = {p: b for p, b in kept if self.draft_of.get(p, math.inf) > self.settled}
@@ -151,6 +151,7 @@ class _Entry:
         self.uploads: list[tuple[Upload, int] | int] = []
         """What was committed of the uploader, with the times of its objects, and floors, in order."""
         self.draft_of = model.draft_of
+        self.settled = model.settled
         self.expired: dict[tuple[int, int], int] = {}
         """(id of the partition, producer id) -> how many of its batches it had by then."""
 
@@ -182,7 +183,9 @@ class _Entry:
             case CommitFile():
                 self._commit(request, result)
                 if written and request.upload is not None:
-                    self.uploads.append((request.upload, self.model.created_ms[request.locator]))
+                    newest_ms = max(self.model.created_ms[request.locator], self.now_ms)
+                    self.uploads.append((request.upload, newest_ms))
+                    self.settled = max(self.settled, request.upload.settled)
             case DeleteRecords():
                 assert result == self._delete_records(request)
             case ReserveProducerIds(count=count):
@@ -304,7 +307,7 @@ class _Entry:
 
     def _commit(self, request: CommitFile, result: LedgerResult) -> None:
         upload = request.upload
-        if upload is not None and upload.draft <= self.model.settled:
+        if upload is not None and upload.draft <= self.settled:
             assert isinstance(result, FileCommit)
             assert [getattr(each, "error", None) for each in result.results] == [
                 ErrorName.REQUEST_TIMED_OUT

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,13 @@ from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import recover, snapshot_keys
 from gateway.housekeeping import checkpoint
 from gateway.housekeeping.checkpoint import StateNotWhole
-from ledger.errors import StoreError
+from ledger.errors import StoreError, StoreUnavailable
 from ledger.formats.snapshot import decode_snapshot
-from ledger.image import all_rows
+from ledger.image import all_rows, restore
 from ledger.journal import entry_key, entry_prefix
 from ledger.partitions.rows import PARTITION
-from ledger.rows import digest
-from ledger.topics.requests import CreateTopic
+from ledger.rows import Row, digest
+from ledger.topics.requests import CreateTopic, DeleteTopic
 from tests.support.embedded import Client, Clock, Embedded
 from tests.support.faulty import Fault, Faults
 from tests.support.image_rows import flipped, rewrite_image, with_any_bit_flipped
@@ -128,6 +129,50 @@ async def test_an_image_of_which_a_row_is_gone_is_written_again_before_a_snapsho
         key = await host.checkpointer.snapshot()
         snapshot = decode_snapshot(await host.blobs.get(key), key)
         assert digest(snapshot.rows) == digest(all_rows(host.shard.state))
+
+
+async def test_a_snapshot_has_the_number_of_its_rows_whatever_is_written_meanwhile(tmp_path: Path) -> None:
+    """The image is written by a task of its own, also while a snapshot is made of it."""
+    async with Embedded(tmp_path, Clock()) as host:
+        await work(host)
+        read = host.image.rows
+
+        async def overtaken() -> tuple[Sequence[Row], bytes]:
+            found = await read()
+            await work(host, 2)
+            await host.checkpointer.write_image()
+            return found
+
+        host.image.rows = overtaken  # type: ignore[method-assign]
+        key = await host.checkpointer.snapshot()
+        snapshot = decode_snapshot(await host.blobs.get(key), key)
+        assert snapshot.applied == restore(snapshot.rows).applied < host.shard.state.applied
+    async with Embedded(tmp_path, Clock()) as host:
+        assert host.shard.state.topics.by_name
+
+
+async def test_a_damaged_image_that_cannot_be_cleared_is_cleared_before_it_is_written_again(
+    tmp_path: Path,
+) -> None:
+    """A whole image over the old one would leave what is gone by now."""
+    async with Embedded(tmp_path, Clock()) as host:
+        await work(host)
+        await host.ask(CreateTopic("gone", topic_id(2), 1, {}))
+        await host.checkpointer.write_image()
+        clear, rows = host.image.clear, host.image.rows
+
+        async def fails() -> tuple[Sequence[Row], bytes]:
+            raise StoreUnavailable("on purpose")
+
+        host.image.rows = host.image.clear = fails  # type: ignore[method-assign, assignment]
+        await host.checkpointer.snapshot()
+        await host.ask(DeleteTopic(topic_id(2)))
+        await host.checkpointer.write_image()
+        assert host.checkpointer.imaged is None
+        host.image.clear, host.image.rows = clear, rows  # type: ignore[method-assign]
+        await host.checkpointer.write_image()
+        found = await recover(Journal(host.metadata, 0), host.image, host.blobs)
+        assert found.source == "image" and list(found.state.topics.by_name) == ["t"]
 
 
 async def test_no_image_or_snapshot_is_made_of_a_state_that_is_not_whole(tmp_path: Path) -> None:

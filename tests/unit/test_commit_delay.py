@@ -170,7 +170,7 @@ async def test_clients_in_step_share_their_entries_and_a_file_does_not_wait(
             await settled()
             assert not pending.done()
             await asyncio.gather(pending, *map(shard.submit, others))
-            assert await entries_of(shard) == [2, 4, 4]
+            assert await entries_of(shard) == [3, 4, 4]
             pending = shard.submit(CreateTopic("t", topic_id(1), 1, {}))
             await settled()
             assert not pending.done()
@@ -191,7 +191,7 @@ async def test_a_request_that_did_not_fit_into_an_entry_does_not_wait_for_others
         file1, file2 = (CommitFile(locator(i, 1), 100 * most, batches) for i in (1, 2))
         async with asyncio.timeout(WAIT_S):
             await asyncio.gather(*map(shard.submit, [ReserveProducerIds(1)] * 2 + [file1, file2]))
-        assert await entries_of(shard) == [2, 1, 3, 1]
+        assert await entries_of(shard) == [3, 1, 3, 1]
     finally:
         await shard.close()
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gateway.settings import NEWEST_FEATURE_LEVEL
 from ledger.cluster.requests import BecomeOwner
 from ledger.image import all_rows, format_version, restore
 from ledger.journal import decode_entry
@@ -46,6 +47,10 @@ def test_a_new_journal_begins_with_the_newest_level_and_another_keeps_its_own() 
     become_owner(old, 0)
     assert old.state.feature_level == FIRST_LEVEL
     assert kinds(old.entries[-1]) == ["OwnerChanged"]
+
+
+def test_the_setting_knows_the_newest_level() -> None:
+    assert NEWEST_FEATURE_LEVEL == NEWEST_LEVEL
 
 
 def test_a_level_is_raised_once_and_never_lowered() -> None:

@@ -338,8 +338,8 @@ async def test_a_draft_under_way_while_a_full_disk_is_swept_is_stored_under_a_ne
     write, begun, held = host.segments.write, asyncio.Event(), asyncio.Event()
     written: list[str] = []
 
-    async def slow(batches: Sequence[DraftBatch], created_ms: int) -> Placement:
-        placement = await write(batches, created_ms)
+    async def slow(batches: Sequence[DraftBatch], created_ms: int, feature_level: int = 1) -> Placement:
+        placement = await write(batches, created_ms, feature_level)
         written.append(placement.locator)
         if not begun.is_set():
             begun.set()

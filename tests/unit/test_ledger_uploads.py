@@ -78,6 +78,33 @@ def test_a_settled_draft_that_was_never_committed_is_refused(ledger: JournalledL
     assert ends(ledger) == [1, 1, 0, 0]
 
 
+def test_a_draft_that_a_commit_of_its_own_entry_settles_is_refused(ledger: JournalledLedger) -> None:
+    later, never_committed = ledger.submit(draft(2, 1), draft(1, 0))
+    assert bases(later) == [0, 0]
+    assert bases(never_committed) == [ErrorName.REQUEST_TIMED_OUT] * 2
+    assert ends(ledger) == [1, 1, 0, 0]
+
+
+def test_a_settled_draft_with_a_newer_key_than_those_after_it_stays_refused_when_the_floor_rises(
+    ledger: JournalledLedger,
+) -> None:
+    """It was stored again, with a key of that time, and then given up."""
+    again = CommitFile(locator(50, NOW_MS + 100), 100, [commit_batch(TOPIC, 0, 0)], upload=Upload(ME, 2, 1))
+    ledger.submit(draft(1, 0))
+    ledger.now_ms = NOW_MS + 110
+    ledger.submit(draft(3, 2))
+    assert bases(*ledger.submit(again)) == [ErrorName.REQUEST_TIMED_OUT]
+    ledger.submit(RaiseFloor(NOW_MS + 50))
+    assert bases(*ledger.submit(again)) == [ErrorName.REQUEST_TIMED_OUT]
+
+
+def test_objects_of_one_uploader_share_its_name(ledger: JournalledLedger) -> None:
+    for number in range(1, 9):
+        ledger.submit(draft(number, number - 1))
+    names = {id(stored.uploader) for stored in ledger.state.objects.by_number.values()}
+    assert len(names) <= 2
+
+
 def test_a_draft_that_declares_itself_settled_is_refused(ledger: JournalledLedger) -> None:
     assert bases(*ledger.submit(draft(1, 1))) == [ErrorName.REQUEST_TIMED_OUT] * 2
 
