@@ -88,8 +88,8 @@ def decode_entry(data: Buffer, where: str, registry: Registry = REGISTRY) -> Ent
 
 
 def apply_entry(state: LedgerState, entry: Entry, registry: Registry = REGISTRY) -> list[PartitionLog]:
-    """Apply a durable entry. Returns the partitions whose offsets moved or that were deleted; of those that
-    no record and no request has ever concerned nobody need be notified."""
+    """Apply a durable entry. Returns the partitions whose offsets moved or that were deleted, without blank
+    ones, of which no subscriber can know."""
     touched = begin_entry(state, entry, registry)
     while state.leaving:
         touched += go_on(state)

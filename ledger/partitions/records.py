@@ -32,7 +32,7 @@ BatchRow: TypeAlias = tuple[int, int, int, int, int, int, int]
 class FileCommitted:
     """Batches of one object got their offsets. `runs` in object order, their batches in `batches`.
 
-    `origin` and `upload` are None at feature level 1, and where nobody said them.
+    `origin` and `upload` are None at feature level 1, and where the request has none.
     """
 
     locator: str

@@ -113,7 +113,7 @@ def test_a_topic_of_very_many_partitions_in_use_is_deleted_in_slices(ledger: Jou
     entry = decode_entry(entry_of(ledger, DeleteTopic(TOPIC), DeleteTopic(topic_id(2))), "e")
     touched = list[list[PartitionLog]]()
     longest = timed(lambda: touched.append(begin_entry(state, entry)))
-    # Nobody sees a part of it.
+    # No request sees a part of it.
     assert not state.topics.by_id and not state.logs.in_topics
     slices = 1
     while state.leaving:
