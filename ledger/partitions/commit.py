@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ledger.errors import ErrorName
 from ledger.machine import Decision
-from ledger.objects.state import Origin, max_object_number, origin_of
+from ledger.objects.state import max_object_number, origin_of
 from ledger.objects.uploads import Upload
 from ledger.overlay import Overlay
 from ledger.partitions.producers import (
@@ -39,7 +39,8 @@ def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_m
     if request.upload is not None and _is_settled(state, overlay, request.upload):
         # Its first results are dropped: it must never be counted as if it came for the first time.
         return Decision(_all_refused(request, ErrorName.REQUEST_TIMED_OUT, _SETTLED))
-    known_bytes = _committed_bytes(state, overlay, request)
+    origin = request.origin or origin_of(request.locator)
+    known_bytes = _committed_bytes(state, overlay, request, origin.created_ms)
     if known_bytes is None:
         return Decision(_stale_or_repeat(state, overlay, request, now_ms))
     is_new = request.locator not in state.objects.by_locator and request.locator not in overlay.object_bytes
@@ -55,14 +56,16 @@ def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_m
         return Decision(FileCommit(results))
     overlay.new_objects += is_new
     overlay.object_bytes[request.locator] = max(known_bytes, request.object_bytes)
-    if request.upload is not None and state.feature_level >= LEVEL_WITH_ORIGINS:
-        _settle(overlay, request.upload)
+    if request.upload is not None:
+        origin = origin._replace(uploader=request.upload.uploader)
+        if state.feature_level >= LEVEL_WITH_ORIGINS:
+            _settle(overlay, request.upload)
     record = FileCommitted(
         request.locator,
         request.object_bytes,
         deciding.runs,
         deciding.batches,
-        _origin(request),
+        origin,
         request.upload,
     )
     return Decision(FileCommit(results), (record,))
@@ -78,20 +81,17 @@ def _settle(overlay: Overlay, upload: Upload) -> None:
     overlay.settled[upload.uploader] = max(overlay.settled.get(upload.uploader, 0), upload.settled)
 
 
-def _origin(request: CommitFile) -> Origin:
-    origin = request.origin or origin_of(request.locator)
-    return origin if request.upload is None else origin._replace(uploader=request.upload.uploader)
-
-
 def _all_refused(request: CommitFile, error: ErrorName, message: str) -> FileCommit:
     return FileCommit([Refused(error, message)] * len(request.batches))
 
 
-def _committed_bytes(state: LedgerState, overlay: Overlay, request: CommitFile) -> int | None:
+def _committed_bytes(
+    state: LedgerState, overlay: Overlay, request: CommitFile, created_ms: int
+) -> int | None:
     """How much of the object is committed; None if nothing new may be committed from it."""
     known = state.objects.by_locator.get(request.locator)
     closed = known is not None and (known.closed or known.number in overlay.touched_objects)
-    if closed or _origin(request).created_ms < overlay.floor_ms:
+    if closed or created_ms < overlay.floor_ms:
         return None
     return overlay.object_bytes.get(request.locator, known.size if known is not None else 0)
 
