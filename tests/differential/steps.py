@@ -67,7 +67,11 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Batches into a partition, each in a request of its own."""
+    """Batches into a partition, each in a request of its own and in a later millisecond than the last.
+
+    Two batches stamped by the broker within one millisecond are a tie: ListOffsets by the largest
+    timestamp then finds the first of them, and whether there is a tie is chance at either endpoint.
+    """
 
     batches: tuple[Batch | Batches, ...]
     topic: str = "t"
@@ -78,6 +82,7 @@ class Send:
             data: Any = PartitionProduceData(self.partition, batch)  # type: ignore[arg-type]
             topic = TopicProduceData("{" + self.topic + "}", partition_data=[data])
             response_of(conversation, Call(ApiKey.PRODUCE, 7, ProduceRequest(None, -1, 10_000, [topic])))
+            _wait_for_the_next_millisecond()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,12 @@ def error_codes(message: Any) -> Iterator[int]:
             if part.name == "error_code":
                 yield value
             yield from error_codes(value)
+
+
+def _wait_for_the_next_millisecond() -> None:
+    responded_ms = time.time_ns() // 1_000_000
+    while time.time_ns() // 1_000_000 == responded_ms:
+        time.sleep(0.0002)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
