@@ -8,7 +8,6 @@ delay it. Memory is short when all connections together hold too much for longer
 hold a quarter more than that. Then the connections that hold most of it without progress are closed: those
 with a frame that does not end, perhaps because they are muted, or with a response that the client does not
 read (`gateway.network.pool`).
-
 The order of requests is in `gateway.network.pipeline`, what is sent in `gateway.network.outbound`.
 """
 
