@@ -12,9 +12,9 @@ from pathlib import Path
 
 from adapters.open import IMAGE_FILE, METADATA_FILE, open_blobs, open_image, open_metadata
 from bench.synthetic import BATCHES, commit, new_locator, topic_id
-from gateway.coordination.clock import clock_ms
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
+from gateway.host import clock_ms
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from ledger.partitions.requests import FileCommit
 from ledger.topics.requests import Created, CreateTopic

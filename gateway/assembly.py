@@ -4,8 +4,7 @@ The only module that imports the adapters.
 """
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -29,10 +28,9 @@ from gateway.addresses import Address, Listener, parse_address, parse_bindings
 from gateway.admin.readiness import Readiness
 from gateway.admin.server import AdminServer, admin_address
 from gateway.admin.shards import ShardFacts, shard_page
-from gateway.configs.describe import topic_value
 from gateway.configs.service import ConfigService
 from gateway.coordination.claim import Claim, check_claim, put_claim
-from gateway.coordination.clock import ClockWatch, SteadyClock, boot_ms, clock_ms
+from gateway.coordination.clock import ClockWatch, SteadyClock
 from gateway.coordination.cluster_id import claim_cluster_id, verify_cluster_id, verify_unclaimed
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.free_space import FreeSpace
@@ -41,46 +39,30 @@ from gateway.coordination.opening import open_shard
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.shard import Shard
 from gateway.datadir import DATA_SETTING, DataDirectory, DirectoryLock
-from gateway.fetch.cache import RunCache
-from gateway.fetch.list_offsets import ListOffsetsService
-from gateway.fetch.operation import FetchOptions
-from gateway.fetch.reader import RunReader
-from gateway.fetch.service import FetchService
-from gateway.fetch.sessions import FetchSessions
 from gateway.groups.coordinator import GroupCoordinator
-from gateway.groups.offset_expiry import OffsetExpiry
-from gateway.groups.offset_manager import OffsetManager
+from gateway.host import COUNTS_SUSPEND
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
-from gateway.housekeeping.producers import ProducerRelief
-from gateway.housekeeping.retention import Retention
-from gateway.housekeeping.steps import OwnerHousekeeping, owner_steps, replica_steps
+from gateway.housekeeping.steps import OwnerHousekeeping, replica_steps
 from gateway.network.acceptor import open_sockets, warn_of_plaintext
 from gateway.network.server import Server
-from gateway.produce.producer_ids import ProducerIds
-from gateway.produce.service import ProduceOptions, ProduceService
-from gateway.produce.validation import TopicPolicies
-from gateway.quotas.manager import ClientQuotaManager
+from gateway.network.sockets import Sockets
 from gateway.requests.context import Services
-from gateway.router import HANDLERS, RequestRouter, served_versions
-from gateway.scheduling.batch_opening import BatchOpener
-from gateway.scheduling.slices import SliceScheduler
+from gateway.router import RequestRouter
 from gateway.security.tls import Certificates
+from gateway.service_assembly import garbage_collector, open_services, owner_housekeeping
 from gateway.settings import ConfigError, Settings
-from gateway.telemetry.metrics import Metrics, ShardView
+from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, TimedSegments
-from gateway.topics.service import TopicService
 from gateway.version import product_version
-from ledger.objects.uploads import INCARNATION_BYTES, Uploader
-from ledger.partitions.producers import ProducerBounds
+from gateway.world import StoreOpener, World
 from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore
 from ledger.state import LedgerState
 
 log = structlog.get_logger()
 
-BACKUP_OPEN_FILE: Final = "backup-open"
-CLOSE_SECONDS: Final = 10.0
-DEAD_OFFSETS_S: Final = 5.0
+HOST: Final = World(StoreOpener(open_metadata, open_segments, open_blobs, open_image), Sockets())
+"""This host, with the backends of this build."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +93,9 @@ class Stores:
 
 
 @asynccontextmanager
-async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
-    """Start everything. At the end drain, and close everything in reverse order.
+async def running_gateway(settings: Settings, world: World = HOST) -> AsyncIterator[RunningGateway]:
+    """Start everything, by default in this host's world. At the end drain, and close everything in reverse
+    order.
 
     Raises ConfigError, the StoreErrors of `ledger.errors`, and `gateway.network.acceptor.ListenFailed`.
     """
@@ -122,9 +105,9 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
     metrics = Metrics()
     metrics.built(product_version())
     async with AsyncExitStack() as stack:
-        stores = await _open_stores(settings, stack, metrics)
-        clock = SteadyClock()
-        shard = await _open_shard(settings, stores, clock)
+        stores = await _open_stores(settings, stack, metrics, world.stores)
+        clock = SteadyClock(world.wall_ms, world.boot_ms if COUNTS_SUSPEND else None)
+        shard = await _open_shard(settings, stores, clock, world)
         stack.push_async_callback(shard.close)
         space = _watch_space(settings, stores, shard, metrics, stack)
         await _claim(stores, shard)
@@ -132,11 +115,15 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         watch = ClockWatch(shard, clock, settings.ledger.orphan_grace_ms, metrics.alarm)
         metrics.clock_behind_seconds.set_function(lambda: watch.ahead_ms / 1000)
         rule = SnapshotRule(settings.ledger.snapshot_bytes)
-        checkpointer = Checkpointer(shard, stores.image, stores.blobs, rule, shard.replica.clock)
+        checkpointer = Checkpointer(
+            shard, stores.image, stores.blobs, rule, shard.replica.clock, world.random_bytes, world.precise_s
+        )
         _start_replica_steps(checkpointer, watch, space, stack)
-        services = await _open_services(settings, stores, shard, configs, space, stack, metrics)
-        garbage = _garbage_collector(settings, stores, shard, space, metrics)
-        housekeeping = _owner_housekeeping(settings, services, shard, checkpointer, garbage, space)
+        services = await open_services(
+            settings, stores.segments, shard, configs, space, stack, metrics, world
+        )
+        garbage = garbage_collector(settings, stores.segments, shard, space, metrics)
+        housekeeping = owner_housekeeping(settings, services, shard, checkpointer, garbage, space)
         scope = await _begin_owner_scope(shard, services.groups, housekeeping, stack)
         facts = _shard_facts(settings, checkpointer, garbage, metrics)
         readiness = _readiness(settings, stores, shard, space)
@@ -146,7 +133,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         admin = await _open_admin(admin_bind, pages, stack)
         router = RequestRouter(services)
         wait_ms = services.quotas.connection_wait_ms
-        server = Server(settings.limits, router, metrics, certificates, wait_ms)
+        server = Server(settings.limits, router, metrics, certificates, wait_ms, world.links)
         stack.push_async_callback(server.close)
         listeners = await server.listen(bindings)
         # First at shutdown: waiting requests are answered, so that the drain need not wait for them.
@@ -157,7 +144,7 @@ async def running_gateway(settings: Settings) -> AsyncIterator[RunningGateway]:
         yield RunningGateway(services, shard, scope, shard.lost, listeners, server.bound, admin, reload)
 
 
-async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock) -> Shard:
+async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock, world: World) -> Shard:
     journal = Journal(stores.metadata, 0)
     await verify_unclaimed(journal, stores.blobs)
     shard = await open_shard(
@@ -166,10 +153,11 @@ async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock) ->
         stores.image,
         settings.broker.node_id,
         clock,
-        commit_delay=CommitDelay(),
+        commit_delay=CommitDelay(timer=world.timer),
         verify=partial(_verify_claim, journal, stores.blobs),
-        elapsed=boot_ms,
+        elapsed=world.boot_ms,
         feature_level=settings.ledger.feature_level,
+        random=world.random_bytes,
     )
     clock.trust(shard.state.entry_time_ms)
     return shard
@@ -203,7 +191,7 @@ async def opened_stores(settings: Settings, *, thorough: bool = False) -> AsyncI
     Raises ConfigError and the StoreErrors of `ledger.errors`: StoreLocked while a gateway runs.
     """
     async with AsyncExitStack() as stack:
-        yield await _open_stores(settings, stack, Metrics(), thorough=thorough)
+        yield await _open_stores(settings, stack, Metrics(), HOST.stores, thorough=thorough)
 
 
 def opened_blobs(directory: Path) -> AbstractAsyncContextManager[Blobs]:
@@ -227,7 +215,12 @@ async def _opened_blobs(directory: Path, access: Access) -> AsyncIterator[Blobs]
 
 
 async def _open_stores(
-    settings: Settings, stack: AsyncExitStack, metrics: Metrics, *, thorough: bool = False
+    settings: Settings,
+    stack: AsyncExitStack,
+    metrics: Metrics,
+    opener: StoreOpener,
+    *,
+    thorough: bool = False,
 ) -> Stores:
     """Opens every store, each in a wrapper that measures its calls."""
     storage = settings.storage
@@ -239,14 +232,14 @@ async def _open_stores(
         stack.callback(DataDirectory(directory).close)
         locked = directory
     try:
-        metadata = open_metadata(urls.metadata, thorough=thorough)
+        metadata = opener.metadata(urls.metadata, thorough=thorough)
         stack.push_async_callback(metadata.close)
         if metadata.exclusive:
             # If only one gateway can write the metadata, only that one may delete from the data.
             _lock_data(directory_of(urls.segments), locked, stack)
-        segments = open_segments(urls.segments, roll_age_ms=settings.ledger.orphan_grace_ms // 4)
+        segments = opener.segments(urls.segments, roll_age_ms=settings.ledger.orphan_grace_ms // 4)
         stack.push_async_callback(segments.close)
-        blobs = open_blobs(urls.blobs)
+        blobs = opener.blobs(urls.blobs)
         stack.push_async_callback(blobs.close)
     except UnknownStore as error:
         raise ConfigError(str(error)) from error
@@ -257,7 +250,7 @@ async def _open_stores(
     timed = TimedMetadata(metadata, watch), TimedSegments(segments, watch), TimedBlobs(blobs, watch)
     if urls.image is None:
         return Stores(*timed, None, watch, directories)
-    image = open_image(urls.image)
+    image = opener.image(urls.image)
     stack.push_async_callback(image.close)
     return Stores(*timed, image, watch, [directory, *directories])
 
@@ -306,23 +299,6 @@ def _start_replica_steps(
     stack.push_async_callback(_end, task)
 
 
-def _garbage_collector(
-    settings: Settings, stores: Stores, shard: Shard, space: FreeSpace, metrics: Metrics
-) -> GarbageCollector:
-    # An operator announces a copy of a running gateway's data by this file.
-    backup_open = Path(settings.storage.data_dir) / BACKUP_OPEN_FILE
-    return GarbageCollector(
-        shard,
-        stores.segments,
-        settings.ledger.orphan_grace_ms,
-        shard.replica.clock,
-        settings.ledger.commit_timeout_ms / 1000,
-        is_disk_full=lambda: space.is_full and not backup_open.exists(),
-        alarm=metrics.alarm,
-        elapsed=_monotonic_ms,
-    )
-
-
 async def _begin_owner_scope(
     shard: Shard, groups: GroupCoordinator, housekeeping: OwnerHousekeeping, stack: AsyncExitStack
 ) -> OwnerScope:
@@ -347,28 +323,6 @@ def _shard_facts(
     )
 
 
-def _owner_housekeeping(
-    settings: Settings,
-    services: Services,
-    shard: Shard,
-    checkpointer: Checkpointer,
-    garbage: GarbageCollector,
-    space: FreeSpace,
-) -> OwnerHousekeeping:
-    ledger, groups, limits = settings.ledger, settings.groups, settings.limits
-    clock, wait_s = shard.replica.clock, ledger.commit_timeout_ms / 1000
-    retention = Retention(shard, _topic_configs(services.configs), clock, wait_s)
-    check_ms = settings.broker.log_retention_check_interval_ms
-    steps = owner_steps(checkpointer, garbage, retention, ledger.orphan_grace_ms, check_ms, space)
-    retention_ms = groups.offsets_retention_minutes * 60_000
-    expiry = OffsetExpiry(shard, services.groups, retention_ms, clock, wait_s)
-    steps.add("offsets", groups.offsets_retention_check_interval_ms / 1000, expiry.apply)
-    steps.add("dead offsets", DEAD_OFFSETS_S, expiry.drain)
-    shard.state.producer_bounds = ProducerBounds(limits.producers, limits.partition_producers)
-    relief = ProducerRelief(shard, services.produce.crowded, shard.now_ms, wait_s, _monotonic_ms)
-    return OwnerHousekeeping(checkpointer, garbage, relief, steps)
-
-
 def _readiness(settings: Settings, stores: Stores, shard: Shard, space: FreeSpace) -> Readiness:
     storage = settings.storage
     directory = Path(storage.data_dir)
@@ -378,123 +332,22 @@ def _readiness(settings: Settings, stores: Stores, shard: Shard, space: FreeSpac
     )
 
 
-def _topic_configs(service: ConfigService) -> Callable[[str, Mapping[str, str]], str]:
-    """From the name of a topic config and the configs set on the topic to the value in force."""
-    return lambda name, configs: topic_value(name, configs, service.defaults)
-
-
 async def _end(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
 
 
-async def _open_services(  # noqa: PLR0913 - what is assembled
-    settings: Settings,
-    stores: Stores,
-    shard: Shard,
-    configs: ConfigService,
-    space: FreeSpace,
-    stack: AsyncExitStack,
-    metrics: Metrics,
-) -> Services:
-    metrics.watch_shard(_view_of(shard))
-    cache = RunCache(settings.cache.run_bytes)
-    opener = BatchOpener()
-    stack.callback(opener.close)
-    # The host's clock, not the steady one: clients probably share it, also after a jump.
-    options = _produce_options(settings)
-    produce = ProduceService(shard, stores.segments, options, clock_ms, cache.put, space, opener)
-    stack.push_async_callback(produce.close, CLOSE_SECONDS)
-    reader = RunReader(stores.segments, cache, _locator_of(shard), metrics.alarm)
-    offsets = ListOffsetsService(shard, reader, opener, settings.limits.decompressed_bytes)
-    groups = GroupCoordinator(shard, settings)
-    metrics.groups.set_function(lambda: groups.group_count)
-    metrics.group_members.set_function(lambda: groups.member_count)
-    group_offsets = OffsetManager(shard, groups, settings)
-    # After the drain: until then requests that wait for the journal have their own deadline.
-    stack.callback(group_offsets.close)
-    return Services(
-        settings=settings,
-        shard=shard,
-        produce=produce,
-        topic_policies=TopicPolicies(
-            _topic_configs(configs), settings.limits.decompressed_bytes, lambda: configs.defaults
-        ),
-        fetch=_fetch_service(settings, shard, reader),
-        offsets=offsets,
-        topics=TopicService(shard, settings, configs),
-        configs=configs,
-        groups=groups,
-        group_offsets=group_offsets,
-        quotas=ClientQuotaManager(shard, settings.quotas, _monotonic_ms),
-        producer_ids=ProducerIds(shard),
-        cluster_id=shard.state.cluster_id,
-        node_id=settings.broker.node_id,
-        metrics=metrics,
-        clock=shard.replica.clock,
-        served=served_versions(HANDLERS),
-        scheduler=SliceScheduler(settings.limits.request_memory_bytes),
-    )
-
-
-def _produce_options(settings: Settings) -> ProduceOptions:
-    ledger = settings.ledger
-    return ProduceOptions(
-        ledger.draft_bytes,
-        ledger.draft_batches,
-        ledger.drafts_in_flight,
-        ledger.linger_ms,
-        Uploader(settings.broker.node_id, secrets.token_bytes(INCARNATION_BYTES)),
-    )
-
-
-def _fetch_service(settings: Settings, shard: Shard, reader: RunReader) -> FetchService:
-    limits = settings.limits
-    sessions = FetchSessions(limits.fetch_sessions, _fetch_session_id, limits.fetch_partitions)
-    options = FetchOptions(
-        in_flight_bytes=limits.fetch_bytes,
-        partitions_in_memory=limits.fetch_partitions,
-        longest_wait_s=limits.request_timeout_ms / 1000,
-        ledger_wait_s=settings.ledger.commit_timeout_ms / 1000,
-    )
-    return FetchService(shard, reader, sessions, options, shard.replica.clock)
-
-
-def _monotonic_ms() -> int:
-    return int(asyncio.get_running_loop().time() * 1000)
-
-
-def _locator_of(shard: Shard) -> Callable[[int], str]:
-    """The locator of an object's number, in the state of the time of the call."""
-    return lambda number: shard.state.objects.locator(number)
-
-
 def _shard_pages(shard: Shard, facts: ShardFacts) -> list[dict[str, object]]:
     return [dict(shard_page(shard, facts))]
-
-
-def _view_of(shard: Shard) -> ShardView:
-    return ShardView(
-        shard=shard.journal.shard,
-        is_owner=lambda: shard.broken is None,
-        entries=lambda: shard.state.applied,
-        topics=lambda: len(shard.state.topics.by_id),
-        partitions=lambda: shard.state.logs.in_topics,
-        live_runs=lambda: sum(partition.run_count for partition in shard.state.logs.values()),
-        follower_lag=lambda: 0,
-    )
-
-
-def _fetch_session_id() -> int:
-    return secrets.randbelow(2**31 - 1) + 1
 
 
 async def _open_admin(bind: Address | None, admin: AdminServer, stack: AsyncExitStack) -> Address | None:
     if bind is None:
         return None
     sockets = await open_sockets(bind, "--admin")
-    warn_of_plaintext(f"admin {bind}", sockets, "let it listen on loopback")
+    hosts = [str(sock.getsockname()[0]) for sock in sockets]
+    warn_of_plaintext(f"admin {bind}", hosts, "let it listen on loopback")
     stack.push_async_callback(admin.close)
     await admin.start(sockets)
     return admin_address(sockets, bind)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from gateway.coordination.blob_keys import ARCHIVE_BYTES, new_archive_key
 from gateway.coordination.journal import Journal, StoredEntry
+from gateway.host import RandomBytes, random_bytes
 from ledger.formats.snapshot import encode_archive
 from ledger.ports import Blobs
 
@@ -25,8 +26,14 @@ async def pieces(journal: Journal, first: int, end: int | None = None) -> AsyncI
         yield piece
 
 
-async def put_archive(blobs: Blobs, shard: int, piece: Sequence[StoredEntry], now_ms: int) -> None:
+async def put_archive(
+    blobs: Blobs,
+    shard: int,
+    piece: Sequence[StoredEntry],
+    now_ms: int,
+    random: RandomBytes = random_bytes,
+) -> None:
     """`piece` has no gaps."""
     first, entries = piece[0].number, [stored.data for stored in piece]
     data = await asyncio.to_thread(encode_archive, first, entries)
-    await blobs.put(new_archive_key(shard, first, len(entries), now_ms), [data])
+    await blobs.put(new_archive_key(shard, first, len(entries), now_ms, random), [data])

@@ -4,11 +4,11 @@
 numbers of 20 digits, so that keys sort by entry. The UUID makes each key new.
 """
 
-import os
 import re
 import uuid
 from typing import Final
 
+from gateway.host import RandomBytes, random_bytes
 from ledger.formats.snapshot import archive_prefix, snapshot_prefix
 from ledger.keys import RANDOM_BYTES, uuid7
 
@@ -17,14 +17,16 @@ ARCHIVE_BYTES: Final = 8 * 1024 * 1024
 _SNAPSHOT_NAME: Final = re.compile(r"[0-9]{20}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def new_snapshot_key(shard: int, applied: int, created_ms: int) -> str:
+def new_snapshot_key(shard: int, applied: int, created_ms: int, random: RandomBytes = random_bytes) -> str:
     """Of a snapshot of the first `applied` entries."""
-    return f"{snapshot_prefix(shard)}{applied:020d}-{_name(created_ms)}"
+    return f"{snapshot_prefix(shard)}{applied:020d}-{_name(created_ms, random)}"
 
 
-def new_archive_key(shard: int, first: int, count: int, created_ms: int) -> str:
+def new_archive_key(
+    shard: int, first: int, count: int, created_ms: int, random: RandomBytes = random_bytes
+) -> str:
     """Of an archive of `count` entries from number `first` on."""
-    return f"{archive_prefix(shard)}{first:020d}-{first + count - 1:020d}-{_name(created_ms)}"
+    return f"{archive_prefix(shard)}{first:020d}-{first + count - 1:020d}-{_name(created_ms, random)}"
 
 
 def is_snapshot_key(key: str) -> bool:
@@ -42,5 +44,5 @@ def entries_of(archive_key: str) -> range:
     return range(int(first), int(last) + 1)
 
 
-def _name(created_ms: int) -> uuid.UUID:
-    return uuid7(created_ms, os.urandom(RANDOM_BYTES))
+def _name(created_ms: int, random: RandomBytes) -> uuid.UUID:
+    return uuid7(created_ms, random(RANDOM_BYTES))

@@ -17,10 +17,9 @@ from typing import Final
 import structlog
 
 from gateway.coordination.ledger import Ledger
+from gateway.host import COUNTS_SUSPEND, Milliseconds, boot_ms, clock_ms
 
 log = structlog.get_logger(__name__)
-
-Milliseconds = Callable[[], int]
 
 MAX_JUMP_MS: Final = 24 * 60 * 60 * 1000
 RELEASED_MS: Final = 1_767_225_600_000
@@ -33,20 +32,6 @@ delete for good the records that both make look old."""
 CHECK_MS: Final = 60_000
 """A clock that has moved less than this since it was checked has not jumped."""
 LOG_PERIOD_S: Final = 3600.0
-
-
-def clock_ms() -> int:
-    """Unix time, as the host has it."""
-    return time.time_ns() // 1_000_000
-
-
-def boot_ms() -> int:
-    """Time since boot, with the time that the host was suspended where the system counts it."""
-    return time.clock_gettime_ns(_BOOT) // 1_000_000
-
-
-_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-COUNTS_SUSPEND: Final = hasattr(time, "CLOCK_BOOTTIME")
 
 
 @dataclass(frozen=True, slots=True)

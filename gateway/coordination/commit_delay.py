@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from gateway.timers.timerfd import TimerFd
+from gateway.timers.timerfd import NewTimer, Timer, TimerFd
 
 log = structlog.get_logger(__name__)
 
@@ -27,10 +27,11 @@ MAX_SKIPPED: Final = 255
 class CommitDelay:
     """For the one task that fills entries."""
 
-    def __init__(self, delay_s: float = COMMIT_DELAY_S) -> None:
-        """With 0 no entry waits."""
+    def __init__(self, delay_s: float = COMMIT_DELAY_S, timer: NewTimer = TimerFd) -> None:
+        """With 0 no entry waits. `timer` makes what wakes the one that does."""
         self._delay_s = delay_s
-        self._timer: TimerFd | None = None
+        self._new_timer = timer
+        self._timer: Timer | None = None
         self._is_possible = delay_s > 0
         self._waiter: asyncio.Future[None] | None = None
         self._expected = self._missing = 0
@@ -93,7 +94,7 @@ class CommitDelay:
     def _has_timer(self) -> bool:
         if self._timer is None and self._is_possible:
             try:
-                self._timer = TimerFd(self._delay_s, self._end)
+                self._timer = self._new_timer(self._delay_s, self._end)
             except OSError as error:
                 # Entries are smaller then, and nothing else.
                 self._is_possible = False

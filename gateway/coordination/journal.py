@@ -5,7 +5,6 @@ unknown outcome is resolved by reading the entry back; its nonce shows which gat
 """
 
 import asyncio
-import os
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 import structlog
 from crc32c import crc32c
 
+from gateway.host import RandomBytes, random_bytes
 from ledger.errors import OutcomeUnknown, StoreDamaged, StoreUnavailable
 from ledger.journal import NONCE_BYTES, REMEDY, entry_key, entry_prefix, nonce_of, start_key
 from ledger.ports import SCAN_BYTES, Lost, MetadataStore, Unknown, Versioned, Won
@@ -50,8 +50,10 @@ class StoredEntry:
 class Journal:
     """Entries of one shard."""
 
-    def __init__(self, store: MetadataStore, shard: int) -> None:
+    def __init__(self, store: MetadataStore, shard: int, random: RandomBytes = random_bytes) -> None:
+        """Nonces are from `random`."""
         self.store = store
+        self._random = random
         self.shard = shard
         self.unknown_key = ""
         """The entry whose durability is unknown at the moment; empty if there is none."""
@@ -129,7 +131,7 @@ class Journal:
             found = await self.store.get(key)
             if found is not None and decode_start(found.value, key) >= number:
                 return
-            value = encode_start(number, os.urandom(NONCE_BYTES))
+            value = encode_start(number, self._random(NONCE_BYTES))
             put = await self._put(key, value, found.version if found is not None else None)
             if isinstance(put, Won):
                 return

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import uuid
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -11,6 +10,7 @@ from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import recover
 from gateway.coordination.shard import Shard
+from gateway.host import RandomBytes, random_bytes, uuid4_of
 from ledger.ports import Blobs, ImageStore, MetadataStore
 from ledger.records import NEWEST_LEVEL
 from ledger.state import LedgerState
@@ -31,23 +31,24 @@ async def open_shard(  # noqa: PLR0913 - the stores of a gateway
     verify: Callable[[LedgerState], Awaitable[None]] | None = None,
     elapsed: Callable[[], int] | None = None,
     feature_level: int = 0,
+    random: RandomBytes = random_bytes,
 ) -> Shard:
     """Recover the shard's state and begin a new epoch. The caller closes the shard before the stores.
 
     `clock` gives unix ms, `elapsed` ms on a monotonic clock. `verify` may refuse the recovered state
-    before anything is written. `feature_level`: see `BecomeOwner`. Raises StoreDamaged, StoreTooNew,
-    StoreUnavailable with one sentence each.
+    before anything is written. `feature_level`: see `BecomeOwner`. Ids and nonces are from `random`. Raises
+    StoreDamaged, StoreTooNew, StoreUnavailable with one sentence each.
     """
-    journal = Journal(store, shard)
+    journal = Journal(store, shard, random)
     recovered = await recover(journal, image, blobs)
     if verify is not None:
         await verify(recovered.state)
-    opened = Shard(journal, recovered.state, clock, commit_delay, elapsed)
+    opened = Shard(journal, recovered.state, clock, commit_delay, elapsed, random)
     opened.replica.last_nonce = recovered.nonce
     opened.replica.journal_bytes = recovered.journal_bytes
     try:
         deadline = asyncio.get_running_loop().time() + OPEN_SECONDS
-        await opened.start(node_id, new_cluster_id(), deadline, feature_level)
+        await opened.start(node_id, new_cluster_id(random), deadline, feature_level)
         _note_older_level(opened.state.feature_level)
     except BaseException:
         await opened.close()
@@ -66,6 +67,6 @@ def _note_older_level(level: int) -> None:
         )
 
 
-def new_cluster_id() -> str:
+def new_cluster_id(random: RandomBytes) -> str:
     """22 characters of URL-safe base64, as Kafka writes its cluster ids."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return base64.urlsafe_b64encode(uuid4_of(random).bytes).decode().rstrip("=")

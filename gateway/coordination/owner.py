@@ -6,7 +6,6 @@ already holds. No result is returned before the last entry that it depends on is
 """
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from gateway.completion import Completion
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.journal import Journal, OwnershipLost
 from gateway.coordination.replica import Replica
+from gateway.host import RandomBytes, random_bytes
 from ledger.cluster.requests import BecomeOwner
 from ledger.cluster.requests import Owner as EpochBegun
 from ledger.errors import OutcomeUnknown, StoreUnavailable
@@ -71,7 +71,13 @@ class _Filling:
 class Owner:
     """Everything that is written to the journal in one epoch. The replica applies it once it is durable."""
 
-    def __init__(self, journal: Journal, replica: Replica, commit_delay: CommitDelay) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        replica: Replica,
+        commit_delay: CommitDelay,
+        random: RandomBytes = random_bytes,
+    ) -> None:
         self.broken: Exception | None = None
         """Why nothing more is accepted, once ownership is lost."""
         self.lost = asyncio.Event()
@@ -80,6 +86,7 @@ class Owner:
         self._journal = journal
         self._replica = replica
         self._commit_delay = commit_delay
+        self._random = random
         self._waiting: deque[_Submitted] = deque()
         self._barriers: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
@@ -96,7 +103,7 @@ class Owner:
         """Begin the epoch and serve. StoreUnavailable if that cannot be made durable by the deadline.
         `feature_level`: see `BecomeOwner`."""
         self._task = asyncio.create_task(self._run(), name=f"shard-{self._journal.shard}")
-        request = BecomeOwner(gateway, os.urandom(NONCE_BYTES), cluster_id, feature_level)
+        request = BecomeOwner(gateway, self._random(NONCE_BYTES), cluster_id, feature_level)
         begun: asyncio.Future[LedgerResult] = asyncio.get_running_loop().create_future()
         self.submit_for(begun, request)
         try:
@@ -231,7 +238,7 @@ class Owner:
 
     async def _append(self, filling: _Filling) -> None:
         state = self._replica.state
-        data = encode_entry(state.epoch, filling.time_ms, os.urandom(NONCE_BYTES), filling.records)
+        data = encode_entry(state.epoch, filling.time_ms, self._random(NONCE_BYTES), filling.records)
         await self._journal.append(state.applied, data)
         await self._replica.apply(data)
 

@@ -9,6 +9,7 @@ from gateway.coordination.journal import Journal, OwnershipLost
 from gateway.coordination.ledger import Subscriber
 from gateway.coordination.owner import Owner
 from gateway.coordination.replica import Replica
+from gateway.host import RandomBytes, random_bytes
 from ledger.errors import StoreUnavailable
 from ledger.registry import REGISTRY
 from ledger.requests import LedgerResult, Request
@@ -25,13 +26,15 @@ class Shard:
         clock: Callable[[], int],
         commit_delay: CommitDelay | None = None,
         elapsed: Callable[[], int] | None = None,
+        random: RandomBytes = random_bytes,
     ) -> None:
         """Without `commit_delay` an entry is filled as soon as a request waits. `Replica` describes `clock`
-        and `elapsed`."""
+        and `elapsed`. Nonces are from `random`."""
         self.journal = journal
         self.replica = Replica(journal.shard, state, clock, elapsed)
         self._commit_delay = commit_delay or CommitDelay(0.0)
-        self.owner = Owner(journal, self.replica, self._commit_delay)
+        self._random = random
+        self.owner = Owner(journal, self.replica, self._commit_delay, random)
         self.growth_refusal = ""
         """Why nothing that makes the ledger grow is accepted, while the space left is kept for deletions."""
 
@@ -48,7 +51,7 @@ class Shard:
             raise StoreUnavailable(self.why_not or "this gateway owns the shard already")
         await self.replica.follow(self.journal)
         await self.owner.close()
-        self.owner = Owner(self.journal, self.replica, self._commit_delay)
+        self.owner = Owner(self.journal, self.replica, self._commit_delay, self._random)
         await self.owner.begin(gateway, cluster_id, deadline)
 
     async def close(self) -> None:

@@ -6,7 +6,6 @@ demand, and evicted when nothing waits for them.
 
 import asyncio
 import itertools
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from gateway.groups.machine import Complete, GroupCoordinatorConfig, Note, Ticke
 from gateway.groups.machine_factory import restored_machine
 from gateway.groups.messages import RETRIABLE, Join, JoinResult, LeavingMember, Sync, SyncResult
 from gateway.groups.subscriptions import CONSUMER_PROTOCOL
+from gateway.host import new_uuid4
 from gateway.settings import Settings
 from gateway.telemetry.parked import parked
 from ledger.errors import ErrorName, StoreError
@@ -400,7 +400,7 @@ def _log(group_id: str, note: Note) -> None:
 
 
 def _random_id() -> str:
-    return str(uuid.uuid4())
+    return str(new_uuid4())
 
 
 def _now_ms() -> float:

@@ -8,7 +8,6 @@ TopicId in the response (KIP-516).
 """
 
 import asyncio
-import uuid
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -98,7 +97,8 @@ async def _create_all(
     """Create those that may be created, together; none if they are only validated."""
     if validate_only:
         # Kafka also returns an id here, which no topic will have.
-        return [one if isinstance(one, Refused) else (one, uuid.uuid4().bytes) for one in planned]
+        new_id = context.services.topics.new_id
+        return [one if isinstance(one, Refused) else (one, new_id()) for one in planned]
     allowed = [one for one in planned if isinstance(one, NewTopic)]
     created = iter(await asyncio.gather(*(_create(context, topic, deadline) for topic in allowed)))
     return [one if isinstance(one, Refused) else next(created) for one in planned]

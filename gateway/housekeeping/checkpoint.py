@@ -5,7 +5,6 @@ In this order, so that the process may die at any step: image, snapshot in the b
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from gateway.coordination.blob_keys import applied_of, new_snapshot_key
 from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import own_snapshots
 from gateway.coordination.shard import Shard
+from gateway.host import RandomBytes, Seconds, precise_s, random_bytes
 from gateway.housekeeping.pruning import Pruner
 from ledger.cut import StateCut
 from ledger.errors import StoreError
@@ -53,21 +53,26 @@ class SnapshotRule:
 class Checkpointer:
     """Copies the state into the image and snapshots, and prunes the journal."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its stores, clocks and random values
         self,
         shard: Shard,
         image: ImageStore | None,
         blobs: Blobs,
         rule: SnapshotRule,
         clock: Callable[[], int],
+        random: RandomBytes = random_bytes,
+        precise: Seconds = precise_s,
     ) -> None:
+        """The random parts of keys are from `random`. `precise` says when to let other tasks run."""
         self._replica = shard.replica
         self._journal: Journal = shard.journal
         self._image = image
         self._blobs = blobs
         self._rule = rule
         self._clock = clock
-        self._pruner = Pruner(shard.journal, blobs, clock)
+        self._random = random
+        self._precise_s = precise
+        self._pruner = Pruner(shard.journal, blobs, clock, random)
         self._imaged = -1
         self._is_empty = False
         """The image was damaged, and cleared: the next one is written whole."""
@@ -111,7 +116,7 @@ class Checkpointer:
     async def _write_image(self) -> None:
         applied = self._replica.state.applied
         if self._image is None:
-            await _in_slices(drop_dirty(self._replica.state))
+            await self._in_slices(drop_dirty(self._replica.state))
             return
         if applied == self._imaged:
             return
@@ -122,11 +127,11 @@ class Checkpointer:
             return
         cut, nonce = await self._begin_cut(whole=self._is_empty)
         try:
-            await _in_slices(cut.rest())
+            await self._in_slices(cut.rest())
             await self._image.write(cut.rows(), nonce)
             self._imaged, self._is_empty = cut.applied, False
         except StoreError as error:
-            await _give_up(cut)
+            await self._give_up(cut)
             log.warning("image.not_written", path=self._image.location, error=str(error))
         except BaseException:
             # Cancelled: the thread may still write them or fail to, and twice does no harm.
@@ -139,7 +144,7 @@ class Checkpointer:
             self._check_whole()
             cut, nonce = StateCut(self._replica.state, whole=whole), self._replica.last_nonce
             try:
-                await _in_slices(cut.begin(), pause_s=0.0)
+                await self._in_slices(cut.begin(), pause_s=0.0)
             except BaseException:
                 cut.give_up()
                 raise
@@ -158,7 +163,7 @@ class Checkpointer:
         data = await asyncio.to_thread(encode_snapshot, snapshot)
         # Never before a restore that is in it: a restart recognises by this which snapshots it replaced.
         now_ms = max(self._clock(), self._replica.state.entry_time_ms)
-        key = new_snapshot_key(self._journal.shard, snapshot.applied, now_ms)
+        key = new_snapshot_key(self._journal.shard, snapshot.applied, now_ms, self._random)
         await self._blobs.put(key, [data])
         self._rule.last_applied = snapshot.applied
         self._rule.last_journal_bytes = journal_bytes
@@ -188,7 +193,7 @@ class Checkpointer:
         async with self._writing:
             cut, nonce = await self._begin_cut(whole=True)
             try:
-                await _in_slices(cut.rest())
+                await self._in_slices(cut.rest())
             except BaseException:
                 cut.give_up()
                 raise
@@ -218,21 +223,19 @@ class Checkpointer:
         """Archive and delete the entries before the older of the snapshots that are kept."""
         await self._pruner.prune(self._replica.state.applied)
 
-
-async def _in_slices(steps: Iterator[None], pause_s: float = PAUSE_S) -> None:
-    """Thousands of partitions take longer than clients should wait."""
-    began = time.perf_counter()
-    for _ in steps:
-        if time.perf_counter() - began >= ENCODE_S:
-            await asyncio.sleep(pause_s)
-            began = time.perf_counter()
-
-
-async def _give_up(cut: StateCut) -> None:
-    steps = cut.giving_up()
-    try:
-        await _in_slices(steps)
-    finally:
-        # To the end, also when cancelled.
+    async def _in_slices(self, steps: Iterator[None], pause_s: float = PAUSE_S) -> None:
+        """Thousands of partitions take longer than clients should wait."""
+        began = self._precise_s()
         for _ in steps:
-            pass
+            if self._precise_s() - began >= ENCODE_S:
+                await asyncio.sleep(pause_s)
+                began = self._precise_s()
+
+    async def _give_up(self, cut: StateCut) -> None:
+        steps = cut.giving_up()
+        try:
+            await self._in_slices(steps)
+        finally:
+            # To the end, also when cancelled.
+            for _ in steps:
+                pass

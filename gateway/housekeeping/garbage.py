@@ -4,7 +4,7 @@ The grace of a dead object is for readers that planned before it died. Their dea
 clock, so the grace must also pass in full on that clock, in case the host's clock is set ahead.
 """
 
-import time
+import asyncio
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 
@@ -182,12 +182,13 @@ class GarbageCollector:
             return locators
         except StoreError:
             gone: set[str] = set()
+        loop = asyncio.get_running_loop()
         for locator in sorted(locators):
-            began = time.monotonic()
+            began = loop.time()
             try:
                 await self._segments.delete([locator])
             except StoreError as error:
-                if time.monotonic() - began > HANGING_S:
+                if loop.time() - began > HANGING_S:
                     raise
                 self._alarm("garbage.not_deleted")
                 quiet.error("garbage.not_deleted", locator=locator, error=str(error))

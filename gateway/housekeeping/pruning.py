@@ -12,6 +12,7 @@ from gateway.coordination.archives import pieces, put_archive
 from gateway.coordination.blob_keys import applied_of
 from gateway.coordination.journal import Journal, PrunedMeanwhile, StoredEntry
 from gateway.coordination.recovery import KEPT_SNAPSHOTS, own_snapshots
+from gateway.host import RandomBytes, random_bytes
 from ledger.cluster.records import OwnerChanged
 from ledger.journal import decode_entry, entry_key
 from ledger.ports import Blobs
@@ -22,10 +23,18 @@ DELETE_ENTRIES = 500
 
 
 class Pruner:
-    def __init__(self, journal: Journal, blobs: Blobs, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        blobs: Blobs,
+        clock: Callable[[], int],
+        random: RandomBytes = random_bytes,
+    ) -> None:
+        """The random parts of keys are from `random`."""
         self._journal = journal
         self._blobs = blobs
         self._clock = clock
+        self._random = random
 
     async def prune(self, applied: int) -> None:
         """Archive and delete the entries before the older of the snapshots that are kept, among those of the
@@ -51,7 +60,7 @@ class Pruner:
         kept: set[int] = set()
         async for piece in pieces(self._journal, first, end):
             kept.update(stored.number for stored in piece if _begins_epoch(stored))
-            await put_archive(self._blobs, self._journal.shard, piece, self._clock())
+            await put_archive(self._blobs, self._journal.shard, piece, self._clock(), self._random)
         return kept
 
     async def _delete_entries(self, first: int, end: int, kept: set[int]) -> None:

@@ -11,6 +11,7 @@ import structlog
 
 from gateway.addresses import Address, is_loopback
 from gateway.network.connection_limits import ConnectionLimiter
+from gateway.network.links import Accepted, Listening
 from gateway.telemetry.logs import QuietLog
 
 log = structlog.get_logger()
@@ -38,17 +39,17 @@ class ListenFailed(Exception):
 
 
 class Acceptor:
-    """Accepts connections of one listening socket and passes them to `admit`, with the peer's IP address.
+    """Accepts connections of one listening address and passes them to `admit`, with the peer's IP address.
 
     Paused, it leaves them in the kernel's queue.
     """
 
     def __init__(
         self,
-        listening: socket.socket,
+        listening: Listening,
         limiter: ConnectionLimiter,
         quiet: QuietLog,
-        admit: Callable[[socket.socket, str], None],
+        admit: Callable[[Accepted, str], None],
     ) -> None:
         self._listening = listening
         self._limiter = limiter
@@ -56,14 +57,11 @@ class Acceptor:
         self._admit = admit
         self._loop = asyncio.get_running_loop()
         self._later: asyncio.TimerHandle | None = None
-        self._loop.add_reader(listening, self._accept)
+        listening.watch(self._accept)
 
     def close(self) -> None:
-        if self._listening.fileno() < 0:
-            return
         if self._later is not None:
             self._later.cancel()
-        self._loop.remove_reader(self._listening)
         self._listening.close()
 
     def _accept(self) -> None:
@@ -73,7 +71,7 @@ class Acceptor:
                 self._pause(wait_s)
                 return
             try:
-                sock, address = self._listening.accept()
+                accepted, host = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -81,18 +79,15 @@ class Acceptor:
                 if error.errno in _EXHAUSTED:
                     self._pause(EXHAUSTED_WAIT_S)
                 return
-            sock.setblocking(False)
-            # Also finds peers that are gone without closing.
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            self._admit(sock, str(address[0]))
+            self._admit(accepted, host)
 
     def _pause(self, wait_s: float) -> None:
-        self._loop.remove_reader(self._listening)
+        self._listening.unwatch()
         self._later = self._loop.call_later(wait_s, self._resume)
 
     def _resume(self) -> None:
         self._later = None
-        self._loop.add_reader(self._listening, self._accept)
+        self._listening.watch(self._accept)
 
 
 async def open_sockets(address: Address, flag: str) -> list[socket.socket]:
@@ -142,9 +137,9 @@ def _close_all(sockets: Sequence[socket.socket]) -> None:
         sock.close()
 
 
-def warn_of_plaintext(url: str, sockets: Sequence[socket.socket], remedy: str) -> None:
+def warn_of_plaintext(url: str, hosts: Sequence[str], remedy: str) -> None:
     """Log a warning when other machines can reach a listener without encryption."""
-    if not all(is_loopback(str(sock.getsockname()[0])) for sock in sockets):
+    if not all(map(is_loopback, hosts)):
         log.warning(
             "listener.plaintext",
             listener=url,

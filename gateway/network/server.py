@@ -1,7 +1,6 @@
 """Listens, closes connections that are overdue, and drains them at the end."""
 
 import asyncio
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -10,13 +9,15 @@ from typing import Final
 import structlog
 
 from gateway.addresses import Address, Binding, Listener
-from gateway.network.acceptor import Acceptor, ListenFailed, open_sockets, raise_file_limit, warn_of_plaintext
+from gateway.network.acceptor import Acceptor, ListenFailed, raise_file_limit, warn_of_plaintext
 from gateway.network.connection import FLUSH_SECONDS, ClientConnection
 from gateway.network.connection_limits import Admitted, ConnectionLimiter, Rejected, Rules
+from gateway.network.links import Accepted, Links, Listening, TlsOptions
 from gateway.network.pipeline import Router
 from gateway.network.pool import PATIENCE_SECONDS, STILL_SECONDS, Budget, ConnectionPool
+from gateway.network.sockets import Sockets
 from gateway.security.principals import principal_of
-from gateway.security.tls import Certificates, alert_by, refusal
+from gateway.security.tls import Certificates, refusal
 from gateway.settings import Limits
 from gateway.telemetry.logs import QuietLog
 from gateway.telemetry.metrics import Metrics
@@ -47,11 +48,13 @@ class Server:
         metrics: Metrics,
         certificates: Certificates | None = None,
         quota_wait_ms: Callable[[str], int] = lambda _: 0,
+        links: Links | None = None,
     ) -> None:
         """`certificates` is for bindings of TLS, and may be renewed at any time. `quota_wait_ms` counts a
         connection of an address against its quota. Above 0 the connection is over it, and is closed after
-        that time."""
+        that time. `links` are sockets by default."""
         self._limits = limits
+        self._links = links or Sockets()
         self._metrics = metrics
         self._pool: ConnectionPool[ClientConnection] = ConnectionPool(
             limits,
@@ -78,27 +81,28 @@ class Server:
 
     async def listen(self, bindings: Sequence[Binding]) -> list[Listener]:
         """Open all listeners, or none. Raises ListenFailed."""
-        opened: list[tuple[Binding, Listener, list[socket.socket]]] = []
+        opened: list[tuple[Binding, Listener, Sequence[Listening]]] = []
         try:
             for binding in bindings:
-                sockets = await open_sockets(binding.bind, "--listen")
-                bound = Address(binding.bind.host, int(sockets[0].getsockname()[1]))
+                addresses = await self._links.listen(binding.bind, "--listen")
+                bound = Address(binding.bind.host, addresses[0].bound.port)
                 self.bound.append(bound)
                 advertised = binding.advertised
                 listener = Listener(binding.name, advertised.host, advertised.port or bound.port)
-                opened.append((binding, listener, sockets))
+                opened.append((binding, listener, addresses))
         except ListenFailed:
-            for _, _, sockets in opened:
-                for sock in sockets:
-                    sock.close()
+            for _, _, addresses in opened:
+                for listening in addresses:
+                    listening.close()
             raise
         raise_file_limit(self._limits.connections)
-        for binding, listener, sockets in opened:
+        for binding, listener, addresses in opened:
             if not binding.is_tls:
-                warn_of_plaintext(f"{binding.name}://{binding.bind}", sockets, "use SSL://, or loopback")
-            for sock in sockets:
+                hosts = [listening.bound.host for listening in addresses]
+                warn_of_plaintext(f"{binding.name}://{binding.bind}", hosts, "use SSL://, or loopback")
+            for listening in addresses:
                 self._acceptors.append(
-                    Acceptor(sock, self._limiter, self._quiet, partial(self._admit, binding, listener))
+                    Acceptor(listening, self._limiter, self._quiet, partial(self._admit, binding, listener))
                 )
         self._watch = asyncio.create_task(self._watch_connections())
         return [listener for _, listener, _ in opened]
@@ -131,11 +135,11 @@ class Server:
     def _count_closed(self, reason: str) -> None:
         self._metrics.connections_refused.labels(reason).inc()
 
-    def _admit(self, binding: Binding, listener: Listener, sock: socket.socket, host: str) -> None:
+    def _admit(self, binding: Binding, listener: Listener, accepted: Accepted, host: str) -> None:
         verdict = self._limiter.admit(host, asyncio.get_running_loop().time())
         if isinstance(verdict, Rejected):
             self._reject(verdict.reason, host)
-            sock.close()
+            accepted.close()
             return
         connection = ClientConnection(self._pool, listener, partial(self._limiter.release, verdict.address))
         wait_ms = self._quota_wait_ms(host)
@@ -144,48 +148,38 @@ class Server:
             self._reject("address_quota", host)
             opening = asyncio.create_task(asyncio.sleep(wait_ms / 1000))
         else:
-            opening = asyncio.create_task(self._open(binding, sock, connection, verdict))
+            opening = asyncio.create_task(self._open(binding, accepted, connection, verdict))
         self._openings.add(opening)
-        opening.add_done_callback(partial(self._opened, sock, connection, verdict))
+        opening.add_done_callback(partial(self._opened, accepted, connection, verdict))
 
     async def _open(
-        self, binding: Binding, sock: socket.socket, connection: ClientConnection, admitted: Admitted
+        self, binding: Binding, accepted: Accepted, connection: ClientConnection, admitted: Admitted
     ) -> None:
-        """Make a connection of an accepted socket."""
+        """Serve an accepted connection."""
         if admitted.wait_s:
             await asyncio.sleep(admitted.wait_s)
-        loop = asyncio.get_running_loop()
-        # From here on the loop's transport owns the descriptor.
-        given = socket.socket(fileno=sock.detach())
-        given.setblocking(False)
         try:
-            if not binding.is_tls:
-                await loop.connect_accepted_socket(lambda: connection, given)
-                return
-            assert self._certificates is not None, "a TLS listener without certificates"
-            alert_by(given)
-            await loop.connect_accepted_socket(
-                lambda: connection,
-                given,
-                ssl=self._certificates.context,
-                ssl_handshake_timeout=self._limits.tls_handshake_ms / 1000,
-                ssl_shutdown_timeout=TLS_SHUTDOWN_SECONDS,
-            )
+            await accepted.serve(connection, self._tls_options() if binding.is_tls else None)
         except OSError as error:
             self._reject("tls" if binding.is_tls else "socket", admitted.address, why=refusal(error))
 
+    def _tls_options(self) -> TlsOptions:
+        assert self._certificates is not None, "a TLS listener without certificates"
+        handshake_s = self._limits.tls_handshake_ms / 1000
+        return TlsOptions(self._certificates.context, handshake_s, TLS_SHUTDOWN_SECONDS)
+
     def _opened(
         self,
-        sock: socket.socket,
+        accepted: Accepted,
         connection: ClientConnection,
         admitted: Admitted,
         opening: asyncio.Task[None],
     ) -> None:
-        """Release the admission of a socket that became no connection; a connection does so at its end."""
+        """Release the admission of what became no connection; a connection does so at its end."""
         self._openings.discard(opening)
         if not connection.is_made:
             self._limiter.release(admitted.address)
-            sock.close()
+            accepted.close()
         if not opening.cancelled() and (error := opening.exception()) is not None:
             log.error("connection.not_opened", exc_info=error)
 

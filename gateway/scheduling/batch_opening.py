@@ -12,14 +12,14 @@ the time that this took.
 """
 
 import asyncio
-import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from functools import partial
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
+from gateway.host import Seconds, ThreadPool, cpu_s, thread_pool
 from gateway.scheduling.client_network import network_of
 from gateway.scheduling.slices import Owner
 
@@ -83,10 +83,12 @@ class _Job:
 class BatchOpener:
     """Runs works. Used by one event loop; `unpack` and `step` run in its threads."""
 
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(SHORT_SLOTS + LONG_SLOTS, thread_name_prefix="open-batches")
-        self._long = _FairQueue(self._threads, LONG_SLOTS, LONG_SLICE_S, None)
-        self._short = _FairQueue(self._threads, SHORT_SLOTS, SHORT_SLICE_S, self._long)
+    def __init__(self, threads: ThreadPool = thread_pool, cpu: Seconds = cpu_s) -> None:
+        """`cpu` is the CPU time of the thread that calls it."""
+        self._threads = threads(SHORT_SLOTS + LONG_SLOTS, "open-batches")
+        step = partial(_step, cpu)
+        self._long = _FairQueue(self._threads, step, LONG_SLOTS, LONG_SLICE_S, None)
+        self._short = _FairQueue(self._threads, step, SHORT_SLOTS, SHORT_SLICE_S, self._long)
 
     async def run(
         self, owner: Owner, topic: object, work: Work, is_wanted: Callable[[], bool] | None = None
@@ -144,9 +146,15 @@ class _FairQueue:
     and by its true length when it is over."""
 
     def __init__(
-        self, threads: ThreadPoolExecutor, slots: int, slice_s: float, long: "_FairQueue | None"
+        self,
+        threads: Executor,
+        step: Callable[[Work, float], tuple[bool, float]],
+        slots: int,
+        slice_s: float,
+        long: "_FairQueue | None",
     ) -> None:
         self._threads = threads
+        self._step = step
         self._slots = slots
         self._slice_s = slice_s
         self._long = long
@@ -213,7 +221,7 @@ class _FairQueue:
                 flow.tag += charge
                 self._running[job] = flow
                 step = asyncio.get_running_loop().run_in_executor(
-                    self._threads, _step, job.work, self._slice_s
+                    self._threads, self._step, job.work, self._slice_s
                 )
                 step.add_done_callback(partial(self._stepped, job, charge))
             self._queue(flow)
@@ -272,13 +280,13 @@ class _FairQueue:
             self._flows = {owner: kept for owner, kept in self._flows.items() if kept.jobs}
 
 
-def _step(work: Work, slice_s: float) -> tuple[bool, float]:
+def _step(cpu: Seconds, work: Work, slice_s: float) -> tuple[bool, float]:
     """In a worker thread. Whether the work is done, and the CPU time that this took."""
-    began = time.thread_time()
+    began = cpu()
     is_done = False
     if work.unpack():
-        unpacked = time.thread_time()
+        unpacked = cpu()
         # So that at least half of the time goes into the step.
         end = unpacked + max(slice_s, unpacked - began)
-        is_done = work.step(lambda: time.thread_time() >= end)
-    return is_done, time.thread_time() - began
+        is_done = work.step(lambda: cpu() >= end)
+    return is_done, cpu() - began

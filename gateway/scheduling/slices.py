@@ -21,11 +21,11 @@ The decoded form of a heavy request, and all that was made of it, is freed in sl
 
 import asyncio
 import math
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from gateway.host import Seconds, precise_s
 from gateway.scheduling.freeing import Kept, freeing
 from gateway.wire.connection import CloseConnection
 from gateway.wire.primitives import SHORT_ITEMS
@@ -111,8 +111,9 @@ class SliceScheduler:
     """Grants at most one slice in each iteration of the event loop, and at most `max_bytes` of memory. Used
     by one event loop."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES, precise: Seconds = precise_s) -> None:
         self.max_bytes = max_bytes
+        self.precise_s = precise
         self.held_bytes = 0
         self._slices = _RoundRobin[asyncio.Future[None]]()
         self._entering = _RoundRobin[tuple[int, asyncio.Future[None]]]()
@@ -157,9 +158,9 @@ class SliceScheduler:
         owner, work = Owner(NO_CONNECTION, host), freeing(kept)
 
         def resume(granted: asyncio.Future[None]) -> None:
-            ends_at = time.perf_counter() + SLICE_SECONDS
+            ends_at = self.precise_s() + SLICE_SECONDS
             for _ in work:
-                if time.perf_counter() >= ends_at and not granted.cancelled():
+                if self.precise_s() >= ends_at and not granted.cancelled():
                     self._queued(owner).add_done_callback(resume)
                     return
             self.leave(held)
@@ -262,7 +263,7 @@ class Slices:
                 raise CloseConnection("no memory for a large request within its time") from None
         await self._scheduler.next_slice(self._owner)
         self._begin_count()
-        self._ends_at = time.perf_counter() + SLICE_SECONDS
+        self._ends_at = self._scheduler.precise_s() + SLICE_SECONDS
 
     async def drive_heavy(self, work: Generator[int, None, Result]) -> Result:
         """The same for work that is known to be long: begins in a slice."""
@@ -322,7 +323,7 @@ class Slices:
                 await self.next_slice()
 
     def _is_over(self) -> bool:
-        if time.perf_counter() < self._ends_at:
+        if self._scheduler.precise_s() < self._ends_at:
             self._begin_count()
             return False
         # A wait stays due until the next slice, also where the caller has no place to wait.

@@ -9,7 +9,7 @@ import errno
 import os
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 _CLOCK_MONOTONIC: Final = 1
 _FLAGS: Final = os.O_NONBLOCK | os.O_CLOEXEC
@@ -20,6 +20,24 @@ _EXPIRATIONS_BYTES: Final = 8
 
 # The calls never block, and to release the interpreter's lock for them would cost more than they do.
 _libc = ctypes.PyDLL(None, use_errno=True)
+
+
+class Timer(Protocol):
+    """Calls back once, on the running event loop, a fixed time after it was armed."""
+
+    def arm(self) -> None:
+        """Count from now on, also if it was armed before."""
+        ...
+
+    def disarm(self) -> None:
+        """Do not call back until it is armed again."""
+        ...
+
+    def close(self) -> None: ...
+
+
+NewTimer: TypeAlias = Callable[[float, Callable[[], None]], Timer]
+"""From seconds and what is called back. OSError if there is no timer to have."""
 
 
 class TimerFd:

@@ -9,6 +9,7 @@ from gateway.configs.alter import ResourceEdit, plan_changes
 from gateway.configs.describe import topic_value
 from gateway.configs.service import ConfigService
 from gateway.coordination.ledger import Ledger
+from gateway.host import new_uuid4
 from gateway.scheduling.slices import Slices, paced
 from gateway.settings import Settings
 from gateway.topics.creation import (
@@ -39,8 +40,15 @@ Create = Callable[[NewTopic, float], Awaitable[Topic | Refused]]
 class TopicService:
     """Topics by name and id. That a topic is absent is certain only after a linearizable read."""
 
-    def __init__(self, shard: Ledger, settings: Settings, configs: ConfigService) -> None:
+    def __init__(
+        self,
+        shard: Ledger,
+        settings: Settings,
+        configs: ConfigService,
+        new_uuid: Callable[[], uuid.UUID] = new_uuid4,
+    ) -> None:
         self._shard = shard
+        self._new_uuid = new_uuid
         self._settings = settings
         self._configs = configs
         self._absent: dict[TopicKey, float] = {}
@@ -127,9 +135,13 @@ class TopicService:
         """Why a topic of this name cannot be created, unless it is that it exists."""
         return check_new_name(name, self._shard.state.topics)
 
+    def new_id(self) -> TopicId:
+        """Of no other topic."""
+        return TopicId(self._new_uuid().bytes)
+
     async def create(self, topic: NewTopic, deadline: float) -> Topic | Refused:
         """Create, durably. Refused with TOPIC_ALREADY_EXISTS if the topic exists."""
-        request = CreateTopic(topic.name, TopicId(uuid.uuid4().bytes), topic.partitions, topic.configs)
+        request = CreateTopic(topic.name, self.new_id(), topic.partitions, topic.configs)
         result = await self._submit(request, deadline)
         self._absent.pop(topic.name, None)
         if isinstance(result, Created):

@@ -9,7 +9,7 @@ import pytest
 from adapters.metadata.sqlite import SqliteMetadata
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.config import load_settings
-from gateway.coordination.clock import clock_ms
+from gateway.host import clock_ms
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.produce.validation import TopicPolicy
 from gateway.settings import Settings

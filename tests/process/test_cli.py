@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from adapters.metadata.sqlite import SqliteMetadata
-from gateway.coordination.clock import clock_ms
 from gateway.coordination.opening import open_shard
+from gateway.host import clock_ms
 from tests.support.ports import free_ports
 from tests.support.terminal import Terminal
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.clock import CHECK_MS, MAX_JUMP_MS, TRUST_MS, ClockWatch, SteadyClock, clock_ms
+from gateway.coordination.clock import CHECK_MS, MAX_JUMP_MS, TRUST_MS, ClockWatch, SteadyClock
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.groups.offset_expiry import _Rule
+from gateway.host import clock_ms
 from gateway.housekeeping.garbage import PRODUCER_EXPIRATION_MS
 from gateway.housekeeping.retention import Retention
 from gateway.wire.apis import ApiKey

@@ -1,0 +1,191 @@
+"""Makes the services of a gateway, and the housekeeping of its owner."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from gateway.configs.describe import topic_value
+from gateway.configs.service import ConfigService
+from gateway.coordination.free_space import FreeSpace
+from gateway.coordination.shard import Shard
+from gateway.fetch.cache import RunCache
+from gateway.fetch.list_offsets import ListOffsetsService
+from gateway.fetch.operation import FetchOptions
+from gateway.fetch.reader import RunReader
+from gateway.fetch.service import FetchService
+from gateway.fetch.sessions import FetchSessions
+from gateway.groups.coordinator import GroupCoordinator
+from gateway.groups.offset_expiry import OffsetExpiry
+from gateway.groups.offset_manager import OffsetManager
+from gateway.housekeeping.checkpoint import Checkpointer
+from gateway.housekeeping.garbage import GarbageCollector
+from gateway.housekeeping.producers import ProducerRelief
+from gateway.housekeeping.retention import Retention
+from gateway.housekeeping.steps import OwnerHousekeeping, owner_steps
+from gateway.produce.producer_ids import ProducerIds
+from gateway.produce.service import ProduceOptions, ProduceService
+from gateway.produce.validation import TopicPolicies
+from gateway.quotas.manager import ClientQuotaManager
+from gateway.requests.context import Services
+from gateway.router import HANDLERS, served_versions
+from gateway.scheduling.batch_opening import BatchOpener
+from gateway.scheduling.slices import SliceScheduler
+from gateway.settings import Settings
+from gateway.telemetry.metrics import Metrics, ShardView
+from gateway.topics.service import TopicService
+from gateway.world import World
+from ledger.objects.uploads import INCARNATION_BYTES, Uploader
+from ledger.partitions.producers import ProducerBounds
+from ledger.ports import SegmentStore
+
+BACKUP_OPEN_FILE: Final = "backup-open"
+CLOSE_SECONDS: Final = 10.0
+DEAD_OFFSETS_S: Final = 5.0
+MAX_SESSION_ID: Final = 2**31 - 1
+
+
+async def open_services(  # noqa: PLR0913 - what is assembled
+    settings: Settings,
+    segments: SegmentStore,
+    shard: Shard,
+    configs: ConfigService,
+    space: FreeSpace,
+    stack: AsyncExitStack,
+    metrics: Metrics,
+    world: World,
+) -> Services:
+    metrics.watch_shard(_view_of(shard))
+    cache = RunCache(settings.cache.run_bytes)
+    opener = BatchOpener(world.thread_pool, world.cpu_s)
+    stack.callback(opener.close)
+    # The host's clock, not the steady one: clients probably share it, also after a jump.
+    options = _produce_options(settings, world)
+    produce = ProduceService(shard, segments, options, world.wall_ms, cache.put, space, opener)
+    stack.push_async_callback(produce.close, CLOSE_SECONDS)
+    reader = RunReader(segments, cache, _locator_of(shard), metrics.alarm)
+    offsets = ListOffsetsService(shard, reader, opener, settings.limits.decompressed_bytes)
+    groups = GroupCoordinator(shard, settings, lambda: str(world.new_uuid4()))
+    metrics.groups.set_function(lambda: groups.group_count)
+    metrics.group_members.set_function(lambda: groups.member_count)
+    group_offsets = OffsetManager(shard, groups, settings)
+    # After the drain: until then requests that wait for the journal have their own deadline.
+    stack.callback(group_offsets.close)
+    return Services(
+        settings=settings,
+        shard=shard,
+        produce=produce,
+        topic_policies=TopicPolicies(
+            _topic_configs(configs), settings.limits.decompressed_bytes, lambda: configs.defaults
+        ),
+        fetch=_fetch_service(settings, shard, reader, world),
+        offsets=offsets,
+        topics=TopicService(shard, settings, configs, world.new_uuid4),
+        configs=configs,
+        groups=groups,
+        group_offsets=group_offsets,
+        quotas=ClientQuotaManager(shard, settings.quotas, _monotonic_ms),
+        producer_ids=ProducerIds(shard),
+        cluster_id=shard.state.cluster_id,
+        node_id=settings.broker.node_id,
+        metrics=metrics,
+        clock=shard.replica.clock,
+        served=served_versions(HANDLERS),
+        scheduler=SliceScheduler(settings.limits.request_memory_bytes, world.precise_s),
+    )
+
+
+def _produce_options(settings: Settings, world: World) -> ProduceOptions:
+    ledger = settings.ledger
+    return ProduceOptions(
+        ledger.draft_bytes,
+        ledger.draft_batches,
+        ledger.drafts_in_flight,
+        ledger.linger_ms,
+        Uploader(settings.broker.node_id, world.random_bytes(INCARNATION_BYTES)),
+    )
+
+
+def _fetch_service(settings: Settings, shard: Shard, reader: RunReader, world: World) -> FetchService:
+    limits = settings.limits
+    sessions = FetchSessions(
+        limits.fetch_sessions, partial(_fetch_session_id, world), limits.fetch_partitions
+    )
+    options = FetchOptions(
+        in_flight_bytes=limits.fetch_bytes,
+        partitions_in_memory=limits.fetch_partitions,
+        longest_wait_s=limits.request_timeout_ms / 1000,
+        ledger_wait_s=settings.ledger.commit_timeout_ms / 1000,
+    )
+    return FetchService(shard, reader, sessions, options, shard.replica.clock)
+
+
+def _monotonic_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)
+
+
+def _locator_of(shard: Shard) -> Callable[[int], str]:
+    """The locator of an object's number, in the state of the time of the call."""
+    return lambda number: shard.state.objects.locator(number)
+
+
+def garbage_collector(
+    settings: Settings, segments: SegmentStore, shard: Shard, space: FreeSpace, metrics: Metrics
+) -> GarbageCollector:
+    # An operator announces a copy of a running gateway's data by this file.
+    backup_open = Path(settings.storage.data_dir) / BACKUP_OPEN_FILE
+    return GarbageCollector(
+        shard,
+        segments,
+        settings.ledger.orphan_grace_ms,
+        shard.replica.clock,
+        settings.ledger.commit_timeout_ms / 1000,
+        is_disk_full=lambda: space.is_full and not backup_open.exists(),
+        alarm=metrics.alarm,
+        elapsed=_monotonic_ms,
+    )
+
+
+def owner_housekeeping(
+    settings: Settings,
+    services: Services,
+    shard: Shard,
+    checkpointer: Checkpointer,
+    garbage: GarbageCollector,
+    space: FreeSpace,
+) -> OwnerHousekeeping:
+    ledger, groups, limits = settings.ledger, settings.groups, settings.limits
+    clock, wait_s = shard.replica.clock, ledger.commit_timeout_ms / 1000
+    retention = Retention(shard, _topic_configs(services.configs), clock, wait_s)
+    check_ms = settings.broker.log_retention_check_interval_ms
+    steps = owner_steps(checkpointer, garbage, retention, ledger.orphan_grace_ms, check_ms, space)
+    retention_ms = groups.offsets_retention_minutes * 60_000
+    expiry = OffsetExpiry(shard, services.groups, retention_ms, clock, wait_s)
+    steps.add("offsets", groups.offsets_retention_check_interval_ms / 1000, expiry.apply)
+    steps.add("dead offsets", DEAD_OFFSETS_S, expiry.drain)
+    shard.state.producer_bounds = ProducerBounds(limits.producers, limits.partition_producers)
+    relief = ProducerRelief(shard, services.produce.crowded, shard.now_ms, wait_s, _monotonic_ms)
+    return OwnerHousekeeping(checkpointer, garbage, relief, steps)
+
+
+def _topic_configs(service: ConfigService) -> Callable[[str, Mapping[str, str]], str]:
+    """From the name of a topic config and the configs set on the topic to the value in force."""
+    return lambda name, configs: topic_value(name, configs, service.defaults)
+
+
+def _view_of(shard: Shard) -> ShardView:
+    return ShardView(
+        shard=shard.journal.shard,
+        is_owner=lambda: shard.broken is None,
+        entries=lambda: shard.state.applied,
+        topics=lambda: len(shard.state.topics.by_id),
+        partitions=lambda: shard.state.logs.in_topics,
+        live_runs=lambda: sum(partition.run_count for partition in shard.state.logs.values()),
+        follower_lag=lambda: 0,
+    )
+
+
+def _fetch_session_id(world: World) -> int:
+    return int.from_bytes(world.random_bytes(8), "big") % MAX_SESSION_ID + 1

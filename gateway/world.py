@@ -1,0 +1,61 @@
+"""The world of a gateway as one value: clocks, random values, threads, links and stores.
+
+In another world a gateway does all that it does, but uses no clock, kernel or disk of this host: two in one
+process with equal worlds and loads write the same bytes. What belongs to the event loop comes with the loop:
+its clock, by which everything waits, and the executor of its blocking calls (`asyncio.to_thread`). Threads of
+a store come with the store.
+"""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.host import (
+    Milliseconds,
+    RandomBytes,
+    Seconds,
+    ThreadPool,
+    boot_ms,
+    clock_ms,
+    cpu_s,
+    precise_s,
+    random_bytes,
+    thread_pool,
+    uuid4_of,
+)
+from gateway.network.links import Links
+from gateway.timers.timerfd import NewTimer, TimerFd
+from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOpener:
+    """From URLs to stores, as the functions of `adapters/open.py`."""
+
+    metadata: Callable[..., MetadataStore]
+    segments: Callable[..., SegmentStore]
+    blobs: Callable[..., Blobs]
+    image: Callable[..., ImageStore]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Without more than stores and links, it is this host."""
+
+    stores: StoreOpener
+    links: Links
+    wall_ms: Milliseconds = clock_ms
+    """Unix time."""
+    boot_ms: Milliseconds = boot_ms
+    """Time since boot."""
+    precise_s: Seconds = precise_s
+    """For durations within one iteration of the event loop."""
+    cpu_s: Seconds = cpu_s
+    """CPU time of the calling thread."""
+    random_bytes: RandomBytes = random_bytes
+    thread_pool: ThreadPool = thread_pool
+    timer: NewTimer = TimerFd
+    """Makes timers for fractions of a millisecond."""
+
+    def new_uuid4(self) -> uuid.UUID:
+        return uuid4_of(self.random_bytes)
