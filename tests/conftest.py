@@ -8,6 +8,8 @@ pytest_plugins = [
     "tests.support.suite_table",
     "tests.support.kafka",
     "tests.support.gateway",
+    "tests.support.weed",
+    "tests.support.s3_servers",
 ]
 
 
