@@ -227,7 +227,7 @@ class ProduceService:
         if task.cancelled():
             # Perhaps before its first step. Results that it has set itself stay.
             _refuse_all(draft.batches, ErrorName.REQUEST_TIMED_OUT, "the gateway was stopped")
-        self._handed_over.drafts.pop(draft, None)
+        self._handed_over.remove(draft)
         draft.has_passed = True
         if draft.on_passed is not None:
             draft.on_passed()
@@ -340,7 +340,7 @@ class ProduceService:
         for pending in draft.batches:
             if pending.completion.is_done:
                 self._gaps.note(pending)
-            elif pending.log.number in draft.overtaken:
+            elif self._handed_over.has_overtaken(draft, pending.log.number):
                 self._fail([pending], ErrorName.KAFKA_STORAGE_ERROR, OVERTAKEN)
             else:
                 kept.append(pending)
