@@ -1,20 +1,26 @@
 """The rows of one entry, made step by step while later entries are applied.
 
 Partitions are nearly all of a state. They are copied when their turn comes, or just before they change
-(`LedgerState.cut`): the rows are those of the entry all the same, and no step takes long.
+(`LedgerState.cut`): the rows are those of the entry all the same, and no step takes long. So are the rows of
+sections whose changes are announced (`ledger.machine.Section`).
 """
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final
 
 from ledger.image import (
+    Keys,
     everything_but_partitions,
     key_decoders,
     put_back_row,
+    row_of,
     rows_of,
     rows_that_levels_change,
 )
+from ledger.machine import Section
 from ledger.partitions.logs import PartitionRange
 from ledger.partitions.rows import (
     PARTITION,
@@ -29,6 +35,8 @@ from ledger.partitions.rows import (
 from ledger.registry import REGISTRY, Registry
 from ledger.rows import Row
 from ledger.state import Dirty, LedgerState
+
+KEYS_AT_ONCE: Final = 1_000
 
 
 class StateCut:
@@ -54,6 +62,12 @@ class StateCut:
             self._dirty, state.dirty = state.dirty, Dirty()
             self._left = self._dirty.pop(PARTITION, set())
         # `_left`: numbers of partitions that have not been copied.
+        self._later: dict[int, tuple[Section, set[Any]]] = {
+            section.number: (section, self._dirty.pop(section.number, set()))
+            for section in registry.sections
+            if section.announced
+        }
+        """Announced sections, and which of their rows are not made yet."""
         self._done: set[int] = set()
         self._ranges = state.logs.ranges()
         self._copies = deque[PartitionCopy]()
@@ -63,14 +77,32 @@ class StateCut:
         state.cut = self
 
     def begin(self) -> Iterator[None]:
-        """The rows of all but partitions, in small steps. No entry may be applied until it has ended."""
-        dirty = everything_but_partitions(self._state, self._registry) if self._whole else self._dirty
+        """The rows of what is neither a partition nor announced, in small steps. No entry may be applied
+        until it has ended."""
+        dirty: Keys = self._dirty
+        if self._whole:
+            everything = everything_but_partitions(self._state, self._registry)
+            for number, (_, left) in self._later.items():
+                keys = iter(everything[number])
+                while some := tuple(islice(keys, KEYS_AT_ONCE)):
+                    left.update(some)
+                    yield
+            dirty = {number: keys for number, keys in everything.items() if number not in self._later}
         for row in rows_of(self._state, dirty, self._registry):
             self._rows.append(row)
             yield
 
     def rest(self) -> Iterator[None]:
-        """The rows of partitions, in small steps, between which entries may be applied."""
+        """All other rows, in small steps, between which entries may be applied."""
+        yield from self._partition_rows()
+        for section, left in self._later.values():
+            while left:
+                self._make(section, left.pop())
+                yield
+        yield from self._range_rows()
+        self._state.cut = None
+
+    def _partition_rows(self) -> Iterator[None]:
         while self._left or self._copies:
             if not self._copies:
                 self._copy(self._left.pop())
@@ -81,8 +113,6 @@ class StateCut:
                     yield
                 self._copies.popleft()
             yield
-        yield from self._range_rows()
-        self._state.cut = None
 
     def _range_rows(self) -> Iterator[None]:
         done, deleted = self._done, self._dirty.deleted
@@ -112,6 +142,8 @@ class StateCut:
             return
         state.dirty.add_all(self._dirty)
         state.dirty[PARTITION] |= self._left
+        for number, (_, left) in self._later.items():
+            state.dirty[number] |= left
         decoders = key_decoders(self._registry)
         for row in self._rows:
             put_back_row(state, row, decoders)
@@ -129,6 +161,20 @@ class StateCut:
         if number in self._left:
             self._left.discard(number)
             self._copy(number)
+
+    def keep_row(self, section: int, key: Any) -> None:
+        announced, left = self._later[section]
+        if key in left:
+            left.discard(key)
+            self._make(announced, key)
+
+    def _make(self, section: Section, key: Any) -> None:
+        try:
+            self._rows.append(row_of(self._state, section, key))
+        except BaseException:
+            # It may have to be put back.
+            self._later[section.number][1].add(key)
+            raise
 
     def _copy(self, number: int) -> None:
         self._done.add(number)

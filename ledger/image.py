@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ledger.errors import StoreDamaged, StoreTooNew
+from ledger.machine import Section
 from ledger.objects.rows import OBJECT
 from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER
 from ledger.records import LEVEL_WITH_ORIGINS, NEWEST_LEVEL
@@ -40,9 +41,15 @@ def all_rows(state: LedgerState, registry: Registry = REGISTRY) -> Iterator[Row]
 
 
 def everything(state: LedgerState, registry: Registry = REGISTRY) -> Dirty:
-    """All keys, for an image that begins empty."""
+    """All keys, for an image that begins empty. Runs and producers are noted in their partitions, so that
+    they are copied one partition after the other."""
     dirty = Dirty()
-    dirty.update({number: set(keys) for number, keys in _all_keys(state, registry).items()})
+    dirty.update({number: set(keys) for number, keys in everything_but_partitions(state, registry).items()})
+    dirty[PARTITION] = set(state.logs)
+    for log in state.logs.values():
+        log.is_not_imaged()
+        log.unsaved_producers = set(log.producers) or None
+    dirty.created = {found.first_number: found for found in state.logs.ranges()}
     return dirty
 
 
@@ -79,13 +86,6 @@ def drop_dirty(state: LedgerState) -> Iterator[None]:
         if (log := state.logs.get(number)) is not None:
             log.is_imaged()
         yield
-
-
-def put_back_dirty(state: LedgerState, rows: Iterable[Row], registry: Registry = REGISTRY) -> None:
-    """The rows could not be written: they are dirty again."""
-    decoders = key_decoders(registry)
-    for row in rows:
-        put_back_row(state, row, decoders)
 
 
 def put_back_row(state: LedgerState, row: Row, decoders: KeyDecoders) -> None:
@@ -128,6 +128,10 @@ def rows_of(state: LedgerState, dirty: Keys, registry: Registry) -> Iterator[Row
         number, encode_key, encode = section.number, section.encode_key, section.encode
         for key in section.keys(state) if section.always else dirty.get(number, ()):
             yield sealed(number, encode_key(key), encode(state, key))
+
+
+def row_of(state: LedgerState, section: Section, key: Any) -> Row:
+    return sealed(section.number, section.encode_key(key), section.encode(state, key))
 
 
 def restore(rows: Iterable[Row], registry: Registry = REGISTRY) -> LedgerState:

@@ -44,6 +44,9 @@ class Section(NamedTuple):
     """Takes keys and values of all its rows. Whatever it raises means that they are damaged."""
     always: bool = False
     """All its rows are written each time, before those of other sections."""
+    announced: bool = False
+    """Whatever changes one of its rows announces that to a cut before (`ledger.state.Cut.keep_row`). So rows
+    of very many keys are made while entries are applied."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,10 @@ class Cut(Protocol):
         """Called before the partition of this number changes."""
         ...
 
+    def keep_row(self, section: int, key: Any) -> None:
+        """Called before this row changes, if its section is announced (`ledger.machine.Section`)."""
+        ...
+
 
 class LedgerState:
     """Topics, partitions, objects, producers, groups and settings of one shard."""

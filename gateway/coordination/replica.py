@@ -45,9 +45,11 @@ class Replica:
             touched = begin_entry(self.state, entry)
             self.journal_bytes += len(data)
             self.last_nonce = entry.nonce
-            self._notify(touched)
-            if self.state.leaving:
-                await self._go_on()
+            try:
+                self._notify(touched)
+            finally:
+                if self.state.leaving:
+                    await self._go_on()
         if self._barriers:
             self._release_barriers()
 
@@ -58,7 +60,7 @@ class Replica:
                 await asyncio.sleep(0)
                 self._notify(go_on(self.state))
         finally:
-            # Cancelled: an image may still be written.
+            # Cancelled, or a subscriber has failed: an image may still be written.
             while self.state.leaving:
                 go_on(self.state)
 

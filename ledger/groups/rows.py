@@ -84,6 +84,14 @@ def complete(state: LedgerState) -> None:
 
 
 SECTIONS = (
-    Section(GROUP, _groups, str.encode, bytes.decode, _encode_group, _restore_groups),
-    Section(OFFSET, _offsets, _encode_offset_key, _decode_offset_key, _encode_offset, _restore_offsets),
+    Section(GROUP, _groups, str.encode, bytes.decode, _encode_group, _restore_groups, announced=True),
+    Section(
+        OFFSET,
+        _offsets,
+        _encode_offset_key,
+        _decode_offset_key,
+        _encode_offset,
+        _restore_offsets,
+        announced=True,
+    ),
 )

@@ -9,7 +9,7 @@ from ledger.image import all_rows
 from ledger.partitions.requests import CommitFile
 from ledger.rows import digest
 from ledger.state import LedgerState
-from ledger.topics.requests import CreateTopic
+from ledger.topics.requests import CreateTopic, DeleteTopic
 from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
 
 WAIT_S = 20.0
@@ -69,3 +69,25 @@ async def test_subscribers_get_the_partitions_of_an_entry_until_they_end_it() ->
     undo()
     await follower.apply(written.entries[3])
     assert touched == [1]
+
+
+async def test_a_deletion_is_applied_to_its_end_although_a_subscriber_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ledger.topics.apply.SLICE_PARTITIONS", 2)
+    written, follower = JournalledLedger(), replica()
+    written.submit(CreateTopic("t", topic_id(1), 9, {}))
+    batches = [commit_batch(topic_id(1), index, 100 * index) for index in range(9)]
+    written.submit(CommitFile(locator(1, written.now_ms), 900, batches))
+    written.submit(DeleteTopic(topic_id(1)))
+    for entry in written.entries[:-1]:
+        await follower.apply(entry)
+
+    def fail(partitions: object) -> None:
+        raise ZeroDivisionError
+
+    follower.subscribe(fail)
+    with pytest.raises(ZeroDivisionError):
+        await follower.apply(written.entries[-1])
+    assert not follower.state.leaving and len(follower.state.draining) == 9
+    assert digest(all_rows(follower.state)) == digest(all_rows(written.state))
