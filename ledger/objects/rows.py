@@ -54,7 +54,6 @@ def _encode(state: LedgerState, number: int) -> bytes | None:
 
 def _restore(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
     numbered = sorted((_decode_key(key), value) for key, value in rows)
-    uploaders: dict[Uploader, Uploader] = {}
     for number, value in numbered:
         size, live_runs, closed_ms, results, locator_bytes = _OBJECT.unpack_from(value)
         view = memoryview(value)[_OBJECT.size :]
@@ -63,8 +62,7 @@ def _restore(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
             kind, store, created_ms, *uploader = _ORIGIN.unpack_from(view)
             view = view[_ORIGIN.size :]
             named = Uploader(*uploader)
-            # Objects of one uploader share it.
-            shared = None if named == NO_UPLOADER else uploaders.setdefault(named, named)
+            shared = None if named == NO_UPLOADER else state.objects.uploaders.shared(named)
             origin = Origin(kind, store, created_ms, shared)
         stored = ObjectState(number, str(view[:locator_bytes], "utf-8"), origin)
         view = view[locator_bytes:]

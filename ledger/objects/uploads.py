@@ -54,11 +54,9 @@ class PendingDraft(NamedTuple):
 class UploaderState:
     """What the ledger knows of one uploader."""
 
-    __slots__ = ("name", "newest_ms", "pending", "settled")
+    __slots__ = ("newest_ms", "pending", "settled")
 
     def __init__(self) -> None:
-        self.name: Uploader | None = None
-        """As objects name it."""
         self.settled = 0
         self.newest_ms = 0
         """The time of its newest object, or of the entry of its last commit if that is later: a draft that is
@@ -68,6 +66,10 @@ class UploaderState:
 
 class Uploaders(dict[Uploader, UploaderState]):
     """All uploaders of which the ledger may still meet a commit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: dict[Uploader, Uploader] = {}
 
     def committed(self, upload: Upload, newest_ms: int, pending: PendingDraft) -> Iterable[PendingDraft]:
         """Note a committed draft; no object of its uploader is newer than `newest_ms`. Returns the drafts
@@ -87,12 +89,7 @@ class Uploaders(dict[Uploader, UploaderState]):
 
     def shared(self, uploader: Uploader) -> Uploader:
         """The one that is kept of all that are equal to it, so that many objects take the memory of one."""
-        known = self.get(uploader)
-        if known is None:
-            return uploader
-        if known.name is None:
-            known.name = uploader
-        return known.name
+        return self._names.setdefault(uploader, uploader)
 
     def is_settled(self, upload: Upload) -> bool:
         """Whether no commit of this draft may come any more."""
@@ -105,4 +102,7 @@ class Uploaders(dict[Uploader, UploaderState]):
         dropped = [uploader for uploader, known in self.items() if known.newest_ms < floor_ms]
         for uploader in dropped:
             del self[uploader]
+        if dropped:
+            # No further object will have the others, which objects from an image may have.
+            self._names = {name: name for name in self._names if name in self}
         return dropped

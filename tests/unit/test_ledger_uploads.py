@@ -200,6 +200,17 @@ def test_uploaders_and_their_pending_drafts_come_back_from_the_image(ledger: Jou
     ledger.write_image()
 
 
+def test_objects_from_an_image_and_later_ones_of_an_uploader_share_its_name(ledger: JournalledLedger) -> None:
+    for number in range(1, 3):
+        ledger.submit(draft(number, 0), draft(number, 0, OTHER))
+    ledger.write_image()
+    ledger.restart("image")
+    for number in range(3, 5):
+        ledger.submit(draft(number, 0), draft(number, 0, OTHER))
+    names = [stored.uploader for stored in ledger.state.objects.by_number.values()]
+    assert len(names) == 8 and len({id(name) for name in names}) == 2
+
+
 IN_FLIGHT = 4
 
 
