@@ -113,6 +113,12 @@ class LedgerState:
         """1, and one more for every restore from a backup."""
         return 1 + len(self.restores)
 
+    @property
+    def partition_count(self) -> int:
+        """Partitions of live topics, and of deleted ones that are not let go of or still have runs."""
+        leaving = sum(len(partitions) - first for partitions, first in self.leaving)
+        return self.logs.in_topics + self.logs.deleted + leaving
+
     def part(self, kind: type[Part]) -> Part:
         """What a feature keeps for itself, empty at first. What several features or requests of clients read
         is an attribute of the state instead."""

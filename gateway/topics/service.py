@@ -123,11 +123,10 @@ class TopicService:
 
     def creation_limits(self) -> CreationLimits:
         limits, broker = self._settings.limits, self._settings.broker
-        logs = self._shard.state.logs
         return CreationLimits(
             default_partitions=broker.num_partitions,
             max_partitions=limits.topic_partitions,
-            partitions_left=limits.partitions - logs.in_topics - logs.deleted,
+            partitions_left=limits.partitions - self._shard.state.partition_count,
             node_id=broker.node_id,
         )
 

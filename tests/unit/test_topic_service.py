@@ -16,9 +16,14 @@ from gateway.settings import Settings
 from gateway.topics.creation import NewTopic
 from gateway.topics.service import ABSENCE_TTL_S, TopicService
 from ledger.errors import StoreUnavailable
+from ledger.journal import begin_entry, decode_entry, go_on
+from ledger.partitions.requests import CommitFile
 from ledger.ports import Versioned
 from ledger.requests import Refused
+from ledger.topics.apply import SLICE_PARTITIONS
+from ledger.topics.requests import CreateTopic, DeleteTopic
 from ledger.topics.state import Topic
+from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
 
 
 class SharedMetadata(MemoryMetadata):
@@ -37,6 +42,7 @@ class SharedMetadata(MemoryMetadata):
 class Host:
     def __init__(self, store: SharedMetadata, shard: Shard) -> None:
         self.store = store
+        self.shard = shard
         self.topics = TopicService(shard, Settings(), ConfigService(shard, Settings()))
 
     async def confirms_absent(self, *names: str) -> bool:
@@ -134,3 +140,21 @@ async def test_changes_of_configs_that_wait_too_long_for_others_time_out(host: H
     assert refused.error == "REQUEST_TIMED_OUT"
     host.topics._altering.release()
     assert await host.topics.alter([edit], False, soon()) == [None]
+
+
+async def test_partitions_that_are_still_let_go_of_count_against_the_limit(host: Host) -> None:
+    """Their deletion has no result yet, and those with runs will still be there after it."""
+    before = host.topics.creation_limits().partitions_left
+    ledger = JournalledLedger()
+    ledger.submit(CreateTopic("t", topic_id(1), 2 * SLICE_PARTITIONS + 1, {}))
+    batches = [commit_batch(topic_id(1), 2 * SLICE_PARTITIONS, 0)]
+    ledger.submit(CommitFile(locator(1, ledger.now_ms), 100, batches))
+    ledger.submit(DeleteTopic(topic_id(1)))
+    left = []
+    for data in ledger.entries[1:]:
+        begin_entry(host.shard.state, decode_entry(data, "e"))
+        left.append(before - host.topics.creation_limits().partitions_left)
+    while host.shard.state.leaving:
+        go_on(host.shard.state)
+        left.append(before - host.topics.creation_limits().partitions_left)
+    assert left == [2 * SLICE_PARTITIONS + 1] * 2 + [SLICE_PARTITIONS + 1, 1, 1]
