@@ -10,6 +10,7 @@ pytest_plugins = [
     "tests.support.gateway",
     "tests.support.weed",
     "tests.support.s3_servers",
+    "tests.support.tool_runner",
 ]
 
 

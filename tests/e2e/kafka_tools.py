@@ -1,8 +1,6 @@
-"""Kafka's own command-line tools, each call one JVM a target, and what they print without the unsteady."""
+"""Kafka's own command-line tools, and what they print without the unsteady."""
 
 import re
-import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,11 +9,8 @@ from enum import Enum
 from typing import Final
 
 from tests.e2e.conftest import Endpoint
-from tests.support.client_java import SOURCES
-from tests.support.kafka import kafka_tools_classpath
+from tests.support.tool_runner import ToolRunner
 
-TOOL_TIMEOUT_S: Final = 90.0
-LOG_CONFIG: Final = SOURCES / "log4j2-tools.xml"
 STACK_LINE: Final = re.compile(r"\s+at |\s*$")
 STEADY: Final = (
     (re.compile(r"TopicId: [\w-]{22}"), "TopicId: <id>"),
@@ -70,6 +65,7 @@ def without_reason(line: str) -> str | None:
 class SideBySide:
     """Runs the same command against Apache Kafka and the endpoint under test, at the same time."""
 
+    tools: ToolRunner
     kafka: Endpoint
     endpoint: Endpoint
 
@@ -79,7 +75,7 @@ class SideBySide:
         """What both said. Errors: AssertionError where they differ."""
         with ThreadPoolExecutor(2) as pool:
             running = [
-                pool.submit(said, target, tool, arguments, stdin, compared)
+                pool.submit(said, self.tools, target, tool, arguments, stdin, compared)
                 for target in (self.kafka, self.endpoint)
             ]
             kafka, ours = (future.result() for future in running)
@@ -91,27 +87,24 @@ class SideBySide:
         return ours
 
 
-def said(endpoint: Endpoint, tool: Tool, arguments: Sequence[str], stdin: str, compared: Filter) -> Said:
-    """Errors: subprocess.TimeoutExpired; the JVM is dead then."""
-    with tempfile.TemporaryDirectory(prefix="dragoman-kafka-tool-") as scratch:
-        command = [
-            *("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-            f"-Djava.io.tmpdir={scratch}",
-            f"-Dlog4j2.configurationFile={LOG_CONFIG}",
-            *("-cp", kafka_tools_classpath(), tool.value),
-            *("--bootstrap-server", endpoint.bootstrap, *arguments),
-        ]
-        done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
-        )
+def said(
+    tools: ToolRunner,
+    endpoint: Endpoint,
+    tool: Tool,
+    arguments: Sequence[str],
+    stdin: str = "",
+    compared: Filter = as_it_is,
+) -> Said:
+    """Errors: as `ToolRunner.call`."""
+    done = tools.call(tool.value, ["--bootstrap-server", endpoint.bootstrap, *arguments], stdin)
     lines = []
-    for line in (done.stdout + done.stderr).splitlines():
+    for line in (done["stdout"] + done["stderr"]).splitlines():
         if STACK_LINE.match(line):
             continue
         kept = compared(steady(line.replace(endpoint.bootstrap, "<endpoint>")))
         if kept is not None:
             lines.append(kept)
-    return Said(done.returncode, lines)
+    return Said(done["exit_code"], lines)
 
 
 def steady(line: str) -> str:

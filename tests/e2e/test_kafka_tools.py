@@ -17,7 +17,8 @@ from gateway.router import HANDLERS
 from tests.e2e.conftest import Endpoint
 from tests.e2e.kafka_tools import SideBySide, Tool, without_reason
 from tests.support.client import CLIENT_TIMEOUT_S
-from tests.support.kafka import KAFKA_TOOLS_JARS, KafkaServer
+from tests.support.kafka import KafkaServer
+from tests.support.tool_runner import ToolRunner
 
 FIGURE = re.compile(r"\d+(\.\d+)?")
 API_ROW = re.compile(r"\t\w+\((\d+)\): .*?,?$")
@@ -31,11 +32,8 @@ OWN_CONFIGS = {
 
 
 @pytest.fixture
-def both(kafka_oracle: KafkaServer, endpoint: Endpoint) -> SideBySide:
-    reason = KAFKA_TOOLS_JARS.why_missing()
-    if reason is not None:
-        pytest.skip(reason)
-    return SideBySide(kafka_oracle, endpoint)
+def both(tool_runner: ToolRunner, kafka_oracle: KafkaServer, endpoint: Endpoint) -> SideBySide:
+    return SideBySide(tool_runner, kafka_oracle, endpoint)
 
 
 @pytest.fixture

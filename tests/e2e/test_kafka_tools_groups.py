@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.e2e.conftest import Endpoint
 from tests.e2e.kafka_tools import SideBySide, Tool, without_reason
 from tests.support.client import CLIENT_TIMEOUT_S
-from tests.support.kafka import KAFKA_TOOLS_JARS, KafkaServer
+from tests.support.kafka import KafkaServer
+from tests.support.tool_runner import ToolRunner
 
 RECORDS = 10
 STAMP_MS = 1_700_000_000_000
@@ -22,11 +23,8 @@ FIGURE = re.compile(r"\d+(\.\d+)?")
 
 
 @pytest.fixture
-def both(kafka_oracle: KafkaServer, endpoint: Endpoint) -> SideBySide:
-    reason = KAFKA_TOOLS_JARS.why_missing()
-    if reason is not None:
-        pytest.skip(reason)
-    return SideBySide(kafka_oracle, endpoint)
+def both(tool_runner: ToolRunner, kafka_oracle: KafkaServer, endpoint: Endpoint) -> SideBySide:
+    return SideBySide(tool_runner, kafka_oracle, endpoint)
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.e2e.conftest import Endpoint
-from tests.e2e.kafka_tools import Said, Tool, as_it_is, said
+from tests.e2e.kafka_tools import Said, Tool, said
 from tests.support.client import CLIENT_TIMEOUT_S
 from tests.support.gateway import GatewayFactory
-from tests.support.kafka import KAFKA_TOOLS_JARS
+from tests.support.tool_runner import ToolRunner
 
 TOPICS = [sha256(bytes([number])).hexdigest() for number in range(100)]
 """With hashes far apart. Where they follow each other (t-1, t-2) so do those of all partitions, and Kafka's
@@ -31,9 +31,6 @@ def partitions(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def large(gateway_factory: GatewayFactory, partitions: int) -> Iterator[Endpoint]:
     """A gateway with all these partitions, and one record."""
-    reason = KAFKA_TOOLS_JARS.why_missing()
-    if reason is not None:
-        pytest.skip(reason)
     gateway = gateway_factory()
     gateway.start()
     admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
@@ -45,19 +42,19 @@ def large(gateway_factory: GatewayFactory, partitions: int) -> Iterator[Endpoint
     yield gateway
 
 
-def run(endpoint: Endpoint, tool: Tool, *arguments: str) -> Said:
-    done = said(endpoint, tool, arguments, "", as_it_is)
+def run(tools: ToolRunner, endpoint: Endpoint, tool: Tool, *arguments: str) -> Said:
+    done = said(tools, endpoint, tool, arguments)
     assert done.exit_code == 0, done.lines[:10]
     return done
 
 
-def test_kafka_tools_print_every_partition(large: Endpoint, partitions: int) -> None:
+def test_kafka_tools_print_every_partition(tool_runner: ToolRunner, large: Endpoint, partitions: int) -> None:
     every = {f"{name}:{index}" for name in TOPICS for index in range(partitions)}
-    offsets = dict(line.rsplit(":", 1) for line in run(large, Tool.GET_OFFSETS).lines)
+    offsets = dict(line.rsplit(":", 1) for line in run(tool_runner, large, Tool.GET_OFFSETS).lines)
     assert offsets.keys() == every
     written = "{}:{}".format(*WRITTEN)
     assert offsets.pop(written) == "1" and set(offsets.values()) == {"0"}
-    lines = run(large, Tool.TOPICS, "--describe").lines
+    lines = run(tool_runner, large, Tool.TOPICS, "--describe").lines
     heads = [line for line in lines if "PartitionCount:" in line]
     assert len(heads) == len(TOPICS) and all(f"PartitionCount: {partitions}\t" in head for head in heads)
     assert sum("\tPartition: " in line for line in lines) == len(TOPICS) * partitions

@@ -37,7 +37,10 @@ def compiled(classpath: str, main: str = MAIN) -> Path:
 
 def java_command(name: str, directory: Path, main: str = MAIN) -> list[str]:
     """`name` is a key of JARS."""
-    classpath = JARS[name].classpath()
+    return program_command(JARS[name].classpath(), directory, main, "log4j2.xml")
+
+
+def program_command(classpath: str, directory: Path, main: str, log_config: str) -> list[str]:
     return [
         "java",
         "-Xmx1g",
@@ -45,7 +48,7 @@ def java_command(name: str, directory: Path, main: str = MAIN) -> list[str]:
         "-XX:TieredStopAtLevel=1",
         # A killed JVM leaves the native codecs behind that it unpacked there.
         f"-Djava.io.tmpdir={directory}",
-        f"-Dlog4j2.configurationFile={SOURCES / 'log4j2.xml'}",
+        f"-Dlog4j2.configurationFile={SOURCES / log_config}",
         "-cp",
         f"{compiled(classpath, main)}:{classpath}",
         main,

@@ -16,6 +16,8 @@ from tests.support.workers import group_of
         ("tests/differential/test_a.py::test_b", "differential"),
         ("tests/differential/scenarios/test_c.py::test_d", "differential"),
         ("tests/e2e/test_a.py::test_b", "tests/e2e/test_a.py"),
+        ("tests/e2e/test_kafka_tools.py::test_b", "tests/e2e/test_kafka_tools"),
+        ("tests/e2e/test_kafka_tools_groups.py::test_b", "tests/e2e/test_kafka_tools"),
         ("tests/e2e/test_a.py::test_b[java]", "e2e-java"),
         ("tests/e2e/test_a.py::test_b[java-3.9-NONE]", "e2e-java-3.9"),
         ("tests/e2e/test_c.py::test_d[cleanly-kafka-go]", "e2e-kafka-go"),
