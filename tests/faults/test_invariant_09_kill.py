@@ -141,6 +141,7 @@ def test_a_client_that_waited_to_join_begins_again_and_a_member_stays_one(scene:
     assert {one.result(WAIT_S).generation_id for one in joining} == {2}
 
 
+@pytest.mark.serial
 def test_members_that_do_not_come_back_are_missed_after_their_session(scene: Scene) -> None:
     leader, follower = scene.stable()
     scene.kill_and_restart()

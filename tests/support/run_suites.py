@@ -1,8 +1,8 @@
 """`make test`: all tests in two parts, then one table of suites.
 
-The first part runs in two processes at a time; the second, of tests that judge wall time or break things,
-in one. Arguments go to pytest. Where they choose tests (a path, `-k` and the like) pytest runs once, in one
-process, with only these arguments.
+The first part runs in two processes at a time; the second, of tests that judge wall time, in one. Arguments
+go to pytest. Where they choose tests (a path, `-k` and the like) pytest runs once, in one process, with only
+these arguments.
 """
 
 import os
@@ -52,7 +52,7 @@ PARTS = (
         f"all that may share the machine, in {WORKERS} processes",
         first=("-m", "not serial", "-n", str(WORKERS)),
     ),
-    Part("what judges time or breaks things, in one process", first=("-m", "serial"), last=("-n", "0")),
+    Part("what judges time, in one process", first=("-m", "serial"), last=("-n", "0")),
 )
 
 

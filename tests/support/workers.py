@@ -1,8 +1,9 @@
 """Pytest plugin: which tests share a worker of pytest-xdist, and which run in no worker at all.
 
 Tests that share something that is dear to start (a Kafka, the program of a client library, a module's
-gateway) are one group, and a group is run by one worker. Tests marked `serial` judge wall time, or break
-what others would need: `tests/support/run_suites.py` runs them afterwards, in one process.
+gateway) are one group, and a group is run by one worker. Tests marked `serial` judge wall time:
+`tests/support/run_suites.py` runs them afterwards, in one process. What breaks only its own (a gateway, a
+small file system) is not among them.
 """
 
 import re
@@ -17,9 +18,11 @@ from tests.support.suite_counts import suite_of
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-SERIAL_SUITES = frozenset({"faults", "hostile"})
+SERIAL_SUITES = frozenset({"hostile"})
 WHOLE_SUITES = frozenset({"differential"})
 """All tests of these share one Kafka."""
+KAFKA_TOOLS = "tests/e2e/test_kafka_tools"
+"""All tests of files that begin so share a Kafka and the JVMs of its tools."""
 CLIENT_NAMES = (
     "confluent",
     "kafka-python",
@@ -41,6 +44,8 @@ def group_of(nodeid: str) -> str:
     suite = suite_of(nodeid)
     if suite in WHOLE_SUITES:
         return suite
+    if nodeid.startswith(KAFKA_TOOLS):
+        return KAFKA_TOOLS
     client = _CLIENT.search(nodeid) if suite == "e2e" else None
     return f"{suite}-{client[1]}" if client else nodeid.partition("::")[0]
 
