@@ -2,12 +2,14 @@
 
     run_virtually(lambda: main())
 
-Nothing in it may wait for a thread, a socket or a process: there time would run ahead of them.
+Nothing in it may wait for a thread, a socket or a process: there time would run ahead of them. What the loop
+would run in a thread (`asyncio.to_thread`) it runs itself, as the next event.
 """
 
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -32,6 +34,22 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self.clock.now
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Result], *args: Any
+    ) -> asyncio.Future[Result]:
+        called: asyncio.Future[Result] = self.create_future()
+        self.call_soon(_call, called, func, args)
+        return called
+
+
+def _call(called: asyncio.Future[Result], func: Callable[..., Result], args: tuple[Any, ...]) -> None:
+    if called.done():
+        return
+    try:
+        called.set_result(func(*args))
+    except Exception as error:
+        called.set_exception(error)
 
 
 def run_virtually(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

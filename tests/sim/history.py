@@ -1,0 +1,260 @@
+"""One seed, one history: a gateway that crashes and starts again on stores that fail, and its clients."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from gateway.assembly import RunningGateway, running_gateway
+from gateway.config import load_settings
+from gateway.settings import Settings
+from gateway.world import World
+from ledger.errors import StoreDamaged, StoreError, StoreLocked, StoreTooNew
+from tests.sim.book import Book, ReadBatch, TopicPartition, batches_of
+from tests.sim.host import SimulatedHost
+from tests.sim.links import Connection, Lost, MemoryLinks
+from tests.sim.load import GROUPS, PARTITIONS, TOPIC, Client
+from tests.sim.stores import Disk, Fate, Rates, opener
+from tests.support.virtual_time import run_virtually
+
+Result = TypeVar("Result")
+
+SETTINGS = {
+    "listeners.listen": "PLAINTEXT://127.0.0.1:9092",
+    "admin.listen": "",
+    "storage.metadata": "memory:",
+    "storage.data": "memory:",
+    "storage.allow_unsafe_acks": "true",
+    "ledger.commit_timeout_ms": "2000",
+    "limits.drain_ms": "1000",
+}
+SNAPSHOT_BYTES = 1_000
+GRACE_MS = 3_000
+"""Below what operators may set, so that a short history has snapshots, pruning and deletions."""
+TROUBLED_S = 30.0
+FINISHED_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    seed: int
+    wrong: list[str]
+    """What contradicts a promise."""
+    written: list[tuple[str, bytes]]
+    """All that was put into the stores: key and bytes, in order."""
+    lives: int
+    acknowledged: int
+
+
+class Life:
+    """A process: from an assembly to its end, or to the crash."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        choose = simulation.choose
+        self.fate = Fate(random.Random(choose.random()), simulation.rates)
+        self.fate.is_calm = simulation.is_calm
+        self.links = MemoryLinks(random.Random(choose.random()))
+        self._simulation = simulation
+        self._end = asyncio.Event()
+        self._begun: asyncio.Future[RunningGateway] = asyncio.get_running_loop().create_future()
+        self.task = asyncio.create_task(self._run())
+
+    async def begin(self) -> bool:
+        """Whether it came to listening."""
+        both: tuple[asyncio.Future[Any], asyncio.Future[Any]] = self._begun, self.task
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        return self._begun.done()
+
+    async def end(self) -> None:
+        """Orderly."""
+        self._end.set()
+        await self.task
+
+    def crash(self) -> None:
+        self.fate.is_dead = True
+        self.links.cut()
+        self.task.cancel()
+
+    async def _run(self) -> None:
+        simulation = self._simulation
+        world = simulation.change(simulation.host.world(opener(simulation.disk, self.fate), self.links))
+        try:
+            async with running_gateway(simulation.settings, world) as gateway:
+                self._begun.set_result(gateway)
+                ends = [asyncio.create_task(event.wait()) for event in (self._end, gateway.ended)]
+                try:
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for end in ends:
+                        end.cancel()
+                if gateway.ended.is_set():
+                    simulation.book.wrong.append(f"the shard was lost: {gateway.shard.broken!r}")
+        except asyncio.CancelledError:
+            if not self.fate.is_dead:
+                raise
+        except StoreError as error:
+            if isinstance(error, StoreDamaged | StoreTooNew | StoreLocked):
+                simulation.book.wrong.append(f"the stores were refused: {error!r}")
+        except Exception as error:
+            if not self.fate.is_dead:
+                simulation.book.wrong.append(f"the gateway failed: {error!r}")
+        finally:
+            self.links.cut()
+
+
+class Simulation:
+    def __init__(self, seed: int, change: Callable[[World], World] = lambda world: world) -> None:
+        """`change`: to show what a gateway in another world would do."""
+        self.seed = seed
+        self.change = change
+        self.choose = random.Random(f"history {seed}")
+        self.host = SimulatedHost(seed)
+        self.disk = Disk(seed)
+        self.book = Book()
+        self.rates = drawn_rates(self.choose)
+        self.settings = drawn_settings(self.choose)
+        self.is_calm = False
+        self._is_over = False
+        self._lives = list[Life]()
+
+    async def run(self) -> History:
+        await self._begin_life()
+        await self.client("setting up").create(TOPIC, PARTITIONS)
+        loads, consumers = self._loads()
+        trouble = asyncio.create_task(self._trouble())
+        await asyncio.sleep(TROUBLED_S)
+        self.is_calm = True
+        await trouble
+        for life in self._lives:
+            life.fate.is_calm = True
+        try:
+            async with asyncio.timeout(FINISHED_S):
+                await asyncio.gather(*loads)
+                self._is_over = True
+                await asyncio.gather(*consumers)
+                await self._check()
+        except TimeoutError:
+            self.book.wrong.append("the clients do not come to an end")
+        await self._lives[-1].end()
+        await asyncio.gather(*(life.task for life in self._lives))
+        acknowledged = sum(map(len, self.book.acked.values()))
+        return History(self.seed, self.book.wrong, self.disk.written, len(self._lives), acknowledged)
+
+    def client(self, name: str) -> Client:
+        return Client(name, self.book, random.Random(f"{name} {self.seed}"), self._connect)
+
+    def _connect(self) -> Connection:
+        if not self._lives:
+            raise Lost
+        return self._lives[-1].links.connect()
+
+    def _loads(self) -> tuple[list[asyncio.Task[None]], list[asyncio.Task[None]]]:
+        makes = [self.client(f"once {n}").produce_exactly_once(12) for n in range(3)]
+        makes += [self.client(f"plain {n}").produce_plainly(8) for n in range(2)]
+        makes += [self.client(f"commits {group}").commit(group, 12) for group in GROUPS]
+        makes += [self.client("churn").churn(4), self.client("alter").alter(3)]
+        consumes = [self.client(f"consumer {n}").consume(n, lambda: self._is_over) for n in range(PARTITIONS)]
+        loop = asyncio.get_running_loop()
+        return [loop.create_task(make) for make in makes], [loop.create_task(one) for one in consumes]
+
+    async def _begin_life(self) -> None:
+        while True:
+            life = Life(self)
+            self._lives.append(life)
+            if await life.begin() or self.book.wrong:
+                return
+            await asyncio.sleep(0.1)
+
+    async def _trouble(self) -> None:
+        """Crashes and orderly restarts, in the middle of anything."""
+        while not self.is_calm:
+            is_crash = self.choose.random() < 0.8
+            due = asyncio.Event()
+            if is_crash:
+                # Where a gateway is at work is where a crash may do harm.
+                self._lives[-1].fate.crash_after(self.choose.randint(1, 60), due.set)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.choose.choice([0.2, 3.0, 12.0, 20.0]) * self.choose.random()):
+                    await due.wait()
+            await self._restart(is_crash=is_crash)
+
+    async def _restart(self, *, is_crash: bool) -> None:
+        life = self._lives[-1]
+        if is_crash:
+            life.crash()
+        else:
+            await life.end()
+        await self._begin_life()
+
+    async def _check(self) -> None:
+        """Against what a client reads now, and after one more restart."""
+        before = await self._read_all()
+        await self._restart(is_crash=True)
+        after = await self._read_all()
+        for place, stored in after.items():
+            self.book.compare(place, stored)
+            if before[place] != stored:
+                self.book.wrong.append(f"{place}: a restart has changed what is there")
+        client = self.client("last look")
+        for group in GROUPS:
+            while not await client.look_at_commit((group, 0)):
+                await client.pause()
+
+    async def _read_all(self) -> dict[TopicPartition, list[ReadBatch]]:
+        client, found = self.client("reader"), dict[TopicPartition, list[ReadBatch]]()
+        for partition in range(PARTITIONS):
+            place, offset, stored = (TOPIC, partition), 0, list[ReadBatch]()
+            while offset < self.book.ends[place]:
+                end_before = self.book.ends[place]
+                try:
+                    data = await client.fetch(place, offset, 0)
+                except Lost:
+                    continue
+                records = bytes(data.records or b"")
+                if data.error_code or not records:
+                    client.refuse(f"a fetch at {offset}", data.error_code)
+                    await client.pause()
+                    continue
+                stored += batches_of(records)
+                offset = self.book.read(place, offset, records, data.high_watermark, end_before)
+            found[place] = stored
+        return found
+
+
+def drawn_rates(choose: random.Random) -> Rates:
+    worst = choose.choice([0.0, 0.02, 0.05])
+    return Rates(
+        before=choose.uniform(0, worst),
+        after=choose.uniform(0, worst),
+        lost=choose.uniform(0, worst),
+        late=choose.uniform(0, worst),
+        slow_s=choose.choice([0.0005, 0.004, 0.03]),
+        overlapping=choose.random() < 0.5,
+    )
+
+
+def drawn_settings(choose: random.Random) -> Settings:
+    linger_ms = str(choose.choice([0, 0, 5]))
+    settings = load_settings({**SETTINGS, "ledger.linger_ms": linger_ms}, {})
+    ledger = msgspec.structs.replace(settings.ledger, snapshot_bytes=SNAPSHOT_BYTES, orphan_grace_ms=GRACE_MS)
+    return msgspec.structs.replace(settings, ledger=ledger)
+
+
+async def history(seed: int, change: Callable[[World], World] = lambda world: world) -> History:
+    return await Simulation(seed, change).run()
+
+
+def lived(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """On virtual time, and nothing is logged."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        return run_virtually(main)
+    finally:
+        structlog.configure(**before)
