@@ -1,0 +1,71 @@
+"""Seeds of histories: what the gateway has promised its clients holds, whatever the stores and crashes do.
+
+python -m tests.sim SEED    # lives through one of them again
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from gateway.coordination import opening
+from gateway.coordination.recovery import Recovered, recover
+from ledger.partitions.producers import FRESH
+from ledger.ports import PutOutcome, Won
+from tests.sim.history import history, lived
+from tests.sim.stores import LivedMetadata, forgotten
+
+SEEDS = 4_000 if os.environ.get("DRAGOMAN_TEST_FULL") else 200
+AT_ONCE = 20
+SABOTAGED_SEEDS = 12
+"""One of so many shows every sabotage below."""
+
+
+def wrong_in(seeds: Sequence[int]) -> list[str]:
+    found = []
+    for seed in seeds:
+        if wrong := lived(partial(history, seed)).wrong:
+            found.append("\n  ".join([f"python -m tests.sim {seed}", *wrong]))
+    return found
+
+
+def shows(reason: str) -> bool:
+    seeds = range(SABOTAGED_SEEDS)
+    return any(reason in wrong for seed in seeds for wrong in lived(partial(history, seed)).wrong)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+def test_every_promise_is_kept(first: int) -> None:
+    wrong = wrong_in(range(first, min(first + AT_ONCE, SEEDS)))
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_acknowledgement_before_the_journal_is_durable_would_show(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    true_put = LivedMetadata.put
+
+    async def early(self: LivedMetadata, key: str, value: bytes, expect: str | None) -> PutOutcome:
+        putting = asyncio.ensure_future(true_put(self, key, value, expect))
+        putting.add_done_callback(forgotten)
+        return Won("early")
+
+    monkeypatch.setattr(LivedMetadata, "put", early)
+    assert shows("was given to two batches")
+
+
+def test_a_batch_that_is_taken_twice_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger.partitions.commit.judge", lambda *_: FRESH)
+    assert shows("are stored twice")
+
+
+def test_offset_commits_that_a_restart_forgets_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forgetful(*stores: object) -> Recovered:
+        recovered = await recover(*stores)  # type: ignore[arg-type]
+        recovered.state.groups.offsets.clear()
+        return recovered
+
+    monkeypatch.setattr(opening, "recover", forgetful)
+    assert shows("committed -1")
