@@ -3,7 +3,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # pip must not run twice at a time in one environment.
 .NOTPARALLEL:
-.PHONY: help run demo test test-unit test-full lint bench wheel changelog audit pins clean test-setup
+.PHONY: help run demo test test-unit test-full lint bench wheel changelog audit pins protobuf clean test-setup
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -72,6 +72,9 @@ audit: $(VENV)/.stamp-audit $(VENV)/.stamp-run ## known vulnerabilities of the p
 pins: $(VENV)/.stamp-audit ## write requirements/ from constraints.txt (needs a network)
 	@$(PY) tools/pin_requirements.py
 
+protobuf: $(VENV)/.stamp-protobuf ## write adapters/rpc/generated from adapters/rpc/*.proto
+	@$(PY) tools/generate_protobuf.py
+
 clean: ## remove the environment, caches and build output (not ./data)
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -79,6 +82,7 @@ clean: ## remove the environment, caches and build output (not ./data)
 test-setup: $(VENV)/.stamp-test $(VENV)/.stamp-spark
 	@[ -d .cache ] || echo "Fetching and building what the tests use, once: some minutes" >&2
 	@$(PY) -m tests.support.kafka
+	@$(PY) -m tests.support.etcd
 	@$(PY) -m tests.support.spark
 	@$(PY) -m tests.support.environments
 	@$(PY) -m tests.e2e.client_go

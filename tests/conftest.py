@@ -7,6 +7,7 @@ pytest_plugins = [
     "tests.support.workers",
     "tests.support.suite_table",
     "tests.support.kafka",
+    "tests.support.etcd",
     "tests.support.gateway",
     "tests.support.weed",
     "tests.support.s3_servers",

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PRODUCT: Final = ("gateway", "ledger", "adapters")
-GENERATED: Final = "gateway/wire/messages/generated/"
+GENERATED: Final = ("gateway/wire/messages/generated/", "adapters/rpc/generated/")
 MODULE_LINES: Final = {
     "gateway": 500,
     "ledger": 500,

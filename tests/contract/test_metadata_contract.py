@@ -9,11 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from adapters.open import open_metadata
 from ledger.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 from ledger.keys import KEY_PARTS
 from ledger.ports import SCAN_BYTES, Lost, MetadataStore, PutOutcome, Unknown, Won
-from tests.contract.backends import AS_S3, DURABLE_METADATA, METADATA, opened_metadata
+from tests.contract.backends import (
+    AS_S3,
+    DURABLE_METADATA,
+    METADATA,
+    SHARED,
+    metadata_url,
+    opened_metadata,
+)
 from tests.contract.keys import NO_KEYS, SOUND_KEYS, keys_of_another_depth
 from tests.contract.killed import killed_writer
 from tests.contract.writer import content, key_of
@@ -22,7 +28,7 @@ from tests.support.faulty import Fault, Faults, FaultyMetadata
 
 @pytest.fixture(params=METADATA)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(request.param.format(dir=tmp_path))
+    return metadata_url(request, tmp_path)
 
 
 @pytest.fixture
@@ -34,7 +40,7 @@ async def store(url: str) -> AsyncIterator[MetadataStore]:
 
 @pytest.fixture(params=DURABLE_METADATA)
 def durable_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(request.param.format(dir=tmp_path))
+    return metadata_url(request, tmp_path)
 
 
 async def put_won(store: MetadataStore, key: str, value: bytes, expect: str | None = None) -> str:
@@ -233,14 +239,15 @@ async def test_a_conflict_after_a_clients_own_retry_shows_ones_own_bytes(store: 
 
 async def test_the_store_declares_what_it_promises(store: MetadataStore, url: str) -> None:
     assert store.durable_ack == (not url.startswith("memory"))
-    assert store.exclusive == store.unique_versions == (url != AS_S3)
+    assert store.unique_versions == (url != AS_S3)
+    assert store.exclusive == (url.partition("://")[0] not in SHARED)
 
 
 async def test_a_store_that_declares_exclusive_use_is_opened_once(durable_url: str) -> None:
-    store = open_metadata(durable_url)
+    store = opened_metadata(durable_url)
     if store.exclusive:
         with pytest.raises(StoreLocked):
-            open_metadata(durable_url)
+            opened_metadata(durable_url)
     await put_won(store, "a", b"one")
     await store.close()
 
@@ -251,12 +258,12 @@ async def test_closing_twice_is_no_error(store: MetadataStore) -> None:
 
 
 async def test_what_was_won_is_there_after_closing_and_opening(durable_url: str) -> None:
-    first = open_metadata(durable_url)
+    first = opened_metadata(durable_url)
     version = await put_won(first, "a", b"one")
     await put_won(first, "b", b"two")
     await first.delete(["b"])
     await first.close()
-    second = open_metadata(durable_url)
+    second = opened_metadata(durable_url)
     found = await second.get("a")
     assert found is not None
     assert (found.value, found.version) == (b"one", version)
@@ -268,7 +275,7 @@ async def test_what_was_won_is_there_after_closing_and_opening(durable_url: str)
 
 async def test_what_was_won_is_there_after_kill_9(durable_url: str) -> None:
     acknowledged = killed_writer("metadata", durable_url, 1000)
-    store = open_metadata(durable_url)
+    store = opened_metadata(durable_url)
     for line in acknowledged:
         found = await store.get(key_of(line["number"]))
         assert found is not None, line

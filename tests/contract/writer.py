@@ -10,11 +10,12 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 
-from adapters.open import open_blobs, open_image, open_metadata, open_segments
+from adapters.open import open_blobs, open_image, open_segments
 from ledger.partitions.rows import PARTITION
 from ledger.ports import Won
 from ledger.rows import Row
 from ledger.types import DraftBatch, TopicId
+from tests.contract.backends import opened_metadata
 
 WRITERS_AT_ONCE = 8
 Write = Callable[[int], Awaitable[dict[str, object]]]
@@ -47,7 +48,7 @@ def nonce_of(number: int) -> bytes:
 
 
 def metadata_writer(url: str) -> Write:
-    store = open_metadata(url)
+    store = opened_metadata(url)
 
     async def write(number: int) -> dict[str, object]:
         outcome = await store.put(key_of(number), content(number), None)

@@ -16,7 +16,7 @@ from tests.support.versions import ROOT
 
 CODE = ("gateway", "ledger", "adapters", "tests", "tools", "bench")
 PRODUCT = ("gateway", "ledger", "adapters")
-GENERATED = ROOT / "gateway/wire/messages/generated"
+GENERATED = frozenset({ROOT / "gateway/wire/messages/generated", ROOT / "adapters/rpc/generated"})
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "deploy")
 DECISIONS = ROOT / "docs/decisions"
 RETIRED_WORDS = re.compile(r"\b(told|untold|whoever|anew|knock(?:s|ed|ing)?)\b", re.IGNORECASE)
@@ -31,7 +31,7 @@ def retired_identifiers() -> frozenset[str]:
 def modules(packages: tuple[str, ...]) -> Iterator[Path]:
     for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
-            if GENERATED not in path.parents and path != THIS:
+            if GENERATED.isdisjoint(path.parents) and path != THIS:
                 yield path
 
 

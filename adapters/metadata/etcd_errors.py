@@ -1,0 +1,158 @@
+"""What errors of etcd mean: whether a call had its effect, and one sentence with the remedy.
+
+Only what etcd refuses before it does anything is certain to have had no effect. NOSPACE is not: etcd compares
+with its quota once before it proposes a write and once when it applies it, and the second time it reports
+NOSPACE for a write that has happened.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from ledger.errors import OutcomeUnknown, StoreUnavailable
+
+
+class Meaning(Enum):
+    NOT_SENT = auto()
+    "It did not leave this process, and may be made elsewhere."
+    REFUSED = auto()
+    "It certainly had no effect."
+    UNAUTHENTICATED = auto()
+    "Neither, but may be accepted with a new token."
+    NO_SPACE = auto()
+    "Of unknown effect until the key is read."
+    TOO_LARGE = auto()
+    "A message was longer than its receiver takes: a request had no effect."
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    meaning: Meaning
+    sentence: str
+
+
+class CallFailed(Exception):
+    """A call on one endpoint."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.sentence)
+        self.meaning = failure.meaning
+
+
+class NoSpace(OutcomeUnknown):
+    """etcd is out of space, and may have written nevertheless."""
+
+
+class AnswerTooLarge(StoreUnavailable):
+    """The values of a range are longer than what is received at once."""
+
+
+class _Known(NamedTuple):
+    text: str
+    """In what etcd reports."""
+    meaning: Meaning
+    why: str
+
+
+_KNOWN: Final = (
+    _Known(
+        "database space exceeded",
+        Meaning.NO_SPACE,
+        "is out of space (NOSPACE): compact it, run `etcdctl defrag`, then `etcdctl alarm disarm`, and give "
+        "it more with --quota-backend-bytes",
+    ),
+    _Known(
+        "message larger than max",
+        Meaning.TOO_LARGE,
+        "does not take a request of this size: raise its --max-request-bytes",
+    ),
+    _Known(
+        "request is too large",
+        Meaning.TOO_LARGE,
+        "does not take a request of this size: raise its --max-request-bytes",
+    ),
+    _Known(
+        "authentication failed",
+        Meaning.REFUSED,
+        "does not accept the user with this password: correct them",
+    ),
+    _Known(
+        "user name is empty",
+        Meaning.UNAUTHENTICATED,
+        "requires authentication: set a user and a password",
+    ),
+    _Known(
+        "invalid auth token",
+        Meaning.UNAUTHENTICATED,
+        "does not accept the token that it issued: compare the clocks of its members, and their --auth-token",
+    ),
+    _Known(
+        # "revision of auth store is old"; etcd 3.4 says "revision in header is old".
+        "is old",
+        Meaning.UNAUTHENTICATED,
+        "has changed its users again and again while this call was made: try again",
+    ),
+    _Known(
+        "permission denied",
+        Meaning.REFUSED,
+        "does not permit the user to read and write there: `etcdctl role grant-permission ROLE --prefix=true "
+        "readwrite PREFIX/` with the prefix of the URL",
+    ),
+    _Known("too many requests", Meaning.REFUSED, "is overloaded and refuses requests: try again later"),
+    _Known(
+        "corrupt cluster",
+        Meaning.UNKNOWN,
+        "has found that its members differ (CORRUPT): restore the damaged member",
+    ),
+    _Known("no leader", Meaning.UNKNOWN, "has no leader: start the members that are missing"),
+)
+_NO_CONNECTION: Final = "failed to connect to all addresses"
+"""How gRPC begins the reason of a call for which it had no connection."""
+_UNIMPLEMENTED: Final = "is no etcd of version 3.4 or newer: correct the URL, or upgrade it"
+_SLOW: Final = "did not answer in time: look at its disks and at the network"
+_BROKEN: Final = "broke the connection off"
+
+
+def explained(etcd: str, code: str, details: str) -> Failure:
+    """`code` is the name of gRPC's status code, `details` its text."""
+    for known in _KNOWN:
+        if known.text in details:
+            return Failure(known.meaning, f"{etcd} {known.why}")
+    match code:
+        case "UNIMPLEMENTED":
+            return Failure(Meaning.REFUSED, f"{etcd} {_UNIMPLEMENTED}")
+        case "PERMISSION_DENIED" | "UNAUTHENTICATED":
+            return Failure(Meaning.REFUSED, f"{etcd} refuses the call: {details}")
+        case "DEADLINE_EXCEEDED":
+            return Failure(Meaning.UNKNOWN, f"{etcd} {_SLOW}")
+        case "UNAVAILABLE" if _NO_CONNECTION in details:
+            return Failure(Meaning.NOT_SENT, unreached(etcd, details))
+        case "UNAVAILABLE" if not details.startswith("etcdserver: "):
+            return Failure(Meaning.UNKNOWN, f"{etcd} {_BROKEN} ({_brief(details)})")
+    return Failure(Meaning.UNKNOWN, f"{etcd} failed: {_brief(details) or code}")
+
+
+_UNREACHED: Final = (
+    ("CERTIFICATE_VERIFY_FAILED", "no CA of the bundle has signed its certificate: correct the CA bundle"),
+    ("is not in peer certificate", "its certificate is for another host: connect by a name that it has"),
+    ("ostname", "its certificate is for another host: connect by a name that it has"),
+    ("WRONG_VERSION_NUMBER", "it speaks no TLS: correct the port, or set no files of TLS"),
+    # The server ends the connection after the handshake, which is over for the client by then.
+    ("TSI_DATA_CORRUPTED", "it has ended the TLS connection: set a client certificate of a CA that it knows"),
+    ("onnection refused", "no server listens there: start it, or correct the URL"),
+    ("DNS resolution failed", "there is no such host: correct the URL"),
+    ("Domain name not found", "there is no such host: correct the URL"),
+)
+
+
+def unreached(etcd: str, details: str) -> str:
+    """One sentence on why no connection came about."""
+    for text, why in _UNREACHED:
+        if text in details:
+            return f"{etcd} cannot be reached: {why}"
+    return f"{etcd} cannot be reached ({_brief(details)}): look at its log, and whether it speaks TLS"
+
+
+def _brief(details: str) -> str:
+    return " ".join(details.split())[:200]

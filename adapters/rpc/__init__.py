@@ -1,0 +1,1 @@
+"""gRPC of the stores that speak it: channels, and the messages that are needed."""

@@ -1,0 +1,1 @@
+"""Messages out of `adapters/rpc/*.proto`, written by tools/generate_protobuf.py."""

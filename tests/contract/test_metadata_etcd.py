@@ -1,0 +1,436 @@
+"""Metadata in a real etcd behind a network that fails, with TLS, with users, out of space."""
+
+import asyncio
+import subprocess
+import sys
+import traceback
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("adapters.rpc.channel", reason="needs the extra etcd: pip install dragoman[etcd]")
+
+from adapters.metadata.etcd import EtcdMetadata
+from adapters.metadata.etcd_address import Login
+from adapters.metadata.etcd_endpoint import Limits
+from adapters.rpc.tls import Tls
+from ledger.errors import StoreUnavailable
+from ledger.journal import MAX_ENTRY_BYTES
+from ledger.ports import Lost, PutOutcome, Unknown, Versioned, Won
+from tests.support.certificates import Authority
+from tests.support.etcd import EtcdServer, ServedTls, running_etcd
+from tests.support.tcp_proxy import Link, linked
+from tests.support.versions import ROOT
+
+WRITER = Login("dragoman", "s3cret of the writer")
+READER = Login("reader", "s3cret of the reader")
+VALUE = b"v" * 10_000
+PATIENT = Limits(call_s=60.0, attempt_s=60.0, connect_s=30.0, patience_s=60.0)
+"""What fails here fails by the link, not as the machine is busy."""
+HASTY = replace(PATIENT, attempt_s=0.3)
+IMPATIENT = replace(PATIENT, patience_s=0.0)
+
+
+@pytest.fixture
+async def link(etcd: EtcdServer) -> AsyncIterator[Link]:
+    async with linked(etcd.port) as link:
+        yield link
+
+
+@asynccontextmanager
+async def opened(
+    url: str, *, tls: Tls | None = None, login: Login | None = None, limits: Limits = PATIENT
+) -> AsyncIterator[EtcdMetadata]:
+    """Opened in a thread, as the link to it needs the event loop."""
+    store = await asyncio.to_thread(EtcdMetadata, url, tls=tls, login=login, limits=limits)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def won(outcome: PutOutcome) -> str:
+    assert isinstance(outcome, Won), outcome
+    return outcome.version
+
+
+async def until_there(etcd: EtcdServer, url: str, key: str) -> None:
+    """Until the key is in etcd, past the adapter."""
+    while await asyncio.to_thread(etcd.value, name_of(url, key)) is None:
+        pass
+
+
+def name_of(url: str, key: str) -> str:
+    """In etcd."""
+    return f"{url.split('/', 3)[3]}/{key}"
+
+
+async def test_a_put_whose_answer_is_lost_is_unknown_and_was_made(etcd: EtcdServer, link: Link) -> None:
+    url = etcd.url(link.endpoint)
+    async with opened(url) as store:
+        assert await store.get("a") is None
+        link.hold_answers()
+        put = asyncio.create_task(store.put("a", VALUE, None))
+        await until_there(etcd, url, "a")
+        await link.cut()
+        assert isinstance(await put, Unknown)
+        found = await store.get("a")
+        assert found is not None
+        assert found.value == VALUE
+        assert await store.put("a", VALUE, None) == Lost()
+
+
+async def test_a_put_that_never_arrives_is_unknown_and_can_be_made_again(
+    etcd: EtcdServer, link: Link
+) -> None:
+    async with opened(etcd.url(link.endpoint)) as store:
+        assert await store.get("a") is None
+        link.hold_requests()
+        put = asyncio.create_task(store.put("a", VALUE, None))
+        await link.until_held(len(VALUE))
+        await link.cut()
+        assert isinstance(await put, Unknown)
+        assert await store.get("a") is None
+        await won(await store.put("a", VALUE, None))
+
+
+async def test_a_put_that_is_not_answered_in_time_may_still_arrive_but_replaces_nothing(
+    etcd: EtcdServer, link: Link
+) -> None:
+    url = etcd.url(link.endpoint)
+    async with opened(url, limits=HASTY) as store, opened(url.replace(link.endpoint, etcd.endpoint)) as other:
+        await until_served(store)
+        link.hold_requests()
+        outcome = await store.put("a", VALUE, None)
+        assert isinstance(outcome, Unknown)
+        assert "did not answer in time" in outcome.reason
+        version = await won(await other.put("a", b"newer", None))
+        link.release()
+        found = await other.get("a")
+        assert found is not None
+        assert (found.value, found.version) == (b"newer", version)
+
+
+async def test_a_read_whose_answer_is_lost_is_made_again(etcd: EtcdServer, link: Link) -> None:
+    async with opened(etcd.url(link.endpoint)) as store:
+        await won(await store.put("a", VALUE, None))
+        link.hold_answers()
+        reads = [asyncio.create_task(store.get("a")), asyncio.create_task(store.scan("a"))]
+        await link.until_held(2 * len(VALUE))
+        await link.cut()
+        got, scanned = await asyncio.gather(*reads)
+        assert got is not None
+        assert scanned == [("a", got)]
+
+
+async def test_calls_go_to_another_endpoint_when_one_is_gone(etcd: EtcdServer, link: Link) -> None:
+    async with linked(etcd.port) as second:
+        async with opened(etcd.url(link.endpoint, second.endpoint)) as store:
+            first = await won(await store.put("a", b"1", None))
+            assert (link.connections, second.connections) == (2, 1)
+            await link.stop()
+            assert await store.get("a") is not None
+            version = await won(await store.put("a", b"2", first))
+            await link.start()
+            await second.stop()
+            assert await store.get("a") is not None
+            await won(await store.put("a", b"3", version))
+
+
+async def test_an_endpoint_that_is_gone_when_the_store_is_opened_is_no_obstacle(
+    etcd: EtcdServer, link: Link
+) -> None:
+    await link.stop()
+    async with opened(etcd.url(link.endpoint, etcd.endpoint)) as store:
+        await won(await store.put("a", b"1", None))
+
+
+async def test_while_no_endpoint_is_there_calls_certainly_have_no_effect(
+    etcd: EtcdServer, link: Link
+) -> None:
+    url = etcd.url(link.endpoint)
+    async with opened(url, limits=IMPATIENT) as store:
+        await won(await store.put("a", b"1", None))
+        await link.stop()
+        for call in (
+            store.get,
+            store.scan,
+            lambda key: store.put(key, b"2", None),
+            lambda key: store.delete([key]),
+        ):
+            with pytest.raises(StoreUnavailable, match="cannot be reached"):
+                await call("a")
+        with pytest.raises(StoreUnavailable, match="no server listens there: start it"):
+            await asyncio.to_thread(EtcdMetadata, url, limits=PATIENT)
+        await link.start()
+        assert [key for key, _ in await until_served(store)] == ["a"]
+
+
+async def until_served(store: EtcdMetadata) -> Sequence[tuple[str, Versioned]]:
+    while True:
+        try:
+            return await store.scan("")
+        except StoreUnavailable:
+            continue
+
+
+async def test_a_caller_that_gives_up_leaves_the_store_usable(etcd: EtcdServer, link: Link) -> None:
+    async with opened(etcd.url(link.endpoint)) as store:
+        link.hold_answers()
+        put = asyncio.create_task(store.put("a", VALUE, None))
+        await link.until_held(1)
+        put.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await put
+        link.release()
+        assert await store.get("b") is None
+
+
+async def test_closing_waits_for_what_is_under_way_and_leaves_no_task(etcd: EtcdServer, link: Link) -> None:
+    before = asyncio.all_tasks()
+    async with opened(etcd.url(link.endpoint)) as store:
+        link.hold_answers()
+        put = asyncio.create_task(store.put("a", VALUE, None))
+        await link.until_held(1)
+        closing = asyncio.create_task(store.close())
+        # It has begun, and waits.
+        await asyncio.sleep(0)
+        assert not closing.done()
+        link.release()
+        await closing
+        assert isinstance(put.result(), Won)
+        with pytest.raises(StoreUnavailable, match="is closed"):
+            await store.get("a")
+    await link.stop()
+    assert asyncio.all_tasks() <= before
+
+
+A_LIFE = """
+import asyncio, sys, uvloop
+from adapters.metadata.etcd import EtcdMetadata
+
+async def live():
+    store = EtcdMetadata(sys.argv[1])
+    await store.put("a", b"1", None)
+    print((await store.get("a")).value, await store.scan("b"))
+    await store.close()
+
+uvloop.run(live())
+"""
+
+
+def test_a_process_with_uvloop_ends_by_itself_and_prints_nothing_of_its_own(etcd: EtcdServer) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", A_LIFE, etcd.url()], cwd=ROOT, capture_output=True, timeout=120, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"b'1' []\n", b"")
+
+
+async def test_a_bound_holds_for_calls_that_wait(etcd: EtcdServer, link: Link) -> None:
+    async with opened(etcd.url(link.endpoint), limits=replace(PATIENT, max_waiting=2)) as store:
+        link.hold_answers()
+        waiting = [asyncio.create_task(store.get(key)) for key in ("a", "b")]
+        await link.until_held(1)
+        with pytest.raises(StoreUnavailable, match="2 calls wait for it"):
+            await store.put("c", b"", None)
+        link.release()
+        assert await asyncio.gather(*waiting) == [None, None]
+
+
+async def test_many_deletes_are_several_transactions(etcd: EtcdServer) -> None:
+    async with opened(etcd.url()) as store:
+        keys = [f"k{number:03d}" for number in range(300)]
+        for outcome in await asyncio.gather(*(store.put(key, b"", None) for key in keys)):
+            assert isinstance(outcome, Won)
+        await store.delete([*keys[:290], *keys[:10]])
+        assert [key for key, _ in await store.scan("")] == keys[290:]
+
+
+async def test_stores_with_different_prefixes_do_not_meet(etcd: EtcdServer) -> None:
+    url = etcd.url()
+    async with opened(url) as one, opened(f"{url}-") as other, opened(f"{url}0") as third:
+        for store in (one, other, third):
+            await won(await store.put("a", b"", None))
+            assert [key for key, _ in await store.scan("")] == ["a"]
+
+
+@pytest.fixture(scope="module")
+def limited() -> Iterator[EtcdServer]:
+    """With default limits, except for little space."""
+    with running_etcd(flags=[f"--quota-backend-bytes={4 * 1024 * 1024}"]) as server:
+        yield server
+
+
+async def test_the_largest_entry_fits_into_an_etcd_with_default_limits(limited: EtcdServer) -> None:
+    async with opened(limited.url()) as store:
+        await won(await store.put("journal/0/1", bytes(MAX_ENTRY_BYTES), None))
+        with pytest.raises(StoreUnavailable, match=r"raise its --max-request-bytes$"):
+            await store.put("journal/0/2", bytes(2 * 1024 * 1024), None)
+        assert await store.get("journal/0/2") is None
+
+
+async def test_an_etcd_out_of_space_says_what_to_do_and_can_still_be_read_and_pruned(
+    limited: EtcdServer,
+) -> None:
+    url = limited.url()
+    async with opened(url) as store:
+        keys: list[str] = []
+        failure: StoreUnavailable | None = None
+        while failure is None:
+            key = f"k{len(keys)}"
+            try:
+                await won(await store.put(key, bytes(256 * 1024), None))
+            except StoreUnavailable as error:
+                failure = error
+            else:
+                keys.append(key)
+        assert "etcdctl defrag" in str(failure)
+        assert "etcdctl alarm disarm" in str(failure)
+        assert await store.get(key) is None
+        async with opened(url) as again:
+            found: list[str] = []
+            while page := await again.scan("", found[-1] + "-" if found else ""):
+                found += [key for key, _ in page]
+            assert found == sorted(keys)
+            await again.delete(keys)
+        assert await store.scan("") == []
+
+
+async def test_another_cluster_behind_the_same_address_is_not_written_to(
+    etcd: EtcdServer, limited: EtcdServer, link: Link
+) -> None:
+    with pytest.raises(StoreUnavailable, match="belongs to another cluster"):
+        await asyncio.to_thread(EtcdMetadata, etcd.url(etcd.endpoint, limited.endpoint), limits=PATIENT)
+    url = etcd.url(link.endpoint)
+    async with opened(url, limits=IMPATIENT) as store:
+        await won(await store.put("a", b"", None))
+        await link.stop()
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            await store.get("a")
+        await link.lead_to(limited.port)
+        await link.start()
+        sentence = "cannot be reached"
+        while "cannot be reached" in sentence:
+            with pytest.raises(StoreUnavailable) as refused:
+                await store.put("b", b"", None)
+            sentence = str(refused.value)
+        assert "belongs to another cluster" in sentence
+        assert await asyncio.to_thread(limited.value, name_of(url, "b")) is None
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[EtcdServer]:
+    """With users, who may write below test/."""
+    with running_etcd(flags=["--bcrypt-cost=4"]) as server:
+        server.add_role("writers", "READWRITE", "test/")
+        server.add_role("readers", "READ", "test/")
+        server.enable_users({WRITER: "writers", READER: "readers"})
+        yield server
+
+
+async def test_a_user_with_a_password_writes_reads_and_deletes(guarded: EtcdServer) -> None:
+    async with opened(guarded.url(), login=WRITER) as store:
+        version = await won(await store.put("a", b"1", None))
+        await won(await store.put("a", b"2", version))
+        assert [found.value for _, found in await store.scan("")] == [b"2"]
+        await store.delete(["a"])
+        assert await store.get("a") is None
+
+
+async def test_a_token_is_renewed_when_etcd_has_forgotten_it(guarded: EtcdServer) -> None:
+    async with opened(guarded.url(), login=WRITER) as store:
+        await won(await store.put("a", b"", None))
+        # Tokens are in its memory alone.
+        guarded.kill9()
+        guarded.start()
+        puts = await asyncio.gather(*(store.put(f"b{number}", b"", None) for number in range(20)))
+        assert all(isinstance(outcome, Won) for outcome in puts), puts
+
+
+@pytest.mark.parametrize(
+    ("login", "prefix", "sentence"),
+    [
+        (None, "test", "requires authentication: set a user and a password"),
+        (Login(WRITER.user, "wr0ng"), "test", "does not accept the user with this password"),
+        (Login("nobody", "wr0ng"), "test", "does not accept the user with this password"),
+        (WRITER, "other", "does not permit the user to read and write there"),
+        (READER, "test", "does not permit the user to read and write there"),
+    ],
+)
+async def test_a_user_that_may_not_write_is_refused_at_opening_in_one_sentence(
+    guarded: EtcdServer, login: Login | None, prefix: str, sentence: str
+) -> None:
+    url = f"etcd://{guarded.endpoint}/{prefix}/refused"
+    with pytest.raises(StoreUnavailable, match=sentence) as refused:
+        await asyncio.to_thread(EtcdMetadata, url, login=login, limits=PATIENT)
+    assert "\n" not in str(refused.value)
+    if login is not None:
+        assert login.password not in "".join(traceback.format_exception(refused.value))
+
+
+async def test_rights_that_are_taken_away_are_a_certain_refusal(guarded: EtcdServer) -> None:
+    temporary = Login("temporary", "s3cret of a while")
+    guarded.add_user(temporary, "writers")
+    async with opened(guarded.url(), login=temporary) as store:
+        await won(await store.put("a", b"", None))
+        guarded.ask("auth/user/revoke", {"name": temporary.user, "role": "writers"})
+        with pytest.raises(StoreUnavailable, match="grant-permission"):
+            await store.put("b", b"", None)
+        guarded.ask("auth/user/changepw", {"name": temporary.user, "password": "another"})
+        with pytest.raises(StoreUnavailable, match="does not accept the user with this password"):
+            await store.get("a")
+
+
+async def test_the_password_is_in_no_message(guarded: EtcdServer) -> None:
+    assert WRITER.password not in repr(WRITER)
+    async with opened(guarded.url(), login=WRITER) as store:
+        assert WRITER.password not in repr(store)
+    with pytest.raises(ValueError, match="settings of their own") as refused:
+        EtcdMetadata(f"etcd://{WRITER.user}:{WRITER.password}@{guarded.endpoint}/test")
+    assert WRITER.password not in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("etcd-ca"))
+
+
+@pytest.fixture(scope="module")
+def encrypted(authority: Authority) -> Iterator[EtcdServer]:
+    """Asks for a certificate of the same CA."""
+    with running_etcd(tls=ServedTls(authority)) as server:
+        yield server
+
+
+async def test_a_client_with_a_certificate_is_served_over_tls(
+    encrypted: EtcdServer, authority: Authority
+) -> None:
+    client = authority.client()
+    tls = Tls(authority.file, client.certificate, client.key)
+    async with opened(encrypted.url(), tls=tls) as store:
+        await won(await store.put("a", b"", None))
+        assert await store.get("a") is not None
+
+
+async def test_what_is_wrong_with_tls_is_said_in_one_sentence(
+    encrypted: EtcdServer, etcd: EtcdServer, authority: Authority, tmp_path: Path
+) -> None:
+    foreign = Authority(tmp_path, "foreign")
+    ours, theirs = authority.client(), foreign.client()
+    for server, tls, sentence in (
+        (encrypted, Tls(foreign.file, ours.certificate, ours.key), "correct the CA bundle"),
+        (encrypted, Tls(authority.file), "client certificate"),
+        (encrypted, Tls(authority.file, theirs.certificate, theirs.key), "client certificate"),
+        (encrypted, None, "whether it speaks TLS"),
+        (etcd, Tls(authority.file), "whether it speaks TLS"),
+        (etcd, Tls(tmp_path / "absent.pem"), "absent.pem"),
+        (etcd, Tls(ours.key), "it is no such PEM file"),
+        (etcd, Tls(authority.file, ours.certificate), "only one of them is set"),
+        (etcd, Tls(authority.file, ours.certificate, theirs.key), "its key belongs to another certificate"),
+    ):
+        with pytest.raises(StoreUnavailable, match=sentence) as refused:
+            await asyncio.to_thread(EtcdMetadata, server.url(), tls=tls, limits=PATIENT)
+        assert "\n" not in str(refused.value)
