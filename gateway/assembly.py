@@ -29,9 +29,9 @@ from gateway.admin.readiness import Readiness
 from gateway.admin.server import AdminServer, admin_address
 from gateway.admin.shards import ShardFacts, shard_page
 from gateway.configs.service import ConfigService
-from gateway.coordination.claim import Claim, check_claim, put_claim
+from gateway.coordination.claim import claim_data, verify_data
 from gateway.coordination.clock import ClockWatch, SteadyClock
-from gateway.coordination.cluster_id import claim_cluster_id, verify_cluster_id, verify_unclaimed
+from gateway.coordination.cluster_id import verify_unclaimed
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.journal import Journal
@@ -57,7 +57,6 @@ from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, Time
 from gateway.version import product_version
 from gateway.world import StoreOpener, World
 from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore
-from ledger.state import LedgerState
 
 log = structlog.get_logger()
 
@@ -110,7 +109,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         shard = await _open_shard(settings, stores, clock, world)
         stack.push_async_callback(shard.close)
         space = _watch_space(settings, stores, shard, metrics, stack)
-        await _claim(stores, shard)
+        await claim_data(shard, stores.blobs, is_lasting=stores.image is not None)
         configs = ConfigService(shard, settings)
         watch = ClockWatch(shard, clock, settings.ledger.orphan_grace_ms, metrics.alarm)
         metrics.clock_behind_seconds.set_function(lambda: watch.ahead_ms / 1000)
@@ -154,29 +153,13 @@ async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock, wo
         settings.broker.node_id,
         clock,
         commit_delay=CommitDelay(timer=world.timer),
-        verify=partial(_verify_claim, journal, stores.blobs),
+        verify=partial(verify_data, journal, stores.blobs),
         elapsed=world.boot_ms,
         feature_level=settings.ledger.feature_level,
         random=world.random_bytes,
     )
     clock.trust(shard.state.entry_time_ms)
     return shard
-
-
-async def _verify_claim(journal: Journal, blobs: Blobs, state: LedgerState) -> None:
-    if state.applied:
-        await verify_cluster_id(blobs, state.cluster_id)
-    await check_claim(journal, blobs)
-
-
-async def _claim(stores: Stores, shard: Shard) -> None:
-    """Right after the entry that began the epoch. A journal in memory claims nothing, since it is not
-    kept."""
-    state, is_lasting = shard.state, stores.image is not None
-    await claim_cluster_id(stores.blobs, state.cluster_id, lasting=is_lasting)
-    if is_lasting:
-        claim = Claim(state.cluster_id, state.epoch, state.applied - 1, shard.replica.last_nonce)
-        await put_claim(stores.blobs, shard.journal.shard, claim)
 
 
 def _nothing_to_reload() -> None:

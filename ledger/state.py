@@ -113,6 +113,15 @@ class LedgerState:
         """1, and one more for every restore from a backup."""
         return 1 + len(self.restores)
 
+    def come_after(self, before: "LedgerState") -> None:
+        """This state takes the place of an earlier one of the same journal: what was derived from that is
+        outdated, and its owner's bounds stay."""
+        self.topics.version = max(self.topics.version, before.topics.version) + 1
+        self.quotas.version = max(self.quotas.version, before.quotas.version) + 1
+        configs = self.resource_configs
+        configs.version = max(configs.version, before.resource_configs.version) + 1
+        self.producer_bounds = before.producer_bounds
+
     @property
     def partition_count(self) -> int:
         """Partitions of live topics, and of deleted ones that are not let go of or still have runs."""

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 
 import structlog
 
+from gateway.coordination.cluster_id import claim_cluster_id, verify_cluster_id
 from gateway.coordination.journal import Journal
+from gateway.coordination.shard import Shard
 from ledger.errors import AlreadyExists, StoreDamaged, StoreError, StoreLocked, StoreTooNew
 from ledger.journal import entry_key, nonce_of
 from ledger.ports import Blobs
+from ledger.state import LedgerState
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +35,23 @@ class Claim:
     epoch: int
     entry: int
     nonce: bytes
+
+
+async def verify_data(journal: Journal, blobs: Blobs, state: LedgerState) -> None:
+    """Call this before an epoch begins. StoreDamaged if the data belongs to another cluster, or another
+    journal than this has claimed it."""
+    if state.applied:
+        await verify_cluster_id(blobs, state.cluster_id)
+    await check_claim(journal, blobs)
+
+
+async def claim_data(shard: Shard, blobs: Blobs, *, is_lasting: bool) -> None:
+    """Call this right after the entry that began the epoch. A journal that is not kept claims nothing."""
+    state = shard.state
+    await claim_cluster_id(blobs, state.cluster_id, lasting=is_lasting)
+    if is_lasting:
+        claim = Claim(state.cluster_id, state.epoch, state.applied - 1, shard.replica.last_nonce)
+        await put_claim(blobs, shard.journal.shard, claim)
 
 
 async def check_claim(journal: Journal, blobs: Blobs) -> None:

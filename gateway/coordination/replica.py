@@ -75,6 +75,18 @@ class Replica:
             journal.check_next(stored, self.state.applied)
             await self.apply(stored.data)
 
+    async def replace(self, state: LedgerState, nonce: bytes, journal_bytes: int) -> None:
+        """Go on with a later state of the same journal, whose entries are pruned. `nonce` is that of its last
+        entry; `journal_bytes` of its entries are not in the snapshot that it was made of."""
+        async with self.applying:
+            before, self.state = self.state, state
+            state.come_after(before)
+            self.journal_bytes += journal_bytes
+            self.last_nonce = nonce
+            # Any of them may have moved. A blank one, or one that is gone, has no log any more.
+            self._notify([state.logs.get(number, log) for number, log in before.logs.items()])
+        self._release_barriers()
+
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
         """Be called after each applied entry. Returns the undo."""
         self._subscribers.append(callback)

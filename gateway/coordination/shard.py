@@ -1,7 +1,7 @@
 """A shard as this gateway has it: a replica, and the owner of its present or last epoch here."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from gateway.completion import Completion
 from gateway.coordination.commit_delay import CommitDelay
@@ -35,6 +35,7 @@ class Shard:
         self._commit_delay = commit_delay or CommitDelay(0.0)
         self._random = random
         self.owner = Owner(journal, self.replica, self._commit_delay, random)
+        self.taking_over = asyncio.Lock()
         self.growth_refusal = ""
         """Why nothing that makes the ledger grow is accepted, while the space left is kept for deletions."""
 
@@ -43,16 +44,25 @@ class Shard:
         `feature_level`: see `BecomeOwner`."""
         await self.owner.begin(gateway, cluster_id, deadline, feature_level)
 
-    async def take_over(self, gateway: int, cluster_id: str, deadline: float) -> None:
-        """Begin another epoch after one was lost, with all applied that others have written since. Raises as
-        `Replica.follow` and `start`; StoreUnavailable also while the epoch has not ended, or if it ended by a
-        bug, after which nothing may be built on the state."""
+    async def begin_again(self, gateway: int, deadline: float, claim: Callable[[], Awaitable[None]]) -> None:
+        """Begin another epoch after one was lost, on a replica that has caught up, and serve once the data is
+        claimed for it. Raises as `start` and `claim`; StoreUnavailable also while the epoch has not ended, or
+        if it ended by a bug, after which nothing may be built on the state. May be called again then."""
+        self.check_lost()
+        owner = Owner(self.journal, self.replica, self._commit_delay, self._random)
+        try:
+            await owner.begin(gateway, "", deadline)
+            await claim()
+        except BaseException:
+            await owner.close()
+            raise
+        await self.owner.close()
+        self.owner = owner
+
+    def check_lost(self) -> None:
+        """StoreUnavailable unless the present epoch was lost to another gateway."""
         if not isinstance(self.owner.broken, OwnershipLost):
             raise StoreUnavailable(self.why_not or "this gateway owns the shard already")
-        await self.replica.follow(self.journal)
-        await self.owner.close()
-        self.owner = Owner(self.journal, self.replica, self._commit_delay, self._random)
-        await self.owner.begin(gateway, cluster_id, deadline)
 
     async def close(self) -> None:
         """Stop. What still waits has failed for certain, unless it is in the entry in flight; what comes

@@ -74,6 +74,8 @@ class Checkpointer:
         self._precise_s = precise
         self._pruner = Pruner(shard.journal, blobs, clock, random)
         self._imaged = -1
+        self._imaged_state = shard.replica.state
+        """The state whose rows are in the image. The replica may have gone on with another one."""
         self._is_empty = False
         """The image was damaged, and cleared: the next one is written whole."""
         self._must_clear = False
@@ -114,22 +116,28 @@ class Checkpointer:
             log.warning("image.not_written", error=f"the disk did not take it within {LAST_IMAGE_S:g} s")
 
     async def _write_image(self) -> None:
-        applied = self._replica.state.applied
+        state = self._replica.state
         if self._image is None:
-            await self._in_slices(drop_dirty(self._replica.state))
+            await self._in_slices(drop_dirty(state))
             return
-        if applied == self._imaged:
+        if self._imaged_state is not state:
+            self._imaged, self._must_clear = -1, True
+        if state.applied == self._imaged:
             return
-        if not self._replica.state.is_whole:
-            log.error("image.state_not_whole", entries=applied)
+        if not state.is_whole:
+            log.error("image.state_not_whole", entries=state.applied)
             return
         if self._must_clear and not await self._clear(self._image):
             return
         cut, nonce = await self._begin_cut(whole=self._is_empty)
+        if self._replica.state is not state:
+            # Meanwhile the replica has gone on with another one: the next image is of that.
+            cut.give_up()
+            return
         try:
             await self._in_slices(cut.rest())
             await self._image.write(cut.rows(), nonce)
-            self._imaged, self._is_empty = cut.applied, False
+            self._imaged, self._is_empty, self._imaged_state = cut.applied, False, state
         except StoreError as error:
             await self._give_up(cut)
             log.warning("image.not_written", path=self._image.location, error=str(error))

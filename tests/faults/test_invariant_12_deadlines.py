@@ -3,14 +3,15 @@
 import ast
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import gateway.assembly
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
 from gateway.addresses import Address
+from gateway.assembly import HOST
 from gateway.cli.client import Client
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
@@ -94,15 +95,14 @@ async def response_to(gateway_: InMemoryGateway, key: ApiKey, version: int, mess
 
 @pytest.mark.parametrize("hangs", ["metadata", "segments"])
 async def test_invariant_12_every_request_is_answered_although_a_store_hangs(
-    hangs: str, monkeypatch: pytest.MonkeyPatch
+    hangs: str,
 ) -> None:
     hanging, sound = Hanging(), Hanging()
     metadata = HangingMetadata(hanging if hangs == "metadata" else sound)
     segments = HangingSegments(hanging if hangs == "segments" else sound)
-    monkeypatch.setattr(gateway.assembly, "open_metadata", lambda *_, **__: metadata)
-    monkeypatch.setattr(gateway.assembly, "open_segments", lambda *_, **__: segments)
+    opener = replace(HOST.stores, metadata=lambda *_, **__: metadata, segments=lambda *_, **__: segments)
     begun = 0.0
-    async with in_memory_gateway(QUICK) as running:
+    async with in_memory_gateway(QUICK, replace(HOST, stores=opener)) as running:
         await running.create("t")
         await running.create("old")
         await running.send("t", records(3))
@@ -121,15 +121,14 @@ async def test_invariant_12_every_request_is_answered_although_a_store_hangs(
     assert asyncio.get_running_loop().time() - begun < 4 * LATEST_S, "the stop has a deadline too"
 
 
-async def test_invariant_12_a_commit_that_waits_when_the_gateway_stops_is_answered_at_its_deadline(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_invariant_12_a_commit_that_waits_when_the_gateway_stops_is_answered_at_its_deadline() -> None:
     hanging = Hanging()
     metadata = HangingMetadata(hanging)
-    monkeypatch.setattr(gateway.assembly, "open_metadata", lambda *_, **__: metadata)
+    opener = replace(HOST.stores, metadata=lambda *_, **__: metadata)
+    settings = {"ledger.commit_timeout_ms": "1000", "limits.drain_ms": "5000"}
     topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 5)])
     commit = OffsetCommitRequest("g", topics=[topic])
-    async with in_memory_gateway({"ledger.commit_timeout_ms": "1000", "limits.drain_ms": "5000"}) as running:
+    async with in_memory_gateway(settings, replace(HOST, stores=opener)) as running:
         await running.create("t")
         hanging.is_hung = True
         waiting = asyncio.create_task(response_to(running, ApiKey.OFFSET_COMMIT, 8, commit))

@@ -72,6 +72,7 @@ class HeldMetadata:
         self._exclusive = exclusive
         self._may_go = asyncio.Event()
         self._may_go.set()
+        self._is_held = asyncio.Event()
         self.put_keys: list[str] = []
         """Of all puts that were begun."""
         self.read_keys: list[str] = []
@@ -79,9 +80,15 @@ class HeldMetadata:
 
     def hold(self) -> None:
         self._may_go.clear()
+        self._is_held.clear()
 
     def release(self) -> None:
         self._may_go.set()
+
+    async def until_held(self) -> None:
+        """Until a put waits."""
+        async with asyncio.timeout(HELD_S):
+            await self._is_held.wait()
 
     @property
     def exclusive(self) -> bool:
@@ -105,6 +112,7 @@ class HeldMetadata:
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
         self.put_keys.append(key)
+        self._is_held.set()
         await self._may_go.wait()
         return await self._store.put(key, value, expect)
 

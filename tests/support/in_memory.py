@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gateway.addresses import Address
-from gateway.assembly import RunningGateway, running_gateway
+from gateway.assembly import HOST, RunningGateway, running_gateway
 from gateway.cli.client import Client
 from gateway.config import load_settings
 from gateway.wire.apis import ApiKey
@@ -22,6 +22,7 @@ from gateway.wire.messages.generated.create_topics import (
 )
 from gateway.wire.messages.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from gateway.world import World
 from ledger.batch.records import Producer, Record, build_batch
 
 SETTINGS = {
@@ -90,7 +91,9 @@ def names_of(codes: Sequence[int]) -> list[str]:
 
 
 @asynccontextmanager
-async def in_memory_gateway(more: Mapping[str, str] | None = None) -> AsyncIterator[InMemoryGateway]:
+async def in_memory_gateway(
+    more: Mapping[str, str] | None = None, world: World = HOST
+) -> AsyncIterator[InMemoryGateway]:
     settings = load_settings({**SETTINGS, **(more or {})}, {})
-    async with running_gateway(settings) as running:
+    async with running_gateway(settings, world) as running:
         yield InMemoryGateway(running)

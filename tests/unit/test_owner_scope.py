@@ -2,13 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
+from adapters.blobs.memory import MemoryBlobs
 from adapters.metadata.memory import MemoryMetadata
+from gateway.assembly import HOST
 from gateway.coordination.opening import open_shard
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.shard import Shard
+from gateway.coordination.takeover import take_over
+from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -91,10 +96,11 @@ class Losing:
         self.shard = gateway.running.shard
         self.scope = gateway.running.owner_scope
         self._store = store
+        self.blobs = MemoryBlobs()
 
     async def lose(self, *topics: str) -> Shard:
         """To one that creates these topics."""
-        other = await open_shard(self._store, None, None, 2, lambda: 1_000)
+        other = await open_shard(self._store, self.blobs, None, 2, lambda: 1_000)
         for number, name in enumerate(topics, 50):
             created = await other.ask(CreateTopic(name, topic_id(number), 1, {}), deadline())
             assert isinstance(created, Created)
@@ -105,7 +111,7 @@ class Losing:
         return other
 
     async def take_back(self) -> None:
-        await self.shard.take_over(1, "", deadline())
+        await take_over(self.shard, self.blobs, 1, deadline(), is_lasting=False)
         await self.scope.begin()
 
     async def topics(self) -> list[str]:
@@ -128,10 +134,10 @@ class Losing:
 
 
 @pytest.fixture
-async def losing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Losing]:
+async def losing() -> AsyncIterator[Losing]:
     store = MemoryMetadata(exclusive=False)
-    monkeypatch.setattr("gateway.assembly.open_metadata", lambda url, **_: store)
-    async with in_memory_gateway({"groups.group.initial.rebalance.delay.ms": "0"}) as gateway:
+    world = replace(HOST, stores=replace(HOST.stores, metadata=lambda url, **_: store))
+    async with in_memory_gateway({"groups.group.initial.rebalance.delay.ms": "0"}, world) as gateway:
         await gateway.create("t")
         yield Losing(gateway, store)
 
@@ -183,7 +189,7 @@ async def test_a_gateway_that_takes_its_shard_over_again_knows_what_was_written_
     error, member_id = await losing.join()
     assert error is ErrorCode.NONE
     with pytest.raises(StoreUnavailable, match="owns the shard already"):
-        await losing.shard.take_over(1, "", deadline())
+        await take_over(losing.shard, losing.blobs, 1, deadline(), is_lasting=False)
     for number, name in enumerate(["meanwhile", "later"]):
         other = await losing.lose(name)
         await losing.take_back()
@@ -198,3 +204,22 @@ async def test_a_gateway_that_takes_its_shard_over_again_knows_what_was_written_
     await losing.shard.replica.follow(losing.shard.journal)
     assert digest(all_rows(last.state)) == digest(all_rows(losing.shard.state))
     await last.close()
+
+
+async def test_a_gateway_that_takes_its_shard_over_again_goes_on_with_a_snapshot_where_entries_are_pruned(
+    losing: Losing,
+) -> None:
+    error, member_id = await losing.join()
+    assert error is ErrorCode.NONE and await losing.topics() == ["t"]
+    other = await losing.lose("meanwhile", "later")
+    checkpointer = Checkpointer(other, None, losing.blobs, SnapshotRule(1), lambda: 1_000)
+    for number in range(3):
+        await other.ask(CreateTopic(f"t{number}", topic_id(number), 1, {}), deadline())
+        await checkpointer.snapshot()
+    await checkpointer.prune()
+    assert await other.journal.start() > losing.shard.state.applied
+    await losing.take_back()
+    assert await losing.topics() == ["later", "meanwhile", "t", "t0", "t1", "t2"]
+    assert await losing.produce() is ErrorCode.NONE
+    assert await losing.join(member_id) == (ErrorCode.NONE, member_id)
+    await other.close()
