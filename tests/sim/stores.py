@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from adapters.blobs.memory import MemoryBlobs
 from adapters.metadata.memory import MemoryMetadata
+from adapters.open import open_journal
 from adapters.segments.memory import MemorySegments
 from gateway.world import StoreOpener
 from ledger.errors import OutcomeUnknown, StoreUnavailable
@@ -210,6 +211,7 @@ def opener(disk: Disk, fate: Fate) -> StoreOpener:
         segments=lambda _, **__: LivedSegments(disk, fate),
         blobs=lambda _, **__: LivedBlobs(disk, fate),
         image=no_image,
+        journal=open_journal,
     )
 
 

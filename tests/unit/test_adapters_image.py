@@ -10,8 +10,8 @@ import pytest
 from adapters.blobs.memory import MemoryBlobs
 from adapters.images import sqlite
 from adapters.images.sqlite import MAX_WAITING, ImageFile, SqliteImage
+from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.journal import Journal
 from gateway.coordination.shard import Shard
 from gateway.housekeeping import checkpoint
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
@@ -93,7 +93,7 @@ async def test_the_last_image_does_not_keep_a_gateway_from_ending(
 ) -> None:
     monkeypatch.setattr(checkpoint, "LAST_IMAGE_S", 0.05)
     image = HungImage(tmp_path / "image", deadline_s=30)
-    shard = Shard(Journal(MemoryMetadata(), 0), LedgerState(), lambda: 1)
+    shard = Shard(MetadataJournal(MemoryMetadata(), 0), LedgerState(), lambda: 1)
     await shard.start(1, "cluster", asyncio.get_running_loop().time() + 5)
     checkpointer = Checkpointer(shard, image, MemoryBlobs(), SnapshotRule(1 << 30), lambda: 1)
     await asyncio.wait_for(checkpointer.write_last_image(), 10)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.opening import open_shard
 from gateway.groups.classic.group import ClassicGroup
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.messages import Join, JoinResult, LeavingMember, Sync
@@ -22,6 +21,7 @@ from ledger.ports import PutOutcome
 from ledger.topics.requests import CreateTopic
 from ledger.types import TopicId
 from tests.support.groups import DELAY_MS, SESSION_MS, join_of
+from tests.support.shards import open_shard
 from tests.support.virtual_time import run_virtually
 
 DELAY_S, SESSION_S = DELAY_MS / 1000, SESSION_MS / 1000

@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.messages import LeavingMember, Sync
@@ -27,6 +26,7 @@ from ledger.topics.requests import CreateTopic, DeleteTopic
 from ledger.types import TopicId
 from tests.support.completions import Calls
 from tests.support.groups import join_of
+from tests.support.shards import open_shard
 
 BEGUN_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

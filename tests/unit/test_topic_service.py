@@ -10,7 +10,6 @@ import pytest_asyncio
 from adapters.metadata.memory import MemoryMetadata
 from gateway.configs.alter import ConfigEdit, ResourceEdit
 from gateway.configs.service import ConfigService
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.settings import Settings
 from gateway.topics.creation import NewTopic
@@ -24,6 +23,7 @@ from ledger.topics.apply import SLICE_PARTITIONS
 from ledger.topics.requests import CreateTopic, DeleteTopic
 from ledger.topics.state import Topic
 from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
+from tests.support.shards import open_shard
 
 
 class SharedMetadata(MemoryMetadata):
