@@ -40,7 +40,7 @@ from tests.support.in_memory import InMemoryGateway, in_memory_gateway, records
 from tests.support.raw import Outcome, raw_connection, request
 
 MANY = 2_000
-LONG_S = 5.0
+LONG_S = 60.0
 MIB = 1024 * 1024
 PRODUCE_VERSION = 8
 

@@ -26,7 +26,7 @@ from tests.support.completions import AwaitedProduce
 from tests.support.journalled import topic_id
 
 NOW_MS = 1_700_000_000_000
-WAIT_S = 10.0
+WAIT_S = 60.0
 DRAFT_BYTES = 64 * 1024
 
 

@@ -27,7 +27,7 @@ from tests.support.journalled import topic_id
 from tests.support.shards import open_shard
 
 BEGUN_MS = 1_700_000_000_000
-WAIT_S = 10.0
+WAIT_S = 60.0
 NEW, NONE = 7, -1
 """Producers: one that the ledger does not know, and none."""
 FAILED, OUT_OF_ORDER, UNCERTAIN = "KAFKA_STORAGE_ERROR", "OUT_OF_ORDER_SEQUENCE_NUMBER", "REQUEST_TIMED_OUT"
