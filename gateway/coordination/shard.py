@@ -80,6 +80,10 @@ class Shard:
         return self.owner.why_not
 
     @property
+    def is_exclusive(self) -> bool:
+        return self.journal.exclusive
+
+    @property
     def broken(self) -> Exception | None:
         """Why nothing more is accepted, once ownership is lost."""
         return self.owner.broken

@@ -20,7 +20,7 @@ from gateway.settings import Groups, Limits, Settings
 from ledger.errors import ErrorName, StoreUnavailable
 from ledger.groups.requests import MAX_OFFSETS, StoreGroup
 from ledger.groups.state import Group, OffsetRow
-from ledger.ports import PutOutcome
+from ledger.ports import PutOutcome, Versioned
 from ledger.requests import Done
 from ledger.topics.requests import CreateTopic, DeleteTopic
 from ledger.types import TopicId
@@ -43,8 +43,14 @@ class FragileMetadata(MemoryMetadata):
     def __init__(self) -> None:
         super().__init__(exclusive=False)
         self.is_away = False
+        self.is_unreadable = False
         self.going = asyncio.Event()
         self.going.set()
+
+    async def get(self, key: str) -> Versioned | None:
+        if self.is_unreadable:
+            raise StoreUnavailable("unreadable")
+        return await super().get(key)
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
         await self.going.wait()
@@ -493,6 +499,11 @@ async def test_committed_offsets_have_a_bound_and_offsets_within_it_can_be_commi
         assert await host.commit(host.row(5), committer=Committer("other")) == full
         assert await host.commit(host.row(6, 0, metadata="none")) == ["NONE"]
         assert await host.commit(host.row(6, 0, metadata="longer")) == full
+        mixed = [host.row(7, taken), host.row(7, 0, metadata="none")]
+        assert await host.commit(*mixed) == [*full, "NONE"]
+        host.store.is_unreadable = True
+        assert await host.commit(host.row(5, taken)) == ["COORDINATOR_NOT_AVAILABLE"]
+        host.store.is_unreadable = False
         keys = [("t", (TOPICS["t"], partition)) for partition in range(taken)]
         await host.offsets.remove("g", keys, soon())
         assert host.shard.state.groups.offset_bytes == 0
