@@ -20,7 +20,6 @@ from adapters.open import (
     directory_of,
     open_blobs,
     open_image,
-    open_journal,
     open_metadata,
     open_segments,
     urls_in,
@@ -35,6 +34,7 @@ from gateway.coordination.clock import ClockWatch, SteadyClock
 from gateway.coordination.cluster_id import verify_unclaimed
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.free_space import FreeSpace
+from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.shard import Shard
@@ -56,13 +56,11 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, TimedSegments
 from gateway.version import product_version
 from gateway.world import StoreOpener, World
-from ledger.ports import Blobs, ImageStore, Journal, MetadataStore, SegmentStore
+from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore
 
 log = structlog.get_logger()
 
-HOST: Final = World(
-    StoreOpener(open_metadata, open_segments, open_blobs, open_image, open_journal), Sockets()
-)
+HOST: Final = World(StoreOpener(open_metadata, open_segments, open_blobs, open_image), Sockets())
 """This host, with the backends of this build."""
 
 
@@ -84,7 +82,7 @@ class RunningGateway:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    journal: Journal
+    metadata: MetadataStore
     segments: SegmentStore
     blobs: Blobs
     image: ImageStore | None
@@ -106,7 +104,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
     metrics = Metrics()
     metrics.built(product_version())
     async with AsyncExitStack() as stack:
-        stores = await _open_stores(settings, stack, metrics, world)
+        stores = await _open_stores(settings, stack, metrics, world.stores)
         clock = SteadyClock(world.wall_ms, world.boot_ms if COUNTS_SUSPEND else None)
         shard = await _open_shard(settings, stores, clock, world)
         stack.push_async_callback(shard.close)
@@ -146,15 +144,16 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
 
 
 async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock, world: World) -> Shard:
-    await verify_unclaimed(stores.journal, stores.blobs)
+    journal = Journal(stores.metadata, 0)
+    await verify_unclaimed(journal, stores.blobs)
     shard = await open_shard(
-        stores.journal,
+        stores.metadata,
         stores.blobs,
         stores.image,
         settings.broker.node_id,
         clock,
         commit_delay=CommitDelay(timer=world.timer),
-        verify=partial(verify_data, stores.journal, stores.blobs),
+        verify=partial(verify_data, journal, stores.blobs),
         elapsed=world.boot_ms,
         feature_level=settings.ledger.feature_level,
         random=world.random_bytes,
@@ -175,7 +174,7 @@ async def opened_stores(settings: Settings, *, thorough: bool = False) -> AsyncI
     Raises ConfigError and the StoreErrors of `ledger.errors`: StoreLocked while a gateway runs.
     """
     async with AsyncExitStack() as stack:
-        yield await _open_stores(settings, stack, Metrics(), HOST, thorough=thorough)
+        yield await _open_stores(settings, stack, Metrics(), HOST.stores, thorough=thorough)
 
 
 def opened_blobs(directory: Path) -> AbstractAsyncContextManager[Blobs]:
@@ -202,12 +201,12 @@ async def _open_stores(
     settings: Settings,
     stack: AsyncExitStack,
     metrics: Metrics,
-    world: World,
+    opener: StoreOpener,
     *,
     thorough: bool = False,
 ) -> Stores:
     """Opens every store, each in a wrapper that measures its calls."""
-    storage, opener = settings.storage, world.stores
+    storage = settings.storage
     watch = StoreWatch(metrics)
     directory = Path(storage.data_dir)
     urls = urls_in(directory, storage.metadata, storage.data)
@@ -231,8 +230,7 @@ async def _open_stores(
         _check_durable(metadata, segments)
     named = (directory_of(urls.metadata), directory_of(urls.segments))
     directories = [found for found in named if found is not None]
-    journal = opener.journal(TimedMetadata(metadata, watch), random=world.random_bytes)
-    timed = journal, TimedSegments(segments, watch), TimedBlobs(blobs, watch)
+    timed = TimedMetadata(metadata, watch), TimedSegments(segments, watch), TimedBlobs(blobs, watch)
     if urls.image is None:
         return Stores(*timed, None, watch, directories)
     image = opener.image(urls.image)

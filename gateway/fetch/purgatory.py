@@ -34,9 +34,10 @@ class Purgatory:
     """Parked fetches by partition number. `touched` is what the shard calls after each entry."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, set[ParkedFetch]] = {}
+        # In order, so that the first to wait is the first to be woken.
+        self._waiting: dict[int, dict[ParkedFetch, None]] = {}
         self._touched: dict[int, PartitionLog] = {}
-        self._parked: set[ParkedFetch] = set()
+        self._parked: dict[ParkedFetch, None] = {}
         self.is_closed = False
 
     @property
@@ -68,22 +69,22 @@ class Purgatory:
         for log in logs:
             fetches = waiting.get(log.number)
             if fetches is None:
-                waiting[log.number] = {fetch}
+                waiting[log.number] = {fetch: None}
             else:
-                fetches.add(fetch)
+                fetches[fetch] = None
 
     async def wait(self, fetch: ParkedFetch, deadline: float) -> bool:
         """As `park`, for a fetch that has entered with all of its partitions."""
         if self.is_closed:
             return False
         timer = asyncio.get_running_loop().call_at(deadline, fetch.wake, False)
-        self._parked.add(fetch)
+        self._parked[fetch] = None
         try:
             with parked():
                 return await fetch.woken
         finally:
             timer.cancel()
-            self._parked.discard(fetch)
+            self._parked.pop(fetch, None)
 
     def close(self) -> None:
         """End all waits, and those to come at once."""
@@ -108,6 +109,6 @@ class Purgatory:
         for log in logs:
             fetches = self._waiting.get(log.number)
             if fetches is not None:
-                fetches.discard(fetch)
+                fetches.pop(fetch, None)
                 if not fetches:
                     del self._waiting[log.number]

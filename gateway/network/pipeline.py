@@ -170,7 +170,7 @@ class RequestPipeline:
         router: Router,
         rules: Connection,
         outbound: Outbound,
-        under_way: set[asyncio.Task[None] | PipelinedRequest],
+        under_way: dict[asyncio.Task[None] | PipelinedRequest, None],
     ) -> None:
         """`under_way` has the requests of all connections, lost ones included."""
         self.owner: PipelineOwner = owner
@@ -297,7 +297,7 @@ class RequestPipeline:
     def finished(self, request: asyncio.Task[None] | PipelinedRequest) -> None:
         """This request is not under way any more."""
         self.running.pop(request, None)
-        self._under_way.discard(request)
+        self._under_way.pop(request, None)
         if self._outbound.on_sent:
             self._outbound.release_sent()
         self.worked_at = self._loop.time()
@@ -320,7 +320,7 @@ class RequestPipeline:
     def _start(self, request: Request, received_at: float) -> None:
         pipelined = PipelinedRequest(self, request)
         self.running[pipelined] = received_at
-        self._under_way.add(pipelined)
+        self._under_way[pipelined] = None
         try:
             pipelined.call = self._router.start(request, self._peer, received_at, pipelined)
         except Exception as error:
@@ -330,7 +330,7 @@ class RequestPipeline:
         task = self._loop.create_task(self._answer(request, received_at))
         may_park = self._router.may_park(request.header.api_key)
         self.running[task] = math.inf if may_park else received_at
-        self._under_way.add(task)
+        self._under_way[task] = None
         task.add_done_callback(self.finished)
 
     async def _answer(self, request: Request, received_at: float) -> None:

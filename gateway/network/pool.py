@@ -93,7 +93,7 @@ class ConnectionPool(Generic[AnyConnection]):
     principal_of: Callable[[Mapping[str, Any] | None], str]
     """The principal of a peer's TLS certificate, or of None."""
     connections: dict[int, AnyConnection] = field(default_factory=dict)
-    under_way: set[asyncio.Task[None] | PipelinedRequest] = field(default_factory=set)
+    under_way: dict[asyncio.Task[None] | PipelinedRequest, None] = field(default_factory=dict)
     """Requests of open and of lost connections."""
     last_id: int = 0
     is_draining: bool = False

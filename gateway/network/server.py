@@ -68,7 +68,7 @@ class Server:
         self._certificates = certificates
         self._quota_wait_ms = quota_wait_ms
         self._acceptors: list[Acceptor] = []
-        self._openings: set[asyncio.Task[None]] = set()
+        self._openings: dict[asyncio.Task[None], None] = {}
         """Connections that wait to be served, or are in their TLS handshake."""
         self._watch: asyncio.Task[None] | None = None
         self._short_since = 0.0
@@ -123,7 +123,7 @@ class Server:
                 await pool.emptied.wait()
         for connection in list(pool.connections.values()):
             connection.abort("drain_deadline")
-        for request in pool.under_way:
+        for request in list(pool.under_way):
             request.cancel()
         tasks = [request for request in pool.under_way if isinstance(request, asyncio.Task)]
         await asyncio.gather(*tasks, *self._openings, return_exceptions=True)
@@ -149,7 +149,7 @@ class Server:
             opening = asyncio.create_task(asyncio.sleep(wait_ms / 1000))
         else:
             opening = asyncio.create_task(self._open(binding, accepted, connection, verdict))
-        self._openings.add(opening)
+        self._openings[opening] = None
         opening.add_done_callback(partial(self._opened, accepted, connection, verdict))
 
     async def _open(
@@ -176,7 +176,7 @@ class Server:
         opening: asyncio.Task[None],
     ) -> None:
         """Release the admission of what became no connection; a connection does so at its end."""
-        self._openings.discard(opening)
+        self._openings.pop(opening, None)
         if not connection.is_made:
             self._limiter.release(admitted.address)
             accepted.close()

@@ -101,7 +101,7 @@ class ProduceService:
         self._linger: asyncio.TimerHandle | None = None
         """While batches wait for the linger."""
         self._writing = 0
-        self._drafts: set[asyncio.Task[None]] = set()
+        self._drafts: dict[asyncio.Task[None], None] = {}
         self._draft_numbers = count(1)
         self._unsettled: set[int] = set()
         """Numbers of the drafts whose batches do not all have their results."""
@@ -164,7 +164,7 @@ class ProduceService:
         self._stopped = True
         if self._linger is not None:
             self._linger.cancel()
-        abandoned = self._drafts | self._queues.tasks
+        abandoned = [*self._drafts, *self._queues.tasks]
         for task in abandoned:
             task.cancel()
         await asyncio.gather(*abandoned, return_exceptions=True)
@@ -217,13 +217,13 @@ class ProduceService:
                 if self._linger_s:
                     self._begin_linger()
                 self._last_draft = draft
-                self._drafts.add(task)
+                self._drafts[task] = None
                 task.add_done_callback(partial(self._draft_done, draft))
 
     def _draft_done(self, draft: Draft, task: asyncio.Task[None]) -> None:
         # Whatever the result: no commit of this draft is ever sent again.
         self._unsettled.discard(draft.number)
-        self._drafts.discard(task)
+        self._drafts.pop(task, None)
         if task.cancelled():
             # Perhaps before its first step. Results that it has set itself stay.
             _refuse_all(draft.batches, ErrorName.REQUEST_TIMED_OUT, "the gateway was stopped")

@@ -53,7 +53,7 @@ class ValidationQueues:
         self._fail = fail
         self.by_partition: dict[int, deque[QueuedBatch]] = {}
         """By partition number. The same dict for as long as this lives."""
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: dict[asyncio.Task[None], None] = {}
         """One for each queue."""
         self._queued: dict[tuple[int, TopicId], int] = {}
         """The number of queued batches of each connection and topic."""
@@ -77,8 +77,8 @@ class ValidationQueues:
             return
         self.by_partition[number] = deque([queued])
         task = asyncio.create_task(self._run(number))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        self.tasks[task] = None
+        task.add_done_callback(self.tasks.pop)
 
     def refuse_all(self) -> None:
         """Those whose tasks were cancelled before their first step."""
