@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 
@@ -26,6 +26,24 @@ _Result: TypeAlias = asyncio.Future[Any] | Future[Any]
 
 class Overdue(OutcomeUnknown):
     """The call did not end before its deadline; it may still have its effect."""
+
+
+class Threads(Protocol):
+    """What a store makes its blocking calls with. A simulation has no threads, and makes them at once."""
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    def run_now(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    def shut(self) -> None: ...
+
+    async def close(self, last: Callable[[], None]) -> None: ...
+
+
+NewThreads: TypeAlias = Callable[..., Threads]
+"""With the arguments of `StoreThreads`."""
 
 
 class _Call:

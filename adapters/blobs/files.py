@@ -20,7 +20,7 @@ from adapters.disk import (
     write_all,
 )
 from adapters.names import check_key
-from adapters.threads import DEADLINE_S, StoreThreads
+from adapters.threads import DEADLINE_S, NewThreads, StoreThreads
 from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreUnavailable
 from ledger.ports import BlobInfo
 from ledger.types import Buffer
@@ -48,11 +48,12 @@ class FileBlobs:
         directory: str | os.PathLike[str],
         deadline_s: float = DEADLINE_S,
         access: Access = Access.OWNED,
+        threads: NewThreads = StoreThreads,
     ) -> None:
         """Open `directory`, creating it if its parent is there. StoreUnavailable with one sentence for
         the operator."""
         self._files = _BlobFiles(Path(directory), access)
-        self._threads = StoreThreads(f"the blobs in {os.fspath(directory)}", THREADS, deadline_s)
+        self._threads = threads(f"the blobs in {os.fspath(directory)}", THREADS, deadline_s)
         try:
             self._threads.run_now(self._files.open)
         except BaseException:

@@ -15,7 +15,7 @@ from typing import Final, ParamSpec, TypeVar
 import structlog
 
 from adapters.disk import FILE_MODE, explain
-from adapters.threads import Overdue, StoreThreads
+from adapters.threads import NewThreads, Overdue, StoreThreads
 from ledger.errors import OutcomeUnknown, StoreDamaged, StoreError, StoreUnavailable
 from ledger.rows import Row
 
@@ -43,11 +43,16 @@ class SqliteImage:
     """An ImageStore in one file. While the disk hangs in a call that is overdue, further calls are refused at
     once."""
 
-    def __init__(self, path: str | os.PathLike[str], deadline_s: float = DEADLINE_S) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        deadline_s: float = DEADLINE_S,
+        threads: NewThreads = StoreThreads,
+    ) -> None:
         """Nothing is opened before the first call."""
         self.location = os.fspath(path)
         self._file = ImageFile(Path(path))
-        self._threads = StoreThreads(f"the image {self.location}", 1, deadline_s, MAX_WAITING)
+        self._threads = threads(f"the image {self.location}", 1, deadline_s, MAX_WAITING)
         self._running: object | None = None
         """The call that the thread executes."""
         self._hung: object | None = None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from adapters.metadata.sqlite_file import SqliteFile
 from adapters.names import check_key
-from adapters.threads import DEADLINE_S, Overdue, StoreThreads
+from adapters.threads import DEADLINE_S, NewThreads, Overdue, StoreThreads
 from ledger.ports import PutOutcome, Unknown, Versioned
 
 
@@ -18,12 +18,17 @@ class SqliteMetadata:
     durable_ack = True
 
     def __init__(
-        self, path: str | os.PathLike[str], deadline_s: float = DEADLINE_S, *, thorough: bool = False
+        self,
+        path: str | os.PathLike[str],
+        deadline_s: float = DEADLINE_S,
+        *,
+        thorough: bool = False,
+        threads: NewThreads = StoreThreads,
     ) -> None:
         """Open or create `path`, whose directory must exist. StoreUnavailable, StoreDamaged, StoreTooNew
         or StoreLocked with one sentence for the operator. `thorough`: after a check of its structure."""
         self._file = SqliteFile(Path(path))
-        self._threads = StoreThreads(f"the metadata store {os.fspath(path)}", 1, deadline_s)
+        self._threads = threads(f"the metadata store {os.fspath(path)}", 1, deadline_s)
         try:
             self._threads.run_now(self._file.open, thorough=thorough)
         except BaseException:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from adapters.segments.wal_files import WalReader, WalWriter
-from adapters.threads import DEADLINE_S, Overdue, StoreThreads
+from adapters.threads import DEADLINE_S, NewThreads, Overdue, StoreThreads
 from ledger.errors import StoreUnavailable
 from ledger.ports import Capabilities
 from ledger.records import FIRST_LEVEL
@@ -26,7 +26,7 @@ class WalSegments:
 
     capabilities = Capabilities(deletes=True, atomic=False, durable_ack=True, keeps_reads=True)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the disk and the world decide
         self,
         directory: str | os.PathLike[str],
         *,
@@ -35,6 +35,7 @@ class WalSegments:
         roll_age_ms: int = ROLL_AGE_MS,
         deadline_s: float = DEADLINE_S,
         random: Callable[[int], bytes] = os.urandom,
+        threads: NewThreads = StoreThreads,
     ) -> None:
         """Open `directory`, creating it if its parent is there. `roll_bytes` None: what suits the disk.
         `roll_age_ms` is a quarter of the orphan grace at most. StoreUnavailable and StoreTooNew with one
@@ -43,8 +44,8 @@ class WalSegments:
         name = f"the WAL in {root}"
         self._writer = WalWriter(root, shard, roll_bytes, roll_age_ms, random)
         self._reader = WalReader(root, OPEN_FILES)
-        self._writing = StoreThreads(name, 1, deadline_s)
-        self._reading = StoreThreads(name, READ_THREADS, deadline_s)
+        self._writing = threads(name, 1, deadline_s)
+        self._reading = threads(name, READ_THREADS, deadline_s)
         try:
             self._writing.run_now(self._writer.open)
         except BaseException:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from adapters.metadata.memory import MemoryMetadata
+from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.machine import Note
@@ -32,7 +33,6 @@ from ledger.errors import StoreUnavailable
 from ledger.groups.state import Group
 from ledger.ports import PutOutcome
 from tests.scenarios.transcript import Block
-from tests.support.shards import open_shard
 
 GROUP: Final = "readers"
 BEAT_S: Final = 3.0

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import random
+import tempfile
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,24 +22,31 @@ from tests.sim.book import Book, ReadBatch, TopicPartition, batches_of
 from tests.sim.host import SimulatedHost
 from tests.sim.links import Connection, Lost, MemoryLinks
 from tests.sim.load import GROUPS, PARTITIONS, TOPIC, Client
-from tests.sim.stores import Disk, Fate, Rates, opener
+from tests.sim.stores import Disk, Fate, Rates
 from tests.support.virtual_time import run_virtually
 
 Result = TypeVar("Result")
+Change = Callable[[World], World]
 
 SETTINGS = {
     "listeners.listen": "PLAINTEXT://127.0.0.1:9092",
     "admin.listen": "",
+    "storage.reserve_bytes": "0",
+    "ledger.commit_timeout_ms": "2000",
+    "limits.drain_ms": "1000",
+}
+IN_MEMORY = {
     "storage.metadata": "memory:",
     "storage.data": "memory:",
     "storage.allow_unsafe_acks": "true",
-    "ledger.commit_timeout_ms": "2000",
-    "limits.drain_ms": "1000",
 }
 SNAPSHOT_BYTES = 1_000
 GRACE_MS = 3_000
 """Below what operators may set, so that a short history has snapshots, pruning and deletions."""
 TROUBLED_S = 30.0
+FILES_EVERY = 5
+SHARED_MEMORY = Path("/dev/shm")
+"""Files that are synced at once."""
 FINISHED_S = 300.0
 
 
@@ -83,7 +92,7 @@ class Life:
 
     async def _run(self) -> None:
         simulation = self._simulation
-        world = simulation.change(simulation.host.world(opener(simulation.disk, self.fate), self.links))
+        world = simulation.change(simulation.host.world(simulation.disk.opener(self.fate), self.links))
         try:
             async with running_gateway(simulation.settings, world) as gateway:
                 self._begun.set_result(gateway)
@@ -109,16 +118,15 @@ class Life:
 
 
 class Simulation:
-    def __init__(self, seed: int, change: Callable[[World], World] = lambda world: world) -> None:
-        """`change`: to show what a gateway in another world would do."""
+    def __init__(self, seed: int, directory: Path | None, change: Change) -> None:
         self.seed = seed
         self.change = change
         self.choose = random.Random(f"history {seed}")
         self.host = SimulatedHost(seed)
-        self.disk = Disk(seed)
+        self.disk = Disk(seed, directory)
         self.book = Book()
         self.rates = drawn_rates(self.choose)
-        self.settings = drawn_settings(self.choose)
+        self.settings = drawn_settings(self.choose, directory)
         self.is_calm = False
         self._is_over = False
         self._lives = list[Life]()
@@ -178,7 +186,9 @@ class Simulation:
             due = asyncio.Event()
             if is_crash:
                 # Where a gateway is at work is where a crash may do harm.
-                self._lives[-1].fate.crash_after(self.choose.randint(1, 60), due.set)
+                self._lives[-1].fate.crash_after(
+                    self.choose.randint(1, self.choose.choice([5, 40, 200])), due.set
+                )
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.choose.choice([0.2, 3.0, 12.0, 20.0]) * self.choose.random()):
                     await due.wait()
@@ -188,6 +198,9 @@ class Simulation:
         life = self._lives[-1]
         if is_crash:
             life.crash()
+            if self.disk.directory is not None:
+                # Until its files are closed.
+                await life.task
         else:
             await life.end()
         await self._begin_life()
@@ -239,15 +252,21 @@ def drawn_rates(choose: random.Random) -> Rates:
     )
 
 
-def drawn_settings(choose: random.Random) -> Settings:
+def drawn_settings(choose: random.Random, directory: Path | None) -> Settings:
+    stores = IN_MEMORY if directory is None else {"storage.data_dir": str(directory)}
     linger_ms = str(choose.choice([0, 0, 5]))
-    settings = load_settings({**SETTINGS, "ledger.linger_ms": linger_ms}, {})
+    settings = load_settings({**SETTINGS, **stores, "ledger.linger_ms": linger_ms}, {})
     ledger = msgspec.structs.replace(settings.ledger, snapshot_bytes=SNAPSHOT_BYTES, orphan_grace_ms=GRACE_MS)
     return msgspec.structs.replace(settings, ledger=ledger)
 
 
-async def history(seed: int, change: Callable[[World], World] = lambda world: world) -> History:
-    return await Simulation(seed, change).run()
+async def history(seed: int, change: Change = lambda world: world, in_files: bool | None = None) -> History:
+    """`change`: to show what a gateway in another world would do. `in_files`: over SQLite and local files,
+    otherwise in memory; by default drawn by the seed."""
+    if not (seed % FILES_EVERY == 0 if in_files is None else in_files):
+        return await Simulation(seed, None, change).run()
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None) as directory:
+        return await Simulation(seed, Path(directory), change).run()
 
 
 def lived(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

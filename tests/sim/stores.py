@@ -1,26 +1,44 @@
 """The embedded stores of a history, which outlive the gateway, and one life's view of them.
 
 A call takes a while, before its effect and after it. It may fail before or after the effect, and its result
-may be lost. When the life ends by a crash, calls under way have had their effect or never will; what a write
-of batches left without having returned may be lost, since it was not synced.
+may be lost. When the life ends by a crash, calls under way have had their effect or never will; in memory,
+what a write of batches left without having returned may be lost, since it was not synced. The stores in a
+directory are SQLite and local files, without threads.
 """
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ParamSpec, TypeVar
 
+from adapters.blobs.files import FileBlobs
 from adapters.blobs.memory import MemoryBlobs
+from adapters.images.sqlite import SqliteImage
 from adapters.metadata.memory import MemoryMetadata
-from adapters.open import open_journal
+from adapters.metadata.sqlite import SqliteMetadata
+from adapters.open import BLOBS_DIRECTORY
 from adapters.segments.memory import MemorySegments
+from adapters.segments.wal import WalSegments
 from gateway.world import StoreOpener
 from ledger.errors import OutcomeUnknown, StoreUnavailable
-from ledger.ports import BlobInfo, Capabilities, ImageStore, PutOutcome, Unknown, Versioned, Won
+from ledger.ports import (
+    BlobInfo,
+    Blobs,
+    ImageStore,
+    MetadataStore,
+    PutOutcome,
+    SegmentStore,
+    Unknown,
+    Versioned,
+    Won,
+)
 from ledger.records import FIRST_LEVEL
+from ledger.rows import Row
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -36,14 +54,73 @@ class Rates:
     overlapping: bool = False
 
 
+class InlineThreads:
+    """As `StoreThreads`, without threads: the next event makes the call."""
+
+    def __init__(self, store: str, threads: int, *_: object) -> None:
+        self._store = store
+        self._is_closed = False
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._is_closed:
+            raise StoreUnavailable(f"{self._store} is closed")
+        await asyncio.sleep(0)
+        return call(*args, **kwargs)
+
+    async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.run(call, *args, **kwargs)
+
+    def run_now(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return call(*args, **kwargs)
+
+    def shut(self) -> None:
+        self._is_closed = True
+
+    async def close(self, last: Callable[[], None]) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            last()
+
+
 class Disk:
     """What survives a crash, and all that was ever written to it, in order."""
 
-    def __init__(self, seed: int) -> None:
-        self.metadata = MemoryMetadata()
-        self.segments = MemorySegments(random=random.Random(f"locators {seed}").randbytes)
-        self.blobs = MemoryBlobs()
+    def __init__(self, seed: int, directory: Path | None) -> None:
+        """Without a directory all is in memory."""
+        self.directory = directory
         self.written: list[tuple[str, bytes]] = []
+        self._randbytes = random.Random(f"locators {seed}").randbytes
+        self._metadata = MemoryMetadata()
+        self._segments = MemorySegments(random=self._randbytes)
+        self._blobs = MemoryBlobs()
+
+    def opener(self, fate: "Fate") -> StoreOpener:
+        """The stores as one life sees them."""
+        return StoreOpener(
+            metadata=lambda url, **_: LivedMetadata(self._open_metadata(url), self, fate),
+            segments=lambda url, roll_age_ms: LivedSegments(
+                self._open_segments(url, roll_age_ms), self, fate
+            ),
+            blobs=lambda url: LivedBlobs(self._open_blobs(url), self, fate),
+            image=lambda url: LivedImage(SqliteImage(_path_of(url), threads=InlineThreads), self, fate),
+        )
+
+    def _open_metadata(self, url: str) -> MetadataStore:
+        if self.directory is None:
+            return self._metadata
+        return SqliteMetadata(_path_of(url), threads=InlineThreads)
+
+    def _open_segments(self, url: str, roll_age_ms: int) -> SegmentStore:
+        if self.directory is None:
+            return self._segments
+        return WalSegments(
+            _path_of(url), roll_age_ms=roll_age_ms, random=self._randbytes, threads=InlineThreads
+        )
+
+    def _open_blobs(self, url: str) -> Blobs:
+        if self.directory is None:
+            return self._blobs
+        return FileBlobs(_path_of(url) / BLOBS_DIRECTORY, threads=InlineThreads)
 
 
 class Fate:
@@ -94,22 +171,23 @@ class LivedMetadata:
     unique_versions = True
     durable_ack = True
 
-    def __init__(self, disk: Disk, fate: Fate) -> None:
-        self._disk = disk
+    def __init__(self, store: MetadataStore, disk: Disk, fate: Fate) -> None:
+        self._store = store
+        self._written = disk.written
         self._fate = fate
         self._late: set[asyncio.Task[PutOutcome]] = set()
 
     async def get(self, key: str) -> Versioned | None:
-        return await self._fate.read(lambda: self._disk.metadata.get(key))
+        return await self._fate.read(lambda: self._store.get(key))
 
     async def scan(self, prefix: str, start: str = "", limit: int = 1000) -> Sequence[tuple[str, Versioned]]:
-        return await self._fate.read(lambda: self._disk.metadata.scan(prefix, start, limit))
+        return await self._fate.read(lambda: self._store.scan(prefix, start, limit))
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
         async def effect() -> PutOutcome:
-            outcome = await self._disk.metadata.put(key, value, expect)
+            outcome = await self._store.put(key, value, expect)
             if isinstance(outcome, Won):
-                self._disk.written.append((key, value))
+                self._written.append((key, value))
             return outcome
 
         async def later() -> PutOutcome:
@@ -125,18 +203,21 @@ class LivedMetadata:
         return Unknown("drawn, response lost") if self._fate.happens(self._fate.rates.lost) else outcome
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._fate.change(lambda: self._disk.metadata.delete(keys))
+        await self._fate.change(lambda: self._store.delete(keys))
 
     async def close(self) -> None:
-        return None
+        await self._store.close()
 
 
 class LivedSegments:
-    def __init__(self, disk: Disk, fate: Fate) -> None:
-        self._disk = disk
+    def __init__(self, store: SegmentStore, disk: Disk, fate: Fate) -> None:
+        self._store = store
+        self._written = disk.written
+        self._may_lose = disk.directory is None
+        """Whether an object is one draft, which is lost if it was not synced."""
         self._fate = fate
-        self.capabilities = Capabilities(
-            deletes=True, atomic=True, durable_ack=True, overlapping=fate.rates.overlapping
+        self.capabilities = replace(
+            store.capabilities, durable_ack=True, overlapping=fate.rates.overlapping and self._may_lose
         )
 
     async def write(
@@ -146,76 +227,101 @@ class LivedSegments:
         placed: list[Placement] = []
 
         async def effect() -> Placement:
-            placed.append(await self._disk.segments.write(kept, created_ms, feature_level))
-            self._disk.written.append((placed[0].locator, b"".join(one.data for one in kept)))
+            placed.append(await self._store.write(kept, created_ms, feature_level))
+            self._written.append((placed[0].locator, b"".join(bytes(one.data) for one in kept)))
             return placed[0]
 
         try:
             return await self._fate.change(effect)
         except BaseException:
-            if placed and self._fate.is_dead and self._fate.choose.random() < 0.5:
-                await self._disk.segments.delete([placed[0].locator])
+            if placed and not self._fate.is_dead:
+                await self._store.abandon(placed[0].locator)
+            elif placed and self._may_lose and self._fate.choose.random() < 0.5:
+                await self._store.delete([placed[0].locator])
             raise
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
-        return await self._fate.read(lambda: self._disk.segments.read(positions))
+        return await self._fate.read(lambda: self._store.read(positions))
 
     async def abandon(self, locator: str) -> None:
-        return None
+        await self._fate.change(lambda: self._store.abandon(locator))
 
     async def delete(self, locators: Sequence[str]) -> None:
-        await self._fate.change(lambda: self._disk.segments.delete(locators))
+        await self._fate.change(lambda: self._store.delete(locators))
 
     async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
-        return await self._fate.read(lambda: self._disk.segments.objects(after, limit))
+        return await self._fate.read(lambda: self._store.objects(after, limit))
 
     async def close(self) -> None:
-        return None
+        await self._store.close()
 
 
 class LivedBlobs:
     durable_ack = True
 
-    def __init__(self, disk: Disk, fate: Fate) -> None:
-        self._disk = disk
+    def __init__(self, store: Blobs, disk: Disk, fate: Fate) -> None:
+        self._store = store
+        self._written = disk.written
         self._fate = fate
 
     async def put(self, key: str, parts: Sequence[Buffer]) -> None:
         kept = [bytes(part) for part in parts]
 
         async def effect() -> None:
-            await self._disk.blobs.put(key, kept)
-            self._disk.written.append((key, b"".join(kept)))
+            await self._store.put(key, kept)
+            self._written.append((key, b"".join(kept)))
 
         await self._fate.change(effect)
 
     async def get(self, key: str, start: int = 0, size: int | None = None) -> bytes:
-        return await self._fate.read(lambda: self._disk.blobs.get(key, start, size))
+        return await self._fate.read(lambda: self._store.get(key, start, size))
 
     async def list(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[BlobInfo]:
-        return await self._fate.read(lambda: self._disk.blobs.list(prefix, after, limit))
+        return await self._fate.read(lambda: self._store.list(prefix, after, limit))
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._fate.change(lambda: self._disk.blobs.delete(keys))
+        await self._fate.change(lambda: self._store.delete(keys))
 
     async def close(self) -> None:
-        return None
+        await self._store.close()
 
 
-def opener(disk: Disk, fate: Fate) -> StoreOpener:
-    def no_image(_: str) -> ImageStore:
-        raise AssertionError("a journal in memory has no image")
+class LivedImage:
+    location = "the image"
 
-    return StoreOpener(
-        metadata=lambda _, **__: LivedMetadata(disk, fate),
-        segments=lambda _, **__: LivedSegments(disk, fate),
-        blobs=lambda _, **__: LivedBlobs(disk, fate),
-        image=no_image,
-        journal=open_journal,
-    )
+    def __init__(self, store: ImageStore, disk: Disk, fate: Fate) -> None:
+        self._store = store
+        self._written = disk.written
+        self._fate = fate
+
+    async def load(self) -> tuple[Sequence[Row], bytes] | None:
+        return await self._fate.read(self._store.load)
+
+    async def rows(self) -> tuple[Sequence[Row], bytes]:
+        return await self._fate.read(self._store.rows)
+
+    async def write(self, rows: Sequence[Row], nonce: bytes) -> None:
+        async def effect() -> None:
+            await self._store.write(rows, nonce)
+            self._written.append(("image", b"%d rows " % len(rows) + nonce))
+
+        await self._fate.change(effect)
+
+    async def clear(self) -> None:
+        await self._fate.change(self._store.clear)
+
+    async def remove(self) -> None:
+        await self._fate.change(self._store.remove)
+
+    async def close(self) -> None:
+        await self._store.close()
 
 
 def forgotten(arriving: asyncio.Future[PutOutcome]) -> None:
     """Its error, if it has one, concerns no caller."""
     if not arriving.cancelled():
         arriving.exception()
+
+
+def _path_of(url: str) -> Path:
+    return Path(url.partition(":")[2])

@@ -1,1 +1,0 @@
-"""Journals: the append-only metadata log of a shard."""
