@@ -2,6 +2,7 @@
 with one sentence for the operator, and UnknownStore for a URL that names no backend of this build."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,12 +12,13 @@ from adapters.blobs.files import FileBlobs
 from adapters.blobs.memory import MemoryBlobs
 from adapters.disk import Directories
 from adapters.images.sqlite import SqliteImage
+from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.memory import MemorySegments
 from adapters.segments.objects import ObjectSegments
 from adapters.segments.wal import ROLL_AGE_MS, WalSegments
-from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore
+from ledger.ports import Blobs, ImageStore, Journal, MetadataStore, SegmentStore
 
 METADATA_URLS = ("memory:", "sqlite:PATH")
 SEGMENT_URLS = ("memory:", "file:DIR", "objects+memory:", "objects+file:DIR")
@@ -64,6 +66,13 @@ def open_metadata(url: str, *, thorough: bool = False) -> MetadataStore:
         case ("sqlite", path) if path:
             return SqliteMetadata(path, thorough=thorough)
     raise _unknown("metadata", url, METADATA_URLS)
+
+
+def open_journal(
+    metadata: MetadataStore, *, shard: int = 0, random: Callable[[int], bytes] = os.urandom
+) -> Journal:
+    """The journal of a shard, in a metadata store, with nonces from `random`. Nothing is opened."""
+    return MetadataJournal(metadata, shard, random=random)
 
 
 def open_segments(url: str, *, shard: int = 0, roll_age_ms: int = ROLL_AGE_MS) -> SegmentStore:

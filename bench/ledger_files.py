@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from adapters.open import IMAGE_FILE, METADATA_FILE, open_blobs, open_image, open_metadata
+from adapters.open import IMAGE_FILE, METADATA_FILE, open_blobs, open_image, open_journal, open_metadata
 from bench.synthetic import BATCHES, commit, new_locator, topic_id
 from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
@@ -37,7 +37,7 @@ async def _write(directory: Path, runs: int, partitions: int, source: str) -> No
     store = open_metadata(f"sqlite:{directory / METADATA_FILE}")
     blobs = open_blobs(f"file:{directory}")
     image = open_image(f"sqlite:{directory / IMAGE_FILE}") if source == IMAGE else None
-    shard = await open_shard(store, blobs, image, 1, clock_ms)
+    shard = await open_shard(open_journal(store), blobs, image, 1, clock_ms)
     await _fill(shard, runs, partitions)
     if image is not None:
         await Checkpointer(shard, image, blobs, SnapshotRule(1 << 40), clock_ms).write_image()

@@ -20,6 +20,7 @@ from adapters.open import (
     directory_of,
     open_blobs,
     open_image,
+    open_journal,
     open_metadata,
     open_segments,
     urls_in,
@@ -34,7 +35,6 @@ from gateway.coordination.clock import ClockWatch, SteadyClock
 from gateway.coordination.cluster_id import verify_unclaimed
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.free_space import FreeSpace
-from gateway.coordination.journal import Journal
 from gateway.coordination.opening import open_shard
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.shard import Shard
@@ -56,11 +56,13 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, TimedSegments
 from gateway.version import product_version
 from gateway.world import StoreOpener, World
-from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore
+from ledger.ports import Blobs, ImageStore, Journal, MetadataStore, SegmentStore
 
 log = structlog.get_logger()
 
-HOST: Final = World(StoreOpener(open_metadata, open_segments, open_blobs, open_image), Sockets())
+HOST: Final = World(
+    StoreOpener(open_metadata, open_segments, open_blobs, open_image, open_journal), Sockets()
+)
 """This host, with the backends of this build."""
 
 
@@ -82,7 +84,7 @@ class RunningGateway:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    metadata: MetadataStore
+    journal: Journal
     segments: SegmentStore
     blobs: Blobs
     image: ImageStore | None
@@ -104,7 +106,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
     metrics = Metrics()
     metrics.built(product_version())
     async with AsyncExitStack() as stack:
-        stores = await _open_stores(settings, stack, metrics, world.stores)
+        stores = await _open_stores(settings, stack, metrics, world)
         clock = SteadyClock(world.wall_ms, world.boot_ms if COUNTS_SUSPEND else None)
         shard = await _open_shard(settings, stores, clock, world)
         stack.push_async_callback(shard.close)
@@ -144,16 +146,15 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
 
 
 async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock, world: World) -> Shard:
-    journal = Journal(stores.metadata, 0)
-    await verify_unclaimed(journal, stores.blobs)
+    await verify_unclaimed(stores.journal, stores.blobs)
     shard = await open_shard(
-        stores.metadata,
+        stores.journal,
         stores.blobs,
         stores.image,
         settings.broker.node_id,
         clock,
         commit_delay=CommitDelay(timer=world.timer),
-        verify=partial(verify_data, journal, stores.blobs),
+        verify=partial(verify_data, stores.journal, stores.blobs),
         elapsed=world.boot_ms,
         feature_level=settings.ledger.feature_level,
         random=world.random_bytes,
@@ -174,7 +175,7 @@ async def opened_stores(settings: Settings, *, thorough: bool = False) -> AsyncI
     Raises ConfigError and the StoreErrors of `ledger.errors`: StoreLocked while a gateway runs.
     """
     async with AsyncExitStack() as stack:
-        yield await _open_stores(settings, stack, Metrics(), HOST.stores, thorough=thorough)
+        yield await _open_stores(settings, stack, Metrics(), HOST, thorough=thorough)
 
 
 def opened_blobs(directory: Path) -> AbstractAsyncContextManager[Blobs]:
@@ -201,12 +202,12 @@ async def _open_stores(
     settings: Settings,
     stack: AsyncExitStack,
     metrics: Metrics,
-    opener: StoreOpener,
+    world: World,
     *,
     thorough: bool = False,
 ) -> Stores:
     """Opens every store, each in a wrapper that measures its calls."""
-    storage = settings.storage
+    storage, opener = settings.storage, world.stores
     watch = StoreWatch(metrics)
     directory = Path(storage.data_dir)
     urls = urls_in(directory, storage.metadata, storage.data)
@@ -230,7 +231,8 @@ async def _open_stores(
         _check_durable(metadata, segments)
     named = (directory_of(urls.metadata), directory_of(urls.segments))
     directories = [found for found in named if found is not None]
-    timed = TimedMetadata(metadata, watch), TimedSegments(segments, watch), TimedBlobs(blobs, watch)
+    journal = opener.journal(TimedMetadata(metadata, watch), random=world.random_bytes)
+    timed = journal, TimedSegments(segments, watch), TimedBlobs(blobs, watch)
     if urls.image is None:
         return Stores(*timed, None, watch, directories)
     image = opener.image(urls.image)

@@ -25,7 +25,7 @@ from gateway.host import (
 )
 from gateway.network.links import Links
 from gateway.timers.timerfd import NewTimer, TimerFd
-from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore
+from ledger.ports import Blobs, ImageStore, Journal, MetadataStore, SegmentStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class StoreOpener:
     segments: Callable[..., SegmentStore]
     blobs: Callable[..., Blobs]
     image: Callable[..., ImageStore]
+    journal: Callable[..., Journal]
+    """The journal in a metadata store."""
 
 
 @dataclass(frozen=True, slots=True)

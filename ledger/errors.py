@@ -35,6 +35,10 @@ class StoreLocked(StoreError):
     """Another process holds the store; the message names it."""
 
 
+class StoreUnfit(StoreError):
+    """The store does not keep a promise on which the ledger rests; the message names the promise."""
+
+
 class ErrorName(StrEnum):
     """Kafka's names of the errors with which requests are refused, so that the ledger need not know the wire.
     `gateway.wire.errors.ERROR_CODES` has the code of each."""

@@ -1,6 +1,5 @@
-"""Journal entries: keys, bytes, and what applying one does.
+"""Journal entries: their bytes, and what applying one does.
 
-Entry N of a shard has the key `journal/<shard>/<N:020d>`:
 `0 4s "DJE1" | 4 u16 version=1 | 6 u16 record count | 8 i32 epoch | 12 i64 time (unix ms) | 20 16s nonce |
 36 u32 CRC-32C over [0, 36) and the records | 40 ... records`.
 By the nonce an owner knows an entry as its own that it finds after an unknown outcome.
@@ -34,19 +33,6 @@ HEAD_BYTES = _HEAD.size + _CRC.size
 MAX_ENTRY_BYTES = HEAD_BYTES + MAX_RECORDS_BYTES
 
 
-def entry_key(shard: int, number: int) -> str:
-    return f"journal/{shard}/{number:020d}"
-
-
-def entry_prefix(shard: int) -> str:
-    return f"journal/{shard}/"
-
-
-def start_key(shard: int) -> str:
-    """Kept outside the prefix of the entries, so that a scan of entries never meets it."""
-    return f"journal-start/{shard}"
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One decoded journal entry."""
@@ -72,7 +58,7 @@ def nonce_of(data: Buffer) -> bytes:
 
 
 def decode_entry(data: Buffer, where: str, registry: Registry = REGISTRY) -> Entry:
-    """Parse and check an entry. `where` (its key) is named in errors."""
+    """Parse and check an entry. `where` it is, is named in errors."""
     if len(data) < HEAD_BYTES:
         raise StoreDamaged(f"journal entry {where} is cut short at {len(data)} bytes: {REMEDY}")
     magic, version, count, epoch, time_ms, nonce = _HEAD.unpack_from(data)

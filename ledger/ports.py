@@ -1,4 +1,4 @@
-"""The four ports: what the ledger needs of a backend, and nothing more.
+"""The five ports: what the ledger needs of a backend, and nothing more.
 
 Every backend passes the contract suite of its port (tests/contract). Methods raise the errors of
 `ledger.errors`: `StoreUnavailable` when a call certainly had no effect, `OutcomeUnknown` when it may
@@ -123,6 +123,140 @@ class MetadataStore(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """One entry of a journal, not decoded. `where` it is, for messages to the operator."""
+
+    number: int
+    data: bytes
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPage:
+    """What one read of a journal has found from entry `first` on."""
+
+    first: int
+    entries: Sequence[StoredEntry]
+    """Ascending by number."""
+    gap: int | None
+    """The first number from `first` on that is missing before the last of these entries; None: there is no
+    such gap."""
+    more: bool
+    """False: at the time of the read there were no entries after these."""
+    pruned: bool
+    """`start`, read after the entries, is above `first`: another process has pruned, and of the entries
+    below `start` some are missing, and some may never have counted."""
+
+    @property
+    def next(self) -> int:
+        """Where the next page begins."""
+        return self.entries[-1].number + 1 if self.entries else self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The entry is durable under its number, with exactly these bytes."""
+
+    counts: bool
+    """True: it counts. False: that is still to be found out. It counts if `start`, called after this, is not
+    above its number; if it is above, or cannot be read, the outcome is that of `Unknown`."""
+
+
+AppendOutcome: TypeAlias = Appended | Lost | Unknown
+
+
+class Journal(Protocol):
+    """The append-only metadata log of one shard: entries with numbers from 0 on, none of which ever changes.
+
+    Several processes may append to it and prune it. Each number has at most one entry that counts. **An
+    append or a read of entry N counts only if `start`, read afterwards, is not above N**: pruned numbers are
+    free again, so a process that slept may still put an entry under one of them.
+
+    Entries below `start` may be missing. From `start` on there is no gap before the last entry: one that a
+    reader finds there is damage if `start` has not been raised since it began, and else a reason to begin
+    again from a newer snapshot.
+
+    Any gateway may read. Only the owner of an epoch appends and prunes, but one that was deposed may not know
+    it yet: all of this holds nevertheless. Reads raise StoreUnavailable, and StoreDamaged for what cannot be
+    part of a journal; they decode no entry. The opener closes the stores below.
+    """
+
+    @property
+    def shard(self) -> int: ...
+
+    @property
+    def exclusive(self) -> bool:
+        """True if this process alone can append and prune: then what it has read last is still so, and every
+        append counts."""
+        ...
+
+    @property
+    def unknown_entry(self) -> str:
+        """Where the entry is that `append` is at, while its outcome is unknown; else empty. For operators."""
+        ...
+
+    def place(self, number: int, batches: Sequence[DraftBatch]) -> Placement | None:
+        """Where these record batches will be if they are appended with entry `number`: an object's locator
+        and the start of each batch in it, so that the entry can name them before it is written. None: this
+        journal takes no batches, or not these; they go to the segment store first, and the entry is appended
+        without them. Has no effect."""
+        ...
+
+    async def append(self, number: int, entry: bytes, batches: Sequence[DraftBatch] = ()) -> AppendOutcome:
+        """Make entry `number` durable, and in the same step `batches`, where `place` has said they will be.
+        The caller has applied all entries before it, and has one append at a time under way.
+
+        Appended: see there. Lost: another gateway's entry has the number, and this one certainly is not in
+        the journal; the caller owns the shard no longer, and what waited has failed. Unknown: it may or may
+        not have been in the journal, which was pruned past it, or so it may be; the caller owns the shard no
+        longer, and does not say that anything has failed. StoreUnavailable: the entry certainly is not there
+        and will not be; the caller is the owner as before, and may append other bytes under the number.
+
+        This resolves unknown outcomes of the store by itself, by reading and by repeating the same bytes, and
+        does not return before; `unknown_entry` says so. A caller that was cancelled meanwhile owns the shard
+        no longer. ValueError for batches that `place` does not take."""
+        ...
+
+    async def get(self, number: int) -> bytes | None:
+        """The bytes of one entry; None if it is absent. To look whether an entry is still the last, or is the
+        expected one."""
+        ...
+
+    async def read(self, first: int, max_bytes: int) -> EntryPage:
+        """Entries from number `first` on, in order, also across gaps; the last one is that with which they
+        reach `max_bytes`, or an earlier one. At least one, if there is any. A read from 0 on also finds
+        damage that sorts before every entry."""
+        ...
+
+    async def start(self) -> int:
+        """The number below which entries may have been pruned: 0 at first. It only grows, whichever gateway
+        raises it and however late. Never cached."""
+        ...
+
+    async def raise_start(self, number: int) -> None:
+        """Make `start` at least `number`, durably. Before that the caller has put all entries below into the
+        archive, and a snapshot of the state at `number` or later. OutcomeUnknown: it may or may not have been
+        raised; the caller deletes nothing."""
+        ...
+
+    async def delete(self, numbers: Sequence[int]) -> None:
+        """Prune these entries, all below a `start` that is durable. Never the first one of an epoch. The
+        journal may keep their bytes for longer. Idempotent."""
+        ...
+
+    async def begin(self, number: int, entry: bytes, before: bytes | None) -> None:
+        """Begin a journal that has no entries and no `start`, with `entry` under `number`, and `before` under
+        the number before it, if that one is known; `start` is the lower of them. A process that is killed in
+        between leaves what is refused at the next start, or all of it. StoreError if it cannot be written:
+        the caller discards it. For a restore alone."""
+        ...
+
+    async def discard(self, number: int) -> None:
+        """Remove what `begin` has written, whole or in part. Only where the journal is exclusive."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ class Readiness:
         reasons: dict[str, str] = {}
         if self.shard.broken is not None:
             reasons["shard_lost"] = f"shard {self.shard.journal.shard} is not owned: {self.shard.broken}"
-        if self.shard.journal.unknown_key:
-            reasons["journal_outcome_unknown"] = f"whether {self.shard.journal.unknown_key} is durable"
+        if entry := self.shard.journal.unknown_entry:
+            reasons["journal_outcome_unknown"] = f"whether {entry} is durable"
         if failing := self.failing():
             reasons["store"] = "; ".join(f"{name}: {why}" for name, why in sorted(failing.items()))
         if (full := self._disk()) is not None:

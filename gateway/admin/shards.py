@@ -65,5 +65,5 @@ def shard_page(shard: Shard, facts: ShardFacts) -> ShardPage:
         garbage_objects=len(objects.garbage),
         orphan_objects=facts.orphan_objects(),
         floor_ms=objects.floor_ms,
-        unknown_entry=shard.journal.unknown_key or None,
+        unknown_entry=shard.journal.unknown_entry or None,
     )

@@ -7,9 +7,8 @@ from typing import Final
 
 from gateway.assembly import opened_stores
 from gateway.cli.exits import Exit
-from gateway.cli.offline_state import SHARD, check_there, owner_of, run, settings_for
+from gateway.cli.offline_state import check_there, owner_of, run, settings_for
 from gateway.cli.output import counted, print_json, print_text, talk
-from gateway.coordination.journal import Journal
 from gateway.offline.doctor import (
     Diagnosis,
     check_batches,
@@ -100,12 +99,11 @@ async def _check_stores(settings: Settings, diagnosis: Diagnosis, whole: bool) -
     try:
         async with opened_stores(settings, thorough=True) as stores:
             diagnosis.notes.append("lock: no gateway uses the directory")
-            journal = Journal(stores.metadata, SHARD)
-            recovered = await check_journal(journal, stores.blobs, diagnosis)
+            recovered = await check_journal(stores.journal, stores.blobs, diagnosis)
             if recovered is None:
                 return
             if stores.image is not None:
-                await check_image(journal, stores.image, stores.blobs, diagnosis)
+                await check_image(stores.journal, stores.image, stores.blobs, diagnosis)
             await check_objects(recovered.state, stores.segments, diagnosis)
             await check_versions(stores.segments, diagnosis)
             await check_batches(recovered.state, stores.segments, diagnosis, whole)

@@ -134,7 +134,7 @@ async def _restore(settings: Settings, source: Path) -> tuple[Restored, int]:
         own = await snapshot_keys(stores.blobs, 0)
         newest = applied_of(own[-1]) if own else 0
         done = await restore_backup(
-            found, stores.metadata, stores.blobs, stores.image, stores.segments, _now_ms()
+            found, stores.journal, stores.blobs, stores.image, stores.segments, _now_ms()
         )
         return done, newest
 

@@ -11,16 +11,14 @@ from typing import Any, TypeVar
 from gateway.assembly import METADATA_FILE, Stores, opened_stores
 from gateway.cli.output import UsageError
 from gateway.config import load_settings
-from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import Recovered, recover
 from gateway.offline.backup import ReadOnlyImage
 from gateway.settings import Settings
 from gateway.telemetry.logs import set_up_logs, warn_of_variables
 from ledger.errors import StoreUnavailable
-from ledger.ports import ImageStore
+from ledger.ports import ImageStore, Journal
 
 T = TypeVar("T")
-SHARD = 0
 
 
 def settings_for(config: str | None, data_dir: str | None) -> Settings:
@@ -71,7 +69,7 @@ async def offline_ledger(settings: Settings) -> AsyncIterator[tuple[Stores, Jour
     check_there(settings)
     async with opened_stores(settings) as stores:
         image = ReadOnlyImage(stores.image) if stores.image is not None else None
-        yield stores, Journal(stores.metadata, SHARD), image
+        yield stores, stores.journal, image
 
 
 async def recover_offline(stores: Stores, journal: Journal, image: ImageStore | None) -> Recovered:

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from gateway.coordination.blob_keys import ARCHIVE_BYTES, new_archive_key
-from gateway.coordination.journal import Journal, StoredEntry
+from gateway.coordination.journal import entries_that_count
 from gateway.host import RandomBytes, random_bytes
 from ledger.formats.snapshot import encode_archive
-from ledger.ports import Blobs
+from ledger.ports import Blobs, Journal, StoredEntry
 
 
 async def pieces(journal: Journal, first: int, end: int | None = None) -> AsyncIterator[list[StoredEntry]]:
     """Entries [first, end) in ranges without gaps, each not much above ARCHIVE_BYTES. PrunedMeanwhile as soon
     as another gateway has pruned past what is read: it has archived that."""
     size, piece = 0, list[StoredEntry]()
-    async for stored in journal.entries_that_count(first):
+    async for stored in entries_that_count(journal, first):
         if end is not None and stored.number >= end:
             break
         if piece and (stored.number != piece[-1].number + 1 or size >= ARCHIVE_BYTES):

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.coordination.cluster_id import claim_cluster_id, verify_cluster_id
-from gateway.coordination.journal import Journal
 from gateway.coordination.shard import Shard
 from ledger.errors import AlreadyExists, StoreDamaged, StoreError, StoreLocked, StoreTooNew
-from ledger.journal import entry_key, nonce_of
-from ledger.ports import Blobs
+from ledger.journal import nonce_of
+from ledger.ports import Blobs, Journal
 from ledger.state import LedgerState
 
 log = structlog.get_logger(__name__)
@@ -88,8 +87,8 @@ async def put_claim(blobs: Blobs, shard: int, claim: Claim) -> None:
 async def _has_begun(journal: Journal, claim: Claim) -> bool:
     """Whether the entry of the claim is in this journal. An entry that begins an epoch is never pruned: if it
     is absent, even below the journal's start, it was never there."""
-    found = await journal.store.get(entry_key(journal.shard, claim.entry))
-    return found is not None and nonce_of(found.value) == claim.nonce
+    found = await journal.get(claim.entry)
+    return found is not None and nonce_of(found) == claim.nonce
 
 
 async def _keys(blobs: Blobs, shard: int) -> list[str]:

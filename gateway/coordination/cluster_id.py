@@ -7,9 +7,8 @@ URL. A copy of the right metadata store has the same id; `gateway/coordination/c
 
 from contextlib import suppress
 
-from gateway.coordination.journal import Journal
 from ledger.errors import AlreadyExists, NotFound, StoreDamaged
-from ledger.ports import Blobs
+from ledger.ports import Blobs, Journal
 
 CLUSTER_KEY = "cluster-id"
 MAX_SHOWN = 64
@@ -19,7 +18,7 @@ async def verify_unclaimed(journal: Journal, blobs: Blobs) -> None:
     """Call this before the first entry is written: an empty journal begins a new cluster. StoreDamaged if the
     data belongs to a cluster already."""
     owner = await _owner(blobs)
-    if owner is not None and await journal.start() == 0 and await journal.is_absent(0):
+    if owner is not None and await journal.start() == 0 and await journal.get(0) is None:
         raise StoreDamaged(_foreign(owner, "the metadata store is empty"))
 
 

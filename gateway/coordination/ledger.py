@@ -25,6 +25,12 @@ class Ledger(Protocol):
         """Why no request is accepted at present; empty if they are."""
         ...
 
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether this process alone can write the journal. If not, whatever is returned without an entry
+        follows a barrier: another gateway may have gone on."""
+        ...
+
     def now_ms(self) -> int:
         """The time of the next entry, of keys, and of all ages that are counted from entries: never before
         the last entry, whatever the clock says."""

@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from gateway.coordination.commit_delay import CommitDelay
-from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import recover
 from gateway.coordination.shard import Shard
 from gateway.host import RandomBytes, random_bytes, uuid4_of
-from ledger.ports import Blobs, ImageStore, MetadataStore
+from ledger.ports import Blobs, ImageStore, Journal
 from ledger.records import NEWEST_LEVEL
 from ledger.state import LedgerState
 
@@ -21,12 +20,11 @@ OPEN_SECONDS = 30.0
 
 
 async def open_shard(  # noqa: PLR0913 - the stores of a gateway
-    store: MetadataStore,
+    journal: Journal,
     blobs: Blobs | None,
     image: ImageStore | None,
     node_id: int,
     clock: Callable[[], int],
-    shard: int = 0,
     commit_delay: CommitDelay | None = None,
     verify: Callable[[LedgerState], Awaitable[None]] | None = None,
     elapsed: Callable[[], int] | None = None,
@@ -39,7 +37,6 @@ async def open_shard(  # noqa: PLR0913 - the stores of a gateway
     before anything is written. `feature_level`: see `BecomeOwner`. Ids and nonces are from `random`. Raises
     StoreDamaged, StoreTooNew, StoreUnavailable with one sentence each.
     """
-    journal = Journal(store, shard, random)
     recovered = await recover(journal, image, blobs)
     if verify is not None:
         await verify(recovered.state)

@@ -15,7 +15,7 @@ import structlog
 
 from gateway.completion import Completion
 from gateway.coordination.commit_delay import CommitDelay
-from gateway.coordination.journal import Journal, OwnershipLost
+from gateway.coordination.journal import OwnershipLost, append
 from gateway.coordination.replica import Replica
 from gateway.host import RandomBytes, random_bytes
 from ledger.cluster.requests import BecomeOwner
@@ -30,6 +30,7 @@ from ledger.journal import (
 )
 from ledger.overlay import Overlay
 from ledger.partitions.requests import CommitFile
+from ledger.ports import Journal
 from ledger.registry import decide, encode_record
 from ledger.requests import LedgerResult, Request
 
@@ -145,7 +146,7 @@ class Owner:
     async def prove(self, deadline: float) -> int:
         """The number of entries that were durable when this was called, or later. Where this process alone
         can write, that is known at any time; else it is proved by a later append or a read."""
-        if not self._journal.store.exclusive:
+        if not self._journal.exclusive:
             await self._proved(deadline)
         return self._replica.state.applied
 
@@ -188,7 +189,7 @@ class Owner:
                 self._commit_delay.skip()
             if filling.records:
                 await self._append(filling)
-            elif barriers or (filling.results and not self._journal.store.exclusive):
+            elif barriers or (filling.results and not self._journal.exclusive):
                 # A refusal, or the result of a repeat, is as wrong as a read if another gateway has gone on.
                 await self._prove()
         except StoreUnavailable as error:
@@ -239,17 +240,17 @@ class Owner:
     async def _append(self, filling: _Filling) -> None:
         state = self._replica.state
         data = encode_entry(state.epoch, filling.time_ms, self._random(NONCE_BYTES), filling.records)
-        await self._journal.append(state.applied, data)
+        await append(self._journal, state.applied, data)
         await self._replica.apply(data)
 
     async def _prove(self) -> None:
         """That no other gateway has gone on, at a moment after this call. The next entry would begin an epoch
         of that gateway, and such an entry is never pruned: that it is absent says enough."""
         try:
-            is_absent = await self._journal.is_absent(self._replica.state.applied)
+            found = await self._journal.get(self._replica.state.applied)
         except OutcomeUnknown as error:
             raise StoreUnavailable(str(error)) from error
-        if not is_absent:
+        if found is not None:
             raise OwnershipLost(f"journal entry {self._replica.state.applied} was written by another gateway")
 
     def _break(self, error: Exception) -> None:

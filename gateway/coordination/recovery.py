@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.coordination.blob_keys import applied_of, is_snapshot_key
-from gateway.coordination.journal import Journal, PrunedMeanwhile, StoredEntry
+from gateway.coordination.journal import PrunedMeanwhile, consecutive_entries
 from ledger.errors import NotFound, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
 from ledger.formats.snapshot import (
     SNAPSHOT_HEAD_BYTES,
@@ -18,9 +18,9 @@ from ledger.formats.snapshot import (
     snapshot_prefix,
 )
 from ledger.image import cluster_id_of, everything, restore
-from ledger.journal import NONCE_BYTES, Entry, apply_entry, decode_entry, entry_key, nonce_of
+from ledger.journal import NONCE_BYTES, apply_entry, decode_entry, nonce_of
 from ledger.keys import created_ms
-from ledger.ports import Blobs, ImageStore
+from ledger.ports import Blobs, ImageStore, Journal
 from ledger.state import LedgerState
 
 log = structlog.get_logger(__name__)
@@ -58,7 +58,7 @@ async def recover(journal: Journal, image: ImageStore | None, blobs: Blobs | Non
         except (StoreDamaged, StoreTooNew) as error:
             # What was missing or did not fit may have been pruned: only what contradicts a start that stays
             # where it was is damage.
-            if journal.store.exclusive or await journal.start() <= start:
+            if journal.exclusive or await journal.start() <= start:
                 raise
             reason = str(error)
         log.info("shard.recovery_begins_again", shard=journal.shard, start=start, reason=reason)
@@ -71,7 +71,8 @@ async def recover(journal: Journal, image: ImageStore | None, blobs: Blobs | Non
 async def _recover_from(
     journal: Journal, image: ImageStore | None, blobs: Blobs | None, start: int
 ) -> Recovered:
-    await journal.check_first()
+    # A damaged key may sort before all others.
+    await journal.read(0, 1)
     loaded = await _load_image(image)
     recovered = await _follow_first_that_fits(journal, loaded, blobs, start)
     await _check_image_ahead(journal, loaded, recovered.state, start)
@@ -167,7 +168,7 @@ async def _check_image_ahead(journal: Journal, loaded: _Loaded, state: LedgerSta
     be assigned again. A restore removes the image, so it is never that of a replaced journal."""
     if loaded.state is None or loaded.applied <= start or loaded.cluster_id != state.cluster_id:
         return
-    if await journal.is_absent(loaded.applied - 1):
+    if await journal.get(loaded.applied - 1) is None:
         raise StoreDamaged(_older_copy(journal, state, "image", loaded.applied))
 
 
@@ -249,26 +250,21 @@ async def continues(journal: Journal, applied: int, nonce: bytes, start: int) ->
     pruned."""
     if applied == 0:
         return True
-    found = await journal.store.get(entry_key(journal.shard, applied - 1))
+    found = await journal.get(applied - 1)
     if found is None:
         return applied - 1 < start
-    return nonce_of(found.value) == nonce
+    return nonce_of(found) == nonce
 
 
 async def _follow(journal: Journal, recovered: Recovered) -> None:
     state = recovered.state
-    async for stored in journal.entries_that_count(state.applied):
-        journal.check_next(stored, state.applied)
-        entry = _decode(stored)
+    async for stored in consecutive_entries(journal, state.applied):
+        entry = decode_entry(stored.data, stored.where)
         try:
             apply_entry(state, entry)
         except (StoreDamaged, LookupError, ValueError, struct.error) as error:
             raise DoesNotFit(
-                f"journal entry {stored.key} does not fit the state from {recovered.source}: {error!r}"
+                f"journal entry {stored.where} does not fit the state from {recovered.source}: {error!r}"
             ) from error
         recovered.nonce = entry.nonce
         recovered.journal_bytes += len(stored.data)
-
-
-def _decode(stored: StoredEntry) -> Entry:
-    return decode_entry(stored.data, stored.key)

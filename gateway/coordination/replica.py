@@ -6,10 +6,11 @@ Every gateway has one, whether it owns the shard or not. Only durable entries ch
 import asyncio
 from collections.abc import Callable, Sequence
 
-from gateway.coordination.journal import Journal
+from gateway.coordination.journal import consecutive_entries
 from gateway.coordination.ledger import Subscriber
-from ledger.journal import begin_entry, decode_entry, entry_key, go_on
+from ledger.journal import begin_entry, decode_entry, go_on
 from ledger.partitions.state import PartitionLog
+from ledger.ports import Journal
 from ledger.state import LedgerState
 
 
@@ -40,7 +41,7 @@ class Replica:
 
     async def apply(self, data: bytes) -> None:
         """Apply the next entry, from its bytes: as the owner, every follower and every restart does."""
-        entry = decode_entry(data, entry_key(self.shard, self.state.applied))
+        entry = decode_entry(data, f"{self.state.applied} of shard {self.shard}")
         async with self.applying:
             touched = begin_entry(self.state, entry)
             self.journal_bytes += len(data)
@@ -71,8 +72,7 @@ class Replica:
 
     async def follow(self, journal: Journal) -> None:
         """Apply what the journal has after the last entry applied. PrunedMeanwhile if some of it is gone."""
-        async for stored in journal.entries_that_count(self.state.applied):
-            journal.check_next(stored, self.state.applied)
+        async for stored in consecutive_entries(journal, self.state.applied):
             await self.apply(stored.data)
 
     async def replace(self, state: LedgerState, nonce: bytes, journal_bytes: int) -> None:

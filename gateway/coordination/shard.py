@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable
 
 from gateway.completion import Completion
 from gateway.coordination.commit_delay import CommitDelay
-from gateway.coordination.journal import Journal, OwnershipLost
+from gateway.coordination.journal import OwnershipLost
 from gateway.coordination.ledger import Subscriber
 from gateway.coordination.owner import Owner
 from gateway.coordination.replica import Replica
 from gateway.host import RandomBytes, random_bytes
 from ledger.errors import StoreUnavailable
+from ledger.ports import Journal
 from ledger.registry import REGISTRY
 from ledger.requests import LedgerResult, Request
 from ledger.state import LedgerState
@@ -77,6 +78,10 @@ class Shard:
     @property
     def why_not(self) -> str:
         return self.owner.why_not
+
+    @property
+    def is_exclusive(self) -> bool:
+        return self.journal.exclusive
 
     @property
     def broken(self) -> Exception | None:

@@ -33,16 +33,7 @@ log = structlog.get_logger(__name__)
 FATAL_MEMBER_ERRORS: Final = frozenset(
     {ErrorName.UNKNOWN_MEMBER_ID, ErrorName.ILLEGAL_GENERATION, ErrorName.FENCED_INSTANCE_ID}
 )
-"""Errors that make a member give up what it has: returned only after a linearizable read."""
-
-REFUTABLE_ERRORS: Final = FATAL_MEMBER_ERRORS | {
-    ErrorName.GROUP_ID_NOT_FOUND,
-    ErrorName.GROUP_MAX_SIZE_REACHED,
-    ErrorName.GROUP_SUBSCRIBED_TO_TOPIC,
-    ErrorName.INCONSISTENT_GROUP_PROTOCOL,
-    ErrorName.NON_EMPTY_GROUP,
-}
-"""Errors that newer entries of the journal, by another owner, may refute."""
+"""Errors that make a member give up what it has."""
 
 WEIGH_INTERVAL_MS: Final = 1000
 """There may be very many groups; meanwhile clients can add no more than the network carries."""
@@ -151,10 +142,10 @@ class GroupCoordinator:
         if runner is None:
             return await self.confirmed(ErrorName.UNKNOWN_MEMBER_ID, deadline)
         error = runner.group.heartbeat(member_id, instance_id, generation, _now_ms())
-        if error == ErrorName.NONE and runner.is_durable:
-            return error
-        runner.evict_if_idle()
-        failed = await runner.wait_until_durable()
+        failed = None
+        if error != ErrorName.NONE or not runner.is_durable:
+            runner.evict_if_idle()
+            failed = await runner.wait_until_durable()
         return failed or await self.confirmed(error, deadline)
 
     def try_heartbeat(
@@ -164,6 +155,8 @@ class GroupCoordinator:
         error = self._validate(group_id)
         if error is not None:
             return error
+        if not self._shard.is_exclusive:
+            return None
         runner = self._find(group_id)
         if runner is None or not runner.is_durable:
             return None
@@ -189,14 +182,9 @@ class GroupCoordinator:
         failed = await runner.wait_until_durable()
         if failed is not None:
             return failed
-        fatal = next((error for error in errors if error in FATAL_MEMBER_ERRORS), ErrorName.NONE)
         # One linearizable read confirms all.
-        is_confirmed = await self.confirmed(fatal, deadline) == fatal
-        return (
-            errors
-            if is_confirmed
-            else [RETRIABLE if error in FATAL_MEMBER_ERRORS else error for error in errors]
-        )
+        is_confirmed = await self.confirmed(ErrorName.NONE, deadline) == ErrorName.NONE
+        return errors if is_confirmed else [RETRIABLE] * len(errors)
 
     def check_commit(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
@@ -222,8 +210,9 @@ class GroupCoordinator:
         return failed or await self.confirmed(error, deadline)
 
     async def confirmed(self, error: ErrorName, deadline: float) -> ErrorName:
-        """The error, after a linearizable read if it is one that newer entries of the journal may refute."""
-        if error in REFUTABLE_ERRORS:
+        """The error, or NONE, after a linearizable read: newer entries of the journal, by another owner, may
+        refute it. RETRIABLE if that fails."""
+        if error != RETRIABLE:
             try:
                 await self._shard.barrier(deadline)
             except (StoreError, TimeoutError):

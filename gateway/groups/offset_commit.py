@@ -88,6 +88,21 @@ class OffsetCommit:
         self._tick = self._deadlines.add(deadline, self)
         self._refusal = asyncio.get_running_loop().create_task(self._refuse(confirm))
 
+    def refuse_part(self, confirm: Callable[[], Coroutine[Any, Any, ErrorName]], part: Sequence[int]) -> None:
+        """Before `submit_parts`: complete these rows with what `confirm` returns."""
+        self._left += 1
+        self._refusal = asyncio.get_running_loop().create_task(self._refuse_part(confirm, part))
+
+    async def _refuse_part(
+        self, confirm: Callable[[], Coroutine[Any, Any, ErrorName]], part: Sequence[int]
+    ) -> None:
+        error = OUTCOME_UNKNOWN
+        try:
+            error = await confirm()
+        except Exception:
+            log.exception("offsets.proof_failed")
+        self.complete_part(part, [error] * len(part))
+
     async def _refuse(self, confirm: Callable[[], Coroutine[Any, Any, list[ErrorName]]]) -> None:
         try:
             errors = await confirm()

@@ -87,7 +87,10 @@ class OffsetManager:
             confirm = partial(self._confirm_refusal, group_id, error, len(rows), deadline)
             commit.refuse(confirm, len(rows), deadline)
         elif self._has_max_groups(group_id):
-            commit.end([ErrorName.GROUP_MAX_SIZE_REACHED] * len(rows))
+            full = [ErrorName.GROUP_MAX_SIZE_REACHED] * len(rows)
+            commit.submit_parts(
+                self._shard, group_id, rows, self._proved(commit, full, deadline), (), deadline
+            )
         else:
             self._submit(commit, group_id, rows, deadline)
         return commit
@@ -106,7 +109,17 @@ class OffsetManager:
             commit.submit(self._shard, whole, deadline)
             return
         accepted = [i for i, error in enumerate(errors) if error == ErrorName.NONE]
+        errors = self._proved(commit, errors, deadline)
         commit.submit_parts(self._shard, group_id, rows, errors, list(_parts(rows, accepted)), deadline)
+
+    def _proved(self, commit: OffsetCommit, errors: list[ErrorName], deadline: float) -> list[ErrorName]:
+        """The same, but rows that are refused by what is committed so far have no result before a proof."""
+        error = ErrorName.GROUP_MAX_SIZE_REACHED
+        full = [i for i, each in enumerate(errors) if each == error]
+        if full and not self._shard.is_exclusive:
+            commit.refuse_part(partial(self._groups.confirmed, error, deadline), full)
+            return [OUTCOME_UNKNOWN if each == error else each for each in errors]
+        return errors
 
     async def remove(
         self, group_id: str, keys: Sequence[tuple[str, OffsetKey]], deadline: float
@@ -125,9 +138,10 @@ class OffsetManager:
         ]
         parts = [removable[at : at + MAX_OFFSETS] for at in range(0, len(removable), MAX_OFFSETS)]
         pending = [self._shard.submit(RemoveOffsets(group_id, [keys[i][1] for i in part])) for part in parts]
-        is_whole = len(removable) == len(keys)
-        subscribed_error = ErrorName.NONE if is_whole else ErrorName.GROUP_SUBSCRIBED_TO_TOPIC
-        errors = [await self._groups.confirmed(subscribed_error, deadline)] * len(keys)
+        errors = [ErrorName.NONE] * len(keys)
+        if len(removable) < len(keys):
+            subscribed_error = ErrorName.GROUP_SUBSCRIBED_TO_TOPIC
+            errors = [await self._groups.confirmed(subscribed_error, deadline)] * len(keys)
         for part, result in zip(parts, await self._results(pending, deadline), strict=True):
             for i in part:
                 errors[i] = result.error if isinstance(result, Refused) else ErrorName.NONE

@@ -24,13 +24,8 @@ async def handle(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     slices = context.slices
-    requested = [
-        (topic.name, part.partition_index)
-        async for topic in slices.paced(request.topics)
-        for part in topic.partitions
-    ]
     deadline = context.deadline(request.timeout_ms)
-    is_confirmed = await context.services.topics.confirm_partitions_absent(requested, deadline, slices)
+    is_confirmed = await context.services.topics.barrier(deadline) is None
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         # Kafka returns "" for an empty request, and null otherwise.
@@ -51,9 +46,9 @@ async def handle(
 def _check(
     context: RequestContext, name: str, part: ReassignablePartition, is_confirmed: bool
 ) -> Refused | None:
+    if not is_confirmed:
+        return Refused(ErrorName.REQUEST_TIMED_OUT, "The journal did not answer in time.")
     if not context.services.topics.has_partition(name, part.partition_index):
-        if not is_confirmed:
-            return Refused(ErrorName.REQUEST_TIMED_OUT, "The journal did not answer in time.")
         return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")
     if part.replicas is None:
         return Refused(ErrorName.NO_REASSIGNMENT_IN_PROGRESS)

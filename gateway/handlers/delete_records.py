@@ -40,7 +40,8 @@ async def handle(context: RequestContext, request: DeleteRecordsRequest) -> Dele
     }
     # Kafka's timeout is for followers, of which there are none; the journal gets its own time at least.
     deadline = max(context.deadline(request.timeout_ms), context.journal_deadline())
-    is_confirmed = await context.services.topics.confirm_partitions_absent(requested, deadline, slices)
+    # Whether there are such partitions, and whether their configs let records be deleted.
+    is_confirmed = await context.services.topics.barrier(deadline) is None
     keys = list(requested)
     outcomes: list[int | Refused] = []
     try:
@@ -68,8 +69,10 @@ async def _delete(
     topic = service.get(name)
     if name in INTERNAL_TOPICS:
         return Refused(ErrorName.INVALID_TOPIC_EXCEPTION)
+    if not is_confirmed:
+        return Refused(ErrorName.REQUEST_TIMED_OUT)
     if topic is None or not service.has_partition(name, index):
-        return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION if is_confirmed else ErrorName.REQUEST_TIMED_OUT)
+        return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION)
     policy = topic_value("cleanup.policy", topic.configs, context.services.configs.defaults).split(",")
     if "compact" in policy and "delete" not in policy:
         return Refused(ErrorName.POLICY_VIOLATION)

@@ -35,9 +35,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     else:
         requested = [DeleteTopicState(name=name) for name in request.topic_names]
     slices, deadline = context.slices, context.change_deadline(request.timeout_ms)
-    is_confirmed = await context.services.topics.confirm_absent(
-        [_key(state) for state in requested], deadline, slices
-    )
+    is_confirmed = await context.services.topics.barrier(deadline) is None
     times = Counter([_identity(context, state) async for state in slices.paced(requested)])
     results: dict[object, DeletableTopicResult] = {}
     deletions = {}

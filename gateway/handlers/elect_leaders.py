@@ -30,13 +30,10 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
         return ElectLeadersResponse(0, error, results)
     is_confirmed, slices = False, context.slices
     if is_known:
-        requested = [
-            (topic.topic, index)
-            async for topic in slices.paced(request.topic_partitions)
-            for index in topic.partitions
-        ]
+        # That there is a partition, which has a leader, is refused by the newest state as much as that there
+        # is none.
         deadline = context.deadline(request.timeout_ms)
-        is_confirmed = await context.services.topics.confirm_partitions_absent(requested, deadline, slices)
+        is_confirmed = await context.services.topics.barrier(deadline) is None
     results = [
         ReplicaElectionResult(
             topic.topic,
@@ -53,10 +50,10 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
 
 
 def _partition(context: RequestContext, name: str, index: int, is_confirmed: bool) -> PartitionResult:
+    if not is_confirmed:
+        return PartitionResult(index, ErrorCode.REQUEST_TIMED_OUT, "The journal did not answer in time.")
     if context.services.topics.has_partition(name, index):
         return PartitionResult(
             index, ErrorCode.ELECTION_NOT_NEEDED, "This gateway leads the partition already."
         )
-    if not is_confirmed:
-        return PartitionResult(index, ErrorCode.REQUEST_TIMED_OUT, "The journal did not answer in time.")
     return PartitionResult(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")

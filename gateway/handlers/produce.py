@@ -58,6 +58,12 @@ UNITS_A_PARTITION: Final = 10
 SHORTEST_WAIT_S = 1.0
 """Kafka's timeout covers the wait for replicas, not the local append; here it covers both."""
 
+CONFIG_ERRORS: Final = frozenset(
+    {ErrorName.MESSAGE_TOO_LARGE, ErrorName.INVALID_TIMESTAMP, ErrorName.INVALID_RECORD}
+)
+"""Errors that depend on the configs of a topic, which another gateway may have changed."""
+UNPROVED: Final = Refusal(ErrorName.KAFKA_STORAGE_ERROR, "the journal did not answer in time")
+
 
 class _Produced(NamedTuple):
     """One partition of the request: its batch under way, or why it was refused at once."""
@@ -173,6 +179,7 @@ class ProduceCall(ProduceCompletion):
             ]
         except (StoreError, TimeoutError) as error:
             log.warning("produce.barrier_failed", error=str(error))
+            self._produced = [[_unproved(p) for p in partitions] for partitions in self._produced]
         except Exception as error:
             completion, self._completion = self._completion, None
             if completion is not None:
@@ -206,6 +213,23 @@ class ProduceCall(ProduceCompletion):
         produced, self._produced = self._produced, ()
         if completion is None:
             return
+        if not self._context.services.shard.is_exclusive and any(map(_has_refutable, produced)):
+            self._retrying = asyncio.create_task(self._prove(completion, produced))
+        else:
+            self._send(completion, produced)
+
+    async def _prove(
+        self, completion: Completion[Buffers | None], produced: Sequence[Sequence[_Produced]]
+    ) -> None:
+        """Respond once it is proved that no other gateway has changed the configs that refused a batch."""
+        try:
+            await self._context.services.shard.barrier(self._deadline)
+        except (StoreError, TimeoutError) as error:
+            log.warning("produce.barrier_failed", error=str(error))
+            produced = [[_unproved(p) for p in partitions] for partitions in produced]
+        self._send(completion, produced)
+
+    def _send(self, completion: Completion[Buffers | None], produced: Sequence[Sequence[_Produced]]) -> None:
         # The caller completes other batches afterwards, even if this response cannot be sent.
         try:
             self._respond(completion, produced)
@@ -383,6 +407,16 @@ def _enqueue_partition(
         return _Produced(partition.index, batch, log)
     services.metrics.produce_bytes.value += len(batch.data)
     return _Produced(partition.index, services.produce.add(log, batch, completion, policy), log)
+
+
+def _has_refutable(partitions: Sequence[_Produced]) -> bool:
+    return any(p.outcome.error in CONFIG_ERRORS for p in partitions)
+
+
+def _unproved(produced: _Produced) -> _Produced:
+    """What is refused by the state at hand is refused retriably instead."""
+    is_refutable = _has_refutable([produced]) or _has_unknown([produced])
+    return produced._replace(outcome=UNPROVED) if is_refutable else produced
 
 
 def _has_unknown(partitions: Sequence[_Produced]) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.coordination.blob_keys import applied_of, new_snapshot_key
-from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import own_snapshots
 from gateway.coordination.shard import Shard
 from gateway.host import RandomBytes, Seconds, precise_s, random_bytes
@@ -20,7 +19,7 @@ from ledger.cut import StateCut
 from ledger.errors import StoreError
 from ledger.formats.snapshot import Snapshot, encode_snapshot
 from ledger.image import drop_dirty, restore
-from ledger.ports import Blobs, ImageStore
+from ledger.ports import Blobs, ImageStore, Journal
 
 log = structlog.get_logger(__name__)
 

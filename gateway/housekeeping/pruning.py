@@ -10,12 +10,12 @@ import structlog
 
 from gateway.coordination.archives import pieces, put_archive
 from gateway.coordination.blob_keys import applied_of
-from gateway.coordination.journal import Journal, PrunedMeanwhile, StoredEntry
+from gateway.coordination.journal import PrunedMeanwhile, stored_entries
 from gateway.coordination.recovery import KEPT_SNAPSHOTS, own_snapshots
 from gateway.host import RandomBytes, random_bytes
 from ledger.cluster.records import OwnerChanged
-from ledger.journal import decode_entry, entry_key
-from ledger.ports import Blobs
+from ledger.journal import decode_entry
+from ledger.ports import Blobs, Journal, StoredEntry
 
 log = structlog.get_logger(__name__)
 
@@ -64,22 +64,22 @@ class Pruner:
         return kept
 
     async def _delete_entries(self, first: int, end: int, kept: set[int]) -> None:
-        keys = await self._left_below(first)
-        keys += [entry_key(self._journal.shard, n) for n in range(first, end) if n not in kept]
-        for at in range(0, len(keys), DELETE_ENTRIES):
-            await self._journal.store.delete(keys[at : at + DELETE_ENTRIES])
+        numbers = await self._left_below(first)
+        numbers += [number for number in range(first, end) if number not in kept]
+        for at in range(0, len(numbers), DELETE_ENTRIES):
+            await self._journal.delete(numbers[at : at + DELETE_ENTRIES])
 
-    async def _left_below(self, end: int) -> list[str]:
-        """Keys of entries that an earlier pruning left: they are archived already."""
-        left: list[str] = []
-        async for stored in self._journal.entries(0):
+    async def _left_below(self, end: int) -> list[int]:
+        """Entries that an earlier pruning left: they are archived already."""
+        left: list[int] = []
+        async for stored in stored_entries(self._journal):
             if stored.number >= end:
                 break
             if not _begins_epoch(stored):
-                left.append(stored.key)
+                left.append(stored.number)
         return left
 
 
 def _begins_epoch(stored: StoredEntry) -> bool:
-    records = decode_entry(stored.data, stored.key).records
+    records = decode_entry(stored.data, stored.where).records
     return any(isinstance(record, OwnerChanged) for record in records)

@@ -16,7 +16,6 @@ import structlog
 from gateway.coordination.archives import pieces, put_archive
 from gateway.coordination.blob_keys import applied_of, entries_of, new_snapshot_key
 from gateway.coordination.claim import Claim, put_claim
-from gateway.coordination.journal import Journal, encode_start
 from gateway.coordination.recovery import Recovered, snapshot_keys
 from ledger.cluster.records import LedgerRestored, OwnerChanged
 from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError, StoreTooNew
@@ -28,10 +27,10 @@ from ledger.formats.snapshot import (
     encode_snapshot,
 )
 from ledger.image import all_rows, restore
-from ledger.journal import NONCE_BYTES, encode_entry, entry_key, entry_prefix, nonce_of, start_key
+from ledger.journal import NONCE_BYTES, encode_entry, nonce_of
 from ledger.keys import created_ms
 from ledger.partitions.records import ProducerIdsReserved
-from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore, Won
+from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
 from ledger.registry import REGISTRY, encode_record
 from ledger.rows import Row
 from ledger.state import LedgerState
@@ -142,24 +141,23 @@ async def read_backup(source: Blobs, shard: int = 0) -> Found:
     return Found(snapshot, state, _backup(key, state), skipped, await _last_entry(source, shard, snapshot))
 
 
-async def restore_backup(  # noqa: PLR0913 - the stores of a gateway
+async def restore_backup(
     found: Found,
-    store: MetadataStore,
+    journal: Journal,
     blobs: Blobs,
     image: ImageStore | None,
     segments: SegmentStore,
     now_ms: int,
-    shard: int = 0,
 ) -> Restored:
-    """Begin the journal of an empty metadata store where the snapshot ends, and journal that it was restored.
+    """Begin an empty journal where the snapshot ends, and journal that it was restored.
     `blobs` and `segments` are those that the gateway will use. StoreNotEmpty before anything is written. What
     a failed restore has written is removed again."""
-    if await store.get(start_key(shard)) is not None or await store.scan(entry_prefix(shard), limit=1):
+    if not await _is_empty(journal):
         raise StoreNotEmpty("the metadata store holds a journal already: restore into an empty one")
     snapshot, state, key = found.snapshot, found.state, found.backup.key
     stored = {each.locator: each.created_ms async for each in all_objects(segments)}
     # After every snapshot in the blobs: a start takes those for snapshots of the replaced journal.
-    replaced = [created_ms(there) + 1 for there in await snapshot_keys(blobs, shard)]
+    replaced = [created_ms(there) + 1 for there in await snapshot_keys(blobs, journal.shard)]
     newest_ms = max([now_ms, state.entry_time_ms, *stored.values(), *replaced])
     if image is not None:
         await image.remove()
@@ -171,12 +169,12 @@ async def restore_backup(  # noqa: PLR0913 - the stores of a gateway
     entry = encode_entry(owner.epoch, newest_ms, os.urandom(NONCE_BYTES), records)
     is_put = await _put_snapshot(blobs, key, snapshot)
     try:
-        await _put_journal(store, shard, snapshot.applied, found.last_entry, entry)
+        await journal.begin(snapshot.applied, entry, found.last_entry)
         # From here on the data is this journal's: the replaced one would be refused.
         claim = Claim(state.cluster_id, owner.epoch, snapshot.applied, nonce_of(entry))
-        await put_claim(blobs, shard, claim)
+        await put_claim(blobs, journal.shard, claim)
     except BaseException:
-        await _take_back(store, shard, snapshot.applied, blobs, key if is_put else None)
+        await _take_back(journal, snapshot.applied, blobs, key if is_put else None)
         raise
     REGISTRY.apply(state, record)
     objects = state.objects
@@ -189,6 +187,13 @@ async def restore_backup(  # noqa: PLR0913 - the stores of a gateway
     return Restored(found.backup, state.cluster_epoch, found.skipped, missing, kept)
 
 
+async def _is_empty(journal: Journal) -> bool:
+    try:
+        return await journal.start() == 0 and not (await journal.read(0, 1)).entries
+    except StoreDamaged:
+        return False
+
+
 async def _put_snapshot(blobs: Blobs, key: str, snapshot: Snapshot) -> bool:
     """False if it is there already."""
     try:
@@ -199,14 +204,12 @@ async def _put_snapshot(blobs: Blobs, key: str, snapshot: Snapshot) -> bool:
     return True
 
 
-async def _take_back(
-    store: MetadataStore, shard: int, applied: int, blobs: Blobs, snapshot: str | None
-) -> None:
+async def _take_back(journal: Journal, applied: int, blobs: Blobs, snapshot: str | None) -> None:
     """As far as possible: the store may be out of reach, which the caller reports."""
-    if not store.exclusive:
+    if not journal.exclusive:
         return  # The entries may be those of another process.
     with suppress(StoreError):
-        await store.delete([start_key(shard), entry_key(shard, applied), entry_key(shard, applied - 1)])
+        await journal.discard(applied)
     with suppress(StoreError):
         await blobs.delete([snapshot] if snapshot is not None else [])
 
@@ -227,23 +230,6 @@ async def _last_entry(source: Blobs, shard: int, snapshot: Snapshot) -> bytes | 
             if nonce_of(entries[last - first]) == snapshot.nonce:
                 return entries[last - first]
     return None
-
-
-async def _put_journal(
-    store: MetadataStore, shard: int, applied: int, last: bytes | None, entry: bytes
-) -> None:
-    # In this order a gateway refuses what a restore that was killed in between has left, or finds it whole.
-    await _put(store, entry_key(shard, applied), entry)
-    if last is not None:
-        await _put(store, entry_key(shard, applied - 1), last)
-    start = applied if last is None else applied - 1
-    await _put(store, start_key(shard), encode_start(start, os.urandom(NONCE_BYTES)))
-
-
-async def _put(store: MetadataStore, key: str, value: bytes) -> None:
-    outcome = await store.put(key, value, None)
-    if not isinstance(outcome, Won):
-        raise StoreError(f"{key} could not be written ({outcome}): remove the new metadata store, try again")
 
 
 async def _all_keys(blobs: Blobs, prefix: str) -> AsyncIterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gateway.coordination.claim import check_claim
-from gateway.coordination.journal import Journal
+from gateway.coordination.journal import stored_entries
 from gateway.coordination.recovery import Recovered, own_snapshots, recover
 from gateway.offline.backup import all_objects
 from ledger.batch.header import BatchError, verify_crc, walk
@@ -19,7 +19,7 @@ from ledger.image import all_rows, restore
 from ledger.journal import apply_entry, decode_entry
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
-from ledger.ports import Blobs, ImageStore, SegmentStore
+from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
 from ledger.rows import digest
 from ledger.state import LedgerState
 from ledger.types import Position
@@ -38,8 +38,8 @@ async def check_journal(journal: Journal, blobs: Blobs, diagnosis: Diagnosis) ->
     try:
         recovered = await recover(journal, None, blobs)
         # A start reads no entry that a snapshot or the image has, but an archive and a backup do.
-        async for stored in journal.entries(0):
-            decode_entry(stored.data, stored.key)
+        async for stored in stored_entries(journal):
+            decode_entry(stored.data, stored.where)
     except (StoreDamaged, StoreTooNew) as error:
         diagnosis.findings.append(f"journal: {error}")
         return None
@@ -90,10 +90,10 @@ async def _state_at(journal: Journal, blobs: Blobs, applied: int) -> LedgerState
         state = LedgerState()
     else:
         return None
-    async for stored in journal.entries(state.applied):
+    async for stored in stored_entries(journal, state.applied):
         if state.applied == applied or stored.number != state.applied:
             break
-        apply_entry(state, decode_entry(stored.data, stored.key))
+        apply_entry(state, decode_entry(stored.data, stored.where))
     return state if state.applied == applied else None
 
 

@@ -4,12 +4,11 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import Recovered, snapshot_keys
 from gateway.offline.backup import all_objects
 from ledger.groups.state import NO_GENERATION
 from ledger.partitions.state import PartitionLog
-from ledger.ports import Blobs, SegmentStore
+from ledger.ports import Blobs, Journal, SegmentStore
 from ledger.state import LedgerState
 from ledger.topics.state import Topic
 from ledger.types import StoredObject

@@ -33,9 +33,11 @@ async def alter_resources(
         async for resource in slices.paced(resources)
     ]
     valid = [i async for i, one in slices.paced(enumerate(refused)) if one is None]
+    # What is set already decides, too: so each is refused by the newest state alone.
+    outdated = await topics.barrier(deadline) if valid else None
+    if outdated is not None:
+        return [one or outdated async for one in slices.paced(refused)]
     of_topics = [i async for i in slices.paced(valid) if resources[i].type == ResourceType.TOPIC]
-    names = [resources[i].name async for i in slices.paced(of_topics)]
-    is_confirmed = await topics.confirm_absent(names, deadline, slices)
     # Until there is a result, the outcome is unknown: the client may hang up.
     outcomes: list[Refused | None] = [TIMED_OUT] * len(resources)
 
@@ -47,9 +49,7 @@ async def alter_resources(
         async for part in slices.paced(_parts(of_topics), AT_ONCE * UNITS_A_RESOURCE):
             results = await topics.alter([resources[i] for i in part], validate_only, deadline)
             for i, result in zip(part, results, strict=True):
-                is_absent = result is not None and result.error == ErrorName.UNKNOWN_TOPIC_OR_PARTITION
-                refused[i] = TIMED_OUT if is_absent and not is_confirmed else result
-                outcomes[i] = result
+                refused[i] = outcomes[i] = result
         not_of_topics = [i async for i in slices.paced(valid) if resources[i].type != ResourceType.TOPIC]
         async for part in slices.paced(_parts(not_of_topics), AT_ONCE * UNITS_A_RESOURCE):
             changes = context.services.configs.alter([resources[i] for i in part], validate_only, deadline)

@@ -157,6 +157,9 @@ class TopicService:
         is called in place of this service's own method."""
         refused: dict[str, Refused] = {}
         all_names = list(names)
+        # Names and numbers of partitions are refused by the newest state alone.
+        if (outdated := await self.barrier(deadline)) is not None:
+            return dict.fromkeys(all_names, outdated)
         for start in range(0, len(all_names), CREATIONS_AT_ONCE):
             part = all_names[start : start + CREATIONS_AT_ONCE]
             results = await asyncio.gather(

@@ -7,34 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from adapters.open import open_blobs
 from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreUnavailable
 from ledger.keys import KEY_PARTS
 from ledger.ports import Blobs
+from tests.contract.backends import BLOBS, DURABLE_BLOBS, acknowledgements, blobs_url, opened_blobs
 from tests.contract.keys import NO_KEYS, SOUND_KEYS, keys_of_another_depth
 from tests.contract.killed import killed_writer
 from tests.contract.writer import content
 from tests.support.faulty import Fault, Faults, FaultyBlobs
 
-BACKENDS = ["memory:", "file:{dir}"]
-DURABLE = [url for url in BACKENDS if not url.startswith("memory:")]
 
-
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=BLOBS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(request.param.format(dir=tmp_path))
+    return blobs_url(request, tmp_path)
 
 
 @pytest.fixture
 async def blobs(url: str) -> AsyncIterator[Blobs]:
-    blobs = open_blobs(url)
+    blobs = opened_blobs(url)
     yield blobs
     await blobs.close()
 
 
-@pytest.fixture(params=DURABLE)
+@pytest.fixture(params=DURABLE_BLOBS)
 def durable_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(request.param.format(dir=tmp_path))
+    return blobs_url(request, tmp_path)
 
 
 async def keys_of(blobs: Blobs, prefix: str = "", after: str = "", limit: int = 1000) -> list[str]:
@@ -184,20 +181,20 @@ async def test_the_store_says_whether_it_is_durable(blobs: Blobs, url: str) -> N
 
 
 async def test_what_was_put_is_there_after_closing_and_opening(durable_url: str) -> None:
-    first = open_blobs(durable_url)
+    first = opened_blobs(durable_url)
     await first.put("a/b/c", [b"one"])
     await first.put("a/d", [b"two"])
     await first.delete(["a/d"])
     await first.close()
-    second = open_blobs(durable_url)
+    second = opened_blobs(durable_url)
     assert await keys_of(second) == ["a/b/c"]
     assert await second.get("a/b/c") == b"one"
     await second.close()
 
 
 async def test_what_was_put_is_there_and_nothing_is_torn_after_kill_9(durable_url: str) -> None:
-    acknowledged = killed_writer("blobs", durable_url, 1000)
-    blobs = open_blobs(durable_url)
+    acknowledged = killed_writer("blobs", durable_url, acknowledgements(durable_url))
+    blobs = opened_blobs(durable_url)
     keys = set(await keys_of(blobs, limit=1_000_000))
     assert {f"d{line['number'] % 5}/{line['number']}" for line in acknowledged} <= keys
     for key in keys:

@@ -13,10 +13,13 @@ from ledger.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 from ledger.keys import KEY_PARTS
 from ledger.ports import SCAN_BYTES, Lost, MetadataStore, PutOutcome, Unknown, Won
 from tests.contract.backends import (
-    AS_S3,
     DURABLE_METADATA,
+    HASHES,
     METADATA,
+    ON_S3,
     SHARED,
+    acknowledgements,
+    kind_of,
     metadata_url,
     opened_metadata,
 )
@@ -26,7 +29,7 @@ from tests.contract.writer import content, key_of
 from tests.support.faulty import Fault, Faults, FaultyMetadata
 
 
-@pytest.fixture(params=METADATA)
+@pytest.fixture(params=[*METADATA, *ON_S3])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return metadata_url(request, tmp_path)
 
@@ -239,8 +242,8 @@ async def test_a_conflict_after_a_clients_own_retry_shows_ones_own_bytes(store: 
 
 async def test_the_store_declares_what_it_promises(store: MetadataStore, url: str) -> None:
     assert store.durable_ack == (not url.startswith("memory"))
-    assert store.unique_versions == (url != AS_S3)
-    assert store.exclusive == (url.partition("://")[0] not in SHARED)
+    assert store.unique_versions == (kind_of(url) not in HASHES)
+    assert store.exclusive == (kind_of(url) not in SHARED)
 
 
 async def test_a_store_that_declares_exclusive_use_is_opened_once(durable_url: str) -> None:
@@ -274,7 +277,7 @@ async def test_what_was_won_is_there_after_closing_and_opening(durable_url: str)
 
 
 async def test_what_was_won_is_there_after_kill_9(durable_url: str) -> None:
-    acknowledged = killed_writer("metadata", durable_url, 1000)
+    acknowledged = killed_writer("metadata", durable_url, acknowledgements(durable_url))
     store = opened_metadata(durable_url)
     for line in acknowledged:
         found = await store.get(key_of(line["number"]))

@@ -10,12 +10,12 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 
-from adapters.open import open_blobs, open_image, open_segments
+from adapters.open import open_image, open_segments
 from ledger.partitions.rows import PARTITION
 from ledger.ports import Won
 from ledger.rows import Row
 from ledger.types import DraftBatch, TopicId
-from tests.contract.backends import opened_metadata
+from tests.contract.backends import opened_blobs, opened_metadata
 
 WRITERS_AT_ONCE = 8
 Write = Callable[[int], Awaitable[dict[str, object]]]
@@ -59,7 +59,7 @@ def metadata_writer(url: str) -> Write:
 
 
 def blobs_writer(url: str) -> Write:
-    blobs = open_blobs(url)
+    blobs = opened_blobs(url)
 
     async def write(number: int) -> dict[str, object]:
         await blobs.put(f"d{number % 5}/{number}", [content(number)])

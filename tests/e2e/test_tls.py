@@ -465,7 +465,7 @@ def test_a_stop_drains_tls_connections(gateway_factory: GatewayFactory, server: 
     with tls_socket(gateway) as sock:
         assert is_answered(sock)
         # What the response holds beyond its head.
-        sock.settimeout(0.5)
+        sock.settimeout(WAIT_S)
         os.kill(gateway.pid, signal.SIGTERM)
         with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
             while sock.recv(4096):

@@ -106,6 +106,7 @@ def test_a_java_client_is_refused_for_good(refusing: Gateway, tmp_path: Path, ca
     check(refusing, java)
 
 
+@pytest.mark.serial
 def test_franz_go_is_refused_for_good(refusing: Gateway) -> None:
     reason = why_no_go_client()
     if reason is not None:

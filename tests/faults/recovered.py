@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adapters.open import IMAGE_FILE, METADATA_FILE, open_blobs, open_image, open_metadata, open_segments
-from gateway.coordination.opening import open_shard
 from gateway.datadir import DataDirectory
 from ledger.batch.header import verify_crc, walk
 from ledger.batch.records import read_batch
@@ -18,6 +17,7 @@ from ledger.ports import SegmentStore
 from ledger.state import LedgerState
 from ledger.types import Position
 from tests.faults.load import Found, Place
+from tests.support.shards import open_shard
 
 MAX_BYTES = 1 << 40
 MAX_RUNS = 1 << 30

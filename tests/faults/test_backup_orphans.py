@@ -5,16 +5,16 @@ import asyncio
 import pytest
 
 from adapters.blobs.memory import MemoryBlobs
+from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
-from gateway.coordination.journal import Journal
-from gateway.coordination.opening import open_shard
 from gateway.coordination.recovery import recover
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.offline.backup import StoreNotEmpty, all_objects, read_backup, restore_backup, write_backup
 from ledger.batch.records import Record, build_batch
 from ledger.types import DraftBatch, TopicId
+from tests.support.shards import open_shard
 
 HOUR_MS = 3_600_000
 START_MS = 1_700_000_000_000
@@ -30,14 +30,15 @@ async def test_a_snapshot_without_its_journal_is_enough_to_restore() -> None:
     cluster_id = shard.state.cluster_id
     await shard.close()
     fresh = MemoryMetadata()
-    restored = await restore_backup(await read_backup(blobs), fresh, blobs, None, segments, RESTORE_MS)
+    journal = MetadataJournal(fresh, 0)
+    restored = await restore_backup(await read_backup(blobs), journal, blobs, None, segments, RESTORE_MS)
     assert restored.backup.entries == 1
     shard = await open_shard(fresh, blobs, None, 1, lambda: RESTORE_MS)
     assert (shard.state.cluster_id, shard.state.cluster_epoch) == (cluster_id, 2)
     assert shard.state.epoch == 3
     await shard.close()
     with pytest.raises(StoreNotEmpty):
-        await restore_backup(await read_backup(blobs), fresh, blobs, None, segments, RESTORE_MS)
+        await restore_backup(await read_backup(blobs), journal, blobs, None, segments, RESTORE_MS)
 
 
 async def stored(segments: MemorySegments, created_ms: int) -> str:
@@ -58,10 +59,11 @@ async def test_a_sweep_after_a_restore_keeps_later_objects_and_deletes_older_orp
     orphan = await stored(segments, START_MS - 1)
     later = await stored(segments, LATER_MS)
 
-    journal = Journal(first_store, 0)
+    journal = MetadataJournal(first_store, 0)
     await write_backup(journal, await recover(journal, None, blobs), backup, BACKUP_MS)
     store = MemoryMetadata()
-    restored = await restore_backup(await read_backup(backup), store, blobs, None, segments, RESTORE_MS)
+    journal = MetadataJournal(store, 0)
+    restored = await restore_backup(await read_backup(backup), journal, blobs, None, segments, RESTORE_MS)
     assert restored.kept == [later]
 
     now = RESTORE_MS

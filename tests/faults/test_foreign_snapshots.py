@@ -4,7 +4,6 @@ import asyncio
 
 from adapters.blobs.memory import MemoryBlobs
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.opening import open_shard
 from gateway.coordination.recovery import snapshot_keys
 from gateway.coordination.shard import Shard
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
@@ -13,6 +12,7 @@ from ledger.ports import Blobs, MetadataStore
 from ledger.rows import digest
 from ledger.topics.requests import CreateTopic
 from tests.support.journalled import topic_id
+from tests.support.shards import open_shard
 
 NOW_MS = 1_000_000
 WAIT_S = 20.0

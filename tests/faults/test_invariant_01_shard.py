@@ -15,7 +15,6 @@ import pytest
 from adapters.blobs.files import FileBlobs
 from adapters.images.sqlite import SqliteImage
 from adapters.metadata.sqlite import SqliteMetadata
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from ledger.errors import StoreError
@@ -25,6 +24,7 @@ from ledger.topics.requests import Created, CreateTopic
 from ledger.types import TopicId
 from tests.faults.powercut import Survival, cut_time_ns, sample, sync_points, trees_at, write_tree
 from tests.faults.recording import Recording
+from tests.support.shards import open_shard
 
 ROOT = Path(__file__).parents[2]
 TOPIC_ID = TopicId(bytes(15) + b"\1")

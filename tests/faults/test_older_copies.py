@@ -9,9 +9,9 @@ import pytest
 
 from adapters.blobs.files import FileBlobs
 from adapters.images.sqlite import SqliteImage
+from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.wal import WalSegments
-from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import recover
 from gateway.offline.backup import read_backup, restore_backup, write_backup
 from ledger.errors import StoreDamaged
@@ -55,7 +55,7 @@ async def five_more(root: Path, clock: Clock) -> int:
 
 async def back_up(root: Path, backup: Path, clock: Clock) -> None:
     metadata, blobs = SqliteMetadata(root / METADATA), FileBlobs(backup)
-    journal = Journal(metadata, 0)
+    journal = MetadataJournal(metadata, 0)
     await write_backup(journal, await recover(journal, None, None), blobs, clock())
     await metadata.close()
     await blobs.close()
@@ -68,7 +68,8 @@ async def put_back_from_backup(root: Path, backup: Path, clock: Clock) -> None:
         path.unlink()
     metadata, source, blobs = SqliteMetadata(root / METADATA), FileBlobs(backup), FileBlobs(root / "blobs")
     image, segments = SqliteImage(root / IMAGE), WalSegments(root / "data")
-    await restore_backup(await read_backup(source), metadata, blobs, image, segments, clock())
+    journal = MetadataJournal(metadata, 0)
+    await restore_backup(await read_backup(source), journal, blobs, image, segments, clock())
     await image.close()
     for store in (metadata, source, blobs, segments):
         await store.close()

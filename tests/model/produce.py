@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
 from gateway.coordination import owner
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import PendingBatch
 from gateway.produce.service import ProduceOptions, ProduceService
@@ -31,6 +30,7 @@ from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch, Placement, Position
 from tests.support.completions import AwaitedProduce
 from tests.support.journalled import topic_id
+from tests.support.shards import open_shard
 
 BEGUN_MS = 1_700_000_000_000
 PARTITIONS = 2

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from adapters.metadata.sqlite import SqliteMetadata
-from gateway.coordination.opening import open_shard
 from gateway.host import clock_ms
 from tests.support.ports import free_ports
+from tests.support.shards import open_shard
 from tests.support.terminal import Terminal
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from adapters.metadata.sqlite import SqliteMetadata
-from gateway.coordination.opening import open_shard
 from gateway.host import clock_ms
 from tests.support.embedded import WAIT_S
 from tests.support.gateway import GatewayFactory
+from tests.support.shards import open_shard
 from tests.support.topics import create_topics
 
 HOUR_MS = 3_600_000

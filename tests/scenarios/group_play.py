@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.machine import Note
@@ -33,6 +32,7 @@ from ledger.errors import StoreUnavailable
 from ledger.groups.state import Group
 from ledger.ports import PutOutcome
 from tests.scenarios.transcript import Block
+from tests.support.shards import open_shard
 
 GROUP: Final = "readers"
 BEAT_S: Final = 3.0

@@ -18,7 +18,7 @@ from adapters.blobs.memory import MemoryBlobs
 from adapters.images.sqlite import SqliteImage
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
-from adapters.open import BLOBS_DIRECTORY
+from adapters.open import BLOBS_DIRECTORY, open_journal
 from adapters.segments.memory import MemorySegments
 from adapters.segments.wal import WalSegments
 from gateway.world import StoreOpener
@@ -103,6 +103,7 @@ class Disk:
             ),
             blobs=lambda url: LivedBlobs(self._open_blobs(url), self, fate),
             image=lambda url: LivedImage(SqliteImage(_path_of(url), threads=InlineThreads), self, fate),
+            journal=open_journal,
         )
 
     def _open_metadata(self, url: str) -> MetadataStore:

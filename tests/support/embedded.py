@@ -8,7 +8,6 @@ from adapters.blobs.files import FileBlobs
 from adapters.images.sqlite import SqliteImage
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.wal import WalSegments
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
@@ -23,6 +22,7 @@ from ledger.requests import LedgerResult, Request
 from ledger.types import Position
 from tests.support.completions import AwaitedProduce
 from tests.support.faulty import Faults, FaultyBlobs, FaultyMetadata, FaultySegments
+from tests.support.shards import open_shard
 
 WAIT_S = 20.0
 GRACE_MS = 60_000

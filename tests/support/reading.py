@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
-from gateway.coordination.journal import Journal
 from gateway.coordination.shard import Shard
 from gateway.fetch.budget import NO_OWNER
 from gateway.fetch.cache import RunCache
@@ -211,7 +211,7 @@ async def reading_world(
     produce_to_cache: bool = True,
     segments: SegmentStore | None = None,
 ) -> AsyncIterator[ReadingWorld]:
-    shard = Shard(Journal(MemoryMetadata(exclusive), 0), LedgerState(), lambda: NOW_MS)
+    shard = Shard(MetadataJournal(MemoryMetadata(exclusive), 0), LedgerState(), lambda: NOW_MS)
     await shard.start(1, "cluster", asyncio.get_running_loop().time() + 10)
     counting = CountingSegments()
     segments = segments or counting

@@ -4,7 +4,6 @@ import asyncio
 
 from adapters.blobs.memory import MemoryBlobs
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from ledger.formats.snapshot import archive_prefix, decode_archive
@@ -12,6 +11,7 @@ from ledger.journal import nonce_of
 from ledger.partitions.requests import Reserved, ReserveProducerIds
 from ledger.ports import Blobs, MetadataStore, PutOutcome, Won
 from ledger.requests import LedgerResult, Request
+from tests.support.shards import open_shard
 
 WAIT_S = 20.0
 NOW_MS = 1_000_000

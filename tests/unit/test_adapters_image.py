@@ -10,8 +10,8 @@ import pytest
 from adapters.blobs.memory import MemoryBlobs
 from adapters.images import sqlite
 from adapters.images.sqlite import MAX_WAITING, ImageFile, SqliteImage
+from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.journal import Journal
 from gateway.coordination.shard import Shard
 from gateway.housekeeping import checkpoint
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
@@ -19,6 +19,8 @@ from ledger.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.rows import META, Row
 from ledger.state import LedgerState
 
+WAIT_S = 60.0
+"""For what comes at once, on a busy machine too."""
 ROWS = [Row(META, b"k", b"v")]
 
 
@@ -80,12 +82,12 @@ async def test_closing_over_a_disk_that_hangs_ends(tmp_path: Path, monkeypatch: 
     image = HungImage(tmp_path / "image", deadline_s=30)
     writing = asyncio.create_task(image.write(ROWS, b"1"))
     await asyncio.sleep(0.02)
-    await asyncio.wait_for(image.close(), 10)
+    await asyncio.wait_for(image.close(), WAIT_S)
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("the image")]
     assert threads
     assert all(thread.daemon for thread in threads)
     image.disk.set()
-    await asyncio.wait_for(writing, 10)
+    await asyncio.wait_for(writing, WAIT_S)
 
 
 async def test_the_last_image_does_not_keep_a_gateway_from_ending(
@@ -93,10 +95,10 @@ async def test_the_last_image_does_not_keep_a_gateway_from_ending(
 ) -> None:
     monkeypatch.setattr(checkpoint, "LAST_IMAGE_S", 0.05)
     image = HungImage(tmp_path / "image", deadline_s=30)
-    shard = Shard(Journal(MemoryMetadata(), 0), LedgerState(), lambda: 1)
+    shard = Shard(MetadataJournal(MemoryMetadata(), 0), LedgerState(), lambda: 1)
     await shard.start(1, "cluster", asyncio.get_running_loop().time() + 5)
     checkpointer = Checkpointer(shard, image, MemoryBlobs(), SnapshotRule(1 << 30), lambda: 1)
-    await asyncio.wait_for(checkpointer.write_last_image(), 10)
+    await asyncio.wait_for(checkpointer.write_last_image(), WAIT_S)
     assert (checkpointer.imaged, image.writes) == (None, 1)
     image.disk.set()
     # What was not written is written again.
@@ -114,7 +116,7 @@ async def test_a_call_after_one_that_was_cancelled_waits_for_the_thread(tmp_path
     later = asyncio.create_task(image.write(ROWS, b"2"))
     await asyncio.sleep(0.02)
     image.disk.set()
-    await asyncio.wait_for(later, 10)
+    await asyncio.wait_for(later, WAIT_S)
     assert await image.load() == (ROWS, b"2")
     await image.close()
     await image.close()
@@ -136,7 +138,7 @@ async def test_calls_that_are_cancelled_over_a_disk_that_hangs_do_not_pile_up(
         (outcome,) = await asyncio.gather(writing, return_exceptions=True)
         refused += isinstance(outcome, StoreUnavailable)
     assert refused == 10
-    await asyncio.wait_for(image.close(), 10)
+    await asyncio.wait_for(image.close(), WAIT_S)
     image.disk.set()
 
 

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from adapters.images.sqlite import SqliteImage
-from gateway.coordination.journal import Journal
+from adapters.journals.metadata import MetadataJournal, entry_key, entry_prefix
 from gateway.coordination.recovery import recover, snapshot_keys
 from gateway.housekeeping import checkpoint
 from gateway.housekeeping.checkpoint import StateNotWhole
 from ledger.errors import StoreError, StoreUnavailable
 from ledger.formats.snapshot import decode_snapshot
 from ledger.image import all_rows, restore
-from ledger.journal import entry_key, entry_prefix
 from ledger.partitions.rows import PARTITION
 from ledger.rows import Row, digest
 from ledger.topics.requests import CreateTopic, DeleteTopic
@@ -95,7 +94,7 @@ async def test_an_entry_applied_while_the_image_is_encoded_does_not_make_it_usel
         assert not writing.done()
         await writing
         assert host.checkpointer.imaged == before < host.shard.state.applied
-        found = await recover(Journal(host.metadata, 0), host.image, host.blobs)
+        found = await recover(MetadataJournal(host.metadata, 0), host.image, host.blobs)
         assert found.source == "image"
         assert digest(all_rows(found.state)) == digest(all_rows(host.shard.state))
 
@@ -117,7 +116,7 @@ async def test_a_snapshot_is_never_made_of_rows_that_the_disk_has_changed(tmp_pa
         # Nor is the image left like that.
         await work(host, 1)
         await host.checkpointer.write_image()
-        found = await recover(Journal(host.metadata, 0), host.image, host.blobs)
+        found = await recover(MetadataJournal(host.metadata, 0), host.image, host.blobs)
         assert found.source == "image" and found.state.applied == host.shard.state.applied
 
 
@@ -171,7 +170,7 @@ async def test_a_damaged_image_that_cannot_be_cleared_is_cleared_before_it_is_wr
         assert host.checkpointer.imaged is None
         host.image.clear, host.image.rows = clear, rows  # type: ignore[method-assign]
         await host.checkpointer.write_image()
-        found = await recover(Journal(host.metadata, 0), host.image, host.blobs)
+        found = await recover(MetadataJournal(host.metadata, 0), host.image, host.blobs)
         assert found.source == "image" and list(found.state.topics.by_name) == ["t"]
 
 
@@ -204,7 +203,7 @@ async def test_a_start_recovers_from_the_journal_whichever_bit_of_the_image_is_f
             shutil.copy(good, image)
             rewrite_image(image, lambda rows: with_any_bit_flipped(rows, dice))
             host.image = SqliteImage(image)
-            found = await recover(Journal(host.metadata, 0), host.image, host.blobs)
+            found = await recover(MetadataJournal(host.metadata, 0), host.image, host.blobs)
             await host.image.close()
             assert found.source == "journal"
             assert digest(all_rows(found.state)) == right

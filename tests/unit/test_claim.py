@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from adapters.blobs.memory import MemoryBlobs
+from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.claim import Claim, check_claim, put_claim
-from gateway.coordination.journal import Journal
-from gateway.coordination.opening import open_shard
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from ledger.errors import AlreadyExists, StoreDamaged, StoreLocked, StoreTooNew
 from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import Blobs, MetadataStore
+from tests.support.shards import open_shard
 
 NOW_MS = 1_700_000_000_000
 
@@ -26,7 +26,7 @@ async def copy_of(store: MetadataStore) -> MemoryMetadata:
 
 async def start(store: MetadataStore, blobs: Blobs) -> None:
     """As a gateway does."""
-    await check_claim(Journal(store, 0), blobs)
+    await check_claim(MetadataJournal(store, 0), blobs)
     shard = await open_shard(store, blobs, None, 1, lambda: NOW_MS)
     state = shard.state
     await put_claim(
@@ -37,7 +37,7 @@ async def start(store: MetadataStore, blobs: Blobs) -> None:
 
 async def grow_and_prune(store: MetadataStore, blobs: Blobs) -> None:
     """One epoch of several entries, of which those before its older snapshot are pruned."""
-    await check_claim(Journal(store, 0), blobs)
+    await check_claim(MetadataJournal(store, 0), blobs)
     shard = await open_shard(store, blobs, None, 1, lambda: NOW_MS)
     state = shard.state
     await put_claim(
@@ -82,9 +82,10 @@ async def test_a_copy_that_has_pruned_the_claimed_entry_s_place_is_refused_too()
     await start(store, blobs)
     # The copy continues in one long epoch, and prunes the number of the claim's entry.
     await grow_and_prune(elsewhere, MemoryBlobs())
-    assert await Journal(elsewhere, 0).start() > 2 and await Journal(elsewhere, 0).is_absent(2)
+    journal = MetadataJournal(elsewhere, 0)
+    assert await journal.start() > 2 and await journal.get(2) is None
     with pytest.raises(StoreDamaged, match="another copy"):
-        await check_claim(Journal(elsewhere, 0), blobs)
+        await check_claim(journal, blobs)
 
 
 async def test_a_journal_that_was_pruned_beyond_its_claim_starts_again() -> None:
@@ -92,7 +93,7 @@ async def test_a_journal_that_was_pruned_beyond_its_claim_starts_again() -> None
     await start(store, blobs)
     await grow_and_prune(store, blobs)
     await start(store, blobs)
-    assert await Journal(store, 0).start() > 2
+    assert await MetadataJournal(store, 0).start() > 2
 
 
 async def test_unclaimed_data_is_claimed() -> None:
@@ -123,4 +124,4 @@ async def test_a_claim_that_cannot_be_read_is_named(content: bytes, error: type[
     blobs = MemoryBlobs()
     await blobs.put("claim/0/00000000000000000007", [content])
     with pytest.raises(error, match="claim/0/00000000000000000007"):
-        await check_claim(Journal(MemoryMetadata(), 0), blobs)
+        await check_claim(MetadataJournal(MemoryMetadata(), 0), blobs)

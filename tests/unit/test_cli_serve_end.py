@@ -1,6 +1,6 @@
 """How `dragoman serve` ends when its shard is lost."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from gateway.cli.exits import Exit
 from gateway.coordination.journal import OwnershipLost
 from gateway.settings import Settings
 from ledger.partitions.requests import ReserveProducerIds
+from ledger.ports import AppendOutcome
+from ledger.types import DraftBatch
 
 
 @pytest.mark.parametrize(
@@ -26,7 +28,7 @@ def test_a_lost_shard_ends_the_process_with_a_code_of_its_own(
     async def losing(settings: Settings) -> AsyncIterator[RunningGateway]:
         async with running_gateway(settings) as gateway:
 
-            async def fails(number: int, data: bytes) -> None:
+            async def fails(number: int, entry: bytes, batches: Sequence[DraftBatch] = ()) -> AppendOutcome:
                 raise reason
 
             gateway.shard.journal.append = fails  # type: ignore[method-assign]

@@ -9,7 +9,6 @@ import pytest
 
 from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.clock import CHECK_MS, MAX_JUMP_MS, TRUST_MS, ClockWatch, SteadyClock
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.groups.offset_expiry import _Rule
 from gateway.host import clock_ms
@@ -24,6 +23,7 @@ from ledger.topics.requests import CreateTopic
 from tests.support.embedded import GRACE_MS, WAIT_S, Client, Embedded
 from tests.support.in_memory import in_memory_gateway
 from tests.support.journalled import topic_id
+from tests.support.shards import open_shard
 
 BEGUN_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000

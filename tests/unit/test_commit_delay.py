@@ -8,19 +8,20 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
+from adapters.journals.metadata import entry_prefix
 from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination import commit_delay as commit_delay_module
 from gateway.coordination.commit_delay import RECENT_S, CommitDelay
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.timers import timerfd
 from gateway.timers.timerfd import TimerFd
 from ledger.errors import StoreUnavailable
-from ledger.journal import GROUP_COMMIT_BATCHES, decode_entry, entry_prefix
+from ledger.journal import GROUP_COMMIT_BATCHES, decode_entry
 from ledger.partitions.requests import CommitFile, ReserveProducerIds
 from ledger.requests import Request
 from ledger.topics.requests import CreateTopic
 from tests.support.journalled import batches_in_order, locator, topic_id
+from tests.support.shards import journal_of, open_shard
 
 FOR_LONG_S = 60.0
 SHORT_S = 0.05
@@ -148,7 +149,7 @@ async def _arm_and_disarm() -> None:
 async def entries_of(shard: Shard) -> Sequence[int]:
     """How many records each entry has."""
     prefix = entry_prefix(0)
-    found = await shard.journal.store.scan(prefix)
+    found = await journal_of(shard).store.scan(prefix)
     return [len(decode_entry(versioned.value, key).records) for key, versioned in found]
 
 

@@ -40,7 +40,7 @@ async def gateway() -> AsyncIterator[RunningGateway]:
 
 async def api_versions(gateway: RunningGateway, version: int) -> ApiVersionsResponse:
     def exchange() -> ApiVersionsResponse:
-        with Client(Address("127.0.0.1", gateway.bound[0].port), timeout=5.0) as client:
+        with Client(Address("127.0.0.1", gateway.bound[0].port), timeout=60.0) as client:
             response = client.ask(ApiKey.API_VERSIONS, version, ApiVersionsRequest("test", "1"))
         assert isinstance(response, ApiVersionsResponse)
         return response

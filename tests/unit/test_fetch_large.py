@@ -46,6 +46,8 @@ from tests.support.reading import (
     with_base,
 )
 
+WAIT_S = 30.0
+"""For what comes at once, on a busy machine too; shorter than the fetches would wait."""
 A, B = batch_of(b"a"), batch_of(b"b")
 LARGE = 2 * MIN_QUIET_PARTITIONS
 
@@ -121,7 +123,7 @@ async def test_a_parked_fetch_is_woken_by_a_quiet_partition_that_moves_or_is_del
         await asyncio.sleep(0.01)
         assert not parked.done() and quiet_of(world, session_id) == LARGE
         await world.produce(A, partition=99)
-        (part,) = parts(await asyncio.wait_for(parked, 2))
+        (part,) = parts(await asyncio.wait_for(parked, WAIT_S))
         assert part.index == 99 and records_of(part) == with_base(A, 0)
         await world.fetch(("t", 99, 1), session=(session_id, 2))
         parked = asyncio.create_task(world.fetch(session=(session_id, 3), max_wait_ms=60_000, min_bytes=200))
@@ -131,7 +133,7 @@ async def test_a_parked_fetch_is_woken_by_a_quiet_partition_that_moves_or_is_del
         await asyncio.sleep(0.01)
         assert not parked.done()
         await world.delete(topic_id)
-        errors = {part.error_code for part in parts(await asyncio.wait_for(parked, 2))}
+        errors = {part.error_code for part in parts(await asyncio.wait_for(parked, WAIT_S))}
         assert errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
@@ -146,7 +148,7 @@ async def test_a_parked_fetch_adds_up_the_bytes_of_quiet_partitions_that_moved()
         await asyncio.sleep(0.01)
         assert not parked.done()
         await world.produce(B, partition=90)
-        fetched_parts = parts(await asyncio.wait_for(parked, 2))
+        fetched_parts = parts(await asyncio.wait_for(parked, WAIT_S))
         assert [(part.index, records_of(part)) for part in fetched_parts] == [
             (5, with_base(A, 0)),
             (90, with_base(B, 0)),
@@ -236,7 +238,7 @@ async def test_a_large_fetch_waits_and_misses_no_commit_between_its_slices() -> 
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 await world.produce(A, partition=partition)
-                fetched_parts = parts(await asyncio.wait_for(parked, 5))
+                fetched_parts = parts(await asyncio.wait_for(parked, WAIT_S))
                 assert records_of(fetched_parts[-1]) == with_base(A, before)
         assert world.fetch_service.purgatory.parked == 0 and not world.fetch_service.purgatory._waiting
 
@@ -253,7 +255,7 @@ async def test_a_fetch_for_which_very_many_quiet_partitions_moved_is_worked_off_
         await asyncio.sleep(0.01)
         assert sliced.slices.weight == 0
         await world.produce_many([("t", i, A) for i in range(many)])
-        assert indexes(await asyncio.wait_for(parked, 5)) == list(range(many))
+        assert indexes(await asyncio.wait_for(parked, WAIT_S)) == list(range(many))
         assert sliced.slices.weight >= 2 * many
 
 
@@ -310,10 +312,10 @@ async def test_parked_fetches_end_early_for_one_that_gets_no_memory_the_longest_
         waiting = [await parked(connection) for connection in range(3)]
         assert world.fetch_service.partition_memory.held_bytes == 900 * PARTITION_BYTES
         # Two of them are enough for it, and they end as if their wait was over.
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(WAIT_S):
             other = await fetch_all(world, 500, (0, -1), owner=Owner(9, "10.9.0.1"))
         assert len(parts(other)) == 500 and not other.throttle_time_ms
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(WAIT_S):
             shed = await asyncio.gather(*waiting[:2])
         assert {(response.error_code, len(parts(response))) for response in shed} == {(0, 300)}
         # While none waits for memory none has to go, however long it is parked.

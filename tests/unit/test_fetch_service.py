@@ -12,6 +12,8 @@ from gateway.wire.messages.fetch_encoding import encode_fetch_response
 from ledger.batch.header import HEADER_BYTES, verify_crc
 from tests.support.reading import batch_of, only, parts, reading_world, records_of, with_base
 
+WAIT_S = 30.0
+"""For what comes at once, on a busy machine too; shorter than the fetches would wait."""
 A, B, C = batch_of(b"a"), batch_of(b"b1", b"b2"), batch_of(b"c" * 100)
 
 
@@ -181,7 +183,7 @@ async def test_bytes_in_later_objects_count_for_min_bytes_before_the_offset_was_
         await world.produce(C, C, C, A)
         await world.produce(B)
         fetch = world.one("t", 0, 3, len(C), max_wait_ms=60_000, min_bytes=len(A) + 1)
-        assert records_of(await asyncio.wait_for(fetch, 2)) == with_base(A, 3) + with_base(B, 4)
+        assert records_of(await asyncio.wait_for(fetch, WAIT_S)) == with_base(A, 3) + with_base(B, 4)
 
 
 @pytest.mark.serial
@@ -208,7 +210,7 @@ async def test_min_bytes_beyond_max_bytes_is_max_bytes() -> None:
         await world.create()
         await world.produce(A, A)
         fetch = world.one("t", 0, 0, max_wait_ms=60_000, min_bytes=10_000, max_bytes=len(A))
-        assert records_of(await asyncio.wait_for(fetch, 2)) == with_base(A, 0)
+        assert records_of(await asyncio.wait_for(fetch, WAIT_S)) == with_base(A, 0)
 
 
 async def test_an_offset_out_of_range_is_reported_at_once_with_kafkas_values() -> None:
@@ -216,7 +218,7 @@ async def test_an_offset_out_of_range_is_reported_at_once_with_kafkas_values() -
         await world.create(partitions=2)
         await world.produce(A)
         fetch = world.fetch(("t", 0, 2), ("t", 1, 0), max_wait_ms=60_000)
-        wrong, fine = parts(await asyncio.wait_for(fetch, 2))
+        wrong, fine = parts(await asyncio.wait_for(fetch, WAIT_S))
         assert wrong.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (wrong.high_watermark, wrong.last_stable_offset, wrong.log_start_offset) == (-1, -1, -1)
         assert fine.error_code == ErrorCode.NONE
@@ -306,7 +308,7 @@ async def test_deleting_a_topic_wakes_the_fetches_that_wait_for_it() -> None:
         await asyncio.sleep(0.01)
         await world.delete(topic_id)
         for fetch in (by_name, by_id):
-            fetched = await asyncio.wait_for(fetch, 2)
+            fetched = await asyncio.wait_for(fetch, WAIT_S)
             assert fetched.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert fetched.aborted_transactions is None
 
@@ -386,7 +388,7 @@ async def test_closing_completes_every_fetch_that_waits() -> None:
         waiting = asyncio.create_task(world.one("t", 0, 0, max_wait_ms=60_000))
         await asyncio.sleep(0.01)
         world.fetch_service.close()
-        assert (await asyncio.wait_for(waiting, 2)).error_code == ErrorCode.NONE
+        assert (await asyncio.wait_for(waiting, WAIT_S)).error_code == ErrorCode.NONE
 
 
 async def test_a_fetch_that_is_cancelled_releases_all_that_it_held() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.opening import open_shard
 from gateway.groups.classic.group import ClassicGroup
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.messages import Join, JoinResult, LeavingMember, Sync
@@ -22,6 +21,7 @@ from ledger.ports import PutOutcome
 from ledger.topics.requests import CreateTopic
 from ledger.types import TopicId
 from tests.support.groups import DELAY_MS, SESSION_MS, join_of
+from tests.support.shards import open_shard
 from tests.support.virtual_time import run_virtually
 
 DELAY_S, SESSION_S = DELAY_MS / 1000, SESSION_MS / 1000
@@ -44,8 +44,8 @@ class SlowMetadata(MemoryMetadata):
 
     is_away = False
 
-    def __init__(self) -> None:
-        super().__init__(exclusive=False)
+    def __init__(self, exclusive: bool) -> None:
+        super().__init__(exclusive=exclusive)
         self.going = asyncio.Event()
         self.going.set()
         self.gets = 0
@@ -135,7 +135,8 @@ async def hosting(**groups: Any) -> AsyncIterator[Host]:
         groups=groups.pop("max_groups", 100),
         members_bytes=groups.pop("members_bytes", Limits().members_bytes),
     )
-    made = Host(SlowMetadata(), Settings(limits=limits, groups=Groups(**groups)))
+    store = SlowMetadata(exclusive=groups.pop("exclusive", False))
+    made = Host(store, Settings(limits=limits, groups=Groups(**groups)))
     await made.open()
     try:
         yield made
@@ -279,7 +280,7 @@ async def test_a_gateway_that_has_lost_its_shard_coordinates_no_groups() -> None
 
 @virtually
 async def test_a_heartbeat_needs_no_task_unless_it_waits_for_the_journal() -> None:
-    async with hosting() as host:
+    async with hosting(exclusive=True) as host:
         member = await host.stable()
         until = host.session_expires_at(member)
         await asyncio.sleep(1.0)
@@ -303,14 +304,31 @@ async def test_a_heartbeat_needs_no_task_unless_it_waits_for_the_journal() -> No
 
 
 @virtually
+async def test_where_others_may_write_the_journal_a_heartbeat_waits_for_a_linearizable_read() -> None:
+    async with hosting() as host:
+        member = await host.stable()
+        until = host.session_expires_at(member)
+        await asyncio.sleep(1.0)
+        assert host.beat_without_waiting(member) is None
+        assert host.session_expires_at(member) == until
+        before = host.store.gets
+        assert await host.beat(member) == "NONE"
+        assert host.session_expires_at(member) == until + 1000 and host.store.gets > before
+        host.store.is_away = True
+        assert await host.beat(member) == "COORDINATOR_NOT_AVAILABLE"
+        assert host.session_expires_at(member) == until + 1000
+
+
+@virtually
 async def test_a_member_is_unknown_only_after_a_linearizable_read() -> None:
     async with hosting() as host:
         member = await host.stable()
         host.store.is_away = True
         assert await host.beat("x") == "COORDINATOR_NOT_AVAILABLE"
         assert await host.beat("x", group_id="unknown") == "COORDINATOR_NOT_AVAILABLE"
-        assert await host.beat(member) == "NONE"
+        assert await host.beat(member) == "COORDINATOR_NOT_AVAILABLE"
         host.store.is_away = False
+        assert await host.beat(member) == "NONE"
         assert await host.beat("x") == await host.beat("x", group_id="unknown") == "UNKNOWN_MEMBER_ID"
 
 

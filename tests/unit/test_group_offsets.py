@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.messages import LeavingMember, Sync
@@ -21,13 +20,16 @@ from gateway.settings import Groups, Limits, Settings
 from ledger.errors import ErrorName, StoreUnavailable
 from ledger.groups.requests import MAX_OFFSETS, StoreGroup
 from ledger.groups.state import Group, OffsetRow
-from ledger.ports import PutOutcome
+from ledger.ports import PutOutcome, Versioned
 from ledger.requests import Done
 from ledger.topics.requests import CreateTopic, DeleteTopic
 from ledger.types import TopicId
 from tests.support.completions import Calls
 from tests.support.groups import join_of
+from tests.support.shards import open_shard
 
+WAIT_S = 60.0
+"""For what comes at once, on a busy machine too."""
 BEGUN_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 RETENTION_MS = 7 * DAY_MS
@@ -41,8 +43,14 @@ class FragileMetadata(MemoryMetadata):
     def __init__(self) -> None:
         super().__init__(exclusive=False)
         self.is_away = False
+        self.is_unreadable = False
         self.going = asyncio.Event()
         self.going.set()
+
+    async def get(self, key: str) -> Versioned | None:
+        if self.is_unreadable:
+            raise StoreUnavailable("unreadable")
+        return await super().get(key)
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
         await self.going.wait()
@@ -93,7 +101,7 @@ class Host:
         await self.commit(self.row(0, topic="u"), committer=Committer("ticking"))
 
 
-def soon(seconds: float = 5.0) -> float:
+def soon(seconds: float = WAIT_S) -> float:
     return asyncio.get_running_loop().time() + seconds
 
 
@@ -105,7 +113,7 @@ async def run_ready_tasks() -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait; the test fails if the condition never becomes true."""
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(WAIT_S):
         while not condition():  # noqa: ASYNC110 - a test may look from outside only
             await asyncio.sleep(0.001)
 
@@ -491,6 +499,11 @@ async def test_committed_offsets_have_a_bound_and_offsets_within_it_can_be_commi
         assert await host.commit(host.row(5), committer=Committer("other")) == full
         assert await host.commit(host.row(6, 0, metadata="none")) == ["NONE"]
         assert await host.commit(host.row(6, 0, metadata="longer")) == full
+        mixed = [host.row(7, taken), host.row(7, 0, metadata="none")]
+        assert await host.commit(*mixed) == [*full, "NONE"]
+        host.store.is_unreadable = True
+        assert await host.commit(host.row(5, taken)) == ["COORDINATOR_NOT_AVAILABLE"]
+        host.store.is_unreadable = False
         keys = [("t", (TOPICS["t"], partition)) for partition in range(taken)]
         await host.offsets.remove("g", keys, soon())
         assert host.shard.state.groups.offset_bytes == 0

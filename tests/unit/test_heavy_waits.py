@@ -1,7 +1,7 @@
 """What a heavy request holds while it waits, and what becomes of the requests after it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest_asyncio
@@ -34,11 +34,13 @@ from gateway.wire.messages.generated.offset_commit import (
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gateway.wire.messages.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ledger.batch.records import Producer, Record, build_batch
+from ledger.ports import AppendOutcome
+from ledger.types import DraftBatch
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway, records
 from tests.support.raw import Outcome, raw_connection, request
 
 MANY = 2_000
-LONG_S = 5.0
+LONG_S = 60.0
 MIB = 1024 * 1024
 PRODUCE_VERSION = 8
 
@@ -174,12 +176,14 @@ async def test_of_a_large_commit_all_that_is_not_known_at_the_deadline_may_be_se
         append, may_go = shard.journal.append, asyncio.Event()
         entries = 0
 
-        async def stalls_at_the_third(number: int, data: bytes) -> None:
+        async def stalls_at_the_third(
+            number: int, entry: bytes, batches: Sequence[DraftBatch] = ()
+        ) -> AppendOutcome:
             nonlocal entries
             entries += 1
             if entries == 3:
                 await may_go.wait()
-            await append(number, data)
+            return await append(number, entry, batches)
 
         shard.journal.append = stalls_at_the_third  # type: ignore[method-assign]
         rows = [OffsetCommitRequestPartition(i, 7, -1, None) for i in range(5 * ROWS_AT_ONCE)]

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from adapters.journals.metadata import entry_prefix
 from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.housekeeping import housekeeper as housekeeper_module
@@ -21,7 +22,6 @@ from gateway.housekeeping.steps import OwnerHousekeeping, owner_steps
 from ledger.errors import StoreUnavailable
 from ledger.formats.snapshot import decode_snapshot
 from ledger.image import all_rows, restore
-from ledger.journal import entry_prefix
 from ledger.objects.requests import RaiseFloor
 from ledger.partitions.requests import DeleteRecords
 from ledger.ports import Capabilities, PutOutcome, SegmentStore

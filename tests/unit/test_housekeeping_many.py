@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from adapters.images.sqlite import SqliteImage
+from gateway.coordination.journal import stored_entries
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.retention import AT_ONCE, Retention
 from ledger.errors import StoreUnavailable
@@ -124,9 +125,9 @@ async def test_a_snapshot_without_an_image_lets_commits_go_on_and_is_of_one_entr
 
 async def state_after(host: Embedded, entries: int) -> LedgerState:
     state = LedgerState()
-    async for stored in host.shard.journal.entries(0):
+    async for stored in stored_entries(host.shard.journal):
         if stored.number < entries:
-            apply_entry(state, decode_entry(stored.data, stored.key))
+            apply_entry(state, decode_entry(stored.data, stored.where))
     return state
 
 

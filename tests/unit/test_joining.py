@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from adapters.images.sqlite import SqliteImage
-from gateway.coordination.journal import Journal
+from adapters.journals.metadata import MetadataJournal, entry_key
 from gateway.coordination.recovery import MAX_BEGINNINGS, recover, snapshot_keys
 from ledger.errors import StoreDamaged, StoreUnavailable
 from ledger.image import all_rows
-from ledger.journal import entry_key
 from ledger.ports import Versioned
 from ledger.rows import digest
 from tests.support.held_stores import HeldBlobs, HeldMetadata
@@ -44,7 +43,7 @@ async def test_a_gateway_that_joins_while_another_prunes_ends_with_the_owners_st
     store = HeldMetadata(shared.store)
     # The first is that of the first key; then a page of entries.
     store.scans.shut(free=2)
-    joining = asyncio.create_task(recover(Journal(store, 0), None, shared.blobs))
+    joining = asyncio.create_task(recover(MetadataJournal(store, 0), None, shared.blobs))
     await store.scans.until_held()
     await prune_up(owner)
     assert await owner.shard.journal.start() == 111
@@ -68,7 +67,7 @@ async def test_a_gateway_joins_although_all_snapshots_that_it_has_listed_are_del
                 await prune_up(owner)
             return await super().get(key, start, size)
 
-    joined = await recover(Journal(shared.store, 0), None, Slow(shared.blobs))
+    joined = await recover(MetadataJournal(shared.store, 0), None, Slow(shared.blobs))
     assert digest(all_rows(joined.state)) == digest(all_rows(owner.shard.state))
     assert not set(first_keys) & set(await snapshot_keys(shared.blobs, 0))
 
@@ -88,7 +87,7 @@ async def test_a_snapshot_made_while_a_gateway_joins_is_not_taken_for_one_of_a_n
             return await super().list(prefix, after, limit)
 
     blobs = Slow(shared.blobs)
-    joined = await recover(Journal(shared.store, 0), None, blobs)
+    joined = await recover(MetadataJournal(shared.store, 0), None, blobs)
     assert blobs.lists >= 2
     assert joined.state.applied == 101
 
@@ -108,7 +107,7 @@ async def test_an_image_whose_last_entry_is_pruned_while_a_gateway_joins_is_not_
             return await super().get(key)
 
     store = Slow(shared.store)
-    joined = await recover(Journal(store, 0), image, shared.blobs)
+    joined = await recover(MetadataJournal(store, 0), image, shared.blobs)
     await image.close()
     assert store.read_keys.count(entry_key(0, last)) == 2
     assert digest(all_rows(joined.state)) == digest(all_rows(owner.shard.state))
@@ -119,8 +118,8 @@ async def test_an_entry_that_is_missing_above_the_start_is_damage(shared: Shared
     owner = await grown(shared)
     await owner.grow(30, snapshot=False)
     await shared.store.delete([entry_key(0, at)])
-    with pytest.raises(StoreDamaged, match=f"{entry_key(0, at)} is missing"):
-        await recover(Journal(shared.store, 0), None, shared.blobs)
+    with pytest.raises(StoreDamaged, match=f"entry {at} of the journal of shard 0 is missing"):
+        await recover(MetadataJournal(shared.store, 0), None, shared.blobs)
 
 
 async def test_an_entry_that_is_missing_above_a_start_that_was_raised_meanwhile_is_damage(
@@ -129,13 +128,13 @@ async def test_an_entry_that_is_missing_above_a_start_that_was_raised_meanwhile_
     owner = await grown(shared)
     store = HeldMetadata(shared.store)
     store.scans.shut(free=2)
-    joining = asyncio.create_task(recover(Journal(store, 0), None, shared.blobs))
+    joining = asyncio.create_task(recover(MetadataJournal(store, 0), None, shared.blobs))
     await store.scans.until_held()
     await prune_up(owner)
     await owner.grow(5, snapshot=False)
     await shared.store.delete([entry_key(0, 118)])
     store.scans.open()
-    with pytest.raises(StoreDamaged, match=f"{entry_key(0, 118)} is missing"):
+    with pytest.raises(StoreDamaged, match="entry 118 of the journal of shard 0 is missing"):
         await joining
 
 
@@ -153,4 +152,4 @@ async def test_a_join_that_prunes_always_overtake_ends_with_an_error_that_says_s
             return await super().scan(prefix, start, limit)
 
     with pytest.raises(StoreUnavailable, match=f"pruned {MAX_BEGINNINGS} times while it was read"):
-        await recover(Journal(Overtaken(shared.store), 0), None, shared.blobs)
+        await recover(MetadataJournal(Overtaken(shared.store), 0), None, shared.blobs)

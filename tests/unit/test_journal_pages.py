@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from adapters.journals.metadata import SCAN_ENTRIES, MetadataJournal, entry_key
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.journal import SCAN_ENTRIES, Journal
-from ledger.journal import MAX_ENTRY_BYTES, entry_key
+from gateway.coordination.journal import stored_entries
+from ledger.journal import MAX_ENTRY_BYTES
 from ledger.ports import SCAN_BYTES, Versioned
 
 
@@ -23,7 +24,7 @@ async def pages_of(sizes: Sequence[int]) -> list[list[int]]:
     store = Watched()
     for number, size in enumerate(sizes):
         await store.put(entry_key(0, number), bytes(size), None)
-    read = [(stored.number, len(stored.data)) async for stored in Journal(store, 0).entries(0)]
+    read = [(stored.number, len(stored.data)) async for stored in stored_entries(MetadataJournal(store, 0))]
     assert read == list(enumerate(sizes))
     return store.pages
 

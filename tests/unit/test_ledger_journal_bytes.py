@@ -5,19 +5,12 @@ import struct
 import pytest
 from crc32c import crc32c
 
+from adapters.journals.metadata import entry_key, entry_prefix, start_key
 from ledger.cluster.records import ClusterCreated, FeatureLevelRaised, LedgerRestored, OwnerChanged
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.groups.records import GroupRemoved, GroupStored, OffsetsCommitted, OffsetsRemoved
 from ledger.groups.state import Group, Member, OffsetRow
-from ledger.journal import (
-    HEAD_BYTES,
-    decode_entry,
-    encode_entry,
-    entry_key,
-    entry_prefix,
-    nonce_of,
-    start_key,
-)
+from ledger.journal import HEAD_BYTES, decode_entry, encode_entry, nonce_of
 from ledger.objects.records import FloorRaised, ObjectsForgotten
 from ledger.objects.state import Origin
 from ledger.objects.uploads import ObjectKind, Upload, Uploader

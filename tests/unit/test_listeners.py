@@ -18,7 +18,7 @@ from gateway.wire.apis import ApiKey
 from gateway.wire.connection import Request
 from tests.support.raw import request
 
-WAIT_S = 5.0
+WAIT_S = 60.0
 
 
 class NamesItsListener:

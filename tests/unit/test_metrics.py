@@ -9,7 +9,6 @@ import pytest
 from adapters.metadata.memory import MemoryMetadata
 from gateway.admin.readiness import Readiness
 from gateway.coordination.free_space import FreeSpace
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, TimedSegments
@@ -20,6 +19,7 @@ from ledger.types import DraftBatch
 from tests.support.embedded import GRACE_MS, Clock, Embedded
 from tests.support.faulty import Fault, Faults, FaultyMetadata
 from tests.support.journalled import topic_id
+from tests.support.shards import open_shard
 
 WAIT_S = 20.0
 

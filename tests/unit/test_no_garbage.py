@@ -14,7 +14,6 @@ import pytest
 import uvloop
 
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.opening import open_shard
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from gateway.wire.messages.generated.heartbeat import HeartbeatRequest
@@ -32,6 +31,7 @@ from ledger.ports import PutOutcome
 from tests.support.certificates import Authority
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway
 from tests.support.raw import request
+from tests.support.shards import open_shard
 
 REQUESTS = 20
 LARGE = 50_000

@@ -9,7 +9,6 @@ import pytest
 from adapters.blobs.memory import MemoryBlobs
 from adapters.metadata.memory import MemoryMetadata
 from gateway.assembly import HOST
-from gateway.coordination.opening import open_shard
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.shard import Shard
 from gateway.coordination.takeover import take_over
@@ -28,6 +27,7 @@ from ledger.rows import digest
 from ledger.topics.requests import Created, CreateTopic
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway, records
 from tests.support.journalled import topic_id
+from tests.support.shards import journal_of, open_shard
 
 WAIT_S = 5.0
 
@@ -157,7 +157,7 @@ async def test_a_gateway_that_was_replaced_refuses_no_topic_by_what_it_knew(
     losing: Losing,
 ) -> None:
     """It does not know yet that it was replaced."""
-    other = await open_shard(losing.shard.journal.store, None, None, 2, lambda: 1_000)
+    other = await open_shard(journal_of(losing.shard).store, None, None, 2, lambda: 1_000)
     exists = CreateTopicsRequest([CreatableTopic("t", 1, 1)], 4_000)
     (refused,) = (await losing.gateway.ask(ApiKey.CREATE_TOPICS, 5, exists)).topics
     assert ErrorCode(refused.error_code) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -165,7 +165,7 @@ async def test_a_gateway_that_was_replaced_refuses_no_topic_by_what_it_knew(
 
 
 async def test_a_gateway_that_was_replaced_refuses_no_growth_by_what_it_knew(losing: Losing) -> None:
-    other = await open_shard(losing.shard.journal.store, None, None, 2, lambda: 1_000)
+    other = await open_shard(journal_of(losing.shard).store, None, None, 2, lambda: 1_000)
     too_few = CreatePartitionsRequest([CreatePartitionsTopic("t", 1)], 4_000)
     (refused,) = (await losing.gateway.ask(ApiKey.CREATE_PARTITIONS, 1, too_few)).results
     assert ErrorCode(refused.error_code) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -174,7 +174,7 @@ async def test_a_gateway_that_was_replaced_refuses_no_growth_by_what_it_knew(los
 
 async def test_a_coordinator_that_was_replaced_refuses_no_member_by_what_it_knew(losing: Losing) -> None:
     assert (await losing.join())[0] is ErrorCode.NONE
-    other = await open_shard(losing.shard.journal.store, None, None, 2, lambda: 1_000)
+    other = await open_shard(journal_of(losing.shard).store, None, None, 2, lambda: 1_000)
     request = JoinGroupRequest(
         "g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("sticky", b"")]
     )
@@ -200,7 +200,7 @@ async def test_a_gateway_that_takes_its_shard_over_again_knows_what_was_written_
         with pytest.raises(StoreUnavailable):
             await other.barrier(deadline())
         await other.close()
-    last = await open_shard(losing.shard.journal.store, None, None, 2, lambda: 1_000)
+    last = await open_shard(journal_of(losing.shard).store, None, None, 2, lambda: 1_000)
     await losing.shard.replica.follow(losing.shard.journal)
     assert digest(all_rows(last.state)) == digest(all_rows(losing.shard.state))
     await last.close()

@@ -77,7 +77,7 @@ async def test_without_timerfd_entries_are_filled_at_once(monkeypatch: pytest.Mo
     delay = CommitDelay()
     now = asyncio.get_running_loop().time()
     delay.expect(5, now)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(WAIT_S):
         await delay.wait(now)
     delay.close()
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
-from gateway.coordination.journal import Journal
 from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import PendingBatch
 from gateway.produce.sequence_gaps import SequenceGaps
@@ -26,7 +26,7 @@ from tests.support.completions import AwaitedProduce
 from tests.support.journalled import topic_id
 
 NOW_MS = 1_700_000_000_000
-WAIT_S = 10.0
+WAIT_S = 60.0
 DRAFT_BYTES = 64 * 1024
 
 
@@ -78,7 +78,7 @@ class World:
 @asynccontextmanager
 async def world(drafts_in_flight: int = 4) -> AsyncIterator[World]:
     clock = Clock()
-    shard = Shard(Journal(MemoryMetadata(), 0), LedgerState(), lambda: clock.now_ms)
+    shard = Shard(MetadataJournal(MemoryMetadata(), 0), LedgerState(), lambda: clock.now_ms)
     deadline = asyncio.get_running_loop().time() + WAIT_S
     await shard.start(1, "cluster", deadline)
     await shard.ask(CreateTopic("t", topic_id(1), 1, {}), deadline)

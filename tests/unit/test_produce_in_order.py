@@ -9,7 +9,6 @@ import pytest
 
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import PendingBatch
 from gateway.produce.service import ProduceOptions, ProduceService
@@ -25,9 +24,10 @@ from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch, Placement
 from tests.support.completions import AwaitedProduce
 from tests.support.journalled import topic_id
+from tests.support.shards import open_shard
 
 BEGUN_MS = 1_700_000_000_000
-WAIT_S = 10.0
+WAIT_S = 60.0
 NEW, NONE = 7, -1
 """Producers: one that the ledger does not know, and none."""
 FAILED, OUT_OF_ORDER, UNCERTAIN = "KAFKA_STORAGE_ERROR", "OUT_OF_ORDER_SEQUENCE_NUMBER", "REQUEST_TIMED_OUT"

@@ -9,7 +9,6 @@ import pytest
 
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.produce.service import ProduceOptions, ProduceService
 from gateway.produce.validation import TopicPolicy
@@ -23,6 +22,7 @@ from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch, Placement
 from tests.support.completions import AwaitedProduce
 from tests.support.journalled import topic_id
+from tests.support.shards import open_shard
 from tests.support.virtual_time import run_virtually
 
 BEGUN_MS = 1_700_000_000_000

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.produce import producer_ids as producer_ids_module
 from gateway.produce.producer_ids import ProducerIds
@@ -14,6 +13,7 @@ from ledger.errors import StoreUnavailable
 from ledger.ports import MetadataStore
 from tests.support.faulty import Fault, Faults, FaultyMetadata
 from tests.support.held_stores import HeldMetadata
+from tests.support.shards import open_shard
 
 WAIT_S = 20.0
 

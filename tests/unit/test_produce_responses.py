@@ -18,7 +18,7 @@ from ledger.batch.records import Producer, Record, build_batch
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway
 
 VERSION = 8
-WAIT_S = 5.0
+WAIT_S = 60.0
 
 
 class ResponseFuture:

@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import PendingBatch
 from gateway.produce.service import ProduceOptions, ProduceService
@@ -25,7 +24,7 @@ from ledger.objects.requests import RaiseFloor
 from ledger.objects.uploads import Upload, Uploader
 from ledger.partitions.requests import CommitFile
 from ledger.partitions.state import PartitionLog
-from ledger.ports import Capabilities, SegmentStore
+from ledger.ports import AppendOutcome, Capabilities, SegmentStore
 from ledger.records import FIRST_LEVEL
 from ledger.registry import REGISTRY
 from ledger.requests import LedgerResult, Request
@@ -34,6 +33,7 @@ from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 from tests.support.completions import AwaitedProduce
 from tests.support.faulty import Fault, Faults, FaultyMetadata, FaultySegments
 from tests.support.journalled import topic_id
+from tests.support.shards import open_shard
 
 WAIT_S = 20.0
 NOW_MS = 1_000_000
@@ -183,9 +183,9 @@ def held_journal(shard: Shard) -> Iterator[asyncio.Event]:
     """Appends wait until the event is set."""
     may_go, append = asyncio.Event(), shard.journal.append
 
-    async def held(number: int, data: bytes) -> None:
+    async def held(number: int, entry: bytes, batches: Sequence[DraftBatch] = ()) -> AppendOutcome:
         await may_go.wait()
-        await append(number, data)
+        return await append(number, entry, batches)
 
     shard.journal.append = held  # type: ignore[method-assign]
     try:

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from adapters.journals.metadata import MetadataJournal, entry_key
 from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.archives import pieces
-from gateway.coordination.journal import Journal, OwnershipLost, PrunedMeanwhile
-from ledger.journal import NONCE_BYTES, encode_entry, entry_key
+from gateway.coordination.journal import OwnershipLost, PrunedMeanwhile, append
+from ledger.journal import NONCE_BYTES, encode_entry
 from ledger.ports import Won
 from tests.support.held_stores import HeldBlobs, HeldMetadata
 from tests.support.shared_shard import SharedShard
@@ -38,16 +39,16 @@ async def test_a_deposed_gateway_that_goes_on_with_its_prune_does_not_lower_the_
     for _ in range(3):
         await new.grow(20)
     await new.checkpointer.prune()
-    journal = Journal(shared.store, 0)
+    journal = MetadataJournal(shared.store, 0)
     assert await journal.start() == 62
     blobs.archives.open()
     await pruning
     assert await journal.start() == 62
     # A gateway that has slept until now writes an entry that was pruned meanwhile.
-    assert await journal.is_absent(11)
+    assert await journal.get(11) is None
     stale = encode_entry(1, 0, bytes(NONCE_BYTES), [])
     with pytest.raises(OwnershipLost, match="pruned past entry 11") as lost:
-        await journal.append(11, stale)
+        await append(journal, 11, stale)
     assert not lost.value.certain
     assert not new.shard.lost.is_set()
     await new.grow(1)
@@ -77,7 +78,7 @@ async def test_a_deposed_gateway_archives_nothing_under_the_number_of_another_en
     await pruning
     archived = await shared.archived()
     assert {number: {shared.store.nonces[number]} for number in archived} == archived
-    assert set(archived) >= set(range(await Journal(shared.store, 0).start()))
+    assert set(archived) >= set(range(await MetadataJournal(shared.store, 0).start()))
 
 
 async def test_a_scan_that_another_prune_overtakes_meets_no_entry_of_a_gateway_that_slept(
@@ -110,7 +111,7 @@ async def test_a_scan_that_another_prune_overtakes_meets_no_entry_of_a_gateway_t
 
 
 async def test_pieces_end_at_gaps() -> None:
-    journal = Journal(MemoryMetadata(), 0)
+    journal = MetadataJournal(MemoryMetadata(), 0)
     for number in (3, 4, 5, 9, 11, 12, 20):
         await journal.store.put(entry_key(0, number), b"entry", None)
     found = [[stored.number for stored in piece] async for piece in pieces(journal, 3, 20)]

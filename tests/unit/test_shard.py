@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from adapters.journals.metadata import entry_prefix
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
 from gateway.coordination import owner as owner_module
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from ledger.errors import ErrorName, OutcomeUnknown, StoreUnavailable
 from ledger.groups.records import OffsetsCommitted
 from ledger.groups.requests import CommitOffsets, OffsetsStored
 from ledger.groups.state import OffsetRow
 from ledger.image import all_rows
-from ledger.journal import GROUP_COMMIT_BATCHES, MAX_ENTRY_BYTES, Entry, decode_entry, entry_prefix
+from ledger.journal import GROUP_COMMIT_BATCHES, MAX_ENTRY_BYTES, Entry, decode_entry
 from ledger.partitions.records import FileCommitted, ProducerIdsReserved
 from ledger.partitions.requests import (
     CommitFile,
@@ -35,6 +35,7 @@ from ledger.topics.requests import Created, CreateTopic, DeleteTopic
 from tests.support.faulty import EVERY_FAULT, Fault, Faults, FaultyMetadata
 from tests.support.held_stores import HeldMetadata
 from tests.support.journalled import batches_in_order, locator, topic_id
+from tests.support.shards import open_shard
 
 WAIT_S = 20.0
 NOW_MS = 1_000_000

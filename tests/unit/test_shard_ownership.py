@@ -6,14 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from adapters.journals.metadata import encode_start, entry_key, entry_prefix, start_key
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.journal import encode_start
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from ledger.cluster.records import OwnerChanged
 from ledger.errors import ErrorName, OutcomeUnknown, StoreUnavailable
 from ledger.image import all_rows
-from ledger.journal import decode_entry, entry_key, entry_prefix, start_key
+from ledger.journal import decode_entry
 from ledger.partitions.requests import CommitFile, FileCommit, Reserved, ReserveProducerIds
 from ledger.ports import MetadataStore, Versioned, Won
 from ledger.requests import LedgerResult, Refused, Request
@@ -23,6 +22,7 @@ from ledger.topics.requests import Created, CreateTopic, DeleteTopic
 from tests.support.faulty import Fault, Faults, FaultyMetadata
 from tests.support.held_stores import HeldMetadata
 from tests.support.journalled import commit_batch, locator, topic_id
+from tests.support.shards import journal_of, open_shard
 
 WAIT_S = 20.0
 
@@ -187,7 +187,7 @@ async def test_an_append_begun_after_a_barrier_proves_it(gateways: Gateways) -> 
 async def test_a_barrier_that_cannot_read_fails_and_the_shard_continues(gateways: Gateways) -> None:
     faults = Faults(1, Fault.ERROR_BEFORE, only=["get"])
     shard = await gateways.open()
-    shard.journal.store = FaultyMetadata(gateways.store, faults)
+    journal_of(shard).store = FaultyMetadata(gateways.store, faults)
     with pytest.raises(StoreUnavailable):
         await shard.barrier(deadline())
     await shard.barrier(deadline())
@@ -295,11 +295,11 @@ async def test_a_refusal_that_cannot_be_proved_fails_for_certain_and_the_shard_g
             self.read_keys.append(key)
             raise (StoreUnavailable if fault is Fault.ERROR_BEFORE else OutcomeUnknown)("on purpose")
 
-    shard.journal.store = failing = Failing(gateways.store)
+    journal_of(shard).store = failing = Failing(gateways.store)
     with pytest.raises(StoreUnavailable, match="on purpose"):
         await shard.ask(DeleteTopic(topic_id(9)), deadline())
     assert failing.read_keys == [entry_key(0, 1)]
-    shard.journal.store = gateways.store
+    journal_of(shard).store = gateways.store
     assert refusal(await shard.ask(DeleteTopic(topic_id(9)), deadline())) == ErrorName.UNKNOWN_TOPIC_ID
     assert not shard.lost.is_set()
 
@@ -344,7 +344,7 @@ async def test_an_append_at_the_start_counts(gateways: Gateways) -> None:
 
 async def test_an_append_of_which_the_start_cannot_be_read_has_an_unknown_outcome(gateways: Gateways) -> None:
     shard = await gateways.open()
-    shard.journal.store = FaultyMetadata(gateways.store, Faults(1, Fault.ERROR_BEFORE, only=["get"]))
+    journal_of(shard).store = FaultyMetadata(gateways.store, Faults(1, Fault.ERROR_BEFORE, only=["get"]))
     with pytest.raises(OutcomeUnknown):
         await shard.ask(create("a"), deadline())
     assert shard.lost.is_set()
@@ -357,7 +357,7 @@ async def test_a_conflict_with_an_entry_of_another_gateway_is_never_taken_for_a_
     """An unknown outcome, while another gateway has written the entry meanwhile: lost for certain."""
     shard = await gateways.open()
     faults = Faults(1, Fault.NEVER_SENT, only=["put"])
-    shard.journal.store = FaultyMetadata(gateways.store, faults)
+    journal_of(shard).store = FaultyMetadata(gateways.store, faults)
     await gateways.open()
     with pytest.raises(StoreUnavailable):
         await shard.ask(create("a"), deadline())

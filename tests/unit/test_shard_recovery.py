@@ -11,9 +11,8 @@ import pytest
 
 from adapters.blobs.files import FileBlobs
 from adapters.images.sqlite import ImageFile, SqliteImage
+from adapters.journals.metadata import MetadataJournal, entry_key, entry_prefix
 from adapters.metadata.sqlite import SqliteMetadata
-from gateway.coordination.journal import Journal
-from gateway.coordination.opening import open_shard
 from gateway.coordination.recovery import recover, snapshot_keys
 from gateway.coordination.shard import Shard
 from gateway.housekeeping import checkpoint
@@ -23,7 +22,7 @@ from ledger.cut import take_dirty_rows
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats.snapshot import archive_prefix, decode_archive
 from ledger.image import FORMAT_VERSION, all_rows
-from ledger.journal import decode_entry, entry_key, entry_prefix
+from ledger.journal import decode_entry
 from ledger.partitions.requests import CommitFile, Committed, DeleteRecords, DrainRuns, FileCommit
 from ledger.ports import Blobs, ImageStore, MetadataStore, Won
 from ledger.rows import META, Row, digest
@@ -32,6 +31,7 @@ from tests.support.faulty import Fault, FaultyBlobs, FaultyMetadata
 from tests.support.held_stores import Death, Deaths
 from tests.support.image_rows import resealed, rewrite_image
 from tests.support.journalled import commit_batch, locator, topic_id
+from tests.support.shards import journal_of, open_shard
 
 WAIT_S = 20.0
 NOW_MS = 1_000_000
@@ -75,7 +75,7 @@ class Host:
                 await self.shard.close()
 
     def new_checkpointer(self, metadata: MetadataStore, blobs: Blobs) -> Checkpointer:
-        self.shard.journal.store = metadata
+        journal_of(self.shard).store = metadata
         return Checkpointer(self.shard, self.image, blobs, SnapshotRule(1), lambda: NOW_MS)
 
     async def work(self, commits: int = 5) -> None:
@@ -95,7 +95,7 @@ class Host:
     async def recovered(self) -> str:
         """Where a start would begin; its state is that of the last one that ran."""
         async with self.stores():
-            found = await recover(Journal(self.metadata, 0), self.image, self.blobs)
+            found = await recover(MetadataJournal(self.metadata, 0), self.image, self.blobs)
         assert digest(all_rows(found.state)) == digest(all_rows(self.shard.state))
         assert found.nonce == self.shard.replica.last_nonce
         return "snapshot" if found.source.startswith("snapshot/") else found.source
@@ -306,7 +306,7 @@ async def test_a_missing_entry_is_named(host: Host) -> None:
         await host.work()
     async with host.stores():
         await host.metadata.delete([entry_key(0, 4)])
-    with pytest.raises(StoreDamaged, match=f"{entry_key(0, 4)} is missing"):
+    with pytest.raises(StoreDamaged, match="entry 4 of the journal of shard 0 is missing, although"):
         await host.recovered()
 
 
@@ -337,7 +337,7 @@ async def test_damage_below_the_image_does_not_matter(host: Host) -> None:
 
 async def test_pruning_archives_every_entry_that_it_lets_go(pruned: Host) -> None:
     async with pruned.stores():
-        start = await Journal(pruned.metadata, 0).start()
+        start = await MetadataJournal(pruned.metadata, 0).start()
         archived: list[bytes] = []
         for info in await pruned.blobs.list(archive_prefix(0)):
             first, entries = decode_archive(await pruned.blobs.get(info.key), info.key)
@@ -433,7 +433,7 @@ async def checkpoint_until_death(host: Host, deaths: Deaths) -> bool:
     except Death:
         return True
     finally:
-        host.shard.journal.store = host.metadata
+        journal_of(host.shard).store = host.metadata
     return False
 
 
@@ -474,7 +474,7 @@ async def test_a_death_between_any_two_steps_of_a_checkpoint_leaves_a_restart_po
 
 async def every_entry_from_the_start_on_is_there(host: Host) -> None:
     async with host.stores():
-        start = await Journal(host.metadata, 0).start()
+        start = await MetadataJournal(host.metadata, 0).start()
         found = await host.metadata.scan(entry_prefix(0), entry_key(0, start))
     assert [key for key, _ in found] == [entry_key(0, start + n) for n in range(len(found))]
 

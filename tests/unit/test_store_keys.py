@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from adapters.journals.metadata import MetadataJournal, entry_key, start_key
 from adapters.metadata.memory import MemoryMetadata
 from adapters.names import check_key
 from adapters.segments.locators import WalLocators
 from gateway.assembly import running_gateway
 from gateway.config import load_settings
 from gateway.coordination.blob_keys import new_archive_key, new_snapshot_key
-from gateway.coordination.journal import Journal
-from gateway.coordination.opening import open_shard
-from ledger.journal import entry_key, start_key
 from ledger.keys import KEY_PARTS
 from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import PutOutcome, Versioned
+from tests.support.shards import open_shard
 from tests.support.versions import ROOT
 
 FIXTURES = sorted((ROOT / "tests/fixtures").glob("data_directory_*"))
@@ -98,7 +97,7 @@ async def test_no_value_of_a_metadata_store_is_put_twice() -> None:
         for _ in range(3):
             await shard.ask(ReserveProducerIds(1), asyncio.get_running_loop().time() + 5)
         await shard.close()
-    journals = [Journal(store, 0) for _ in range(2)]
+    journals = [MetadataJournal(store, 0) for _ in range(2)]
     await asyncio.gather(*(journal.raise_start(2) for journal in journals))
     await journals[0].raise_start(3)
     assert len(store.values) >= 2 * 4 + 2

@@ -8,15 +8,14 @@ import pytest
 
 from adapters.blobs.memory import MemoryBlobs
 from adapters.images.sqlite import SqliteImage
+from adapters.journals.metadata import MetadataJournal, entry_key
 from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.claim import Claim, check_claim, put_claim
-from gateway.coordination.journal import Journal
 from gateway.coordination.recovery import recover, snapshot_keys
 from gateway.coordination.takeover import take_over
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from ledger.errors import AlreadyExists, StoreDamaged, StoreError, StoreLocked, StoreUnavailable
 from ledger.image import all_rows
-from ledger.journal import entry_key
 from ledger.partitions.producers import ProducerBounds
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Blobs, MetadataStore
@@ -65,7 +64,7 @@ async def again(shared: SharedShard, owner: SharedOwner, blobs: Blobs | None = N
 async def assert_owns_all(shared: SharedShard, owner: SharedOwner) -> None:
     """It has the newest state, and goes on with it."""
     await owner.grow(1, snapshot=False)
-    joined = await recover(Journal(shared.store, 0), None, shared.blobs)
+    joined = await recover(MetadataJournal(shared.store, 0), None, shared.blobs)
     assert digest(all_rows(joined.state)) == digest(all_rows(owner.shard.state))
 
 
@@ -165,10 +164,10 @@ async def test_a_takeover_claims_the_data_so_that_an_older_copy_is_refused(share
     old, _ = await deposed(shared)
     older = await copy_of(shared.store)
     await again(shared, old)
-    await check_claim(Journal(shared.store, 0), shared.blobs)
+    await check_claim(MetadataJournal(shared.store, 0), shared.blobs)
     epoch = old.shard.state.epoch
     with pytest.raises(StoreDamaged, match=f"epoch {epoch} began at journal entry"):
-        await check_claim(Journal(older, 0), shared.blobs)
+        await check_claim(MetadataJournal(older, 0), shared.blobs)
     assert await shared.blobs.get("cluster-id") == old.shard.state.cluster_id.encode()
 
 
@@ -183,7 +182,7 @@ async def test_data_that_another_copy_has_claimed_is_not_taken_over(shared: Shar
     await put_claim(shared.blobs, 0, Claim(new.shard.state.cluster_id, 9, 3, b"another nonce..."))
     with pytest.raises(StoreDamaged, match="another copy"):
         await again(shared, old)
-    assert await Journal(shared.store, 0).is_absent(new.shard.state.applied)
+    assert await MetadataJournal(shared.store, 0).get(new.shard.state.applied) is None
 
 
 async def test_a_gateway_whose_claim_fails_does_not_serve_and_may_take_over_later(
@@ -232,7 +231,7 @@ async def test_an_image_that_waits_for_an_entry_while_the_state_is_replaced_is_n
     old, new = await deposed(shared)
     await old_topic(new)
     await prune_up(new)
-    later = await recover(Journal(shared.store, 0), None, shared.blobs)
+    later = await recover(MetadataJournal(shared.store, 0), None, shared.blobs)
     image, replica = SqliteImage(tmp_path / "image"), old.shard.replica
     checkpointer = Checkpointer(old.shard, image, shared.blobs, SnapshotRule(1), lambda: NOW_MS)
     async with replica.applying:

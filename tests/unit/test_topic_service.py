@@ -10,7 +10,6 @@ import pytest_asyncio
 from adapters.metadata.memory import MemoryMetadata
 from gateway.configs.alter import ConfigEdit, ResourceEdit
 from gateway.configs.service import ConfigService
-from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.settings import Settings
 from gateway.topics.creation import NewTopic
@@ -24,6 +23,7 @@ from ledger.topics.apply import SLICE_PARTITIONS
 from ledger.topics.requests import CreateTopic, DeleteTopic
 from ledger.topics.state import Topic
 from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
+from tests.support.shards import open_shard
 
 
 class SharedMetadata(MemoryMetadata):
@@ -158,3 +158,10 @@ async def test_partitions_that_are_still_let_go_of_count_against_the_limit(host:
         go_on(host.shard.state)
         left.append(before - host.topics.creation_limits().partitions_left)
     assert left == [2 * SLICE_PARTITIONS + 1] * 2 + [SLICE_PARTITIONS + 1, 1, 1]
+
+
+async def test_a_name_that_collides_is_refused_by_the_newest_state_alone(host: Host) -> None:
+    assert isinstance(await host.topics.create(NewTopic("a.b", 1, {}), soon()), Topic)
+    assert (await host.topics.create_missing(["a_b"], soon()))["a_b"].error == "INVALID_TOPIC_EXCEPTION"
+    host.store.is_away = True
+    assert (await host.topics.create_missing(["a_b"], soon()))["a_b"].error == "KAFKA_STORAGE_ERROR"

@@ -58,7 +58,7 @@ async def gateway() -> AsyncIterator[RunningGateway]:
 
 async def ask(gateway: RunningGateway, key: ApiKey, version: int, message: object) -> Any:
     def exchange() -> Any:
-        with Client(Address("127.0.0.1", gateway.bound[0].port), timeout=5.0) as client:
+        with Client(Address("127.0.0.1", gateway.bound[0].port), timeout=60.0) as client:
             return client.ask(key, version, message)
 
     return await asyncio.to_thread(exchange)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -18,8 +19,10 @@ func saramaMember(ctx context.Context, by membership, member *voice) error {
 	config.Consumer.Group.InstanceId = by.instance(member.member)
 	config.Consumer.Group.Rebalance.Retry.Max = manyRetries
 	config.Consumer.Group.Rebalance.Retry.Backoff = shortBackoff
-	// Heartbeats that reach no broker count against this; when it is used up the member joins anew.
-	config.Metadata.Retry.Max = manyRetries
+	// Heartbeats that reach no broker count against this; when it is used up the member joins anew. They are
+	// repeated without a pause while the connection is refused, until the broker is looked up again: hundreds
+	// a second.
+	config.Metadata.Retry.Max = math.MaxInt32
 	config.Metadata.Retry.Backoff = shortBackoff
 	config.Consumer.Retry.Backoff = shortBackoff
 	group, err := sarama.NewConsumerGroup([]string{by.bootstrap}, by.group, config)

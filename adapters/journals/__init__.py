@@ -1,0 +1,1 @@
+"""Journals: the append-only metadata log of a shard."""

@@ -1,0 +1,246 @@
+"""A journal over any metadata store: an entry is a value, created under a key of its own.
+
+Entry N of a shard has the key `journal/<shard>/<N:020d>`; `ledger/journal.py` has its bytes. `start` is the
+value of `journal-start/<shard>`. No other module makes these keys.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Sequence
+
+import structlog
+from crc32c import crc32c
+
+from ledger.errors import OutcomeUnknown, StoreDamaged, StoreError, StoreUnavailable
+from ledger.journal import HEAD_BYTES, NONCE_BYTES, REMEDY, nonce_of
+from ledger.ports import (
+    SCAN_BYTES,
+    Appended,
+    AppendOutcome,
+    EntryPage,
+    Lost,
+    MetadataStore,
+    PutOutcome,
+    StoredEntry,
+    Unknown,
+    Versioned,
+    Won,
+)
+from ledger.types import DraftBatch, Placement
+
+log = structlog.get_logger(__name__)
+
+FIRST_RETRY_S = 0.01
+LONGEST_RETRY_S = 1.0
+SCAN_ENTRIES = 64
+RAISE_ATTEMPTS = 8
+_NUMBER = re.compile(r"[0-9]{20}", re.ASCII)
+_START = re.compile(rb"(?P<text>(?P<number>[0-9]{1,20}) [0-9a-f]{32})( (?P<crc>[0-9a-f]{8}))?")
+
+
+def entry_key(shard: int, number: int) -> str:
+    return f"journal/{shard}/{number:020d}"
+
+
+def entry_prefix(shard: int) -> str:
+    return f"journal/{shard}/"
+
+
+def start_key(shard: int) -> str:
+    """Kept outside the prefix of the entries, so that a scan of entries never meets it."""
+    return f"journal-start/{shard}"
+
+
+class MetadataJournal:
+    """A Journal. The store stays open when it is not used any more."""
+
+    def __init__(
+        self, store: MetadataStore, shard: int, *, random: Callable[[int], bytes] = os.urandom
+    ) -> None:
+        self.store = store
+        self._shard = shard
+        self._random = random
+        self._unknown_entry = ""
+
+    @property
+    def shard(self) -> int:
+        return self._shard
+
+    @property
+    def exclusive(self) -> bool:
+        return self.store.exclusive
+
+    @property
+    def unknown_entry(self) -> str:
+        return self._unknown_entry
+
+    def place(self, number: int, batches: Sequence[DraftBatch]) -> Placement | None:
+        return None
+
+    async def append(self, number: int, entry: bytes, batches: Sequence[DraftBatch] = ()) -> AppendOutcome:
+        if batches:
+            raise ValueError("this journal takes no batches")
+        key = entry_key(self._shard, number)
+        outcome = await self._put(key, entry, None)
+        wait_s = FIRST_RETRY_S
+        while not isinstance(outcome, Won):
+            # Lost may be the result of our own put, after a retry by the client library: the nonce decides.
+            found = await self._read_back(key)
+            if found is not None:
+                if nonce_of(found) != nonce_of(entry):
+                    return await self._lost(number)
+                break
+            # Absent, but the put may still take effect: repeat it with the same bytes, never with others.
+            self._unknown_entry = key
+            log.warning("journal.outcome_unknown", key=key, retry_s=wait_s)
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, LONGEST_RETRY_S)
+            outcome = await self._put_again(key, entry)
+        self._unknown_entry = ""
+        return Appended(counts=self.store.exclusive)
+
+    async def _lost(self, number: int) -> Lost | Unknown:
+        """Another gateway's entry has the number. This one may have had it before, if it was pruned
+        meanwhile."""
+        self._unknown_entry = ""
+        if self.store.exclusive:
+            return Lost()
+        try:
+            start = await self.start()
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            return Unknown(str(error))
+        return Lost() if start <= number else Unknown(f"the journal was pruned past entry {number}")
+
+    async def _put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
+        try:
+            return await self.store.put(key, value, expect)
+        except OutcomeUnknown as error:
+            return Unknown(str(error))
+
+    async def _put_again(self, key: str, value: bytes) -> PutOutcome:
+        try:
+            return await self._put(key, value, None)
+        except StoreUnavailable as error:
+            # This call had no effect, but the one before it still may.
+            return Unknown(str(error))
+
+    async def _read_back(self, key: str) -> bytes | None:
+        wait_s = FIRST_RETRY_S
+        while True:
+            try:
+                found = await self.store.get(key)
+                return found.value if found is not None else None
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                self._unknown_entry = key
+                log.warning("journal.read_back_failed", key=key, error=str(error), retry_s=wait_s)
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, LONGEST_RETRY_S)
+
+    async def get(self, number: int) -> bytes | None:
+        found = await self.store.get(entry_key(self._shard, number))
+        return found.value if found is not None else None
+
+    async def read(self, first: int, max_bytes: int) -> EntryPage:
+        limit = min(SCAN_ENTRIES, max_bytes // HEAD_BYTES + 1)
+        pairs = await self.store.scan(entry_prefix(self._shard), self._scan_start(first), limit)
+        size = sum(len(found.value) for _, found in pairs)
+        more = len(pairs) == limit or size >= SCAN_BYTES
+        entries = self._entries(pairs, first)
+        kept = _within(entries, max_bytes)
+        pruned = not self.store.exclusive and await self.start() > first
+        return EntryPage(first, kept, _gap(kept, first), more or len(kept) < len(entries), pruned)
+
+    def _scan_start(self, first: int) -> str:
+        """Behind the key before: a damaged key may be between the two, or before all others."""
+        return entry_key(self._shard, first - 1) + "\0" if first > 0 else ""
+
+    def _entries(self, pairs: Sequence[tuple[str, Versioned]], first: int) -> list[StoredEntry]:
+        entries: list[StoredEntry] = []
+        last = first - 1
+        for key, found in pairs:
+            number = self._number_of(key)
+            if number <= last:
+                raise StoreDamaged(f"the journal has {key!r} after entry {last}: {REMEDY}")
+            last = number
+            entries.append(StoredEntry(number, found.value, key))
+        return entries
+
+    def _number_of(self, key: str) -> int:
+        digits = key[len(entry_prefix(self._shard)) :]
+        if not _NUMBER.fullmatch(digits):
+            raise StoreDamaged(f"the journal has a key {key!r}, which is not that of an entry: {REMEDY}")
+        return int(digits)
+
+    async def start(self) -> int:
+        key = start_key(self._shard)
+        found = await self.store.get(key)
+        return decode_start(found.value, key) if found is not None else 0
+
+    async def raise_start(self, number: int) -> None:
+        key, outcome = start_key(self._shard), "not attempted"
+        for _ in range(RAISE_ATTEMPTS):
+            found = await self.store.get(key)
+            if found is not None and decode_start(found.value, key) >= number:
+                return
+            value = encode_start(number, self._random(NONCE_BYTES))
+            put = await self._put(key, value, found.version if found is not None else None)
+            if isinstance(put, Won):
+                return
+            # Lost: another gateway has raised it, maybe less far. Unknown: this put may still take effect,
+            # but only in the place of the lower number that was read, never in that of a later one.
+            outcome = str(put)
+        raise OutcomeUnknown(f"the start of the journal could not be raised to {number}: {outcome}")
+
+    async def delete(self, numbers: Sequence[int]) -> None:
+        await self.store.delete([entry_key(self._shard, number) for number in numbers])
+
+    async def begin(self, number: int, entry: bytes, before: bytes | None) -> None:
+        # In this order a gateway refuses what a process that was killed in between has left, or finds all.
+        await self._create(entry_key(self._shard, number), entry)
+        if before is not None:
+            await self._create(entry_key(self._shard, number - 1), before)
+        start = number if before is None else number - 1
+        await self._create(start_key(self._shard), encode_start(start, self._random(NONCE_BYTES)))
+
+    async def _create(self, key: str, value: bytes) -> None:
+        outcome = await self.store.put(key, value, None)
+        if not isinstance(outcome, Won):
+            raise StoreError(
+                f"{key} could not be written ({outcome}): remove the new metadata store, try again"
+            )
+
+    async def discard(self, number: int) -> None:
+        entries = [entry_key(self._shard, number), entry_key(self._shard, number - 1)]
+        await self.store.delete([start_key(self._shard), *entries])
+
+
+def _within(entries: Sequence[StoredEntry], max_bytes: int) -> Sequence[StoredEntry]:
+    """Up to the entry with which they reach `max_bytes`."""
+    size = 0
+    for count, stored in enumerate(entries, 1):
+        size += len(stored.data)
+        if size >= max_bytes:
+            return entries[:count]
+    return entries
+
+
+def _gap(entries: Sequence[StoredEntry], first: int) -> int | None:
+    if not entries or entries[-1].number == first + len(entries) - 1:
+        return None
+    return next(number for number, stored in enumerate(entries, first) if stored.number != number)
+
+
+def encode_start(number: int, nonce: bytes) -> bytes:
+    """Value of the start key: `number nonce CRC-32C`, the first decimal, the others hexadecimal; the checksum
+    is over number and nonce. The nonce is there as versions may be content hashes."""
+    text = f"{number} {nonce.hex()}".encode()
+    return text + f" {crc32c(text):08x}".encode()
+
+
+def decode_start(value: bytes, where: str) -> int:
+    """StoreDamaged, with the key `where`, if it is none. Older builds wrote no checksum."""
+    found = _START.fullmatch(value)
+    if found is None or (found["crc"] and int(found["crc"], 16) != crc32c(found["text"])):
+        raise StoreDamaged(f"the value of the key {where!r} is damaged: {REMEDY}")
+    return int(found["number"])

@@ -1,0 +1,107 @@
+"""Metadata as objects of an S3 bucket, with conditional PUTs. A version is an ETag."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from adapters.names import check_key
+from adapters.s3.client import S3Client
+from adapters.s3.listing import Listing, Wanted
+from adapters.s3.results import Found, Listed, Stored
+from ledger.errors import OutcomeUnknown, StoreUnavailable
+from ledger.ports import SCAN_BYTES, Lost, PutOutcome, Unknown, Versioned, Won
+
+
+class S3Metadata:
+    """A MetadataStore in a bucket: `If-None-Match: *` for what must not exist, `If-Match` for a version; the
+    store must honour both (adapters/proof.py). Others may write it, and equal values have equal versions."""
+
+    exclusive = False
+    unique_versions = False
+    durable_ack = True
+
+    def __init__(self, client: S3Client, prefix: str = "") -> None:
+        """`prefix` of every key: empty, or with a `/` at the end."""
+        self._client = client
+        self._prefix = prefix
+        self._listing = Listing(client, prefix)
+        self._closed = False
+        client.enter()
+
+    async def get(self, key: str) -> Versioned | None:
+        check_key(key)
+        found = await self._open().get(self._prefix + key)
+        return Versioned(found.value, found.etag) if isinstance(found, Found) else None
+
+    async def scan(self, prefix: str, start: str = "", limit: int = 1000) -> Sequence[tuple[str, Versioned]]:
+        self._open()
+        wanted = Wanted(prefix, start, included=True)
+        while limit > 0 and (listed := await self._listed(wanted, limit)):
+            found = await self._values([one.key for one in listed])
+            if found:
+                return _within_bound(found)
+            # All of them were deleted meanwhile, which must not look like the end.
+            wanted = Wanted(prefix, listed[-1].key)
+        return []
+
+    async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
+        check_key(key)
+        try:
+            outcome = await self._open().put(self._prefix + key, value, expect)
+        except OutcomeUnknown as error:
+            return Unknown(str(error))
+        if isinstance(outcome, Stored):
+            return Won(outcome.etag)
+        if outcome.after_own_attempt:
+            return Unknown(
+                f"{self._client.name}: {key} was written, perhaps by an earlier attempt of one's own"
+            )
+        return Lost()
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        paths = [self._prefix + check_key(key) for key in keys]
+        await self._open().delete(paths)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._client.leave()
+
+    def _open(self) -> S3Client:
+        if self._closed:
+            raise StoreUnavailable(f"the metadata in {self._client.name} is closed")
+        return self._client
+
+    async def _values(self, keys: Sequence[str]) -> list[tuple[str, Versioned]]:
+        """Those that are still there."""
+        # All of them end before an error is raised: no read is left without an owner.
+        values = await asyncio.gather(*(self.get(key) for key in keys), return_exceptions=True)
+        found: list[tuple[str, Versioned]] = []
+        for key, value in zip(keys, values, strict=True):
+            if isinstance(value, BaseException):
+                raise value
+            if value is not None:
+                found.append((key, value))
+        return found
+
+    async def _listed(self, wanted: Wanted, limit: int) -> list[Listed]:
+        """As many as a scan may read."""
+        found: list[Listed] = []
+        size = 0
+        async with aclosing(self._listing.objects(wanted)) as objects:
+            async for listed in objects:
+                found.append(listed)
+                size += listed.size
+                if len(found) >= limit or size >= SCAN_BYTES:
+                    break
+        return found
+
+
+def _within_bound(found: list[tuple[str, Versioned]]) -> list[tuple[str, Versioned]]:
+    """Values may have grown since they were listed."""
+    size = 0
+    for number, (_, value) in enumerate(found, 1):
+        size += len(value.value)
+        if size >= SCAN_BYTES:
+            return found[:number]
+    return found

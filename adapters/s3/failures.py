@@ -1,0 +1,123 @@
+"""What an error of an S3 client means: whether the request may have had its effect, whether it is worth
+repeating, and one sentence for the operator.
+
+obstore says HTTP status and S3 error code in the text of its exceptions alone. What is not found there counts
+as a failure of unknown outcome, which is always safe. Its "kind: Request" may be a connection that was cut
+off after the request, which it would send again by itself: its own retries are off.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from adapters.s3.results import Failed
+
+_STATUS: Final = re.compile(r"status code: (\d{3})")
+_CODE: Final = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
+_NOT_SENT: Final = re.compile(r"kind: Connect\b")
+_TIMED_OUT: Final = re.compile(r"kind: Timeout\b|TimedOut")
+_BARE_REDIRECT: Final = re.compile(r"redirect without LOCATION")
+
+PRECONDITION: Final = (412, 304)
+"""Some stores take If-None-Match for a question whether the object has changed."""
+CONFLICT: Final = 409
+RANGE: Final = 416
+NOT_FOUND: Final = 404
+
+RIGHTS: Final[Mapping[str, str]] = MappingProxyType(
+    {"put": "s3:PutObject", "get": "s3:GetObject", "list": "s3:ListBucket", "delete": "s3:DeleteObject"}
+)
+_RENEW: Final = (
+    "renew the credentials: environment, profile, web identity or the machine's role, as AWS tools find them"
+)
+_REGION: Final = "the bucket is in another region: name it in the URL (?region=...)"
+_REMEDIES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "NoSuchBucket": ("there is no such bucket", "create it, or correct the URL"),
+        "InvalidAccessKeyId": ("the store does not know the access key", _RENEW),
+        "SignatureDoesNotMatch": ("the secret key is not the one of the access key", _RENEW),
+        "ExpiredToken": ("the credentials have expired", _RENEW),
+        "InvalidToken": ("the store does not take the session token", _RENEW),
+        "RequestTimeTooSkewed": ("this machine's clock is wrong", "set it, for example by NTP"),
+        "PermanentRedirect": ("the store redirects", _REGION),
+        "AuthorizationHeaderMalformed": ("the request was signed for another region", _REGION),
+        "IllegalLocationConstraintException": ("the request went to another region", _REGION),
+        "NotImplemented": (
+            "the store does not know this request",
+            "use a store with conditional writes (If-None-Match and If-Match)",
+        ),
+        "QuotaExceeded": ("its quota is used up", "free space, or raise the quota"),
+        "InsufficientStorage": ("it is full", "free space, or add some"),
+        "XMinioStorageFull": ("it is full", "free space, or add some"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was tried, for messages."""
+
+    store: str
+    operation: str
+    """put, get, list or delete."""
+    key: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.operation} {self.key}" if self.key else self.operation
+        return f"{self.store}: {what}"
+
+
+def status_of(text: str) -> int | None:
+    found = _STATUS.search(text)
+    return int(found[1]) if found else None
+
+
+def code_of(text: str) -> str:
+    """The S3 error code, or nothing."""
+    found = _CODE.search(text)
+    return found[1] if found else ""
+
+
+def failure_of(request: Request, text: str) -> Failed:
+    """Of an error that is no answer to the request itself. `text` is not repeated: it may hold anything."""
+    if _BARE_REDIRECT.search(text):
+        return _known(request, *_REMEDIES["PermanentRedirect"])
+    status, code = status_of(text), code_of(text)
+    if code in _REMEDIES:
+        return _known(request, *_REMEDIES[code])
+    if status is not None:
+        return failure_of_status(request, status, code)
+    if _NOT_SENT.search(text):
+        return Failed(
+            f"{request} failed, since the store cannot be reached: check its endpoint and the network",
+            certain=True,
+            again=True,
+        )
+    why = "did not answer in time" if _TIMED_OUT.search(text) else "broke the connection off"
+    return uncertain(request, f"the store {why}")
+
+
+def failure_of_status(request: Request, status: int, code: str = "") -> Failed:
+    named = f"{status} {code}".rstrip()
+    match status:
+        case 401 | 403:
+            right = RIGHTS[request.operation]
+            return _known(request, f"access is denied ({named})", f"give the credentials the right {right}")
+        case 404 if request.operation == "list":
+            return _known(request, *_REMEDIES["NoSuchBucket"])
+        case 409 | 429 | 500 | 502 | 503 | 504:
+            return uncertain(request, f"the store answered {named}")
+        case _ if status >= 500:
+            return uncertain(request, f"the store answered {named}")
+    return _known(request, f"the store answered {named}", "check the URL and what the store supports")
+
+
+def uncertain(request: Request, why: str) -> Failed:
+    return Failed(f"{request} failed, since {why}; it is worth trying again later", certain=False, again=True)
+
+
+def _known(request: Request, why: str, remedy: str) -> Failed:
+    """Refused before any effect, and so it will be until something is changed."""
+    return Failed(f"{request} failed, since {why}: {remedy}", certain=True, again=False)

@@ -1,0 +1,186 @@
+"""One attempt at each request to a bucket, through obstore. Retries, deadlines and hedges are the
+client's."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import S3Store
+
+from adapters.s3.address import DEFAULT_REGION, S3Address
+from adapters.s3.credentials import CredentialChain
+from adapters.s3.failures import (
+    CONFLICT,
+    NOT_FOUND,
+    PRECONDITION,
+    RANGE,
+    Request,
+    code_of,
+    failure_of,
+    status_of,
+    uncertain,
+)
+from adapters.s3.results import (
+    Absent,
+    Failed,
+    Found,
+    GetResult,
+    Listed,
+    OutOfRange,
+    Page,
+    PutResult,
+    Refused,
+    Stored,
+)
+
+PAGE: Final = 1000
+"""Keys that S3 lists, or deletes, in one request."""
+CONNECT_TIMEOUT: Final = timedelta(seconds=5)
+NEVER: Final = timedelta(days=1)
+"""The client bounds each attempt itself."""
+IDLE_CONNECTIONS: Final = 128
+NO_SUCH_BUCKET: Final = "NoSuchBucket"
+_ERRORS: Final = (BaseError, OSError)
+"""obstore raises FileNotFoundError for 404."""
+
+
+class Transport(Protocol):
+    """Requests that are sent once. What can go wrong with the store is a result. A request that is cancelled
+    may still have its effect."""
+
+    async def put(self, key: str, data: bytes, expect: str | None) -> PutResult:
+        """Write if the present ETag is `expect`; None = the key must not exist."""
+        ...
+
+    async def get(self, key: str, start: int, size: int | None) -> GetResult:
+        """The bytes [start, start + size), or to the end."""
+        ...
+
+    async def size(self, key: str) -> int | Absent | Failed: ...
+
+    async def page(self, directory: str, after: str) -> Page | Failed:
+        """At most PAGE objects below the directory whose key is > `after`."""
+        ...
+
+    async def level(self, directory: str) -> Page | Failed:
+        """All that is directly in the directory."""
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> int | Failed:
+        """At most PAGE keys; how many they were."""
+        ...
+
+
+class ObstoreTransport:
+    """A Transport over one HTTP client, which keeps connections open."""
+
+    def __init__(self, address: S3Address, credentials: CredentialChain) -> None:
+        self._name = str(address)
+        self._credentials = credentials
+        options: dict[str, Any] = {} if address.endpoint is None else {"endpoint": address.endpoint}
+        self._store = S3Store(
+            address.bucket,
+            region=address.region or credentials.region or DEFAULT_REGION,
+            credential_provider=credentials,
+            client_options={
+                "allow_http": address.endpoint is not None and address.endpoint.startswith("http:"),
+                "connect_timeout": CONNECT_TIMEOUT,
+                "timeout": NEVER,
+                "pool_max_idle_per_host": str(IDLE_CONNECTIONS),
+            },
+            retry_config={"max_retries": 0, "retry_timeout": NEVER},
+            **options,
+        )
+
+    async def put(self, key: str, data: bytes, expect: str | None) -> PutResult:
+        request = Request(self._name, "put", key)
+        mode: Any = "create" if expect is None else {"e_tag": expect}
+        try:
+            result = await obstore.put_async(self._store, key, data, mode=mode, use_multipart=False)
+        except (AlreadyExistsError, PreconditionError) as error:
+            return self._refused(request, str(error))
+        except _ERRORS as error:
+            return self._failed(request, error)
+        etag = result["e_tag"]
+        return Stored(str(etag)) if etag else uncertain(request, "the response has no ETag")
+
+    async def get(self, key: str, start: int, size: int | None) -> GetResult:
+        request = Request(self._name, "get", key)
+        try:
+            result = await obstore.get_async(self._store, key, options=_range(start, size))
+            whole, etag = int(result.meta["size"]), str(result.meta["e_tag"])
+            end = whole if size is None else start + size
+            if end > whole:
+                return OutOfRange(whole)
+            value = bytes(await result.bytes_async())
+        except FileNotFoundError as error:
+            return self._absent(request, error)
+        except _ERRORS as error:
+            return OutOfRange(None) if status_of(str(error)) == RANGE else self._failed(request, error)
+        if len(value) != end - start:
+            return uncertain(request, f"{len(value)} bytes came instead of {end - start}")
+        return Found(value, etag)
+
+    async def size(self, key: str) -> int | Absent | Failed:
+        request = Request(self._name, "get", key)
+        try:
+            return int((await obstore.head_async(self._store, key))["size"])
+        except FileNotFoundError as error:
+            return self._absent(request, error)
+        except _ERRORS as error:
+            return self._failed(request, error)
+
+    async def page(self, directory: str, after: str) -> Page | Failed:
+        try:
+            stream = obstore.list(self._store, directory or None, offset=after or None, chunk_size=PAGE)
+            async for chunk in stream:
+                return Page(_listed(chunk))
+        except _ERRORS as error:
+            return self._failed(Request(self._name, "list", directory), error)
+        return Page([])
+
+    async def level(self, directory: str) -> Page | Failed:
+        try:
+            result = await obstore.list_with_delimiter_async(self._store, directory or None)
+        except _ERRORS as error:
+            return self._failed(Request(self._name, "list", directory), error)
+        return Page(_listed(result["objects"]), [f"{path}/" for path in result["common_prefixes"]])
+
+    async def delete(self, keys: Sequence[str]) -> int | Failed:
+        try:
+            await obstore.delete_async(self._store, list(keys))
+        except FileNotFoundError as error:
+            if code_of(str(error)) != NO_SUCH_BUCKET:
+                return len(keys)
+            return self._failed(Request(self._name, "delete"), error)
+        except _ERRORS as error:
+            return self._failed(Request(self._name, "delete"), error)
+        return len(keys)
+
+    def _refused(self, request: Request, text: str) -> PutResult:
+        """obstore has one error for 409 and 412, and takes 404 for a condition that does not hold."""
+        status = status_of(text)
+        if status == CONFLICT:
+            return uncertain(request, "another write of the key is under way (409)")
+        missing = status == NOT_FOUND and code_of(text) != NO_SUCH_BUCKET
+        return Refused() if status in PRECONDITION or missing else failure_of(request, text)
+
+    def _absent(self, request: Request, error: FileNotFoundError) -> Absent | Failed:
+        return self._failed(request, error) if code_of(str(error)) == NO_SUCH_BUCKET else Absent()
+
+    def _failed(self, request: Request, error: Exception) -> Failed:
+        if (reason := self._credentials.error) is not None:
+            return Failed(reason, certain=True, again=False)
+        return failure_of(request, str(error))
+
+
+def _range(start: int, size: int | None) -> Any:
+    if size is not None:
+        return {"range": (start, start + size)}
+    return {"range": {"offset": start}} if start else {}
+
+
+def _listed(objects: Sequence[Any]) -> list[Listed]:
+    return [Listed(str(found["path"]), int(found["size"])) for found in objects]
