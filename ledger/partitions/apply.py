@@ -25,30 +25,31 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
             state.cut.keep(run[0])
     starts: list[int] = []
     bases: list[int] = []
-    batches, now_ms = record.batches, state.entry_time_ms
-    at = 0
-    for number, start, size, base, last, max_timestamp, count in record.runs:
-        log = touched[number] = logs[number]
-        if log.append(object_number, start, size, base, last, max_timestamp):
-            stored.live_runs += 1
-        for batch_size, records, _, producer_id, epoch, first, _ in batches[at : at + count]:
-            starts.append(start)
-            bases.append(base)
-            if producer_id >= 0:
-                producer = log.producers.get(producer_id)
-                if producer is None:
-                    producer = ProducerState(epoch)
-                    log.put_producer(producer_id, producer)
-                    state.producer_count += 1
-                # The last sequence wraps after 2^31 - 1.
-                producer.record(epoch, first, (first + records - 1) & MAX_SEQUENCE, base, now_ms)
-                unsaved = log.unsaved_producers
-                if unsaved is None:
-                    unsaved = log.unsaved_producers = set()
-                unsaved.add(producer_id)
-            start += batch_size
-            base += records
-        at += count
+    now_ms, runs, left = state.entry_time_ms, iter(record.runs), 0
+    for batch_size, records, _, producer_id, epoch, first, _ in record.batches:
+        if not left:
+            # The first batch of its run.
+            number, start, size, base, last, max_timestamp, left = next(runs)
+            log = touched[number] = logs[number]
+            if log.append(object_number, start, size, base, last, max_timestamp):
+                stored.live_runs += 1
+        left -= 1
+        starts.append(start)
+        bases.append(base)
+        if producer_id >= 0:
+            producer = log.producers.get(producer_id)
+            if producer is None:
+                producer = ProducerState(epoch)
+                log.put_producer(producer_id, producer)
+                state.producer_count += 1
+            # The last sequence wraps after 2^31 - 1.
+            producer.record(epoch, first, (first + records - 1) & MAX_SEQUENCE, base, now_ms)
+            unsaved = log.unsaved_producers
+            if unsaved is None:
+                unsaved = log.unsaved_producers = set()
+            unsaved.add(producer_id)
+        start += batch_size
+        base += records
     stored.remember_all(starts, bases)
     upload = record.upload
     if upload is not None:

@@ -60,7 +60,9 @@ class ProducerState:
 
     def record(self, epoch: int, first: int, last: int, base_offset: int, now_ms: int) -> None:
         """Remember a batch that was accepted."""
-        self.packed = self._packed_with(epoch, first, last, base_offset)
+        # As `_packed_with`, without a call: this is done for every batch.
+        older = self.packed[-_OLDER_BYTES:] if epoch == self.epoch else b""
+        self.packed = older + _BATCH.pack(first, last, base_offset)
         self.epoch = epoch
         self.last_ms = now_ms
 

@@ -69,12 +69,14 @@ class RunChunk:
     so that a restarted gateway cuts chunks where the one before it did.
     """
 
-    __slots__ = ("_rows", "head", "latest", "serial", "trimmed")
+    __slots__ = ("_rows", "filled", "head", "latest", "serial", "trimmed")
 
     def __init__(self, serial: int, trimmed: int = 0) -> None:
         self.serial = serial
         self.head = 0
         self.trimmed = trimmed
+        self.filled = trimmed
+        """Runs, with all that have gone."""
         self.latest = NO_TIMESTAMP
         """At least the greatest timestamp of the live runs, so that a search may pass the chunk by."""
         self._rows = bytearray()
@@ -92,8 +94,13 @@ class RunChunk:
         self, object_number: int, start: int, size: int, base: int, last: int, max_timestamp: int
     ) -> None:
         self._rows += _ROW.pack(last, base, max_timestamp, object_number, start, size)
+        self.filled += 1
         if max_timestamp > self.latest:
             self.latest = max_timestamp
+
+    def trim(self) -> None:
+        """No further run comes: a tenth of its memory was for more of them."""
+        self._rows = bytearray(self._rows)
 
     def lengthen(self, last: int, size: int, max_timestamp: int) -> None:
         """The last run goes on for `size` bytes up to the offset `last`."""
@@ -149,6 +156,7 @@ class RunChunk:
         if len(columns) != count * 4 * sum(words for _, words in layout):
             raise StoreDamaged("a chunk of runs in an image does not have the length it claims")
         self._rows = bytearray(count * _ROW_BYTES)
+        self.filled = self.trimmed + count
         with memoryview(self._rows).cast("I") as rows:
             columns = columns.cast("I")
             for word, words in layout:

@@ -97,7 +97,8 @@ class PartitionLog:
             self.chunks[-1].lengthen(last, size, max_timestamp)
             return False
         chunk = self.chunks[-1] if self.chunks else self._grow()
-        if len(chunk) + chunk.trimmed >= CHUNK_RUNS:
+        if chunk.filled >= CHUNK_RUNS:
+            chunk.trim()
             chunk = self._grow()
         chunk.append(object_number, start, size, base, last, max_timestamp)
         self.run_count += 1

@@ -1,5 +1,7 @@
 """A partition's runs: joined, cut into chunks, dropped from the front, found."""
 
+import tracemalloc
+
 import pytest
 
 from ledger.errors import StoreDamaged
@@ -195,3 +197,16 @@ def test_an_entry_that_is_applied_twice_raises_and_the_state_is_not_whole_any_mo
     with pytest.raises(StoreDamaged, match=r"offsets 0 to 1 of partition number 0 .* second run"):
         apply_entry(ledger.state, decode_entry(ledger.entries[-1], "entry"))
     assert not ledger.state.is_whole
+
+
+def test_a_run_takes_its_row_and_little_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept for further runs of a chunk that is full."""
+    monkeypatch.setattr(ledger_partitions, "CHUNK_RUNS", 256)
+    runs = 20 * 256
+    tracemalloc.start()
+    try:
+        log = log_of(*[(1, 5)] * runs)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert log.run_count == runs and held < 42 * runs
