@@ -35,6 +35,7 @@ FIRST_RETRY_S = 0.01
 LONGEST_RETRY_S = 1.0
 SCAN_ENTRIES = 64
 RAISE_ATTEMPTS = 8
+COUNTS, TO_BE_FOUND_OUT = Appended(counts=True), Appended(counts=False)
 _NUMBER = re.compile(r"[0-9]{20}", re.ASCII)
 _START = re.compile(rb"(?P<text>(?P<number>[0-9]{1,20}) [0-9a-f]{32})( (?P<crc>[0-9a-f]{8}))?")
 
@@ -98,7 +99,7 @@ class MetadataJournal:
             wait_s = min(wait_s * 2, LONGEST_RETRY_S)
             outcome = await self._put_again(key, entry)
         self._unknown_entry = ""
-        return Appended(counts=self.store.exclusive)
+        return COUNTS if self.store.exclusive else TO_BE_FOUND_OUT
 
     async def _lost(self, number: int) -> Lost | Unknown:
         """Another gateway's entry has the number. This one may have had it before, if it was pruned
