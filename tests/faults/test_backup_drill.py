@@ -4,7 +4,10 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint
@@ -12,6 +15,10 @@ from tests.support.gateway import Gateway
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
 WAIT_S = 60.0
+
+Records = list[dict[str, object]]
+Written = tuple[Path, Records]
+BackedUp = tuple[Gateway, Records]
 
 
 def dragoman(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -48,28 +55,45 @@ def objects(data_dir: Path) -> set[str]:
     return {str(path.relative_to(data_dir)) for path in data_dir.glob("wal/0/*.wal")}
 
 
-def written_and_backed_up(tmp_path: Path) -> tuple[Gateway, list[dict[str, object]]]:
-    """A stopped gateway, its backup, and the records that are in the backup."""
-    gateway = Gateway(tmp_path)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """The directory of a stopped gateway and its backup, and the records that are in the backup."""
+    root = tmp_path_factory.mktemp("written")
+    gateway = Gateway(root)
     gateway.start()
-    said(dragoman("topics", "create", "orders", "-p", "3", "-b", gateway.bootstrap))
-    produce(gateway, "orders", 0, 500)
-    before = consume(gateway, "orders")
-    gateway.terminate()
-    said(dragoman("ledger", "backup", "--data-dir", str(gateway.data_dir), "--to", str(tmp_path / "backup")))
-    return gateway, before
+    try:
+        said(dragoman("topics", "create", "orders", "-p", "3", "-b", gateway.bootstrap))
+        produce(gateway, "orders", 0, 500)
+        before = consume(gateway, "orders")
+    finally:
+        gateway.terminate()
+    said(dragoman("ledger", "backup", "--data-dir", str(gateway.data_dir), "--to", str(root / "backup")))
+    return root, before
 
 
-def test_after_a_restore_everything_up_to_the_backup_has_its_old_offsets(tmp_path: Path) -> None:
-    gateway, before = written_and_backed_up(tmp_path)
+@pytest.fixture
+def backed_up(written: Written, tmp_path: Path) -> Iterator[BackedUp]:
+    """A copy of that, the test's own."""
+    root, before = written
+    for name in ("data", "backup"):
+        shutil.copytree(root / name, tmp_path / name)
+    gateway = Gateway(tmp_path)
+    yield gateway, before
+    gateway.stop()
+
+
+def test_after_a_restore_everything_up_to_the_backup_has_its_old_offsets(
+    backed_up: BackedUp, tmp_path: Path
+) -> None:
+    gateway, before = backed_up
     assert len(before) == 500
-    backed_up = objects(gateway.data_dir)
+    then = objects(gateway.data_dir)
     gateway.start()
     produce(gateway, "orders", 500, 200)
     with Endpoint(Contact(gateway.bootstrap)) as endpoint:
         topic_id = endpoint.topics(["orders"])["orders"].topic_id
     gateway.terminate()
-    later = objects(gateway.data_dir) - backed_up
+    later = objects(gateway.data_dir) - then
     assert later
 
     lose_metadata(gateway.data_dir)
@@ -98,8 +122,8 @@ def test_after_a_restore_everything_up_to_the_backup_has_its_old_offsets(tmp_pat
     assert all(locator in kept for locator in later)
 
 
-def test_a_restored_ledger_is_itself_backed_up_and_restored(tmp_path: Path) -> None:
-    gateway, _ = written_and_backed_up(tmp_path)
+def test_a_restored_ledger_is_itself_backed_up_and_restored(backed_up: BackedUp, tmp_path: Path) -> None:
+    gateway, _ = backed_up
     data = str(gateway.data_dir)
     for epoch in (2, 3):
         lose_metadata(gateway.data_dir)
@@ -119,16 +143,18 @@ def test_a_restored_ledger_is_itself_backed_up_and_restored(tmp_path: Path) -> N
         gateway.terminate()
 
 
-def test_a_restore_never_writes_over_a_ledger(tmp_path: Path) -> None:
-    gateway, _ = written_and_backed_up(tmp_path)
+def test_a_restore_never_writes_over_a_ledger(backed_up: BackedUp, tmp_path: Path) -> None:
+    gateway, _ = backed_up
     refused = dragoman(
         "ledger", "restore", "--from", str(tmp_path / "backup"), "--data-dir", str(gateway.data_dir)
     )
     assert refused.returncode == 2 and "never writes over a ledger" in refused.stderr
 
 
-def test_a_damaged_snapshot_is_passed_over_for_the_one_before_it_and_that_is_said(tmp_path: Path) -> None:
-    gateway, before = written_and_backed_up(tmp_path)
+def test_a_damaged_snapshot_is_passed_over_for_the_one_before_it_and_that_is_said(
+    backed_up: BackedUp, tmp_path: Path
+) -> None:
+    gateway, before = backed_up
     gateway.start()
     produce(gateway, "orders", 500, 10)
     gateway.terminate()
@@ -149,8 +175,8 @@ def test_a_damaged_snapshot_is_passed_over_for_the_one_before_it_and_that_is_sai
         gateway.terminate()
 
 
-def test_doctor_finds_a_lost_object_and_a_flipped_byte(tmp_path: Path) -> None:
-    gateway, _ = written_and_backed_up(tmp_path)
+def test_doctor_finds_a_lost_object_and_a_flipped_byte(backed_up: BackedUp, tmp_path: Path) -> None:
+    gateway, _ = backed_up
     data = gateway.data_dir
     healthy = dragoman("doctor", "--data-dir", str(data))
     assert healthy.returncode == 0, healthy.stdout

@@ -15,7 +15,17 @@ from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from gateway.wire.apis import ApiKey
 from ledger.batch.header import LAST_OFFSET_DELTA_AT, LENGTH_AT, MAGIC_AT
-from tests.faults.load import Ack, Found, Load, Place, found_in, new_consumer, problems, read_all
+from tests.faults.load import (
+    READ_TIMEOUT_S,
+    Ack,
+    Found,
+    Load,
+    Place,
+    found_in,
+    new_consumer,
+    problems,
+    read_all,
+)
 from tests.faults.small_disk import SmallDisk
 from tests.support.client_java import started_jvm, why_no_java_client
 from tests.support.gateway import Gateway, GatewayFactory, running_gateway
@@ -247,7 +257,7 @@ def frames_of(gateway: Gateway, partition: int) -> list[list[BatchOnDisk]]:
 
 
 def read_some(
-    bootstrap: str, place: Place, most: int, timeout_s: float = 5.0, start: int = 0
+    bootstrap: str, place: Place, most: int, timeout_s: float = READ_TIMEOUT_S, start: int = 0
 ) -> tuple[list[Found], set[int]]:
     """What a reader that checks no CRC itself gets from `start` on: up to `most` records, or up to the first
     error, and its code."""
@@ -373,7 +383,7 @@ def test_the_java_client_reports_a_damaged_batch_to_the_application_and_reads_on
 
     def read(start: int, count: int) -> list[tuple[int, bytes | None]]:
         order = {"bootstrap": gateway.bootstrap, "topic": case.place[0], "partitions": [case.place[1]]}
-        limits = {"count": count, "timeout_ms": 5_000, "file": str(file)}
+        limits = {"count": count, "timeout_ms": int(1000 * READ_TIMEOUT_S), "file": str(file)}
         program.order(order="position", **{"from": "offset", "at": start}, **order, **limits)
         program.order(order="read")
         return [(received.offset, received.record.value) for received in read_received(file)]
