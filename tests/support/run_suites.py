@@ -70,7 +70,7 @@ def is_choice(argument: str) -> bool:
 def estimate() -> str:
     if os.environ.get(FULL_VARIABLE) == "1":
         return "hours, for the long runs are among them"
-    return "up to an hour on 2 cores"
+    return "less than half an hour on 2 cores"
 
 
 Pytest: TypeAlias = Callable[[Sequence[str]], int]
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str], run: Pytest = run) -> int:
     if any(is_choice(option) for option in options):
         return run([*paths, *options])
     if unit:
-        say("Unit tests: a few minutes. Those that judge time run in `make test` alone.")
+        say("Unit tests: about a minute. Those that judge time run in `make test` alone.")
     else:
         say(f"Tests: {estimate()}, in {len(parts)} parts.")
     return run_parts(parts, [*paths, *options], run)
