@@ -34,7 +34,7 @@ import os, pathlib, pytest
 def test_each_client_has_one_worker(client, number):
     with pathlib.Path(f"{client}-{os.environ['PYTEST_XDIST_WORKER']}").open("w"): pass
 """,
-    "tests/faults/test_c.py": """
+    "tests/hostile/test_c.py": """
 import os
 
 def test_alone(): assert "PYTEST_XDIST_WORKER" not in os.environ
@@ -64,7 +64,7 @@ def test_the_real_pytest_runs_both_parts_and_refuses_a_skip_of_either(tree: Path
     table, _, refused = done.stdout.partition("Skips that CI does not allow:")
     counts = [line.split()[:5] for line in table.splitlines()]
     assert ["e2e", "18", "18", "0", "0"] in counts
-    assert ["faults", "1", "1", "0", "0"] in counts
+    assert ["hostile", "1", "1", "0", "0"] in counts
     assert ["unit", "2", "2", "0", "1"] in counts
     assert ["wire", "0", "0", "0", "1"] in counts
     assert "1 x no oar; 1 more in make test-full" in table
