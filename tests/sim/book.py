@@ -8,6 +8,7 @@ from ledger.batch.header import read_header, walk
 TopicPartition = tuple[str, int]
 Identity = bytes
 
+MAX_COMPLAINTS = 20
 OPAQUE_FROM = 16
 """The base offset, length and leader epoch before it are not the producer's."""
 
@@ -33,6 +34,10 @@ class Book:
     """Group and partition; no later committed offset may be below it."""
     attempts: defaultdict[TopicPartition, int] = field(default_factory=lambda: defaultdict(lambda: -1))
 
+    def complain(self, reason: str) -> None:
+        if len(self.wrong) < MAX_COMPLAINTS and reason not in self.wrong:
+            self.wrong.append(reason)
+
     def will_send(self, place: TopicPartition, data: bytes, *, once: bool = False) -> None:
         identity = identity_of(data)
         self.sent[place].add(identity)
@@ -42,9 +47,9 @@ class Book:
     def acknowledge(self, place: TopicPartition, base: int, data: bytes, records: int) -> None:
         identity = identity_of(data)
         if self.acked[place].setdefault(base, identity) != identity:
-            self.wrong.append(f"{place}: offset {base} was given to two batches")
+            self.complain(f"{place}: offset {base} was given to two batches")
         if self.seen[place].get(base, identity) != identity:
-            self.wrong.append(f"{place}: offset {base} was read as another batch before")
+            self.complain(f"{place}: offset {base} was read as another batch before")
         self.ends[place] = max(self.ends[place], base + records)
 
     def read(
@@ -53,22 +58,22 @@ class Book:
         """A Fetch response from offset `first` on. `end_before`: `ends` when it was requested. Returns the
         next offset."""
         if high_watermark < end_before:
-            self.wrong.append(f"{place}: high watermark {high_watermark} after {end_before}")
+            self.complain(f"{place}: high watermark {high_watermark} after {end_before}")
         self.ends[place] = max(self.ends[place], high_watermark)
         for batch in batches_of(records):
             if batch.base != first:
-                self.wrong.append(f"{place}: batch at {batch.base} where {first} was expected")
+                self.complain(f"{place}: batch at {batch.base} where {first} was expected")
             if self.seen[place].setdefault(batch.base, batch.identity) != batch.identity:
-                self.wrong.append(f"{place}: offset {batch.base} changed its batch")
+                self.complain(f"{place}: offset {batch.base} changed its batch")
             first = batch.base + batch.records
         if first > high_watermark:
-            self.wrong.append(f"{place}: records up to {first}, high watermark {high_watermark}")
+            self.complain(f"{place}: records up to {first}, high watermark {high_watermark}")
         return first
 
     def committed(self, place: TopicPartition, offset: int, at_least: int) -> None:
         """Of an OffsetFetch. `at_least`: `commits` when it was requested."""
         if not at_least <= offset <= self.attempts[place]:
-            self.wrong.append(f"{place}: committed {offset}, not within {at_least}..{self.attempts[place]}")
+            self.complain(f"{place}: committed {offset}, not within {at_least}..{self.attempts[place]}")
         self.commits[place] = max(self.commits[place], offset)
 
     def compare(self, place: TopicPartition, stored: list[ReadBatch]) -> None:
@@ -77,15 +82,15 @@ class Book:
         for what, promised in (("acknowledged", self.acked[place]), ("read", self.seen[place])):
             for base, identity in promised.items():
                 if by_base.get(base) != identity:
-                    self.wrong.append(f"{place}: the batch {what} at {base} is not there")
+                    self.complain(f"{place}: the batch {what} at {base} is not there")
         found = [batch.identity for batch in stored]
         if len(set(found)) != len(found):
-            self.wrong.append(f"{place}: {len(found) - len(set(found))} batches are stored twice")
+            self.complain(f"{place}: {len(found) - len(set(found))} batches are stored twice")
         if strange := set(found) - self.sent[place]:
-            self.wrong.append(f"{place}: {len(strange)} batches that no client sent")
+            self.complain(f"{place}: {len(strange)} batches that no client sent")
         once = [identity for where, identity in self.once if where == place]
         if missing := set(once) - set(found):
-            self.wrong.append(f"{place}: {len(missing)} batches of idempotent producers are missing")
+            self.complain(f"{place}: {len(missing)} batches of idempotent producers are missing")
 
 
 def identity_of(batch: bytes) -> Identity:

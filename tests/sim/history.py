@@ -103,16 +103,16 @@ class Life:
                     for end in ends:
                         end.cancel()
                 if gateway.ended.is_set():
-                    simulation.book.wrong.append(f"the shard was lost: {gateway.shard.broken!r}")
+                    simulation.book.complain(f"the shard was lost: {gateway.shard.broken!r}")
         except asyncio.CancelledError:
             if not self.fate.is_dead:
                 raise
         except StoreError as error:
             if isinstance(error, StoreDamaged | StoreTooNew | StoreLocked):
-                simulation.book.wrong.append(f"the stores were refused: {error!r}")
+                simulation.book.complain(f"the stores were refused: {error!r}")
         except Exception as error:
             if not self.fate.is_dead:
-                simulation.book.wrong.append(f"the gateway failed: {error!r}")
+                simulation.book.complain(f"the gateway failed: {error!r}")
         finally:
             self.links.cut()
 
@@ -148,7 +148,7 @@ class Simulation:
                 await asyncio.gather(*consumers)
                 await self._check()
         except TimeoutError:
-            self.book.wrong.append("the clients do not come to an end")
+            self.book.complain("the clients do not come to an end")
         await self._lives[-1].end()
         await asyncio.gather(*(life.task for life in self._lives))
         acknowledged = sum(map(len, self.book.acked.values()))
@@ -213,7 +213,7 @@ class Simulation:
         for place, stored in after.items():
             self.book.compare(place, stored)
             if before[place] != stored:
-                self.book.wrong.append(f"{place}: a restart has changed what is there")
+                self.book.complain(f"{place}: a restart has changed what is there")
         client = self.client("last look")
         for group in GROUPS:
             while not await client.look_at_commit((group, 0)):
@@ -223,7 +223,7 @@ class Simulation:
         client, found = self.client("reader"), dict[TopicPartition, list[ReadBatch]]()
         for partition in range(PARTITIONS):
             place, offset, stored = (TOPIC, partition), 0, list[ReadBatch]()
-            while offset < self.book.ends[place]:
+            while offset < self.book.ends[place] and not self.book.wrong:
                 end_before = self.book.ends[place]
                 try:
                     data = await client.fetch(place, offset, 0)

@@ -129,7 +129,7 @@ class Client:
 
     def refuse(self, what: str, error: int) -> None:
         if error in NEVER:
-            self.book.wrong.append(f"{self.name}: {what} was refused with {ErrorCode(error).name}")
+            self.book.complain(f"{self.name}: {what} was refused with {ErrorCode(error).name}")
 
     # What clients do
 
@@ -143,6 +143,8 @@ class Client:
             sequences[place[1]] += records
             self.book.will_send(place, data, once=True)
             while not await self._send(place, data, records):
+                if self.book.wrong:
+                    return
                 await self.pause()
             await self._think()
 
@@ -256,7 +258,7 @@ class Client:
             return
         for batch in batches_of(bytes(data.records or b"")):
             if batch.identity not in mine:
-                self.book.wrong.append(f"{CHURNED}: incarnation {number} has records of another")
+                self.book.complain(f"{CHURNED}: incarnation {number} has records of another")
 
     async def alter(self, rounds: int) -> None:
         for _ in range(rounds):
