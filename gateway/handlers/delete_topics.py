@@ -41,7 +41,8 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     deletions = {}
     async for state in slices.paced(requested):
         identity = _identity(context, state)
-        refused = _check(context, state, times[identity] > 1)
+        # A name and an id are of the same topic by the newest state alone.
+        refused = _check(context, state, is_confirmed and times[identity] > 1)
         if refused is None:
             refused = _check_known(context, state, is_confirmed) if request.timeout_ms > 0 else NO_TIME
         if refused is not None:
@@ -85,11 +86,9 @@ def _check(context: RequestContext, state: DeleteTopicState, is_duplicate: bool)
 
 
 def _check_known(context: RequestContext, state: DeleteTopicState, is_confirmed: bool) -> Refused | None:
-    if context.services.topics.get(_key(state)) is None:
-        if not is_confirmed:
-            return Refused(ErrorName.REQUEST_TIMED_OUT, "The journal did not answer in time.")
-        return _unknown(state)
-    return None
+    if not is_confirmed:
+        return Refused(ErrorName.REQUEST_TIMED_OUT, "The journal did not answer in time.")
+    return _unknown(state) if context.services.topics.get(_key(state)) is None else None
 
 
 async def _delete(

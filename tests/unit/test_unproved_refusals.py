@@ -26,6 +26,7 @@ from gateway.wire.messages.generated.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from gateway.wire.messages.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from gateway.wire.messages.generated.elect_leaders import ElectLeadersRequest, TopicPartitions
 from gateway.wire.messages.generated.heartbeat import HeartbeatRequest
 from gateway.wire.messages.generated.incremental_alter_configs import (
@@ -57,10 +58,11 @@ class Replaced:
     def __init__(self, gateway: InMemoryGateway, store: MemoryMetadata) -> None:
         self.gateway = gateway
         self.member_id = ""
+        self.topic_id = b""
         self._store = store
 
     async def prepare(self) -> None:
-        await self.gateway.create("t")
+        self.topic_id = await self.gateway.create("t")
         await self.gateway.create("small", max_message_bytes="70")
         await self.gateway.create("compacted", cleanup_policy="compact")
         self.member_id = (await self.join("consumer", "range")).member_id
@@ -159,6 +161,12 @@ async def deletion_of_records_of_a_compacted_topic(to: Replaced) -> ErrorCode:
     return ErrorCode(found.partitions[0].error_code)
 
 
+async def deletion_by_name_and_id(to: Replaced) -> ErrorCode:
+    states = [DeleteTopicState("t"), DeleteTopicState(None, to.topic_id)]
+    found = (await to.gateway.ask(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(states, [], 4_000))).responses
+    return ErrorCode(found[0].error_code)
+
+
 async def election(to: Replaced) -> ErrorCode:
     request = ElectLeadersRequest(0, [TopicPartitions("t", [0])], 4_000)
     (found,) = (await to.gateway.ask(ApiKey.ELECT_LEADERS, 2, request)).replica_election_results
@@ -201,6 +209,7 @@ TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT
         (configs_of_one_group_too_many, ErrorCode.POLICY_VIOLATION, FAILED),
         (configs_of_a_topic_that_are_only_validated, ErrorCode.NONE, FAILED),
         (deletion_of_records_of_a_compacted_topic, ErrorCode.POLICY_VIOLATION, TIMED_OUT),
+        (deletion_by_name_and_id, ErrorCode.INVALID_REQUEST, TIMED_OUT),
         (election, ErrorCode.ELECTION_NOT_NEEDED, TIMED_OUT),
         (end_of_a_reassignment, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, TIMED_OUT),
         (batch_that_is_too_large, ErrorCode.MESSAGE_TOO_LARGE, FAILED),
