@@ -23,19 +23,29 @@ class CredentialChain:
         self._threads = threads
         self.error: str | None = None
         """Why there are none now, in one sentence."""
-        try:
-            self._session = session or boto3.Session()
-        except BotoCoreError as error:
-            raise StoreUnavailable(self._sentence(error)) from None
+        self._given = session
+        self._found: boto3.Session | None = None
+        self._region = self.session.region_name
 
     @property
     def session(self) -> boto3.Session:
-        return self._session
+        """Errors: StoreUnavailable."""
+        if self._given is not None:
+            return self._given
+        if self._found is None:
+            try:
+                self._found = boto3.Session()
+            except BotoCoreError as error:
+                raise StoreUnavailable(self._sentence(error)) from None
+        return self._found
+
+    def forget(self) -> None:
+        """Go through the chain again when credentials are next needed."""
+        self._found = None
 
     @property
     def region(self) -> str | None:
-        name = self._session.region_name
-        return None if name is None else str(name)
+        return None if self._region is None else str(self._region)
 
     def __repr__(self) -> str:
         return f"CredentialChain({self._store})"
@@ -53,7 +63,7 @@ class CredentialChain:
 
     def _frozen(self) -> dict[str, Any]:
         try:
-            found = self._session.get_credentials()
+            found = self.session.get_credentials()
             frozen = None if found is None else found.get_frozen_credentials()
         except (BotoCoreError, ClientError) as error:
             raise StoreUnavailable(self._sentence(error)) from None

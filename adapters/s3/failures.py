@@ -29,6 +29,10 @@ NOT_FOUND: Final = 404
 RIGHTS: Final[Mapping[str, str]] = MappingProxyType(
     {"put": "s3:PutObject", "get": "s3:GetObject", "list": "s3:ListBucket", "delete": "s3:DeleteObject"}
 )
+CREDENTIAL_CODES: Final = frozenset(
+    {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+)
+"""The credentials may have been replaced since they were loaded."""
 _RENEW: Final = (
     "renew the credentials: environment, profile, web identity or the machine's role, as AWS tools find them"
 )
@@ -85,8 +89,6 @@ def failure_of(request: Request, text: str) -> Failed:
     if _BARE_REDIRECT.search(text):
         return _known(request, *_REMEDIES["PermanentRedirect"])
     status, code = status_of(text), code_of(text)
-    if code in _REMEDIES:
-        return _known(request, *_REMEDIES[code])
     if status is not None:
         return failure_of_status(request, status, code)
     if _NOT_SENT.search(text):
@@ -100,6 +102,8 @@ def failure_of(request: Request, text: str) -> Failed:
 
 
 def failure_of_status(request: Request, status: int, code: str = "") -> Failed:
+    if code in _REMEDIES:
+        return _known(request, *_REMEDIES[code])
     named = f"{status} {code}".rstrip()
     match status:
         case 401 | 403:

@@ -1,6 +1,7 @@
 """One attempt at each request to a bucket, through obstore. Retries, deadlines and hedges are the
 client's."""
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final, Protocol
@@ -13,6 +14,7 @@ from adapters.s3.address import DEFAULT_REGION, S3Address
 from adapters.s3.credentials import CredentialChain
 from adapters.s3.failures import (
     CONFLICT,
+    CREDENTIAL_CODES,
     NOT_FOUND,
     PRECONDITION,
     RANGE,
@@ -22,6 +24,7 @@ from adapters.s3.failures import (
     status_of,
     uncertain,
 )
+from adapters.s3.multipart import Multipart
 from adapters.s3.results import (
     Absent,
     Failed,
@@ -41,6 +44,8 @@ CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 NEVER: Final = timedelta(days=1)
 """The client bounds each attempt itself."""
 IDLE_CONNECTIONS: Final = 128
+RENEWED_AFTER_S: Final = 5.0
+"""Credentials that the store refuses are looked for again at most this often."""
 NO_SUCH_BUCKET: Final = "NoSuchBucket"
 _ERRORS: Final = (BaseError, OSError)
 """obstore raises FileNotFoundError for 404."""
@@ -79,8 +84,16 @@ class ObstoreTransport:
     def __init__(self, address: S3Address, credentials: CredentialChain) -> None:
         self._name = str(address)
         self._credentials = credentials
+        self.multipart: Multipart | None = None
+        """For creates of large objects, if the store has proved that it keeps them create-only."""
+        self._address = address
+        self._renewed_at = -RENEWED_AFTER_S
+        self._store = self._opened()
+
+    def _opened(self) -> S3Store:
+        address, credentials = self._address, self._credentials
         options: dict[str, Any] = {} if address.endpoint is None else {"endpoint": address.endpoint}
-        self._store = S3Store(
+        return S3Store(
             address.bucket,
             region=address.region or credentials.region or DEFAULT_REGION,
             credential_provider=credentials,
@@ -95,6 +108,8 @@ class ObstoreTransport:
         )
 
     async def put(self, key: str, data: bytes, expect: str | None) -> PutResult:
+        if self.multipart is not None and expect is None and len(data) > self.multipart.above:
+            return await self.multipart.put(key, data)
         request = Request(self._name, "put", key)
         mode: Any = "create" if expect is None else {"e_tag": expect}
         try:
@@ -173,7 +188,18 @@ class ObstoreTransport:
     def _failed(self, request: Request, error: Exception) -> Failed:
         if (reason := self._credentials.error) is not None:
             return Failed(reason, certain=True, again=False)
+        if code_of(str(error)) in CREDENTIAL_CODES:
+            self._renew()
         return failure_of(request, str(error))
+
+    def _renew(self) -> None:
+        """The next request goes through the chain again, which may find newer ones. obstore keeps what it was
+        given, so it begins again as well."""
+        now = time.monotonic()
+        if now - self._renewed_at >= RENEWED_AFTER_S:
+            self._renewed_at = now
+            self._credentials.forget()
+            self._store = self._opened()
 
 
 def _range(start: int, size: int | None) -> Any:

@@ -25,7 +25,7 @@ from tests.support.http_proxy import HttpFault, HttpProxy, running_proxy
 from tests.support.s3_servers import BUCKET, MOTO, S3Server
 from tests.support.weed import REGION, SECRET_KEY
 
-FAULTS = [fault for fault in HttpFault if fault is not HttpFault.HELD]
+FAULTS = [fault for fault in HttpFault if fault not in (HttpFault.NONE, HttpFault.HELD)]
 BEFORE_EFFECT = [HttpFault.CUT_BEFORE, HttpFault.SLOW_DOWN_BEFORE, HttpFault.LATE]
 AFTER_EFFECT = [HttpFault.ANSWER_LOST, HttpFault.ERROR_AFTER]
 OWN_KEY = f"wal/0/{uuid.UUID('018bcfe5-6800-7000-8000-000000000000')}"
@@ -154,13 +154,16 @@ async def test_a_bucket_that_is_not_there_is_named(s3_server: S3Server) -> None:
     await metadata.close()
 
 
-async def test_a_wrong_key_is_named_by_a_server_that_checks_signatures(
+async def test_a_wrong_key_is_named_and_a_renewed_one_found(
     weed_s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
     metadata = S3Metadata(opened(weed_s3.endpoint))
     with pytest.raises(StoreUnavailable, match="the secret key is not the one of the access key: renew"):
         await metadata.put("a", b"x", None)
+    # Credentials that were renewed are found without a restart.
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    assert await metadata.get(f"absent/{uuid.uuid4().hex}") is None
     await metadata.close()
 
 
@@ -182,7 +185,7 @@ async def test_a_server_that_ignores_a_condition_is_refused_with_the_broken_prom
     moto_s3: S3Server, header: str
 ) -> None:
     async with running_proxy(moto_s3.endpoint) as proxy:
-        proxy.dropped_headers.add(header)
+        proxy.dropped.add(("PUT", header))
         client, prefix = opened(proxy.endpoint), f"{uuid.uuid4().hex}/"
         blobs, metadata = S3Blobs(client, prefix), S3Metadata(client, prefix)
         with pytest.raises(StoreUnfit, match=rf"(?i)broke a promise: .*\({header}\)"):

@@ -73,7 +73,8 @@ def test_one_of_several_creates_at_once_succeeds_and_the_others_are_412(
             assert sorted(put.result() for put in puts) == [200] + [412] * (RACERS - 1)
 
 
-def test_a_multipart_upload_can_be_create_only(s3_server: S3Server, key: str) -> None:
+def test_a_multipart_upload_is_refused_where_an_object_is(s3_server: S3Server, key: str) -> None:
+    """One after the other: of two at once SeaweedFS completes both in four races of ten."""
     client = s3_server.boto3_client()
     client.put_object(Bucket=BUCKET, Key=key, Body=b"one")
     status = completed_upload(client, key)

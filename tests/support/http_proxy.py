@@ -25,6 +25,7 @@ MAX_BYTES = 64 * 1024 * 1024
 class HttpFault(Enum):
     """What happens to a chosen request."""
 
+    NONE = "nothing: it passes, and the next one is chosen"
     CUT_BEFORE = "the connection breaks, and the server never sees the request"
     ANSWER_LOST = "the server carries it out, and the connection breaks"
     SLOW_DOWN_BEFORE = "503, and the server never sees the request"
@@ -44,8 +45,8 @@ class _Seen:
 class HttpProxy:
     def __init__(self, target: str, session: ClientSession) -> None:
         self.endpoint = ""
-        self.dropped_headers: set[str] = set()
-        """Headers in lower case that the server is not sent: it then knows nothing of a condition."""
+        self.dropped: set[tuple[str, str]] = set()
+        """Methods, and headers in lower case, that the server is not sent: it then knows no condition."""
         self.requests: list[str] = []
         """Method and path of all requests."""
         self._target = URL(target)
@@ -71,7 +72,9 @@ class HttpProxy:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         url = self._target.join(URL(request.raw_path, encoded=True))
         headers = {
-            name: value for name, value in request.headers.items() if name.lower() not in self.dropped_headers
+            name: value
+            for name, value in request.headers.items()
+            if (request.method, name.lower()) not in self.dropped
         }
         seen = _Seen(request.method, url, headers, await request.read())
         self.requests.append(f"{request.method} {request.path}")
@@ -90,6 +93,8 @@ class HttpProxy:
 
     async def _harmed(self, fault: HttpFault, request: web.Request, seen: _Seen) -> web.StreamResponse:
         match fault:
+            case HttpFault.NONE:
+                return await self._forward(seen)
             case HttpFault.SLOW_DOWN_BEFORE:
                 return web.Response(status=503, text="<Error><Code>SlowDown</Code></Error>")
             case HttpFault.ERROR_AFTER:

@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import pytest
@@ -42,18 +43,21 @@ class S3Server:
         return f"s3://{BUCKET}/{prefix or uuid.uuid4().hex}?endpoint={self.endpoint}&region={REGION}"
 
     def boto3_client(self) -> Any:
-        """Sends each request once."""
-        import boto3
-        from botocore.config import Config
+        """Sends each request once. May be used by several threads."""
+        return _boto3_client(self.endpoint)
 
-        once = Config(
-            retries={"total_max_attempts": 1},
-            connect_timeout=5,
-            read_timeout=20,
-            s3={"addressing_style": "path"},
-        )
-        session = boto3.Session(ACCESS_KEY, SECRET_KEY, region_name=REGION)
-        return session.client("s3", endpoint_url=self.endpoint, config=once)
+
+@lru_cache
+def _boto3_client(endpoint: str) -> Any:
+    """Cached, since it takes a while to make."""
+    import boto3
+    from botocore.config import Config
+
+    once = Config(
+        retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=20, s3={"addressing_style": "path"}
+    )
+    session = boto3.Session(ACCESS_KEY, SECRET_KEY, region_name=REGION)
+    return session.client("s3", endpoint_url=endpoint, config=once)
 
 
 @pytest.fixture(scope="session")

@@ -4,18 +4,16 @@ from typing import Final
 
 from adapters.blobs.s3 import S3Blobs
 from adapters.metadata.s3 import S3Metadata
+from adapters.s3.bucket import open_bucket
 from adapters.s3.client import Limits
-from adapters.s3.opening import open_client
 
 UNHEDGED: Final = Limits(hedge_share=0.0)
 """A request that is sent twice may meet its own effect: tests that count outcomes exactly do without."""
 
 
-def s3_blobs(url: str, limits: Limits = UNHEDGED) -> S3Blobs:
-    client, address = open_client(url, limits)
-    return S3Blobs(client, address.prefix)
+def s3_blobs(url: str) -> S3Blobs:
+    return open_bucket(url, UNHEDGED).blobs()
 
 
-def s3_metadata(url: str, limits: Limits = UNHEDGED) -> S3Metadata:
-    client, address = open_client(url, limits)
-    return S3Metadata(client, address.prefix)
+def s3_metadata(url: str) -> S3Metadata:
+    return open_bucket(url, UNHEDGED).metadata()

@@ -8,11 +8,11 @@ import pytest
 
 from adapters.metadata.s3 import S3Metadata
 from adapters.s3.address import BadAddress, S3Address, parse_address
+from adapters.s3.bucket import open_bucket
 from adapters.s3.client import Limits, S3Client
 from adapters.s3.credentials import CredentialChain
 from adapters.s3.failures import RIGHTS, Request, failure_of
 from adapters.s3.listing import Listing, Wanted
-from adapters.s3.opening import open_client
 from adapters.s3.transport import PAGE, ObstoreTransport
 from adapters.threads import StoreThreads
 from ledger.errors import StoreUnavailable
@@ -115,8 +115,7 @@ async def test_without_credentials_each_call_says_where_they_come_from(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    client, _ = open_client("s3://bucket/p?endpoint=http://127.0.0.1:1", Limits(hedge_share=0.0))
-    store = S3Metadata(client)
+    store = open_bucket("s3://bucket/p?endpoint=http://127.0.0.1:1", Limits(hedge_share=0.0)).metadata()
     with pytest.raises(StoreUnavailable, match="no credentials were found; set AWS_ACCESS_KEY_ID"):
         await store.get("a")
     await store.close()
@@ -125,7 +124,7 @@ async def test_without_credentials_each_call_says_where_they_come_from(
 def test_a_profile_that_is_unknown_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
     with pytest.raises(StoreUnavailable, match="check AWS_PROFILE"):
-        open_client("s3://bucket/p")
+        open_bucket("s3://bucket/p")
 
 
 async def test_credentials_stay_out_of_every_repr_and_message() -> None:

@@ -1,0 +1,172 @@
+"""Create-only uploads of large objects in parts, through boto3: obstore knows no condition for them.
+
+Used only over a store that refuses to complete an upload where an object is (`If-None-Match: *`), which
+`adapters/s3/multipart_proof.py` finds out; over any other, one PUT carries the whole object.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from adapters.s3.address import DEFAULT_REGION, S3Address
+from adapters.s3.credentials import CredentialChain
+from adapters.s3.failures import PRECONDITION, Request, failure_of_status, uncertain
+from adapters.s3.results import Failed, PutResult, Refused, Stored
+from adapters.threads import StoreThreads
+from ledger.errors import StoreError
+
+MULTIPART_ABOVE: Final = 16 * 1024 * 1024
+PART_BYTES: Final = 8 * 1024 * 1024
+THREADS: Final = 4
+REQUEST_DEADLINE_S: Final = 120.0
+READ_TIMEOUT_S: Final = 60
+CONNECT_TIMEOUT_S: Final = 5
+
+
+class _Broken(Exception):
+    """A request failed."""
+
+    def __init__(self, failed: Failed, status: int | None = None) -> None:
+        super().__init__(failed.reason)
+        self.failed = failed
+        self.status = status
+
+
+class Multipart:
+    """Uploads to one bucket. Each request is sent once."""
+
+    def __init__(
+        self,
+        address: S3Address,
+        credentials: CredentialChain,
+        above: int = MULTIPART_ABOVE,
+        part_bytes: int = PART_BYTES,
+    ) -> None:
+        """For objects of more than `above` bytes. S3 takes parts from 5 MiB on, but for the last."""
+        self.above = above
+        self._part_bytes = part_bytes
+        self._address = address
+        self._credentials = credentials
+        self._threads = StoreThreads(f"uploads to {address}", THREADS, REQUEST_DEADLINE_S)
+        self._session: Any = None
+        self._client: Any = None
+
+    async def put(self, key: str, data: bytes) -> PutResult:
+        """Stored, or Refused where an object is. An upload that fails is aborted as far as possible; one that
+        is cancelled may stay behind unfinished, as the store lists it."""
+        request = Request(str(self._address), "put", key)
+        try:
+            upload = str((await self._send(request, "create_multipart_upload", key))["UploadId"])
+        except _Broken as broken:
+            return _without_effect(broken)
+        try:
+            parts = await self._send_parts(request, key, upload, data)
+        except _Broken as broken:
+            await self._abort(request, key, upload)
+            return _without_effect(broken)
+        outcome = await self._complete(request, key, upload, parts)
+        if not isinstance(outcome, Stored):
+            await self._abort(request, key, upload)
+        return outcome
+
+    def shut(self) -> None:
+        self._threads.shut()
+
+    async def _send_parts(
+        self, request: Request, key: str, upload: str, data: bytes
+    ) -> list[Mapping[str, object]]:
+        view = memoryview(data)
+        size = self._part_bytes
+        pieces = [view[start : start + size] for start in range(0, max(len(view), 1), size)]
+
+        async def send(number: int, piece: memoryview) -> Mapping[str, object]:
+            part = await self._send(
+                request, "upload_part", key, UploadId=upload, PartNumber=number, Body=bytes(piece)
+            )
+            return {"ETag": part["ETag"], "PartNumber": number}
+
+        sent = (send(number, piece) for number, piece in enumerate(pieces, 1))
+        results = await asyncio.gather(*sent, return_exceptions=True)
+        parts: list[Mapping[str, object]] = []
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            parts.append(result)
+        return parts
+
+    async def _complete(
+        self, request: Request, key: str, upload: str, parts: list[Mapping[str, object]]
+    ) -> PutResult:
+        """Only this request has an effect that others see."""
+        try:
+            done = await self._send(
+                request,
+                "complete_multipart_upload",
+                key,
+                UploadId=upload,
+                MultipartUpload={"Parts": parts},
+                IfNoneMatch="*",
+            )
+        except _Broken as broken:
+            return Refused() if broken.status in PRECONDITION else broken.failed
+        etag = done.get("ETag")
+        return Stored(str(etag)) if etag else uncertain(request, "the response has no ETag")
+
+    async def _abort(self, request: Request, key: str, upload: str) -> None:
+        try:
+            await self._send(request, "abort_multipart_upload", key, UploadId=upload)
+        except _Broken:
+            return
+
+    async def _send(
+        self, request: Request, operation: str, key: str, **arguments: object
+    ) -> Mapping[str, Any]:
+        """The response. Errors: _Broken."""
+        try:
+            return await self._threads.run(self._call, request, operation, key, arguments)
+        except StoreError as error:
+            raise _Broken(Failed(str(error), certain=False, again=True)) from None
+
+    def _call(
+        self, request: Request, operation: str, key: str, arguments: Mapping[str, object]
+    ) -> Mapping[str, Any]:
+        try:
+            call = getattr(self._opened(), operation)
+            response: Mapping[str, Any] = call(Bucket=self._address.bucket, Key=key, **arguments)
+        except ClientError as error:
+            status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+            code = str(error.response.get("Error", {}).get("Code", ""))
+            raise _Broken(failure_of_status(request, status, code), status) from None
+        except BotoCoreError as error:
+            raise _Broken(uncertain(request, f"the request broke off ({type(error).__name__})")) from None
+        return response
+
+    def _opened(self) -> Any:
+        """boto3's client takes its time to make, and few gateways ever need it."""
+        session = self._credentials.session
+        if session is not self._session:
+            self._session = session
+            self._client = session.client(
+                "s3",
+                endpoint_url=self._address.endpoint,
+                region_name=self._address.region or self._credentials.region or DEFAULT_REGION,
+                config=Config(
+                    retries={"total_max_attempts": 1},
+                    connect_timeout=CONNECT_TIMEOUT_S,
+                    read_timeout=READ_TIMEOUT_S,
+                    max_pool_connections=THREADS,
+                    # Not every store knows the checksums that boto3 adds.
+                    request_checksum_calculation="when_required",
+                    response_checksum_validation="when_required",
+                    s3={"addressing_style": "path"} if self._address.endpoint else None,
+                ),
+            )
+        return self._client
+
+
+def _without_effect(broken: _Broken) -> Failed:
+    """Parts that were uploaded are no object."""
+    return Failed(broken.failed.reason, certain=True, again=broken.failed.again)
