@@ -6,10 +6,11 @@ from typing import Final
 
 from adapters.metadata.etcd_address import Login, address_of
 from adapters.metadata.etcd_client import EtcdClient
-from adapters.metadata.etcd_endpoint import RANGE, TXN, Limits
+from adapters.metadata.etcd_endpoint import RANGE, TXN
 from adapters.metadata.etcd_errors import AnswerTooLarge, NoSpace
 from adapters.metadata.etcd_opening import check_etcd
 from adapters.names import check_key
+from adapters.rpc.caller import Limits
 from adapters.rpc.generated import etcd_pb2 as pb
 from adapters.rpc.tls import Tls
 from ledger.errors import OutcomeUnknown, StoreUnavailable

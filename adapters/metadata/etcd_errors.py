@@ -5,39 +5,10 @@ with its quota once before it proposes a write and once when it applies it, and 
 NOSPACE for a write that has happened.
 """
 
-from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from ledger.errors import OutcomeUnknown, StoreUnavailable
-
-
-class Meaning(Enum):
-    NOT_SENT = auto()
-    "It did not leave this process, and may be made elsewhere."
-    REFUSED = auto()
-    "It certainly had no effect."
-    UNAUTHENTICATED = auto()
-    "Neither, but may be accepted with a new token."
-    NO_SPACE = auto()
-    "Of unknown effect until the key is read."
-    TOO_LARGE = auto()
-    "A message was longer than its receiver takes: a request had no effect."
-    UNKNOWN = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    meaning: Meaning
-    sentence: str
-
-
-class CallFailed(Exception):
-    """A call on one endpoint."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.sentence)
-        self.meaning = failure.meaning
+from adapters.rpc.failures import NO_CONNECTION, CallFailed, Failure, Meaning, brief, unreached
+from ledger.errors import OutcomeUnknown, StoreError, StoreUnavailable
 
 
 class NoSpace(OutcomeUnknown):
@@ -107,8 +78,6 @@ _KNOWN: Final = (
     ),
     _Known("no leader", Meaning.UNKNOWN, "has no leader: start the members that are missing"),
 )
-_NO_CONNECTION: Final = "failed to connect to all addresses"
-"""How gRPC begins the reason of a call for which it had no connection."""
 _UNIMPLEMENTED: Final = "is no etcd of version 3.4 or newer: correct the URL, or upgrade it"
 _SLOW: Final = "did not answer in time: look at its disks and at the network"
 _BROKEN: Final = "broke the connection off"
@@ -126,33 +95,20 @@ def explained(etcd: str, code: str, details: str) -> Failure:
             return Failure(Meaning.REFUSED, f"{etcd} refuses the call: {details}")
         case "DEADLINE_EXCEEDED":
             return Failure(Meaning.UNKNOWN, f"{etcd} {_SLOW}")
-        case "UNAVAILABLE" if _NO_CONNECTION in details:
+        case "UNAVAILABLE" if NO_CONNECTION in details:
             return Failure(Meaning.NOT_SENT, unreached(etcd, details))
         case "UNAVAILABLE" if not details.startswith("etcdserver: "):
-            return Failure(Meaning.UNKNOWN, f"{etcd} {_BROKEN} ({_brief(details)})")
-    return Failure(Meaning.UNKNOWN, f"{etcd} failed: {_brief(details) or code}")
+            return Failure(Meaning.UNKNOWN, f"{etcd} {_BROKEN} ({brief(details)})")
+    return Failure(Meaning.UNKNOWN, f"{etcd} failed: {brief(details) or code}")
 
 
-_UNREACHED: Final = (
-    ("CERTIFICATE_VERIFY_FAILED", "no CA of the bundle has signed its certificate: correct the CA bundle"),
-    ("is not in peer certificate", "its certificate is for another host: connect by a name that it has"),
-    ("ostname", "its certificate is for another host: connect by a name that it has"),
-    ("WRONG_VERSION_NUMBER", "it speaks no TLS: correct the port, or set no files of TLS"),
-    # The server ends the connection after the handshake, which is over for the client by then.
-    ("TSI_DATA_CORRUPTED", "it has ended the TLS connection: set a client certificate of a CA that it knows"),
-    ("onnection refused", "no server listens there: start it, or correct the URL"),
-    ("DNS resolution failed", "there is no such host: correct the URL"),
-    ("Domain name not found", "there is no such host: correct the URL"),
-)
-
-
-def unreached(etcd: str, details: str) -> str:
-    """One sentence on why no connection came about."""
-    for text, why in _UNREACHED:
-        if text in details:
-            return f"{etcd} cannot be reached: {why}"
-    return f"{etcd} cannot be reached ({_brief(details)}): look at its log, and whether it speaks TLS"
-
-
-def _brief(details: str) -> str:
-    return " ".join(details.split())[:200]
+def error_of(failed: CallFailed) -> StoreError:
+    match failed.meaning:
+        case Meaning.UNKNOWN:
+            return OutcomeUnknown(str(failed))
+        case Meaning.NO_SPACE:
+            return NoSpace(str(failed))
+        case Meaning.TOO_LARGE:
+            return AnswerTooLarge(str(failed))
+        case _:
+            return StoreUnavailable(str(failed))

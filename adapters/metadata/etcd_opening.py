@@ -14,16 +14,15 @@ from adapters.metadata.etcd_endpoint import (
     STATUS,
     TXN,
     Dialling,
-    Limits,
-    Rpc,
     check_version,
-    failure_of,
     metadata_of,
     named,
-    unreached_by,
 )
-from adapters.metadata.etcd_errors import CallFailed, Failure, Meaning
+from adapters.metadata.etcd_errors import explained
+from adapters.rpc.caller import Limits
 from adapters.rpc.channel import grpc
+from adapters.rpc.endpoint import Rpc, serialized, unreached_by
+from adapters.rpc.failures import CallFailed, Failure, Meaning
 from adapters.rpc.generated import etcd_pb2 as pb
 from ledger.errors import StoreUnavailable
 
@@ -78,7 +77,7 @@ def _clusters(channels: Mapping[str, Any], dialling: Dialling) -> dict[str, int]
         try:
             status = call.result()
         except grpc.RpcError as error:
-            failure = unreached_by(error, named(name))
+            failure = unreached_by(error, named(name), explained)
             if failure.meaning is Meaning.UNAUTHENTICATED:
                 clusters[name] = 0
             else:
@@ -134,12 +133,12 @@ class _Member:
                 request, timeout=self._timeout_s, metadata=metadata_of(token)
             )
         except grpc.RpcError as error:
-            raise CallFailed(failure_of(error, self._name)) from error
+            raise CallFailed(explained(self._name, error.code().name, error.details() or "")) from error
 
 
 def _callable(channel: Any, rpc: Rpc[Any, Any]) -> Any:
     return channel.unary_unary(
         rpc.path,
-        request_serializer=lambda request: request.SerializeToString(),
+        request_serializer=serialized,
         response_deserializer=rpc.response,
     )

@@ -1,5 +1,6 @@
 """The stores that the contract suites run over."""
 
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -14,18 +15,22 @@ AS_S3: Final = "memory as S3"
 """Promises no more than S3 does: shared, and its versions are hashes of the values."""
 ETCD: Final = "etcd"
 """A real one, each test with a prefix of its own."""
-METADATA: Final = ["memory:", AS_S3, "sqlite:{dir}/metadata.sqlite3", ETCD]
+FILER: Final = "filer"
+"""The same, of SeaweedFS. It syncs nothing."""
+METADATA: Final = ["memory:", AS_S3, "sqlite:{dir}/metadata.sqlite3", ETCD, FILER]
 S3: Final = "s3"
 ON_S3: Final = [f"{S3}: {server}" for server in S3_SERVERS]
 """Real ones, each test with a prefix of its own."""
 DURABLE_METADATA: Final = [*(url for url in METADATA if not url.startswith("memory")), *ON_S3]
-SHARED: Final = (AS_S3, ETCD, S3)
+SHARED: Final = (AS_S3, ETCD, FILER, S3)
 HASHES: Final = (AS_S3, S3)
 """Their versions are hashes of the values."""
 BLOBS: Final = ["memory:", "file:{dir}", *ON_S3]
 DURABLE_BLOBS: Final = [url for url in BLOBS if not url.startswith("memory:")]
 S3_ACKNOWLEDGEMENTS: Final = 150
 """Of a writer that is killed: a put over HTTP takes longer than one to a local disk."""
+
+_roots = count()
 
 
 def kind_of(url: str) -> str:
@@ -55,9 +60,13 @@ def opened_blobs(url: str) -> Blobs:
 
 def metadata_url(request: pytest.FixtureRequest, directory: Path) -> str:
     """Of the store that the parameter of the fixture names."""
+    if request.param in (ETCD, FILER):
+        pytest.importorskip("adapters.rpc.channel", reason="needs grpcio: pip install dragoman[etcd]")
     if request.param == ETCD:
-        pytest.importorskip("adapters.rpc.channel", reason="needs the extra etcd: pip install dragoman[etcd]")
         return str(request.getfixturevalue("etcd").url())
+    if request.param == FILER:
+        port = request.getfixturevalue("weed").filer_grpc_port
+        return f"filer://127.0.0.1:{port}/metadata/{next(_roots)}"
     return blobs_url(request, directory)
 
 
@@ -73,4 +82,8 @@ def opened_metadata(url: str) -> MetadataStore:
         from tests.support.s3_stores import s3_metadata
 
         return s3_metadata(url)
+    if url.startswith("filer:"):
+        from adapters.metadata.filer import FilerMetadata
+
+        return FilerMetadata(url)
     return open_metadata(url)

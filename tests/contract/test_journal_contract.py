@@ -35,13 +35,13 @@ from ledger.ports import (
     Won,
 )
 from ledger.types import Buffer, DraftBatch, Placement, Position, TopicId
-from tests.contract.backends import ETCD, METADATA, metadata_url, opened_metadata
+from tests.contract.backends import ETCD, FILER, METADATA, metadata_url, opened_metadata
 from tests.support.faulty import EVERY_FAULT, Fault, Faults, FaultyMetadata
 from tests.support.held_stores import HeldMetadata
 from tests.support.interleaved import InterleavedMetadata, Interleaving
 
 INTERLEAVINGS = 1_000
-FEWER = {ETCD: 60}
+FEWER = {ETCD: 60, FILER: 30}
 """Over a server each call takes a millisecond, where it takes microseconds in memory."""
 GROWTH = 3
 SEED = 20_261_122

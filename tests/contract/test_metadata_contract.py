@@ -14,6 +14,7 @@ from ledger.keys import KEY_PARTS
 from ledger.ports import SCAN_BYTES, Lost, MetadataStore, PutOutcome, Unknown, Won
 from tests.contract.backends import (
     DURABLE_METADATA,
+    FILER,
     HASHES,
     METADATA,
     ON_S3,
@@ -241,7 +242,7 @@ async def test_a_conflict_after_a_clients_own_retry_shows_ones_own_bytes(store: 
 
 
 async def test_the_store_declares_what_it_promises(store: MetadataStore, url: str) -> None:
-    assert store.durable_ack == (not url.startswith("memory"))
+    assert store.durable_ack == (not url.startswith(("memory", FILER)))
     assert store.unique_versions == (kind_of(url) not in HASHES)
     assert store.exclusive == (kind_of(url) not in SHARED)
 

@@ -15,7 +15,7 @@ pytest.importorskip("adapters.rpc.channel", reason="needs the extra etcd: pip in
 
 from adapters.metadata.etcd import EtcdMetadata
 from adapters.metadata.etcd_address import Login
-from adapters.metadata.etcd_endpoint import Limits
+from adapters.rpc.caller import Limits
 from adapters.rpc.tls import Tls
 from ledger.errors import StoreUnavailable
 from ledger.journal import MAX_ENTRY_BYTES

@@ -11,8 +11,9 @@ pytest.importorskip("adapters.rpc.channel", reason="needs the extra etcd: pip in
 
 from adapters.metadata.etcd import EtcdMetadata, revision_of
 from adapters.metadata.etcd_address import Login, address_of
-from adapters.metadata.etcd_endpoint import Limits
-from adapters.metadata.etcd_errors import Meaning, explained, unreached
+from adapters.metadata.etcd_errors import explained
+from adapters.rpc.caller import Limits
+from adapters.rpc.failures import Meaning, unreached
 from ledger.errors import StoreUnavailable
 from ledger.ports import Lost, Unknown, Won
 from tests.support.fake_etcd import CODES, FakeEtcd, Refusal, serving

@@ -1,0 +1,155 @@
+"""One server: its channel, and the calls that go through it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from adapters.rpc.channel import Options, credentials, grpc
+from adapters.rpc.failures import CallFailed, Failure, Meaning, unreached
+from adapters.rpc.tls import Tls
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+CallMetadata: TypeAlias = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc(Generic[Request, Response]):
+    path: str
+    response: Callable[[bytes], Response]
+    writes: bool = False
+    streams: bool = False
+    """It has several responses."""
+
+
+def blocking_channel(address: str, tls: Tls | None, options: Options, store: str) -> Any:
+    if tls is None:
+        return grpc.insecure_channel(address, options)
+    return grpc.secure_channel(address, credentials(tls, store), options)
+
+
+def channel_here(address: str, tls: Tls | None, options: Options, store: str) -> Any:
+    """On the running event loop."""
+    if tls is None:
+        return grpc.aio.insecure_channel(address, options)
+    return grpc.aio.secure_channel(address, credentials(tls, store), options)
+
+
+def unreached_by(error: Any, server: str, explain: Callable[[str, str, str], Failure]) -> Failure:
+    """Of an error of the first call on a connection, which changes nothing."""
+    code, details = error.code().name, error.details() or ""
+    if code == "UNAVAILABLE":
+        return Failure(Meaning.NOT_SENT, unreached(server, details))
+    return explain(server, code, details)
+
+
+class Endpoint:
+    """A channel on one event loop. Calls raise CallFailed."""
+
+    def __init__(
+        self,
+        name: str,
+        channel: Any,
+        rpcs: Sequence[Rpc[Any, Any]],
+        explain: Callable[[str, str, str], Failure],
+    ) -> None:
+        """`explain` makes a failure of the server's name, the name of gRPC's status code, and its details."""
+        self.name = name
+        self._channel = channel
+        self._explain = explain
+        self._callables: Mapping[str, Any] = MappingProxyType(
+            {rpc.path: _callable(channel, rpc) for rpc in rpcs}
+        )
+        self._is_checked = False
+        self._check: asyncio.Task[None] | None = None
+
+    async def check(self) -> None:
+        """See whether the server will do, by a call without effect. CallFailed if it will not."""
+        raise NotImplementedError
+
+    async def reach(self) -> None:
+        """Return when there is a connection to a server that will do. Nothing that could have an effect is
+        sent before. Several callers share one attempt."""
+        if self._is_checked and self._channel.get_state() is grpc.ChannelConnectivity.READY:
+            return
+        if self._check is None:
+            self._check = asyncio.create_task(self._checked(), name=f"connect to {self.name}")
+            self._check.add_done_callback(self._end_check)
+        await asyncio.shield(self._check)
+
+    async def call(
+        self, rpc: Rpc[Request, Response], request: Request, metadata: CallMetadata, timeout_s: float
+    ) -> Response:
+        try:
+            response: Response = await self._callables[rpc.path](
+                request, timeout=timeout_s, metadata=metadata
+            )
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
+            raise self._failed(error) from error
+        return response
+
+    async def responses(
+        self,
+        rpc: Rpc[Request, Response],
+        request: Request,
+        timeout_s: float,
+        take: Callable[[Response], bool],
+    ) -> None:
+        """Of a call with several: until there are no more, or `take` wants none."""
+        call = self._callables[rpc.path](request, timeout=timeout_s)
+        try:
+            async for response in call:
+                if not take(response):
+                    return
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
+            raise self._failed(error) from error
+        finally:
+            call.cancel()
+
+    async def first_call(self, rpc: Rpc[Request, Response], request: Request, timeout_s: float) -> Response:
+        """For `check`: without a connection it is not sent."""
+        try:
+            response: Response = await self._callables[rpc.path](request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise CallFailed(unreached_by(error, self.name, self._explain)) from error
+        return response
+
+    def forget(self) -> None:
+        """Check the server before the next call: gRPC connects again by itself, maybe to another one."""
+        self._is_checked = False
+
+    async def close(self) -> None:
+        if self._check is not None:
+            self._check.cancel()
+        await self._channel.close()
+
+    async def _checked(self) -> None:
+        await self.check()
+        self._is_checked = True
+
+    def _end_check(self, check: asyncio.Task[None]) -> None:
+        self._check = None
+        if not check.cancelled():
+            # Its callers may be gone.
+            check.exception()
+
+    def _failed(self, error: Any) -> CallFailed:
+        """Raises a cancellation of this task again."""
+        if not isinstance(error, asyncio.CancelledError):
+            return CallFailed(self._explain(self.name, error.code().name, error.details() or ""))
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise error
+        # Not this task is cancelled, but the call, as the channel was closed.
+        return CallFailed(Failure(Meaning.UNKNOWN, f"{self.name}: the store was closed meanwhile"))
+
+
+def _callable(channel: Any, rpc: Rpc[Any, Any]) -> Any:
+    kind = channel.unary_stream if rpc.streams else channel.unary_unary
+    return kind(rpc.path, request_serializer=serialized, response_deserializer=rpc.response)
+
+
+def serialized(request: Any) -> bytes:
+    return bytes(request.SerializeToString())

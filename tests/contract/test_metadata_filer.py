@@ -1,0 +1,275 @@
+"""Metadata in a real SeaweedFS filer behind a network that fails, and next to files of others."""
+
+import asyncio
+import itertools
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("adapters.rpc.channel", reason="needs grpcio: pip install dragoman[etcd]")
+
+from adapters.metadata.filer import FilerMetadata
+from adapters.metadata.filer_client import address_of, explained
+from adapters.metadata.memory import MemoryMetadata
+from adapters.rpc.caller import Limits
+from adapters.rpc.failures import Meaning
+from ledger.errors import StoreDamaged, StoreUnavailable
+from ledger.ports import Lost, MetadataStore, PutOutcome, Unknown, Won
+from tests.support.etcd import EtcdServer
+from tests.support.tcp_proxy import Link, linked
+from tests.support.weed import Weed
+
+VALUE = b"v" * 10_000
+PATIENT = Limits(call_s=60.0, attempt_s=60.0, connect_s=30.0, patience_s=60.0)
+HASTY = replace(PATIENT, attempt_s=0.3)
+IMPATIENT = replace(PATIENT, patience_s=0.0)
+
+_roots = itertools.count()
+
+
+def fresh_url(endpoint: str) -> str:
+    return f"filer://{endpoint}/filer-tests/{next(_roots)}"
+
+
+def endpoint_of(weed: Weed) -> str:
+    return f"127.0.0.1:{weed.filer_grpc_port}"
+
+
+@pytest.fixture
+async def link(weed: Weed) -> AsyncIterator[Link]:
+    async with linked(weed.filer_grpc_port) as link:
+        yield link
+
+
+@asynccontextmanager
+async def opened(url: str, limits: Limits = PATIENT) -> AsyncIterator[FilerMetadata]:
+    """Opened in a thread, as the link to it needs the event loop."""
+    store = await asyncio.to_thread(FilerMetadata, url, limits=limits)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def won(outcome: PutOutcome) -> str:
+    assert isinstance(outcome, Won), outcome
+    return outcome.version
+
+
+async def until_there(store: MetadataStore, key: str) -> None:
+    while await store.get(key) is None:
+        pass
+
+
+async def test_a_put_whose_answer_is_lost_is_unknown_and_was_made(weed: Weed, link: Link) -> None:
+    url = fresh_url(link.endpoint)
+    async with opened(url) as store, opened(url.replace(link.endpoint, endpoint_of(weed))) as other:
+        assert await store.get("a") is None
+        link.hold_answers()
+        put = asyncio.create_task(store.put("a", VALUE, None))
+        await until_there(other, "a")
+        await link.cut()
+        assert isinstance(await put, Unknown)
+        found = await store.get("a")
+        assert found is not None
+        assert found.value == VALUE
+        assert await store.put("a", VALUE, None) == Lost()
+
+
+async def test_a_put_that_never_arrives_is_unknown_and_can_be_made_again(link: Link) -> None:
+    async with opened(fresh_url(link.endpoint)) as store:
+        assert await store.get("a") is None
+        link.hold_requests()
+        put = asyncio.create_task(store.put("a", VALUE, None))
+        await link.until_held(len(VALUE))
+        await link.cut()
+        assert isinstance(await put, Unknown)
+        assert await store.get("a") is None
+        won(await store.put("a", VALUE, None))
+
+
+async def test_a_put_that_is_not_answered_in_time_may_still_arrive_but_replaces_nothing(
+    weed: Weed, link: Link
+) -> None:
+    url = fresh_url(link.endpoint)
+    async with opened(url, HASTY) as store, opened(url.replace(link.endpoint, endpoint_of(weed))) as other:
+        await until_served(store)
+        link.hold_requests()
+        outcome = await store.put("a", VALUE, None)
+        assert isinstance(outcome, Unknown)
+        assert "did not answer in time" in outcome.reason
+        version = won(await other.put("a", b"newer", None))
+        link.release()
+        found = await other.get("a")
+        assert found is not None
+        assert (found.value, found.version) == (b"newer", version)
+
+
+async def until_served(store: MetadataStore) -> None:
+    while True:
+        try:
+            await store.scan("")
+        except StoreUnavailable:
+            continue
+        return
+
+
+async def test_reads_whose_answers_are_lost_are_made_again(link: Link) -> None:
+    async with opened(fresh_url(link.endpoint)) as store:
+        won(await store.put("a", VALUE, None))
+        link.hold_answers()
+        reads = [asyncio.create_task(store.get("a")), asyncio.create_task(store.scan("a"))]
+        await link.until_held(2 * len(VALUE))
+        await link.cut()
+        got, scanned = await asyncio.gather(*reads)
+        assert got is not None
+        assert scanned == [("a", got)]
+
+
+async def test_while_the_filer_is_gone_calls_certainly_have_no_effect(link: Link) -> None:
+    url = fresh_url(link.endpoint)
+    async with opened(url, IMPATIENT) as store:
+        won(await store.put("a", b"1", None))
+        await link.stop()
+        for call in (
+            store.get,
+            store.scan,
+            lambda key: store.put(key, b"2", None),
+            lambda key: store.delete([key]),
+        ):
+            with pytest.raises(StoreUnavailable, match="cannot be reached"):
+                await call("a")
+        with pytest.raises(StoreUnavailable, match="no server listens there: start it"):
+            await asyncio.to_thread(FilerMetadata, url, limits=IMPATIENT)
+        await link.start()
+        await until_served(store)
+        assert await store.get("a") is not None
+
+
+async def test_closing_waits_for_what_is_under_way_and_leaves_no_task(link: Link) -> None:
+    before = asyncio.all_tasks()
+    async with opened(fresh_url(link.endpoint)) as store:
+        link.hold_answers()
+        put = asyncio.create_task(store.put("a", VALUE, None))
+        await link.until_held(1)
+        closing = asyncio.create_task(store.close())
+        # It has begun, and waits.
+        await asyncio.sleep(0)
+        assert not closing.done()
+        link.release()
+        await closing
+        won(put.result())
+        with pytest.raises(StoreUnavailable, match="is closed"):
+            await store.get("a")
+    await link.stop()
+    assert asyncio.all_tasks() <= before
+
+
+async def test_scans_are_in_the_order_of_keys_where_folders_and_files_have_the_same_beginning(
+    weed: Weed,
+) -> None:
+    keys = ["a/x", "a/y-z", "a/y/1", "a/y.", "a-b", "a-/q", "a.c/d", "a.c.d", "a0", "b/c/d", "b-/e", "b.f"]
+    memory = MemoryMetadata()
+    async with opened(fresh_url(endpoint_of(weed))) as store:
+        for key in keys:
+            won(await store.put(key, key.encode(), None))
+            won(await memory.put(key, key.encode(), None))
+        prefixes = ["", "a", "a/", "a-", "a.", "a.c", "a/y", "a/y/", "b", "b/c/", "c", "a//", "a/../b/", "~"]
+        for prefix, start, limit in itertools.product(prefixes, ["", *keys, "a\0", "a~"], [2, 1000]):
+            found, expected = await store.scan(prefix, start, limit), await memory.scan(prefix, start, limit)
+            assert [key for key, _ in found] == [key for key, _ in expected], (prefix, start, limit)
+
+
+async def test_stores_with_different_roots_do_not_meet(weed: Weed) -> None:
+    url = fresh_url(endpoint_of(weed))
+    async with opened(url) as one, opened(f"{url}-") as other, opened(f"{url}/in") as third:
+        for store in (one, other, third):
+            won(await store.put("a", b"", None))
+        assert [key for key, _ in await other.scan("")] == ["a"]
+        assert [key for key, _ in await third.scan("")] == ["a"]
+
+
+async def test_a_file_of_another_program_is_not_taken_for_a_value(weed: Weed) -> None:
+    url = fresh_url(endpoint_of(weed))
+    async with opened(url) as store:
+        request = urllib.request.Request(
+            f"http://{weed.filer}{address_of(url).root}/a",
+            data=b"x",
+            method="PUT",
+            headers={"Content-Type": "text/plain"},
+        )
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        await asyncio.to_thread(lambda: opener.open(request, timeout=60).close())
+        for read in (store.get, store.scan):
+            with pytest.raises(StoreDamaged, match="that Dragoman did not write"):
+                await read("a")
+        assert await store.put("a", b"", None) == Lost()
+
+
+async def test_only_a_version_of_this_store_is_compared(weed: Weed) -> None:
+    async with opened(fresh_url(endpoint_of(weed))) as store:
+        version = won(await store.put("a", b"1", None))
+        for other in ("*", "", version.upper(), f'"{version}"', f"W/{version}"):
+            assert await store.put("a", b"2", other) == Lost()
+        won(await store.put("a", b"2", version))
+
+
+async def test_many_deletes_are_several_batches(weed: Weed) -> None:
+    async with opened(fresh_url(endpoint_of(weed))) as store:
+        keys = [f"k{number:03d}" for number in range(300)]
+        for outcome in await asyncio.gather(*(store.put(key, b"", None) for key in keys)):
+            won(outcome)
+        await store.delete([*keys[:290], *keys[:10]])
+        assert [key for key, _ in await store.scan("")] == keys[290:]
+
+
+async def test_a_server_that_is_no_filer_is_refused(etcd: EtcdServer) -> None:
+    with pytest.raises(StoreUnavailable, match=r"is no SeaweedFS filer of version 4\.44 or newer"):
+        await asyncio.to_thread(FilerMetadata, fresh_url(etcd.endpoint), limits=PATIENT)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "filer:",
+        "filer://",
+        "filer://host",
+        "filer://host/",
+        "filer:///root",
+        "filer://one,two/root",
+        "filer://host:0/root",
+        "filer://user:secret@host/root",
+        "filer://host/root?password=secret",
+        "http://host/root",
+    ],
+)
+def test_another_url_is_refused_without_repeating_what_could_be_secret(url: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        address_of(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_url_names_the_port_of_grpc_and_a_directory() -> None:
+    assert address_of("filer://host/a/b") == ("host:18888", "/a/b")
+    assert address_of("filer://[::1]:9/a") == ("[::1]:9", "/a")
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "meaning"),
+    [
+        ("UNAVAILABLE", "failed to connect to all addresses; last error: x", Meaning.NOT_SENT),
+        ("UNAVAILABLE", "Socket closed", Meaning.UNKNOWN),
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded", Meaning.UNKNOWN),
+        ("UNKNOWN", "persisting /a: leveldb closed", Meaning.UNKNOWN),
+        ("RESOURCE_EXHAUSTED", "CLIENT: Received message larger than max (2 vs. 1)", Meaning.TOO_LARGE),
+        ("UNAUTHENTICATED", "no certificate", Meaning.REFUSED),
+        ("UNIMPLEMENTED", "unknown method", Meaning.REFUSED),
+    ],
+)
+def test_what_an_error_means(code: str, details: str, meaning: Meaning) -> None:
+    failure = explained("the filer at host:1", code, details)
+    assert failure.meaning is meaning
+    assert failure.sentence.startswith("the filer at host:1 ")
