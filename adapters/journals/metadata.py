@@ -83,7 +83,7 @@ class MetadataJournal:
         if batches:
             raise ValueError("this journal takes no batches")
         key = entry_key(self._shard, number)
-        outcome = await self._put(key, entry, None)
+        outcome = await self._put_entry(key, entry)
         wait_s = FIRST_RETRY_S
         while not isinstance(outcome, Won):
             # Lost may be the result of our own put, after a retry by the client library: the nonce decides.
@@ -113,6 +113,9 @@ class MetadataJournal:
             return Unknown(str(error))
         return Lost() if start <= number else Unknown(f"the journal was pruned past entry {number}")
 
+    async def _put_entry(self, key: str, value: bytes) -> PutOutcome:
+        return await self._put(key, value, None)
+
     async def _put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
         try:
             return await self.store.put(key, value, expect)
@@ -121,7 +124,7 @@ class MetadataJournal:
 
     async def _put_again(self, key: str, value: bytes) -> PutOutcome:
         try:
-            return await self._put(key, value, None)
+            return await self._put_entry(key, value)
         except StoreUnavailable as error:
             # This call had no effect, but the one before it still may.
             return Unknown(str(error))

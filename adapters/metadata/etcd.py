@@ -1,7 +1,7 @@
 """Metadata in etcd 3.4 or newer: keys below a prefix, versions are the revisions of its keys."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from adapters.metadata.etcd_address import Login, address_of
@@ -72,14 +72,24 @@ class EtcdMetadata:
         return found
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
-        name = self._name(key)
-        revision = 0 if expect is None else revision_of(expect)
-        if revision is None:
-            return Lost()
-        request = pb.TxnRequest(
-            compare=[pb.Compare(key=name, target=pb.Compare.MOD, mod_revision=revision)],
-            success=[pb.Operation(put=pb.PutRequest(key=name, value=bytes(value)))],
-        )
+        return await self._put_if({key: expect}, key, value)
+
+    async def create_guarded(self, key: str, value: bytes, guard: str, version: str | None) -> PutOutcome:
+        """As `put` of a key that must not exist, if in the same step the present version of `guard`, another
+        key, is `version`; None: it must not exist."""
+        return await self._put_if({key: None, guard: version}, key, value)
+
+    async def _put_if(self, versions: Mapping[str, str | None], key: str, value: bytes) -> PutOutcome:
+        """Put if these are the present versions of these keys; `key` is one of them."""
+        compare, expect = [], versions[key]
+        for compared, version in versions.items():
+            name = self._name(compared)
+            revision = 0 if version is None else revision_of(version)
+            if revision is None:
+                return Lost()
+            compare.append(pb.Compare(key=name, target=pb.Compare.MOD, mod_revision=revision))
+        put = pb.PutRequest(key=self._name(key), value=bytes(value))
+        request = pb.TxnRequest(compare=compare, success=[pb.Operation(put=put)])
         try:
             response = await self._client.call(TXN, request)
         except NoSpace as error:

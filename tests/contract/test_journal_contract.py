@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from adapters.blobs.memory import MemoryBlobs
+from adapters.journals.guarded import GuardedJournal, is_guarding
 from adapters.journals.metadata import MetadataJournal, entry_key, start_key
 from adapters.segments.memory import MemorySegments
 from gateway.coordination.blob_keys import new_snapshot_key
@@ -58,7 +59,12 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @pytest.fixture
 def journal(store: MetadataStore) -> Journal:
-    return MetadataJournal(store, 0)
+    return journal_over(store)
+
+
+def journal_over(store: MetadataStore) -> MetadataJournal:
+    """That of the store's own, if it can do more than a MetadataStore."""
+    return GuardedJournal(store, 0) if is_guarding(store) else MetadataJournal(store, 0)
 
 
 class Shared(HeldMetadata):
@@ -100,7 +106,7 @@ async def test_an_appended_entry_is_read_back_byte_for_byte(journal: Journal) ->
 
 
 async def test_exactly_one_of_many_gateways_appends_an_entry(store: MetadataStore) -> None:
-    gateways = [MetadataJournal(store, 0) for _ in range(20)]
+    gateways = [journal_over(store) for _ in range(20)]
     outcomes = await asyncio.gather(*(gateway.append(0, entry(n)) for n, gateway in enumerate(gateways)))
     winners = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Appended)]
     assert len(winners) == 1
