@@ -22,7 +22,6 @@ _BARE_REDIRECT: Final = re.compile(r"redirect without LOCATION")
 
 PRECONDITION: Final = (412, 304)
 """Some stores take If-None-Match for a question whether the object has changed."""
-CONFLICT: Final = 409
 RANGE: Final = 416
 NOT_FOUND: Final = 404
 

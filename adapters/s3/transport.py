@@ -13,7 +13,6 @@ from obstore.store import S3Store
 from adapters.s3.address import DEFAULT_REGION, S3Address
 from adapters.s3.credentials import CredentialChain
 from adapters.s3.failures import (
-    CONFLICT,
     CREDENTIAL_CODES,
     NOT_FOUND,
     PRECONDITION,
@@ -175,10 +174,9 @@ class ObstoreTransport:
         return len(keys)
 
     def _refused(self, request: Request, text: str) -> PutResult:
-        """obstore has one error for 409 and 412, and takes 404 for a condition that does not hold."""
+        """obstore has one error for 412 and for 409, which is not certain, and takes 404 for a condition that
+        does not hold."""
         status = status_of(text)
-        if status == CONFLICT:
-            return uncertain(request, "another write of the key is under way (409)")
         missing = status == NOT_FOUND and code_of(text) != NO_SUCH_BUCKET
         return Refused() if status in PRECONDITION or missing else failure_of(request, text)
 

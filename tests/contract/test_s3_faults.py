@@ -26,7 +26,12 @@ from tests.support.s3_servers import BUCKET, MOTO, S3Server
 from tests.support.weed import REGION, SECRET_KEY
 
 FAULTS = [fault for fault in HttpFault if fault not in (HttpFault.NONE, HttpFault.HELD)]
-BEFORE_EFFECT = [HttpFault.CUT_BEFORE, HttpFault.SLOW_DOWN_BEFORE, HttpFault.LATE]
+BEFORE_EFFECT = [
+    HttpFault.CUT_BEFORE,
+    HttpFault.SLOW_DOWN_BEFORE,
+    HttpFault.CONFLICT_BEFORE,
+    HttpFault.LATE,
+]
 AFTER_EFFECT = [HttpFault.ANSWER_LOST, HttpFault.ERROR_AFTER]
 OWN_KEY = f"wal/0/{uuid.UUID('018bcfe5-6800-7000-8000-000000000000')}"
 PATIENT = Limits(hedge_share=0.0)

@@ -100,7 +100,7 @@ class TwoWinners:
         if key in self._objects:
             return Refused()
         await asyncio.sleep(1.0)
-        self._objects[key] = data
+        self._objects.setdefault(key, data)
         return Stored(data.hex())
 
 

@@ -29,6 +29,7 @@ class HttpFault(Enum):
     CUT_BEFORE = "the connection breaks, and the server never sees the request"
     ANSWER_LOST = "the server carries it out, and the connection breaks"
     SLOW_DOWN_BEFORE = "503, and the server never sees the request"
+    CONFLICT_BEFORE = "409, and the server never sees the request"
     ERROR_AFTER = "500 after the server has carried it out"
     LATE = "the connection breaks, and the request reaches the server with `arrive`"
     HELD = "no answer at all; the server never sees the request"
@@ -97,6 +98,8 @@ class HttpProxy:
                 return await self._forward(seen)
             case HttpFault.SLOW_DOWN_BEFORE:
                 return web.Response(status=503, text="<Error><Code>SlowDown</Code></Error>")
+            case HttpFault.CONFLICT_BEFORE:
+                return web.Response(status=409, text="<Error><Code>ConditionalRequestConflict</Code></Error>")
             case HttpFault.ERROR_AFTER:
                 await self._forward(seen)
                 return web.Response(status=500, text="<Error><Code>InternalError</Code></Error>")
