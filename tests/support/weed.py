@@ -77,7 +77,8 @@ class Weed:
         """Start on the ports and data of before."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [str(weed_binary()), "server", *self._flags],
+                # Else it writes logs of its own into the directory for temporary files.
+                [str(weed_binary()), f"-logdir={self.directory}", "server", *self._flags],
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
