@@ -21,7 +21,7 @@ from ledger.errors import StoreDamaged, StoreError, StoreLocked, StoreTooNew
 from tests.sim.book import Book, ReadBatch, TopicPartition, batches_of
 from tests.sim.host import SimulatedHost
 from tests.sim.links import Connection, Lost, MemoryLinks
-from tests.sim.load import GROUPS, PARTITIONS, TOPIC, Client
+from tests.sim.load import GROUPS, MEMBERS_GROUP, PARTITIONS, TOPIC, Client
 from tests.sim.stores import Disk, Fate, Rates
 from tests.support.virtual_time import run_virtually
 
@@ -33,6 +33,7 @@ SETTINGS = {
     "admin.listen": "",
     "storage.reserve_bytes": "0",
     "ledger.commit_timeout_ms": "2000",
+    "groups.group.initial.rebalance.delay.ms": "50",
     "limits.drain_ms": "1000",
 }
 IN_MEMORY = {
@@ -166,6 +167,7 @@ class Simulation:
         makes = [self.client(f"once {n}").produce_exactly_once(12) for n in range(3)]
         makes += [self.client(f"plain {n}").produce_plainly(8) for n in range(2)]
         makes += [self.client(f"commits {group}").commit(group, 12) for group in GROUPS]
+        makes += [self.client(f"member {n}").be_member(MEMBERS_GROUP, 8) for n in range(2)]
         makes += [self.client("churn").churn(4), self.client("alter").alter(3)]
         consumes = [self.client(f"consumer {n}").consume(n, lambda: self._is_over) for n in range(PARTITIONS)]
         loop = asyncio.get_running_loop()

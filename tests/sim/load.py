@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from gateway.wire.apis import ApiKey
@@ -10,12 +11,15 @@ from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.create_topics import CreatableTopic, CreateTopicsRequest
 from gateway.wire.messages.generated.delete_topics import DeleteTopicsRequest
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from gateway.wire.messages.generated.heartbeat import HeartbeatRequest
 from gateway.wire.messages.generated.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest
+from gateway.wire.messages.generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from gateway.wire.messages.generated.leave_group import LeaveGroupRequest
 from gateway.wire.messages.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,6 +27,7 @@ from gateway.wire.messages.generated.offset_commit import (
 )
 from gateway.wire.messages.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from gateway.wire.messages.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
 from tests.sim.book import Book, TopicPartition, batches_of
 from tests.sim.host import BEGUN_MS
@@ -32,6 +37,8 @@ TOPIC = "kept"
 PARTITIONS = 2
 CHURNED = "churned"
 GROUPS = ("g", "h")
+MEMBERS_GROUP = "m"
+SESSION_MS = 6_000
 PAUSE_S = 0.05
 THINKING_S = 2.0
 TIMEOUT_MS = 3_000
@@ -233,6 +240,36 @@ class Client:
             return False
         self.book.committed(place, response.topics[0].partitions[0].committed_offset, at_least)
         return True
+
+    async def be_member(self, group: str, rounds: int) -> None:
+        """Join, be assigned, send heartbeats, leave: again and again, and with other members."""
+        member_id = ""
+        for _ in range(rounds):
+            with suppress(Lost):
+                member_id = await self._membership(group, member_id)
+            await self._think()
+
+    async def _membership(self, group: str, member_id: str) -> str:
+        """One generation. Returns the member id to join with next."""
+        protocol = JoinGroupRequestProtocol("range", self.name.encode())
+        join = JoinGroupRequest(group, SESSION_MS, SESSION_MS, member_id, None, "consumer", [protocol])
+        joined = await self.ask(ApiKey.JOIN_GROUP, 5, join)
+        if joined.error_code:
+            return joined.member_id if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED else ""
+        member_id, generation = joined.member_id, joined.generation_id
+        assigned = [SyncGroupRequestAssignment(one.member_id, b"a") for one in joined.members]
+        sync = SyncGroupRequest(group, generation, member_id, assignments=assigned)
+        if (await self.ask(ApiKey.SYNC_GROUP, 3, sync)).error_code:
+            return member_id
+        for _ in range(self.choose.randint(1, 4)):
+            beat = HeartbeatRequest(group, generation, member_id)
+            if (await self.ask(ApiKey.HEARTBEAT, 3, beat)).error_code:
+                return member_id
+            await self._think()
+        if self.choose.random() < 0.5:
+            return member_id
+        await self.ask(ApiKey.LEAVE_GROUP, 2, LeaveGroupRequest(group, member_id))
+        return ""
 
     async def churn(self, rounds: int) -> None:
         """Create a topic, produce to it, delete it: again and again under one name."""

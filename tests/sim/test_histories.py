@@ -42,6 +42,11 @@ def test_every_promise_is_kept(first: int) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_histories_have_all_that_a_gateway_writes() -> None:
+    found = {key.partition("/")[0] for seed in range(20) for key, _ in lived(partial(history, seed)).written}
+    assert found >= {"journal", "wal", "snapshot", "archive", "journal-start", "image", "claim"}
+
+
 def test_an_acknowledgement_before_the_journal_is_durable_would_show(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
