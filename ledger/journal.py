@@ -84,7 +84,9 @@ def apply_entry(state: LedgerState, entry: Entry, registry: Registry = REGISTRY)
 
 def begin_entry(state: LedgerState, entry: Entry, registry: Registry = REGISTRY) -> list[PartitionLog]:
     """The same in slices: while `state.leaving` has partitions of deleted topics, `go_on` must be called
-    before anything else is applied or decided."""
+    before anything else is applied or decided. RuntimeError for a state of which an entry was applied in
+    part: applied again, a part of it would count twice."""
+    _check_whole(state)
     state.is_whole = False
     state.touched = {}
     state.entry_time_ms = entry.time_ms
@@ -99,9 +101,16 @@ def begin_entry(state: LedgerState, entry: Entry, registry: Registry = REGISTRY)
 
 
 def go_on(state: LedgerState) -> list[PartitionLog]:
-    """The next slice of the entry that was begun. Returns the partitions that it has deleted."""
+    """The next slice of the entry that was begun. Returns the partitions that it has deleted. RuntimeError as
+    `begin_entry`."""
+    _check_whole(state)
     state.is_whole = False
     state.touched = {}
     let_go(state)
     state.is_whole = True
     return list(state.touched.values())
+
+
+def _check_whole(state: LedgerState) -> None:
+    if not state.is_whole:
+        raise RuntimeError(f"journal entry {state.applied} was applied in part: nothing can go on from there")

@@ -15,7 +15,7 @@ import structlog
 
 from gateway.coordination.cluster_id import claim_cluster_id, verify_cluster_id
 from gateway.coordination.shard import Shard
-from ledger.errors import AlreadyExists, StoreDamaged, StoreError, StoreLocked, StoreTooNew
+from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError, StoreLocked, StoreTooNew
 from ledger.journal import nonce_of
 from ledger.ports import Blobs, Journal
 from ledger.state import LedgerState
@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 
 VERSION = 1
 PAGE = 1000
+ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,8 @@ async def claim_data(shard: Shard, blobs: Blobs, *, is_lasting: bool) -> None:
 async def check_claim(journal: Journal, blobs: Blobs) -> None:
     """Call this before anything is written. StoreDamaged if another journal than this has claimed the
     data."""
-    keys = await _keys(blobs, journal.shard)
-    if not keys:
-        return
-    claim = _decode(await blobs.get(keys[-1]), keys[-1])
-    if not await _has_begun(journal, claim):
+    _, claim = await _newest(blobs, journal.shard)
+    if claim is not None and not await _has_begun(journal, claim):
         raise StoreDamaged(
             "the data was opened since by another copy of this metadata store (its epoch "
             f"{claim.epoch} began at journal entry {claim.entry}, which this copy does not have): "
@@ -71,8 +69,11 @@ async def check_claim(journal: Journal, blobs: Blobs) -> None:
 
 
 async def put_claim(blobs: Blobs, shard: int, claim: Claim) -> None:
-    """Claim the data. StoreLocked if another gateway does so at this moment."""
-    keys = await _keys(blobs, shard)
+    """Claim the data. StoreLocked if another gateway does so at this moment, or has done so for a later epoch
+    of the same journal."""
+    keys, newest = await _newest(blobs, shard)
+    if newest is not None and newest.cluster_id == claim.cluster_id and newest.epoch > claim.epoch:
+        raise StoreLocked(f"another gateway has claimed the data, for epoch {newest.epoch}: start only one")
     number = int(keys[-1].rpartition("/")[2]) + 1 if keys else 0
     try:
         await blobs.put(f"{_prefix(shard)}{number:020d}", [_encode(claim)])
@@ -89,6 +90,20 @@ async def _has_begun(journal: Journal, claim: Claim) -> bool:
     is absent, even below the journal's start, it was never there."""
     found = await journal.get(claim.entry)
     return found is not None and nonce_of(found) == claim.nonce
+
+
+async def _newest(blobs: Blobs, shard: int) -> tuple[list[str], Claim | None]:
+    """All keys of claims, and the newest claim; None if there is none. StoreDamaged, StoreTooNew if it cannot
+    be read. A gateway that claims meanwhile deletes the older ones, but not often."""
+    for _ in range(ATTEMPTS):
+        keys = await _keys(blobs, shard)
+        if not keys:
+            return keys, None
+        try:
+            return keys, _decode(await blobs.get(keys[-1]), keys[-1])
+        except NotFound:
+            continue
+    raise StoreLocked("other gateways claim the data again and again: start only one")
 
 
 async def _keys(blobs: Blobs, shard: int) -> list[str]:

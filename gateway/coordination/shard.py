@@ -57,8 +57,8 @@ class Shard:
         except BaseException:
             await owner.close()
             raise
-        await self.owner.close()
-        self.owner = owner
+        before, self.owner = self.owner, owner
+        await before.close()
 
     def check_lost(self) -> None:
         """StoreUnavailable unless the present epoch was lost to another gateway."""

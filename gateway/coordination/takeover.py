@@ -33,11 +33,17 @@ async def take_over(
 
 
 async def catch_up(shard: Shard, blobs: Blobs) -> None:
-    """Apply what the journal has after the last entry applied, or take the state from a snapshot."""
+    """Apply what the journal has after the last entry applied, or take the state from a snapshot: also where
+    an entry was applied in part before."""
     replica, journal = shard.replica, shard.journal
-    try:
-        await replica.follow(journal)
-    except PrunedMeanwhile as error:
-        log.info("shard.begins_with_a_snapshot", entries=replica.state.applied, reason=str(error))
-        recovered = await recover(journal, None, blobs)
-        await replica.replace(recovered.state, recovered.nonce, recovered.journal_bytes)
+    reason = f"entry {replica.state.applied} was applied in part"
+    if replica.state.is_whole:
+        try:
+            await replica.follow(journal)
+        except PrunedMeanwhile as error:
+            reason = str(error)
+        else:
+            return
+    log.info("shard.begins_with_a_snapshot", entries=replica.state.applied, reason=reason)
+    recovered = await recover(journal, None, blobs)
+    await replica.replace(recovered.state, recovered.nonce, recovered.journal_bytes)

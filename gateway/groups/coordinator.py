@@ -358,6 +358,8 @@ class GroupCoordinator:
         finally:
             # When a client hangs up its member stays: it may come back for the result.
             self._waiting.pop(ticket, None)
+        # Other members may have taken longer than the journal is given: its time begins with the result.
+        deadline = max(deadline, asyncio.get_running_loop().time() + self._timeout_s)
         return replace(result, error=await self.confirmed(result.error, deadline))
 
     def _complete(self, completed: Complete, error: ErrorName | None) -> None:

@@ -24,7 +24,7 @@ async def handle(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     slices = context.slices
-    deadline = context.deadline(request.timeout_ms)
+    deadline = context.change_deadline(request.timeout_ms)
     is_confirmed = await context.services.topics.barrier(deadline) is None
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,

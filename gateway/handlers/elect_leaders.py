@@ -32,7 +32,7 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
     if is_known:
         # That there is a partition, which has a leader, is refused by the newest state as much as that there
         # is none.
-        deadline = context.deadline(request.timeout_ms)
+        deadline = context.change_deadline(request.timeout_ms)
         is_confirmed = await context.services.topics.barrier(deadline) is None
     results = [
         ReplicaElectionResult(

@@ -73,7 +73,11 @@ class HandedOver:
         """This draft is being handed over, for the first time or again. Returns `CommitFile.first_sequences`:
         of the producers that it shares with another one, or whose batch failed before."""
         own, producers, gaps = draft.first_sequences(), self._producers, self._gaps.first_sequences
-        known = {key: producers[key][0] for key in own if key in producers} if producers else {}
+        # A draft shares nothing with itself.
+        others = 1 if draft in self._partitions else 0
+        known = {
+            key: shared[0] for key in own if (shared := producers.get(key)) is not None and shared[1] > others
+        }
         if gaps:
             for key in own.keys() & gaps.keys():
                 if key not in known or is_after(known[key], gaps[key]):

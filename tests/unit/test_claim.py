@@ -111,6 +111,39 @@ async def test_of_two_that_claim_at_a_time_one_fails() -> None:
         await put_claim(Overtaken(), 0, Claim("c", 1, 0, bytes(16)))
 
 
+async def test_a_gateway_that_stalled_does_not_claim_over_a_later_epoch() -> None:
+    blobs = MemoryBlobs()
+    later = Claim("c", 4, 30, b"l" * 16)
+    await put_claim(blobs, 0, later)
+    with pytest.raises(StoreLocked, match="epoch 4"):
+        await put_claim(blobs, 0, Claim("c", 3, 20, b"s" * 16))
+    await put_claim(blobs, 0, Claim("another cluster", 1, 0, bytes(16)))
+
+
+async def test_a_claim_that_is_replaced_while_it_is_read_is_read_again() -> None:
+    store, blobs = MemoryMetadata(), Replacing()
+    await start(store, blobs)
+    blobs.replacements = 3
+    await check_claim(MetadataJournal(store, 0), blobs)
+    blobs.replacements = 1_000
+    with pytest.raises(StoreLocked, match="again and again"):
+        await check_claim(MetadataJournal(store, 0), blobs)
+
+
+class Replacing(MemoryBlobs):
+    """Another gateway claims the data between the listing and the read of the newest claim."""
+
+    replacements = 0
+
+    async def get(self, key: str, start: int = 0, size: int | None = None) -> bytes:
+        if self.replacements and key.startswith("claim/"):
+            self.replacements -= 1
+            head, _, number = key.rpartition("/")
+            await self.put(f"{head}/{int(number) + 1:020d}", [await super().get(key)])
+            await self.delete([key])
+        return await super().get(key, start, size)
+
+
 @pytest.mark.parametrize(
     ("content", "error"),
     [

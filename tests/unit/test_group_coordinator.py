@@ -27,6 +27,8 @@ from tests.support.virtual_time import run_virtually
 DELAY_S, SESSION_S = DELAY_MS / 1000, SESSION_MS / 1000
 TURNS = 100
 PATIENCE_S = 60.0
+GIVEN_S = 5.0
+"""How long the journal may take for a request."""
 
 
 def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -120,7 +122,7 @@ class Host:
 
 
 def soon() -> float:
-    return asyncio.get_running_loop().time() + 5.0
+    return asyncio.get_running_loop().time() + GIVEN_S
 
 
 async def run_ready_tasks() -> None:
@@ -301,6 +303,17 @@ async def test_a_heartbeat_needs_no_task_unless_it_waits_for_the_journal() -> No
         assert host.session_expires_at(member) == until
         host.store.going.set()
         assert (await joined).generation == (await again).generation == 2
+
+
+@virtually
+async def test_a_join_that_waited_for_other_members_longer_than_the_journal_is_given_succeeds() -> None:
+    async with hosting() as host:
+        first = await host.stable()
+        joining = asyncio.create_task(host.join())
+        await asyncio.sleep(GIVEN_S + 2.0)
+        joined = await host.join(member_id=first)
+        assert (joined.error, joined.generation) == ("NONE", 2)
+        assert ((await joining).error, (await joining).generation) == ("NONE", 2)
 
 
 @virtually

@@ -197,6 +197,9 @@ def test_an_entry_that_is_applied_twice_raises_and_the_state_is_not_whole_any_mo
     with pytest.raises(StoreDamaged, match=r"offsets 0 to 1 of partition number 0 .* second run"):
         apply_entry(ledger.state, decode_entry(ledger.entries[-1], "entry"))
     assert not ledger.state.is_whole
+    with pytest.raises(RuntimeError, match="was applied in part"):
+        apply_entry(ledger.state, decode_entry(ledger.entries[-1], "entry"))
+    assert not ledger.state.is_whole
 
 
 def test_a_run_takes_its_row_and_little_more(monkeypatch: pytest.MonkeyPatch) -> None:

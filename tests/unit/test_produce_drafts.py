@@ -97,10 +97,17 @@ async def test_a_draft_that_is_handed_over_again_counts_once() -> None:
     handed_over.add(first)
     handed_over.add(second)
     first.batches = first.batches[1:]
-    assert handed_over.add(first) == {key(): 5, key(partition=1): 0}
+    assert handed_over.add(first) == {key(): 5}
     handed_over.remove(first)
     handed_over.remove(second)
     assert handed_over.add(draft(3, batch(7), batch(1, partition=1))) is None
+
+
+async def test_a_draft_that_is_handed_over_again_shares_nothing_with_itself() -> None:
+    handed_over = HandedOver(SequenceGaps())
+    alone = draft(1, batch(5), batch(6))
+    assert handed_over.add(alone) is None
+    assert handed_over.add(alone) is None
 
 
 def overtaken(handed_over: HandedOver, one: Draft, partitions: Sequence[int] = (0, 1, 2)) -> list[int]:

@@ -84,6 +84,16 @@ async def test_a_gateway_that_missed_pruned_entries_takes_over_with_the_newest_s
     await assert_owns_all(shared, new)
 
 
+async def test_a_state_that_an_entry_was_applied_to_in_part_is_replaced(shared: SharedShard) -> None:
+    old, new = await deposed(shared)
+    await prune_up(new)
+    old.shard.state.is_whole = False
+    before = old.shard.state
+    await again(shared, old)
+    assert old.shard.state is not before and old.shard.state.is_whole
+    await assert_owns_all(shared, old)
+
+
 async def test_a_gateway_takes_over_although_another_prunes_what_it_is_reading(shared: SharedShard) -> None:
     store = HeldMetadata(shared.store)
     old, new = await deposed(shared, store)

@@ -167,15 +167,15 @@ async def deletion_by_name_and_id(to: Replaced) -> ErrorCode:
     return ErrorCode(found[0].error_code)
 
 
-async def election(to: Replaced) -> ErrorCode:
-    request = ElectLeadersRequest(0, [TopicPartitions("t", [0])], 4_000)
+async def election(to: Replaced, timeout_ms: int = 4_000) -> ErrorCode:
+    request = ElectLeadersRequest(0, [TopicPartitions("t", [0])], timeout_ms)
     (found,) = (await to.gateway.ask(ApiKey.ELECT_LEADERS, 2, request)).replica_election_results
     return ErrorCode(found.partition_result[0].error_code)
 
 
-async def end_of_a_reassignment(to: Replaced) -> ErrorCode:
+async def end_of_a_reassignment(to: Replaced, timeout_ms: int = 4_000) -> ErrorCode:
     topic = ReassignableTopic("t", [ReassignablePartition(0, None)])
-    request = AlterPartitionReassignmentsRequest(4_000, topics=[topic])
+    request = AlterPartitionReassignmentsRequest(timeout_ms, topics=[topic])
     (found,) = (await to.gateway.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request)).responses
     return ErrorCode(found.partitions[0].error_code)
 
@@ -226,3 +226,11 @@ async def test_a_gateway_that_was_replaced_refuses_nothing_by_what_it_knew(
     assert await send(replaced) is by_the_owner
     await replaced.replace()
     assert await send(replaced) is when_replaced
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_the_journal_gets_its_own_time_where_a_client_gives_none(
+    replaced: Replaced, timeout_ms: int
+) -> None:
+    assert await election(replaced, timeout_ms) is ErrorCode.ELECTION_NOT_NEEDED
+    assert await end_of_a_reassignment(replaced, timeout_ms) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
