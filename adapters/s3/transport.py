@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final, Protocol
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError, UnauthenticatedError
 from obstore.store import S3Store
 
 from adapters.s3.address import DEFAULT_REGION, S3Address
@@ -46,6 +46,8 @@ IDLE_CONNECTIONS: Final = 128
 RENEWED_AFTER_S: Final = 5.0
 """Credentials that the store refuses are looked for again at most this often."""
 NO_SUCH_BUCKET: Final = "NoSuchBucket"
+NO_CREDENTIALS: Final = "for path External AWS credential provider:"
+"""In obstore's error if the credentials could not be had: nothing was sent."""
 _ERRORS: Final = (BaseError, OSError)
 """obstore raises FileNotFoundError for 404."""
 
@@ -184,7 +186,9 @@ class ObstoreTransport:
         return self._failed(request, error) if code_of(str(error)) == NO_SUCH_BUCKET else Absent()
 
     def _failed(self, request: Request, error: Exception) -> Failed:
-        if (reason := self._credentials.error) is not None:
+        # By the error itself: the chain may have failed for another request while this one was on its way.
+        if isinstance(error, UnauthenticatedError) and NO_CREDENTIALS in str(error):
+            reason = self._credentials.error or f"{request} failed, since there were no credentials for it"
             return Failed(reason, certain=True, again=False)
         if code_of(str(error)) in CREDENTIAL_CODES:
             self._renew()

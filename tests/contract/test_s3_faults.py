@@ -172,6 +172,28 @@ async def test_a_wrong_key_is_named_and_a_renewed_one_found(
     await metadata.close()
 
 
+@pytest.mark.parametrize("fault", AFTER_EFFECT)
+async def test_credentials_that_fail_for_another_request_make_no_outcome_certain(
+    s3_server: S3Server, fault: HttpFault
+) -> None:
+    async with running_proxy(s3_server.endpoint) as proxy:
+        address = parse_address(f"s3://{BUCKET}?endpoint={proxy.endpoint}&region={REGION}")
+        threads = StoreThreads("credentials", 1)
+        chain = CredentialChain(str(address), threads)
+        client = S3Client(ObstoreTransport(address, chain), str(address), PATIENT, dice=lambda: 0.0)
+        metadata, key = S3Metadata(client, f"{uuid.uuid4().hex}/"), "a"
+        assert await metadata.get(key) is None
+        # What it was told is still good for obstore, while another request has asked again in vain.
+        chain.error = "there are no credentials now"
+        proxy.harm("PUT", fault)
+        assert isinstance(await metadata.put(key, b"mine", None), Unknown)
+        found = await metadata.get(key)
+        assert found is not None
+        assert found.value == b"mine"
+        await metadata.close()
+        threads.shut()
+
+
 async def test_no_server_at_all_is_certain_to_have_had_no_effect(aws_environment: None) -> None:
     metadata = S3Metadata(opened("http://127.0.0.1:1"))
     with pytest.raises(StoreUnavailable, match="check its endpoint"):
