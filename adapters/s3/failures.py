@@ -24,6 +24,9 @@ PRECONDITION: Final = (412, 304)
 """Some stores take If-None-Match for a question whether the object has changed."""
 RANGE: Final = 416
 NOT_FOUND: Final = 404
+SERVER_ERROR: Final = 500
+"""From here on the request may have had its effect, whatever the code says."""
+NOT_IMPLEMENTED: Final = "NotImplemented"
 
 RIGHTS: Final[Mapping[str, str]] = MappingProxyType(
     {"put": "s3:PutObject", "get": "s3:GetObject", "list": "s3:ListBucket", "delete": "s3:DeleteObject"}
@@ -47,7 +50,7 @@ _REMEDIES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "PermanentRedirect": ("the store redirects", _REGION),
         "AuthorizationHeaderMalformed": ("the request was signed for another region", _REGION),
         "IllegalLocationConstraintException": ("the request went to another region", _REGION),
-        "NotImplemented": (
+        NOT_IMPLEMENTED: (
             "the store does not know this request",
             "use a store with conditional writes (If-None-Match and If-Match)",
         ),
@@ -102,7 +105,8 @@ def failure_of(request: Request, text: str) -> Failed:
 
 def failure_of_status(request: Request, status: int, code: str = "") -> Failed:
     if code in _REMEDIES:
-        return _known(request, *_REMEDIES[code])
+        refused = status < SERVER_ERROR or code == NOT_IMPLEMENTED
+        return _known(request, *_REMEDIES[code], certain=refused)
     named = f"{status} {code}".rstrip()
     match status:
         case 401 | 403:
@@ -112,7 +116,7 @@ def failure_of_status(request: Request, status: int, code: str = "") -> Failed:
             return _known(request, *_REMEDIES["NoSuchBucket"])
         case 409 | 429 | 500 | 502 | 503 | 504:
             return uncertain(request, f"the store answered {named}")
-        case _ if status >= 500:
+        case _ if status >= SERVER_ERROR:
             return uncertain(request, f"the store answered {named}")
     return _known(request, f"the store answered {named}", "check the URL and what the store supports")
 
@@ -121,6 +125,6 @@ def uncertain(request: Request, why: str) -> Failed:
     return Failed(f"{request} failed, since {why}; it is worth trying again later", certain=False, again=True)
 
 
-def _known(request: Request, why: str, remedy: str) -> Failed:
-    """Refused before any effect, and so it will be until something is changed."""
-    return Failed(f"{request} failed, since {why}: {remedy}", certain=True, again=False)
+def _known(request: Request, why: str, remedy: str, certain: bool = True) -> Failed:
+    """So it will be until something is changed. If certain, refused before any effect."""
+    return Failed(f"{request} failed, since {why}: {remedy}", certain=certain, again=False)
