@@ -36,13 +36,15 @@ class S3Metadata:
     async def scan(self, prefix: str, start: str = "", limit: int = 1000) -> Sequence[tuple[str, Versioned]]:
         self._open()
         wanted = Wanted(prefix, start, included=True)
-        while limit > 0 and (listed := await self._listed(wanted, limit)):
-            found = await self._values([one.key for one in listed])
-            if found:
+        found: list[tuple[str, Versioned]] = []
+        while True:
+            missing = limit - len(found), SCAN_BYTES - _size(found)
+            listed = await self._listed(wanted, *missing)
+            found += await self._values([one.key for one in listed])
+            if _is_last(listed, *missing) or len(found) >= limit or _size(found) >= SCAN_BYTES:
                 return _within_bound(found)
-            # All of them were deleted meanwhile, which must not look like the end.
+            # Some were deleted meanwhile: a short page would look like the end.
             wanted = Wanted(prefix, listed[-1].key)
-        return []
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
         check_key(key)
@@ -84,17 +86,27 @@ class S3Metadata:
                 found.append((key, value))
         return found
 
-    async def _listed(self, wanted: Wanted, limit: int) -> list[Listed]:
-        """As many as a scan may read."""
+    async def _listed(self, wanted: Wanted, limit: int, max_bytes: int) -> list[Listed]:
+        """The first ones: `limit`, or as many as have `max_bytes` together."""
         found: list[Listed] = []
         size = 0
         async with aclosing(self._listing.objects(wanted)) as objects:
-            async for listed in objects:
+            while len(found) < limit and size < max_bytes:
+                listed = await anext(objects, None)
+                if listed is None:
+                    break
                 found.append(listed)
                 size += listed.size
-                if len(found) >= limit or size >= SCAN_BYTES:
-                    break
         return found
+
+
+def _is_last(listed: list[Listed], limit: int, max_bytes: int) -> bool:
+    """The listing ended there."""
+    return len(listed) < limit and sum(one.size for one in listed) < max_bytes
+
+
+def _size(found: list[tuple[str, Versioned]]) -> int:
+    return sum(len(value.value) for _, value in found)
 
 
 def _within_bound(found: list[tuple[str, Versioned]]) -> list[tuple[str, Versioned]]:

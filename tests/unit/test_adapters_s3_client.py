@@ -240,3 +240,26 @@ def test_a_scan_whose_values_are_deleted_meanwhile_goes_on_behind_them() -> None
         return [key for key, _ in await scan]
 
     assert run(act, transport) == keys[2:]
+
+
+def test_a_scan_of_which_one_value_is_deleted_meanwhile_is_as_long_as_it_was_asked_to_be() -> None:
+    transport = MemoryTransport()
+    keys = [f"journal/0/{number:020d}" for number in range(70)]
+
+    async def act(client: S3Client) -> tuple[list[str], list[str]]:
+        store = S3Metadata(client)
+        for key in keys:
+            await store.put(key, key.encode(), None)
+        transport.plan.append(Answer(after_s=1.0))
+        scan = asyncio.ensure_future(store.scan("journal/0/", limit=64))
+        await asyncio.sleep(0.5)
+        del transport.objects[keys[3]]
+        found = [key for key, _ in await scan]
+        transport.sent.clear()
+        await store.scan("journal/0/", found[-1])
+        # The end of a listing is seen without another one.
+        return found, [request for request in transport.sent if request.startswith("list")]
+
+    found, listings = run(act, transport)
+    assert found == keys[:3] + keys[4:65]
+    assert listings == ["list journal/0/"]
