@@ -76,14 +76,16 @@ def opened_metadata(url: str) -> MetadataStore:
     if url.startswith("etcd:"):
         # Imported here, since gRPC is an extra.
         from adapters.metadata.etcd import EtcdMetadata
+        from tests.support.rpc_limits import PATIENT
 
-        return EtcdMetadata(url)
+        return EtcdMetadata(url, limits=PATIENT)
     if kind_of(url) == S3:
         from tests.support.s3_stores import s3_metadata
 
         return s3_metadata(url)
     if url.startswith("filer:"):
         from adapters.metadata.filer import FilerMetadata
+        from tests.support.rpc_limits import PATIENT
 
-        return FilerMetadata(url)
+        return FilerMetadata(url, limits=PATIENT)
     return open_metadata(url)

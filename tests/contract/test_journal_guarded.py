@@ -13,6 +13,7 @@ from adapters.metadata.etcd import EtcdMetadata
 from ledger.journal import NONCE_BYTES, encode_entry
 from ledger.ports import Appended, Lost, PutOutcome, Unknown, Versioned
 from tests.support.etcd import EtcdServer
+from tests.support.rpc_limits import PATIENT
 
 COUNTS, TO_BE_FOUND_OUT = Appended(counts=True), Appended(counts=False)
 
@@ -37,7 +38,7 @@ class Watched(EtcdMetadata):
 
 @pytest.fixture
 async def store(etcd: EtcdServer) -> AsyncIterator[Watched]:
-    store = await asyncio.to_thread(Watched, etcd.url())
+    store = await asyncio.to_thread(Watched, etcd.url(), limits=PATIENT)
     yield store
     await store.close()
 

@@ -22,14 +22,13 @@ from ledger.journal import MAX_ENTRY_BYTES
 from ledger.ports import Lost, PutOutcome, Unknown, Versioned, Won
 from tests.support.certificates import Authority
 from tests.support.etcd import EtcdServer, ServedTls, running_etcd
+from tests.support.rpc_limits import PATIENT
 from tests.support.tcp_proxy import Link, linked
 from tests.support.versions import ROOT
 
 WRITER = Login("dragoman", "s3cret of the writer")
 READER = Login("reader", "s3cret of the reader")
 VALUE = b"v" * 10_000
-PATIENT = Limits(call_s=60.0, attempt_s=60.0, connect_s=30.0, patience_s=60.0)
-"""What fails here fails by the link, not as the machine is busy."""
 HASTY = replace(PATIENT, attempt_s=0.3)
 IMPATIENT = replace(PATIENT, patience_s=0.0)
 

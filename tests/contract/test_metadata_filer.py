@@ -19,11 +19,11 @@ from adapters.rpc.failures import Meaning
 from ledger.errors import StoreDamaged, StoreUnavailable
 from ledger.ports import Lost, MetadataStore, PutOutcome, Unknown, Won
 from tests.support.etcd import EtcdServer
+from tests.support.rpc_limits import PATIENT
 from tests.support.tcp_proxy import Link, linked
 from tests.support.weed import Weed
 
 VALUE = b"v" * 10_000
-PATIENT = Limits(call_s=60.0, attempt_s=60.0, connect_s=30.0, patience_s=60.0)
 HASTY = replace(PATIENT, attempt_s=0.3)
 IMPATIENT = replace(PATIENT, patience_s=0.0)
 

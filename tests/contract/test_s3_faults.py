@@ -23,6 +23,7 @@ from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreUnavaila
 from ledger.ports import Lost, Unknown, Won
 from tests.support.http_proxy import HttpFault, HttpProxy, running_proxy
 from tests.support.s3_servers import BUCKET, MOTO, S3Server
+from tests.support.s3_stores import PATIENT
 from tests.support.weed import REGION, SECRET_KEY
 
 FAULTS = [fault for fault in HttpFault if fault not in (HttpFault.NONE, HttpFault.HELD)]
@@ -34,7 +35,6 @@ BEFORE_EFFECT = [
 ]
 AFTER_EFFECT = [HttpFault.ANSWER_LOST, HttpFault.ERROR_AFTER]
 OWN_KEY = f"wal/0/{uuid.UUID('018bcfe5-6800-7000-8000-000000000000')}"
-PATIENT = Limits(hedge_share=0.0)
 HASTY = Limits(hedge_share=0.0, attempt_s=0.2, deadline_s=0.5)
 
 

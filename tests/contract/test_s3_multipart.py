@@ -22,7 +22,7 @@ from adapters.threads import StoreThreads
 from ledger.errors import AlreadyExists
 from tests.support.http_proxy import HttpFault, HttpProxy, running_proxy
 from tests.support.s3_servers import BUCKET, S3Server
-from tests.support.s3_stores import UNHEDGED
+from tests.support.s3_stores import PATIENT
 from tests.support.s3_transport import MemoryTransport
 from tests.support.virtual_time import run_virtually
 from tests.support.weed import REGION
@@ -81,7 +81,7 @@ async def test_uploads_in_parts_are_used_if_the_store_proves_to_keep_them_create
         if ignores_it:
             proxy.dropped.add(("POST", "if-none-match"))
         prefix = uuid.uuid4().hex
-        bucket = open_bucket(f"s3://{BUCKET}/{prefix}?endpoint={proxy.endpoint}&region={REGION}", UNHEDGED)
+        bucket = open_bucket(f"s3://{BUCKET}/{prefix}?endpoint={proxy.endpoint}&region={REGION}", PATIENT)
         metadata, blobs = bucket.metadata(), bucket.blobs()
         await bucket.prove(metadata, blobs, races=2)
         assert (bucket.transport.multipart is None) == ignores_it
@@ -107,7 +107,7 @@ class TwoWinners:
 def test_uploads_of_which_two_win_a_race_are_not_create_only() -> None:
     async def main() -> bool:
         transport = MemoryTransport(usual_s=0.1)
-        client = S3Client(transport, "s3://bucket/", UNHEDGED)
+        client = S3Client(transport, "s3://bucket/", PATIENT)
         found = await is_create_only(client, TwoWinners(transport.objects))
         assert transport.objects == {}
         return found

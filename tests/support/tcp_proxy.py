@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from tests.support.ports import free_ports
+
 PIECE = 64 * 1024
 HOST = "127.0.0.1"
 
@@ -40,6 +42,8 @@ class Link:
 
     def __init__(self, port: int) -> None:
         self._server_port = port
+        (self.port,) = free_ports(1)
+        self.endpoint = f"{HOST}:{self.port}"
         self._listener: asyncio.Server | None = None
         self._requests: list[_Direction] = []
         self._answers: list[_Direction] = []
@@ -48,15 +52,12 @@ class Link:
         self._holds_answers = False
         self._held_bytes = 0
         self._grown = asyncio.Event()
-        self.endpoint = ""
         self.connections = 0
         """How many there were so far."""
 
     async def start(self) -> None:
-        """After a stop on the same port again."""
-        port = int(self.endpoint.rpartition(":")[2] or 0)
-        self._listener = await asyncio.start_server(self._connected, HOST, port)
-        self.endpoint = f"{HOST}:{self._listener.sockets[0].getsockname()[1]}"
+        """After a stop on the same port again, which no outgoing connection was given meanwhile."""
+        self._listener = await asyncio.start_server(self._connected, HOST, self.port)
 
     async def stop(self) -> None:
         """No server is there any more, and all connections are cut."""
