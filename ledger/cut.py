@@ -15,6 +15,7 @@ from ledger.image import (
     Keys,
     everything_but_partitions,
     key_decoders,
+    put_back,
     put_back_row,
     row_of,
     rows_of,
@@ -30,7 +31,6 @@ from ledger.partitions.rows import (
     copy_whole,
     gone_row,
     is_narrow,
-    put_back_copy,
 )
 from ledger.registry import REGISTRY, Registry
 from ledger.rows import Row
@@ -149,8 +149,9 @@ class StateCut:
             put_back_row(state, row, decoders)
             yield
         for copy in self._copies:
-            put_back_copy(state.dirty, copy)
-            yield
+            for section, key in copy.row_keys():
+                put_back(state, section, key)
+                yield
 
     def give_up(self) -> None:
         """The same at once."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.machine import Section
 from ledger.objects.rows import OBJECT
-from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER
+from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER, note_in_partition
 from ledger.records import LEVEL_WITH_ORIGINS, NEWEST_LEVEL
 from ledger.registry import REGISTRY, Registry
 from ledger.rows import META, Row, opened, sealed
@@ -90,7 +90,15 @@ def drop_dirty(state: LedgerState) -> Iterator[None]:
 
 def put_back_row(state: LedgerState, row: Row, decoders: KeyDecoders) -> None:
     if row.section in decoders:
-        state.dirty[row.section].add(decoders[row.section](row.key))
+        put_back(state, row.section, decoders[row.section](row.key))
+
+
+def put_back(state: LedgerState, section: int, key: Any) -> None:
+    """This row could not be written: it is dirty again. Runs and producers are noted in their partitions, so
+    that the next cut copies them one partition after the other, too."""
+    named = state.dirty[section]
+    if key not in named and not note_in_partition(state, section, key):
+        named.add(key)
 
 
 def key_decoders(registry: Registry = REGISTRY) -> KeyDecoders:

@@ -5,7 +5,7 @@ Numbers are big-endian, columns of runs are little-endian arrays of integers.
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ledger.errors import StoreDamaged
 from ledger.machine import Section
@@ -54,6 +54,15 @@ class PartitionCopy(NamedTuple):
         for producer_id, epoch, packed, last_ms in self.producers:
             value = _encode_producer(ProducerState(epoch, packed, last_ms))
             yield sealed(PRODUCER, _NUMBER_PRODUCER.pack(number, producer_id), value)
+
+    def row_keys(self) -> Iterator[tuple[int, Any]]:
+        """(section, key) of each of these rows."""
+        number = self.log.number
+        yield PARTITION, number
+        for runs in self.chunks:
+            yield CHUNK, (number, runs.chunk.serial)
+        for producer_id, *_ in self.producers:
+            yield PRODUCER, (number, producer_id)
 
     def _partition(self) -> bytes:
         return _PARTITION.pack(
@@ -113,12 +122,25 @@ def _copy(
     )
 
 
-def put_back_copy(dirty: Dirty, copy: PartitionCopy) -> None:
-    """The rows of the copy could not be written: they are dirty again."""
-    number = copy.log.number
-    dirty[PARTITION].add(number)
-    dirty[CHUNK].update((number, runs.chunk.serial) for runs in copy.chunks)
-    dirty[PRODUCER].update((number, producer_id) for producer_id, *_ in copy.producers)
+def note_in_partition(state: LedgerState, section: int, key: Any) -> bool:
+    """Note in its partition that this row could not be written. False where the partition cannot
+    say that: what is gone, and the partition itself, is for `state.dirty` to name."""
+    if section not in (CHUNK, PRODUCER):
+        return False
+    number, name = key
+    log = state.logs.get(number)
+    if log is None:
+        return False
+    if section == CHUNK:
+        if _chunk(log, name) is None:
+            return False
+        log.is_not_imaged(name)
+    else:
+        if name not in log.producers:
+            return False
+        log.is_not_saved(name)
+    state.dirty[PARTITION].add(number)
+    return True
 
 
 def blank_row(found: PartitionRange, number: int) -> Row:

@@ -153,9 +153,15 @@ class PartitionLog:
         # Serials of a partition's chunks are consecutive.
         return self.chunks[max(self.imaged_serial - self.chunks[0].serial, 0) :]
 
-    def is_not_imaged(self) -> None:
-        """The image says nothing of its runs."""
-        self.imaged_end, self.imaged_serial = -1, 0
+    def is_not_imaged(self, serial: int = 0) -> None:
+        """The image may say nothing of its runs from the chunk with this serial on."""
+        self.imaged_end, self.imaged_serial = -1, min(serial, self.imaged_serial)
+
+    def is_not_saved(self, producer_id: int) -> None:
+        """The image may not say what is remembered of this producer."""
+        if self.unsaved_producers is None:
+            self.unsaved_producers = set()
+        self.unsaved_producers.add(producer_id)
 
     def is_imaged(self) -> None:
         """The image, or what is on its way into it, says all of this partition."""

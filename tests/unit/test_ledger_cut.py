@@ -6,16 +6,17 @@ from ledger.cut import KEYS_AT_ONCE, StateCut, take_dirty_rows
 from ledger.groups.requests import CommitOffsets, RemoveGroup, RemoveOffsets, StoreGroup
 from ledger.groups.state import Group, OffsetRow
 from ledger.image import all_rows, everything, restore
-from ledger.partitions.requests import CommitFile
-from ledger.rows import META, Row
-from ledger.topics.requests import CreateTopic
+from ledger.partitions.producers import SILENT_MS
+from ledger.partitions.requests import CommitFile, DeleteRecords, DrainRuns, ForgetProducers
+from ledger.rows import META, Row, digest
+from ledger.topics.requests import CreateTopic, DeleteTopic
 from tests.support.image_rows import of_version
 from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
 
 MANY = 3_000
 FEW = 50
 """Steps in which everything else is made that a small ledger has."""
-TOPIC = topic_id(1)
+TOPIC, GONE = topic_id(1), topic_id(2)
 
 
 @pytest.fixture
@@ -132,3 +133,77 @@ def test_the_first_image_after_one_of_an_older_format_holds_entries_up_for_few_s
     cut = StateCut(state)
     assert begun(cut) < FEW
     assert ended(cut) == sorted(all_rows(state))
+
+
+def change_some(ledger: JournalledLedger) -> None:
+    """Runs and producers come and go, and a topic with its partitions."""
+    batches = [commit_batch(TOPIC, at, at * 100, producer=(at, 0, 1)) for at in range(3)]
+    fresh = commit_batch(TOPIC, 4, 400, producer=(9_999, 0, 0))
+    ledger.submit(CommitFile(locator(2, ledger.now_ms), 500, [*batches, fresh]))
+    ledger.submit(DeleteRecords(TOPIC, 1, 2))
+    ledger.submit(DrainRuns(100))
+    forget(ledger, 5)
+    ledger.submit(DeleteTopic(GONE))
+    ledger.submit(DrainRuns(100))
+
+
+def forget(ledger: JournalledLedger, number: int) -> None:
+    """Two producers of a partition."""
+    before = ledger.state.producer_count
+    ledger.now_ms += SILENT_MS + 1
+    ledger.submit(ForgetProducers([(number, number), (number, number + FEW)]))
+    assert ledger.state.producer_count == before - 2
+
+
+@pytest.mark.parametrize("applies", [False, True], ids=["at rest", "while entries are applied"])
+@pytest.mark.parametrize("steps", [0, 1, 500, 10 * KEYS_AT_ONCE])
+def test_after_an_image_that_could_not_be_written_the_next_one_holds_entries_up_for_few_steps(
+    steps: int, applies: bool
+) -> None:
+    ledger = of_many_producers(2)
+    ledger.submit(CreateTopic("gone", GONE, 2, {}))
+    batches = [commit_batch(GONE, at % 2, at * 100, producer=(at, 0, 0)) for at in range(9)]
+    ledger.submit(CommitFile(locator(3, ledger.now_ms), 900, batches))
+    state = ledger.state
+    state.dirty = everything(state)
+    for _ in range(2):
+        given_up = StateCut(state)
+        begun(given_up)
+        rest = given_up.rest()
+        for _ in range(steps):
+            next(rest, None)
+        given_up.give_up()
+    if applies:
+        change_some(ledger)
+    cut = StateCut(state)
+    assert begun(cut) < FEW
+    assert [row for row in ended(cut) if row.value is not None] == sorted(all_rows(state))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 500, 10 * KEYS_AT_ONCE])
+def test_what_changes_before_and_while_an_image_is_given_up_is_in_the_next_one(steps: int) -> None:
+    ledger = of_many_producers(2)
+    ledger.submit(CreateTopic("gone", GONE, 2, {}))
+    batches = [commit_batch(GONE, at % 2, at * 100, producer=(at, 0, 0)) for at in range(9)]
+    ledger.submit(CommitFile(locator(3, ledger.now_ms), 900, batches))
+    ledger.write_image()
+    state = ledger.state
+    state.dirty = everything(state)
+    given_up = StateCut(state)
+    begun(given_up)
+    rest = given_up.rest()
+    for _ in range(steps):
+        next(rest, None)
+    forget(ledger, 6)
+    ledger.submit(DeleteRecords(TOPIC, 4, 3))
+    ledger.submit(DrainRuns(100))
+    giving_up = given_up.giving_up()
+    for _ in range(steps // 2):
+        next(giving_up, None)
+    change_some(ledger)
+    for _ in giving_up:
+        pass
+    # It removes from the image, too, what has gone.
+    ledger.write_image()
+    assert digest(all_rows(ledger.from_image())) == digest(all_rows(state))
+    assert [row.section for row in take_dirty_rows(state)] == [META]
