@@ -1,6 +1,7 @@
 """Metadata in a real etcd behind a network that fails, with TLS, with users, out of space."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 import traceback
@@ -21,7 +22,8 @@ from ledger.errors import StoreUnavailable
 from ledger.journal import MAX_ENTRY_BYTES
 from ledger.ports import Lost, PutOutcome, Unknown, Versioned, Won
 from tests.support.certificates import Authority
-from tests.support.etcd import EtcdServer, ServedTls, running_etcd
+from tests.support.etcd import HOST, EtcdServer, ServedTls, running_etcd
+from tests.support.ports import free_ports
 from tests.support.rpc_limits import PATIENT
 from tests.support.tcp_proxy import Link, linked
 from tests.support.versions import ROOT
@@ -29,6 +31,8 @@ from tests.support.versions import ROOT
 WRITER = Login("dragoman", "s3cret of the writer")
 READER = Login("reader", "s3cret of the reader")
 VALUE = b"v" * 10_000
+POLL_S = 0.01
+LITTLE_SPACE = f"--quota-backend-bytes={4 * 1024 * 1024}"
 HASTY = replace(PATIENT, attempt_s=0.3)
 IMPATIENT = replace(PATIENT, patience_s=0.0)
 
@@ -58,8 +62,8 @@ async def won(outcome: PutOutcome) -> str:
 
 async def until_there(etcd: EtcdServer, url: str, key: str) -> None:
     """Until the key is in etcd, past the adapter."""
-    while await asyncio.to_thread(etcd.value, name_of(url, key)) is None:
-        pass
+    while await asyncio.to_thread(etcd.value, name_of(url, key)) is None:  # noqa: ASYNC110 # another process
+        await asyncio.sleep(POLL_S)
 
 
 def name_of(url: str, key: str) -> str:
@@ -108,9 +112,8 @@ async def test_a_put_that_is_not_answered_in_time_may_still_arrive_but_replaces_
         assert "did not answer in time" in outcome.reason
         version = await won(await other.put("a", b"newer", None))
         link.release()
-        found = await other.get("a")
-        assert found is not None
-        assert (found.value, found.version) == (b"newer", version)
+        # Through the link too, after the put.
+        assert await store.get("a") == Versioned(b"newer", version)
 
 
 async def test_a_read_whose_answer_is_lost_is_made_again(etcd: EtcdServer, link: Link) -> None:
@@ -173,7 +176,7 @@ async def until_served(store: EtcdMetadata) -> Sequence[tuple[str, Versioned]]:
         try:
             return await store.scan("")
         except StoreUnavailable:
-            continue
+            await asyncio.sleep(POLL_S)
 
 
 async def test_a_caller_that_gives_up_leaves_the_store_usable(etcd: EtcdServer, link: Link) -> None:
@@ -205,6 +208,14 @@ async def test_closing_waits_for_what_is_under_way_and_leaves_no_task(etcd: Etcd
             await store.get("a")
     await link.stop()
     assert asyncio.all_tasks() <= before
+
+
+def test_an_etcd_whose_port_another_process_has_taken_gets_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        offered = iter([[taken.getsockname()[1], *free_ports(2)], free_ports(3)])
+        monkeypatch.setattr("tests.support.etcd.free_ports", lambda _: next(offered))
+        with running_etcd() as server:
+            assert server.port != taken.getsockname()[1]
 
 
 A_LIFE = """
@@ -257,14 +268,21 @@ async def test_stores_with_different_prefixes_do_not_meet(etcd: EtcdServer) -> N
 
 
 @pytest.fixture(scope="module")
-def limited() -> Iterator[EtcdServer]:
-    """With default limits, except for little space."""
-    with running_etcd(flags=[f"--quota-backend-bytes={4 * 1024 * 1024}"]) as server:
+def other_etcd() -> Iterator[EtcdServer]:
+    """With default limits. No test fills it."""
+    with running_etcd() as server:
         yield server
 
 
-async def test_the_largest_entry_fits_into_an_etcd_with_default_limits(limited: EtcdServer) -> None:
-    async with opened(limited.url()) as store:
+@pytest.fixture
+def small() -> Iterator[EtcdServer]:
+    """Of one test, which fills it: from then on it refuses to write."""
+    with running_etcd(flags=[LITTLE_SPACE]) as server:
+        yield server
+
+
+async def test_the_largest_entry_fits_into_an_etcd_with_default_limits(other_etcd: EtcdServer) -> None:
+    async with opened(other_etcd.url()) as store:
         await won(await store.put("journal/0/1", bytes(MAX_ENTRY_BYTES), None))
         with pytest.raises(StoreUnavailable, match=r"raise its --max-request-bytes$"):
             await store.put("journal/0/2", bytes(2 * 1024 * 1024), None)
@@ -272,9 +290,9 @@ async def test_the_largest_entry_fits_into_an_etcd_with_default_limits(limited: 
 
 
 async def test_an_etcd_out_of_space_says_what_to_do_and_can_still_be_read_and_pruned(
-    limited: EtcdServer,
+    small: EtcdServer,
 ) -> None:
-    url = limited.url()
+    url = small.url()
     async with opened(url) as store:
         keys: list[str] = []
         failure: StoreUnavailable | None = None
@@ -299,25 +317,26 @@ async def test_an_etcd_out_of_space_says_what_to_do_and_can_still_be_read_and_pr
 
 
 async def test_another_cluster_behind_the_same_address_is_not_written_to(
-    etcd: EtcdServer, limited: EtcdServer, link: Link
+    etcd: EtcdServer, other_etcd: EtcdServer, link: Link
 ) -> None:
     with pytest.raises(StoreUnavailable, match="belongs to another cluster"):
-        await asyncio.to_thread(EtcdMetadata, etcd.url(etcd.endpoint, limited.endpoint), limits=PATIENT)
+        await asyncio.to_thread(EtcdMetadata, etcd.url(etcd.endpoint, other_etcd.endpoint), limits=PATIENT)
     url = etcd.url(link.endpoint)
     async with opened(url, limits=IMPATIENT) as store:
         await won(await store.put("a", b"", None))
         await link.stop()
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             await store.get("a")
-        await link.lead_to(limited.port)
+        await link.lead_to(other_etcd.port)
         await link.start()
         sentence = "cannot be reached"
         while "cannot be reached" in sentence:
             with pytest.raises(StoreUnavailable) as refused:
                 await store.put("b", b"", None)
             sentence = str(refused.value)
+            await asyncio.sleep(POLL_S)
         assert "belongs to another cluster" in sentence
-        assert await asyncio.to_thread(limited.value, name_of(url, "b")) is None
+        assert await asyncio.to_thread(other_etcd.value, name_of(url, "b")) is None
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +363,7 @@ async def test_a_token_is_renewed_when_etcd_has_forgotten_it(guarded: EtcdServer
         await won(await store.put("a", b"", None))
         # Tokens are in its memory alone.
         guarded.kill9()
-        guarded.start()
+        guarded.launch()
         puts = await asyncio.gather(*(store.put(f"b{number}", b"", None) for number in range(20)))
         assert all(isinstance(outcome, Won) for outcome in puts), puts
 

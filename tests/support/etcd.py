@@ -6,6 +6,8 @@ a look past the adapter) goes through etcd's JSON gateway.
 
 import base64
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +28,7 @@ import pytest
 from adapters.metadata.etcd_address import Login
 from tests.support.certificates import Authority
 from tests.support.debian import PackageMissing, UnpackedProgram, unpacked_program
-from tests.support.ports import free_ports
+from tests.support.ports import EndedEarly, free_ports, with_other_ports
 from tests.support.processes import kill_group, stop_group, tail_of
 
 START_TIMEOUT_S: Final = 60.0
@@ -39,15 +42,50 @@ IN_MEMORY: Final = Path("/dev/shm")
 NEEDED_BYTES: Final = 2 * 1024**3
 MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
 
+OLDEST: Final = (3, 4)
+_VERSION: Final = re.compile(r"etcd Version: (\d+)\.(\d+)\.")
+
 _prefixes = count()
 
 
 def etcd_program() -> UnpackedProgram:
-    """Errors: PackageMissing."""
+    """Errors: PackageMissing, also of an attempt before."""
+    found = _found_program()
+    if isinstance(found, PackageMissing):
+        raise found
+    return found
+
+
+@lru_cache
+def _found_program() -> UnpackedProgram | PackageMissing:
     on_path = shutil.which("etcd")
-    if on_path is not None:
-        return UnpackedProgram(Path(on_path), {})
-    return unpacked_program("etcd-server", "etcd")
+    if on_path is not None and is_new_enough(on_path):
+        return UnpackedProgram(Path(on_path), os.environ)
+    try:
+        return unpacked_program("etcd-server", "etcd")
+    except PackageMissing as error:
+        return error
+
+
+def is_new_enough(program: str) -> bool:
+    """As the adapter wants it."""
+    try:
+        shown = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=CALL_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    version = _VERSION.search(shown.stdout)
+    return version is not None and (int(version[1]), int(version[2])) >= OLDEST
+
+
+def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """No setting of etcd but those that a test gives it."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith("ETCD_") or name == "ETCD_UNSUPPORTED_ARCH"
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +111,7 @@ class EtcdServer:
         self._log = directory / "etcd.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._login: Login | None = None
-        self.port, self._peer_port, self._metrics_port = free_ports(3)
+        self.port = self._peer_port = self._metrics_port = 0
 
     @property
     def endpoint(self) -> str:
@@ -85,6 +123,16 @@ class EtcdServer:
 
     def start(self) -> None:
         """Serves when this returns. Errors: RuntimeError with the log."""
+        with_other_ports(self._start)
+
+    def _start(self) -> None:
+        self.port, self._peer_port, self._metrics_port = free_ports(3)
+        # Of a member that has found one of its ports taken.
+        shutil.rmtree(self._directory / "data", ignore_errors=True)
+        self.launch()
+
+    def launch(self) -> None:
+        """Start on the ports and data of before."""
         clients = f"{'https' if self._tls else 'http'}://{self.endpoint}"
         peers = f"http://{HOST}:{self._peer_port}"
         command = [
@@ -104,7 +152,7 @@ class EtcdServer:
             self._process = subprocess.Popen(
                 command,
                 cwd=self._directory,
-                env=dict(self._program.environment) or None,
+                env=without_settings(self._program.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -112,9 +160,12 @@ class EtcdServer:
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._is_healthy():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            has_ended = self._process.poll() is not None
+            if has_ended or time.monotonic() > deadline:
                 self.kill9()
-                raise RuntimeError(f"etcd did not come up:\n{tail_of(self._log)}")
+                raise (EndedEarly if has_ended else RuntimeError)(
+                    f"etcd did not come up:\n{tail_of(self._log)}"
+                )
             time.sleep(0.05)
 
     def stop(self) -> None:

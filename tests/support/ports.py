@@ -7,6 +7,7 @@ connections, so that a server which restarts finds its port free.
 import itertools
 import os
 import socket
+from collections.abc import Callable
 
 FIRST_PORT = 20_000
 PORTS_OF_EACH = 1_500
@@ -30,6 +31,18 @@ def free_ports(count: int) -> list[int]:
     if len(ports) < count:
         raise RuntimeError(f"no {count} free ports from {first} on")
     return ports
+
+
+class EndedEarly(RuntimeError):
+    """A server ended before it served: maybe as another process has taken one of its ports."""
+
+
+def with_other_ports(start: Callable[[], None]) -> None:
+    """Call `start`, which chooses ports, and once more if the server ended early."""
+    try:
+        start()
+    except EndedEarly:
+        start()
 
 
 def with_port(address: str) -> str:

@@ -26,6 +26,9 @@ ENVIRONMENT: Final = {
     "AWS_EC2_METADATA_DISABLED": "true",
     "AWS_CONFIG_FILE": os.devnull,
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    # Nothing on loopback is behind a proxy. Some read the one name, some the other.
+    "NO_PROXY": HOST,
+    "no_proxy": HOST,
 }
 FOREIGN_VARIABLES: Final = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 """Of the person who runs the tests."""

@@ -10,12 +10,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support.ports import free_ports
+from tests.support.ports import EndedEarly, free_ports, with_other_ports
 from tests.support.processes import kill_group, stop_group, tail_of
 
 HOST = "127.0.0.1"
@@ -26,6 +26,8 @@ START_TIMEOUT_S = 90.0
 VOLUME_MB = 64
 MAX_VOLUMES = 40
 READY_FILE = "ready"
+SOCKETS = Path("/tmp")
+"""Where SeaweedFS puts its Unix sockets, whatever TMPDIR says."""
 
 
 class Weed:
@@ -36,6 +38,7 @@ class Weed:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.s3_port = self.filer_port = self.filer_grpc_port = 0
+        self._ports: list[int] = []
         self._flags: list[str] = []
         self._log = directory / "weed.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -54,7 +57,11 @@ class Weed:
 
     def start(self) -> None:
         """Serves S3 and the filer when this returns. Errors: RuntimeError with the log."""
-        master, master_grpc, volume, volume_grpc, *others = free_ports(8)
+        with_other_ports(self._start)
+
+    def _start(self) -> None:
+        self._ports = free_ports(8)
+        master, master_grpc, volume, volume_grpc, *others = self._ports
         self.filer_port, self.filer_grpc_port, self.s3_port, s3_grpc = others
         self._flags = [
             *(f"-ip={HOST}", f"-ip.bind={HOST}", f"-dir={self.directory}"),
@@ -87,21 +94,26 @@ class Weed:
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._serves():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            has_ended = self._process.poll() is not None
+            if has_ended or time.monotonic() > deadline:
                 tail = self.log_tail()
                 self.kill9()
-                raise RuntimeError(f"SeaweedFS did not come up:\n{tail}")
+                raise (EndedEarly if has_ended else RuntimeError)(f"SeaweedFS did not come up:\n{tail}")
             time.sleep(0.1)
 
     def stop(self) -> None:
         if self._process is not None:
             stop_group(self._process)
-            self._process = None
+            self._ended()
 
     def kill9(self) -> None:
         if self._process is not None:
             kill_group(self._process)
-            self._process = None
+            self._ended()
+
+    def _ended(self) -> None:
+        self._process = None
+        remove_sockets(SOCKETS, self._ports)
 
     def _serves(self) -> bool:
         """The filer has written a file to a volume, and S3 answers, though only to refuse."""
@@ -112,9 +124,11 @@ class Weed:
             headers={"Content-Type": "text/plain"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=5):
+            # Through no proxy, whatever the environment says.
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with opener.open(request, timeout=5):
                 pass
-            with urllib.request.urlopen(self.s3_endpoint, timeout=5):
+            with opener.open(self.s3_endpoint, timeout=5):
                 return True
         except urllib.error.HTTPError as error:
             return error.code == 403
@@ -128,6 +142,13 @@ class Weed:
             json.dumps({"identities": [{"name": "tests", "credentials": [keys], "actions": ["Admin"]}]})
         )
         return path
+
+
+def remove_sockets(directory: Path, ports: Sequence[int]) -> None:
+    """Those of a SeaweedFS on these ports, which leaves them when it is killed."""
+    for port in ports:
+        for path in directory.glob(f"seaweedfs-*-{port}.sock"):
+            path.unlink(missing_ok=True)
 
 
 def weed_binary() -> Path:
