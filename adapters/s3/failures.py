@@ -24,6 +24,7 @@ PRECONDITION: Final = (412, 304)
 """Some stores take If-None-Match for a question whether the object has changed."""
 RANGE: Final = 416
 NOT_FOUND: Final = 404
+TIMED_OUT: Final = 408
 SERVER_ERROR: Final = 500
 """From here on the request may have had its effect, whatever the code says."""
 NOT_IMPLEMENTED: Final = "NotImplemented"
@@ -104,6 +105,8 @@ def failure_of(request: Request, text: str) -> Failed:
 
 
 def failure_of_status(request: Request, status: int, code: str = "") -> Failed:
+    if status == TIMED_OUT or code == "RequestTimeout":
+        return uncertain(request, f"the request did not arrive in time ({f'{status} {code}'.rstrip()})")
     if code in _REMEDIES:
         refused = status < SERVER_ERROR or code == NOT_IMPLEMENTED
         return _known(request, *_REMEDIES[code], certain=refused)
@@ -123,6 +126,12 @@ def failure_of_status(request: Request, status: int, code: str = "") -> Failed:
 
 def uncertain(request: Request, why: str) -> Failed:
     return Failed(f"{request} failed, since {why}; it is worth trying again later", certain=False, again=True)
+
+
+def too_long(request: Request, size: int, most: int) -> Failed:
+    """An object that no store of ours wrote."""
+    why = f"the object has {size} bytes, more than the {most} that are read at once"
+    return _known(request, why, "another program put it there; remove it")
 
 
 def _known(request: Request, why: str, remedy: str, certain: bool = True) -> Failed:

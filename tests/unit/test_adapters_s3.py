@@ -85,6 +85,8 @@ def error_text(status: str, body: str = "") -> str:
         (error_text("404 Not Found", "<Code>NoSuchBucket</Code>"), True, False, "no such bucket"),
         (error_text("400 Bad Request", "<Code>AuthorizationHeaderMalformed</Code>"), True, False, "?region="),
         (error_text("501 Not Implemented", "<Code>NotImplemented</Code>"), True, False, "conditional writes"),
+        (error_text("400 Bad Request", "<Code>RequestTimeout</Code>"), False, True, "in time"),
+        (error_text("408 Request Timeout"), False, True, "in time"),
         (error_text("507 Insufficient Storage", "<Code>InsufficientStorage</Code>"), False, False, "full"),
         (error_text("507 x", "<Code>XMinioStorageFull</Code>"), False, False, "full"),
         (error_text("403 Forbidden", "<Code>QuotaExceeded</Code>"), True, False, "quota"),
