@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
+from typing import Final
 
 from adapters.names import check_key
 from adapters.s3.client import S3Client
@@ -10,6 +11,8 @@ from adapters.s3.listing import Listing, Wanted
 from adapters.s3.results import Found, Listed, Stored
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.ports import SCAN_BYTES, Lost, PutOutcome, Unknown, Versioned, Won
+
+MAX_VALUE_BYTES: Final = 2 * SCAN_BYTES
 
 
 class S3Metadata:
@@ -30,7 +33,7 @@ class S3Metadata:
 
     async def get(self, key: str) -> Versioned | None:
         check_key(key)
-        found = await self._open().get(self._prefix + key)
+        found = await self._open().get(self._prefix + key, most=MAX_VALUE_BYTES)
         return Versioned(found.value, found.etag) if isinstance(found, Found) else None
 
     async def scan(self, prefix: str, start: str = "", limit: int = 1000) -> Sequence[tuple[str, Versioned]]:

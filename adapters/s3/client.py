@@ -3,13 +3,14 @@
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from adapters.hedging import SHARE, Attempts, Hedges, Verdict
 from adapters.retries import MAX_TRIES, RetryBudget, retry_wait_s
-from adapters.s3.failures import Request, uncertain
+from adapters.s3.failures import Request, too_long, uncertain
 from adapters.s3.results import (
     Absent,
     Failed,
@@ -52,14 +53,43 @@ class Limits:
 class _Call:
     """One call and what is known of its effect."""
 
-    __slots__ = ("request", "size", "uncertain")
+    __slots__ = ("hedged", "request", "size", "timeouts", "uncertain")
 
-    def __init__(self, request: Request, size: int = 0) -> None:
+    def __init__(self, request: Request, size: int = 0, hedged: bool = True) -> None:
         self.request = request
         self.size = size
         """Bytes that it moves, as far as known: decides its time and with which calls it is compared."""
+        self.hedged = hedged
+        """It may be sent twice, since it is known what it is compared with."""
         self.uncertain = False
         """An attempt may have had its effect, or may still have it."""
+        self.timeouts: list[asyncio.Timeout] = []
+        """Of the call and of the attempts under way."""
+
+    def seconds(self, limit_s: float) -> float:
+        """Of the call or of an attempt, with what its bytes take."""
+        return limit_s + self.size / SLOWEST_BYTES_A_S
+
+    def learn(self, size: int) -> None:
+        """The store has said how many bytes follow."""
+        more_s = (size - self.size) / SLOWEST_BYTES_A_S
+        if more_s <= 0.0:
+            return
+        self.size = size
+        for timeout in self.timeouts:
+            due = timeout.when()
+            if due is not None and not timeout.expired():
+                timeout.reschedule(due + more_s)
+
+    @asynccontextmanager
+    async def within(self, seconds: float) -> AsyncIterator[None]:
+        """Until then, or later by as much as is learned meanwhile. Errors: TimeoutError."""
+        async with asyncio.timeout(seconds) as timeout:
+            self.timeouts.append(timeout)
+            try:
+                yield
+            finally:
+                self.timeouts.remove(timeout)
 
     @property
     def kind(self) -> str:
@@ -114,10 +144,21 @@ class S3Client:
 
         return await self._call(call, attempt, judge_put, put_outcome)
 
-    async def get(self, key: str, start: int = 0, size: int | None = None) -> Found | Absent | OutOfRange:
-        """The bytes [start, start + size), or to the end."""
-        call = _Call(Request(self._name, "get", key), size or 0)
-        return await self._read(call, lambda: self._transport.get(key, start, size))
+    async def get(
+        self, key: str, start: int = 0, size: int | None = None, most: int | None = None
+    ) -> Found | Absent | OutOfRange:
+        """The bytes [start, start + size), or to the end. `most`: what is longer is not read, and
+        StoreUnavailable. Without `size` the time follows from the length that the store says."""
+        request = Request(self._name, "get", key)
+        call = _Call(request, size or 0, hedged=size is not None or most is not None)
+
+        def accept(length: int) -> Failed | None:
+            if most is not None and length > most:
+                return too_long(request, length, most)
+            call.learn(length)
+            return None
+
+        return await self._read(call, lambda: self._transport.get(key, start, size, accept))
 
     async def size(self, key: str) -> int | Absent:
         call = _Call(Request(self._name, "get", key))
@@ -157,11 +198,11 @@ class S3Client:
             raise StoreUnavailable(str(error)) from None
 
     async def _bounded(self, call: _Call, sent: Awaitable[T | Failed]) -> T | Failed:
-        seconds = self._limits.attempt_s + call.size / SLOWEST_BYTES_A_S
         try:
-            async with asyncio.timeout(seconds):
+            async with call.within(call.seconds(self._limits.attempt_s)):
                 return await sent
         except TimeoutError:
+            seconds = call.seconds(self._limits.attempt_s)
             return uncertain(call.request, f"the store did not answer within {seconds:.0f} s")
 
     async def _call(
@@ -171,7 +212,6 @@ class S3Client:
         judge: Callable[[R | Failed], Verdict],
         outcome_of: Callable[[Attempts[R | Failed], bool], R | Failed],
     ) -> R:
-        seconds = self._limits.deadline_s + call.size / SLOWEST_BYTES_A_S
         if self._waiting >= self._limits.max_waiting:
             raise StoreUnavailable(
                 f"{self._name} is too slow: {self._waiting} requests wait for it; try again"
@@ -179,10 +219,10 @@ class S3Client:
         self._waiting += 1
         last: list[Failed] = []
         try:
-            async with asyncio.timeout(seconds), self._places:
+            async with call.within(call.seconds(self._limits.deadline_s)), self._places:
                 for retries in itertools.count():
                     before, call.uncertain = call.uncertain, True
-                    outcome = outcome_of(await self._hedges.send(call.kind, attempt, judge), before)
+                    outcome = outcome_of(await self._attempts(call, attempt, judge), before)
                     if not isinstance(outcome, Failed):
                         self._budget.earn()
                         return outcome
@@ -191,10 +231,18 @@ class S3Client:
                     await self._before_retry(outcome, retries)
         except TimeoutError:
             why = last[0].reason if last else f"{call.request} failed, since the store is too slow"
+            seconds = call.seconds(self._limits.deadline_s)
             raise _error(call.uncertain, f"{why} (no response within {seconds:.0f} s)") from None
         finally:
             self._waiting -= 1
         raise AssertionError("the loop above has no other end")
+
+    async def _attempts(
+        self, call: _Call, attempt: Callable[[], Awaitable[R]], judge: Callable[[R], Verdict]
+    ) -> Attempts[R]:
+        return (
+            await self._hedges.send(call.kind, attempt, judge) if call.hedged else Attempts([await attempt()])
+        )
 
     async def _before_retry(self, failed: Failed, retries: int) -> None:
         """Wait, or raise if there will be no other attempt."""

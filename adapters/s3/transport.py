@@ -2,9 +2,9 @@
 client's."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError, UnauthenticatedError
@@ -52,6 +52,10 @@ _ERRORS: Final = (BaseError, OSError)
 """obstore raises FileNotFoundError for 404."""
 
 
+Accept: TypeAlias = Callable[[int], Failed | None]
+"""Called with the length of what is about to be read. What it returns is the result instead."""
+
+
 class Transport(Protocol):
     """Requests that are sent once. What can go wrong with the store is a result. A request that is cancelled
     may still have its effect."""
@@ -60,8 +64,8 @@ class Transport(Protocol):
         """Write if the present ETag is `expect`; None = the key must not exist."""
         ...
 
-    async def get(self, key: str, start: int, size: int | None) -> GetResult:
-        """The bytes [start, start + size), or to the end."""
+    async def get(self, key: str, start: int, size: int | None, accept: Accept) -> GetResult:
+        """The bytes [start, start + size), or to the end, if they are accepted."""
         ...
 
     async def size(self, key: str) -> int | Absent | Failed: ...
@@ -122,7 +126,7 @@ class ObstoreTransport:
         etag = result["e_tag"]
         return Stored(str(etag)) if etag else uncertain(request, "the response has no ETag")
 
-    async def get(self, key: str, start: int, size: int | None) -> GetResult:
+    async def get(self, key: str, start: int, size: int | None, accept: Accept) -> GetResult:
         request = Request(self._name, "get", key)
         try:
             result = await obstore.get_async(self._store, key, options=_range(start, size))
@@ -130,6 +134,8 @@ class ObstoreTransport:
             end = whole if size is None else start + size
             if end > whole:
                 return OutOfRange(whole)
+            if (failed := accept(end - start)) is not None:
+                return failed
             value = bytes(await result.bytes_async())
         except FileNotFoundError as error:
             return self._absent(request, error)

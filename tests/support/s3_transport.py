@@ -7,6 +7,7 @@ The next requests behave as planned, one after the other; all others are answere
 
 import asyncio
 import hashlib
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from adapters.s3.results import (
     Refused,
     Stored,
 )
-from adapters.s3.transport import PAGE
+from adapters.s3.transport import PAGE, Accept
 
 T = TypeVar("T")
 STORE = "s3://bucket/"
@@ -57,6 +58,8 @@ class MemoryTransport:
         self.objects: dict[str, bytes] = {}
         self.plan: deque[Answer] = deque()
         self.usual_s = usual_s
+        self.bytes_a_s = math.inf
+        """How fast the bytes of an object come, after the headers."""
         self.sent: list[str] = []
         """Operation and key of every request."""
         self.as_directories = False
@@ -72,7 +75,7 @@ class MemoryTransport:
 
         return await self._send("put", key, effect)
 
-    async def get(self, key: str, start: int, size: int | None) -> GetResult:
+    async def get(self, key: str, start: int, size: int | None, accept: Accept) -> GetResult:
         def effect() -> GetResult:
             found = self.objects.get(key)
             if found is None:
@@ -82,7 +85,13 @@ class MemoryTransport:
                 return OutOfRange(len(found))
             return Found(found[start:end], etag_of(found))
 
-        return await self._send("get", key, effect)
+        result = await self._send("get", key, effect)
+        if not isinstance(result, Found):
+            return result
+        if (failed := accept(len(result.value))) is not None:
+            return failed
+        await asyncio.sleep(len(result.value) / self.bytes_a_s)
+        return result
 
     async def size(self, key: str) -> int | Absent | Failed:
         def effect() -> int | Absent | Failed:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from adapters.blobs.s3 import S3Blobs
-from adapters.metadata.s3 import S3Metadata
+from adapters.metadata.s3 import MAX_VALUE_BYTES, S3Metadata
 from adapters.retries import BUDGET, MAX_TRIES
 from adapters.s3.client import Limits, S3Client
 from ledger.errors import AlreadyExists, OutcomeUnknown, StoreUnavailable
@@ -18,6 +18,7 @@ from tests.support.virtual_time import run_virtually
 
 T = TypeVar("T")
 OWN_KEY = f"wal/0/{uuid.UUID('018bcfe5-6800-7000-8000-000000000000')}"
+MIB = 1024 * 1024
 UNHEDGED = Limits(hedge_share=0.0)
 AFTER_EFFECT = [Trouble.LOST, Trouble.ERROR_AFTER]
 BEFORE_EFFECT = [Trouble.CUT, Trouble.SLOW_DOWN, Trouble.CONFLICT]
@@ -172,6 +173,67 @@ def test_an_attempt_without_an_answer_is_given_up_before_the_call_is() -> None:
         return asyncio.get_running_loop().time()
 
     assert 8.0 <= run(act, transport) < 9.0
+
+
+def test_a_whole_object_has_the_time_that_its_length_takes() -> None:
+    transport = MemoryTransport()
+    transport.objects["a"] = bytes(8 * MIB)
+    transport.bytes_a_s = 0.125 * MIB
+
+    async def act(client: S3Client) -> tuple[bytes, float]:
+        found = await S3Blobs(client).get("a")
+        return found, asyncio.get_running_loop().time()
+
+    # No attempt and no call would get so much time for an object without bytes.
+    found, took_s = run(act, transport, Limits(attempt_s=61.0, deadline_s=62.0))
+    assert found == transport.objects["a"]
+    assert took_s == pytest.approx(64.0)
+    assert transport.sent == ["get a"]
+
+
+def test_a_whole_object_that_comes_too_slowly_is_given_up() -> None:
+    transport = MemoryTransport()
+    transport.objects["a"] = bytes(8 * MIB)
+    transport.bytes_a_s = 0.1 * MIB
+
+    async def act(client: S3Client) -> float:
+        with pytest.raises(StoreUnavailable, match="within 34 s"):
+            await S3Blobs(client).get("a")
+        return asyncio.get_running_loop().time()
+
+    assert run(act, transport) == pytest.approx(34.0)
+
+
+def test_a_whole_object_is_not_compared_with_small_ones() -> None:
+    transport = MemoryTransport(usual_s=0.001)
+    transport.objects = {"small": b"s", "large": bytes(MIB)}
+    transport.bytes_a_s = MIB
+
+    async def act(client: S3Client) -> None:
+        for _ in range(200):
+            await client.get("small", 0, 1)
+        transport.sent.clear()
+        await client.get("large")
+
+    run(act, transport, Limits())
+    assert transport.sent == ["get large"]
+
+
+def test_metadata_that_is_too_long_to_be_our_own_is_named_and_not_read() -> None:
+    transport = MemoryTransport()
+    transport.objects = {"journal/0/a": bytes(MAX_VALUE_BYTES), "journal/0/b": bytes(MAX_VALUE_BYTES + 1)}
+    transport.bytes_a_s = MIB
+
+    async def act(client: S3Client) -> float:
+        store = S3Metadata(client)
+        assert await store.get("journal/0/a") is not None
+        read_s = asyncio.get_running_loop().time()
+        with pytest.raises(StoreUnavailable, match=r"get journal/0/b failed, .*another program put it there"):
+            await store.get("journal/0/b")
+        return asyncio.get_running_loop().time() - read_s
+
+    assert run(act, transport, Limits(attempt_s=60.0, hedge_share=0.0)) == 0.0
+    assert transport.sent == ["get journal/0/a", "get journal/0/b"]
 
 
 def test_a_put_that_arrives_after_its_repeat_changes_nothing() -> None:

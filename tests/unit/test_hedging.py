@@ -31,7 +31,7 @@ def warmed(act: Callable[[S3Client, MemoryTransport], Coroutine[Any, Any, T]], s
         client = S3Client(transport, "s3://bucket/", Limits(hedge_share=share))
         for number in range(MIN_SAMPLES * 2):
             await client.put(f"warm/{number}", b"x", None)
-            await client.get(f"warm/{number}")
+            await client.get(f"warm/{number}", 0, 1)
         transport.sent.clear()
         return await act(client, transport)
 
@@ -60,7 +60,7 @@ def test_a_get_that_is_slow_is_sent_again() -> None:
     async def act(client: S3Client, transport: MemoryTransport) -> float:
         transport.objects["a"] = b"one"
         transport.plan.append(Answer(after_s=SLOW_S))
-        took = await seconds_of(S3Blobs(client).get("a"))
+        took = await seconds_of(S3Blobs(client).get("a", 0, 3))
         assert transport.sent == ["get a", "get a"]
         return took
 
@@ -101,7 +101,7 @@ def test_a_failure_of_one_attempt_waits_for_the_other() -> None:
     async def act(client: S3Client, transport: MemoryTransport) -> None:
         transport.objects["a"] = b"one"
         transport.plan += [Answer(after_s=0.2), Answer(Trouble.SLOW_DOWN)]
-        assert await S3Blobs(client).get("a") == b"one"
+        assert await S3Blobs(client).get("a", 0, 3) == b"one"
         assert transport.sent == ["get a", "get a"]
 
     warmed(act)
