@@ -177,7 +177,12 @@ class S3Client:
     async def delete(self, keys: Sequence[str]) -> None:
         """Idempotent."""
         for first in range(0, len(keys), PAGE):
-            await self._delete(keys[first : first + PAGE])
+            try:
+                await self._delete(keys[first : first + PAGE])
+            except StoreUnavailable as error:
+                if not first:
+                    raise
+                raise OutcomeUnknown(f"{error} ({first} others are deleted)") from error
 
     async def _delete(self, keys: Sequence[str]) -> int:
         call = _Call(Request(self._name, "delete", keys[0] if len(keys) == 1 else ""))

@@ -11,6 +11,7 @@ from adapters.blobs.s3 import S3Blobs
 from adapters.metadata.s3 import MAX_VALUE_BYTES, S3Metadata
 from adapters.retries import BUDGET, MAX_TRIES
 from adapters.s3.client import Limits, S3Client
+from adapters.s3.transport import PAGE
 from ledger.errors import AlreadyExists, OutcomeUnknown, StoreUnavailable
 from ledger.ports import Lost, Unknown, Won
 from tests.support.s3_transport import Answer, MemoryTransport, Trouble
@@ -234,6 +235,18 @@ def test_metadata_that_is_too_long_to_be_our_own_is_named_and_not_read() -> None
 
     assert run(act, transport, Limits(attempt_s=60.0, hedge_share=0.0)) == 0.0
     assert transport.sent == ["get journal/0/a", "get journal/0/b"]
+
+
+def test_a_delete_that_is_refused_after_its_first_page_is_of_unknown_outcome() -> None:
+    transport = planned(Trouble.NONE, Trouble.DENIED)
+    keys = [f"{number:04}" for number in range(PAGE + 1)]
+    transport.objects = dict.fromkeys(keys, b"v")
+    with pytest.raises(OutcomeUnknown, match=r"s3:DeleteObject \(1000 others are deleted\)"):
+        run(lambda client: S3Blobs(client).delete(keys), transport)
+    assert list(transport.objects) == keys[PAGE:]
+    transport.plan.append(Answer(Trouble.DENIED))
+    with pytest.raises(StoreUnavailable):
+        run(lambda client: S3Blobs(client).delete(keys), transport)
 
 
 def test_a_put_that_arrives_after_its_repeat_changes_nothing() -> None:
