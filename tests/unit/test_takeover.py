@@ -86,7 +86,7 @@ async def test_a_gateway_that_missed_pruned_entries_takes_over_with_the_newest_s
 
 async def test_a_state_that_an_entry_was_applied_to_in_part_is_replaced(shared: SharedShard) -> None:
     old, new = await deposed(shared)
-    await prune_up(new)
+    await new.grow(5)
     old.shard.state.is_whole = False
     before = old.shard.state
     await again(shared, old)
