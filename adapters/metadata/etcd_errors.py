@@ -92,7 +92,7 @@ def explained(etcd: str, code: str, details: str) -> Failure:
         case "UNIMPLEMENTED":
             return Failure(Meaning.REFUSED, f"{etcd} {_UNIMPLEMENTED}")
         case "PERMISSION_DENIED" | "UNAUTHENTICATED":
-            return Failure(Meaning.REFUSED, f"{etcd} refuses the call: {details}")
+            return Failure(Meaning.REFUSED, f"{etcd} refuses the call: {brief(details)}")
         case "DEADLINE_EXCEEDED":
             return Failure(Meaning.UNKNOWN, f"{etcd} {_SLOW}")
         case "UNAVAILABLE" if NO_CONNECTION in details:

@@ -11,9 +11,10 @@ from bisect import insort
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from adapters.metadata.filer_client import BATCH, TRANSACTION, FilerClient, address_of
+from adapters.metadata.filer_client import BATCH, TRANSACTION, FilerAddress, FilerClient, address_of
 from adapters.names import check_key
 from adapters.rpc.caller import Limits
+from adapters.rpc.failures import brief
 from adapters.rpc.generated import filer_pb2 as pb
 from adapters.rpc.tls import Tls
 from ledger.errors import OutcomeUnknown, StoreDamaged, StoreUnavailable
@@ -63,7 +64,7 @@ class FilerMetadata:
         folder = prefix[: prefix.rfind("/") + 1]
         if not {"", ".", ".."} & set(folder.split("/")[:-1]):
             await self._scan(scan, folder)
-        return [(key, self._versioned(key, entry)) for key, entry in scan.found]
+        return scan.found
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
         directory, name = self._place(check_key(key))
@@ -87,7 +88,7 @@ class FilerMetadata:
             )
         except OutcomeUnknown as error:
             return Unknown(str(error))
-        return self._outcome(response, version)
+        return outcome_of(self._address, response, version)
 
     async def delete(self, keys: Sequence[str]) -> None:
         places = [self._place(check_key(key)) for key in keys]
@@ -101,23 +102,10 @@ class FilerMetadata:
                 raise OutcomeUnknown(f"{error}; {begin} of {len(keys)} keys were deleted before") from error
             for response in batch.responses:
                 if response.error or response.error_code:
-                    raise OutcomeUnknown(f"{self._address} could not delete a key: {response.error[:200]}")
+                    raise OutcomeUnknown(f"{self._address} could not delete a key: {brief(response.error)}")
 
     async def close(self) -> None:
         await self._client.close()
-
-    def _outcome(self, response: pb.TransactionResponse, version: str) -> PutOutcome:
-        match response.error_code:
-            case pb.PRECONDITION_FAILED | pb.ALREADY_EXISTS:
-                return Lost()
-            case pb.OK if not response.error:
-                return Won(version)
-            case pb.OK:
-                return Unknown(f"{self._address} could not write: {response.error[:200]}")
-        raise StoreUnavailable(
-            f"{self._address} cannot keep a key below {self._address.root} ({response.error[:200]}): give "
-            "Dragoman a directory of its own"
-        )
 
     async def _scan(self, scan: "_Scan", folder: str) -> None:
         """All keys that begin with `folder`, which is empty or ends with `/`. Folders are in the order of
@@ -133,8 +121,8 @@ class FilerMetadata:
                 if entry.is_directory:
                     if scan.concerns(f"{key}/"):
                         insort(pending, f"{key}/")
-                else:
-                    scan.take(key, entry)
+                elif scan.wants(key):
+                    scan.take(key, self._versioned(key, entry))
             if not more:
                 break
             start, inclusive = entries[-1].name, False
@@ -156,8 +144,9 @@ class FilerMetadata:
 
         def is_enough(entry: pb.Entry) -> bool:
             nonlocal size
-            size += len(entry.content)
-            return size >= SCAN_BYTES
+            # Files of others have their pieces and attributes in it.
+            size += entry.ByteSize()
+            return bool(size >= SCAN_BYTES)
 
         entries = await self._client.listed(request, is_enough)
         return entries, len(entries) == request.limit or size >= SCAN_BYTES
@@ -182,7 +171,7 @@ class _Scan:
 
     def __init__(self, prefix: str, start: str, limit: int) -> None:
         self.limit = limit
-        self.found: list[tuple[str, pb.Entry]] = []
+        self.found: list[tuple[str, Versioned]] = []
         self._prefix = prefix
         self._low = max(prefix, start)
         self._size = 0
@@ -191,10 +180,13 @@ class _Scan:
     def is_full(self) -> bool:
         return len(self.found) >= self.limit or self._size >= SCAN_BYTES
 
-    def take(self, key: str, entry: pb.Entry) -> None:
-        if not self.is_full and key >= self._low and key.startswith(self._prefix):
-            self.found.append((key, entry))
-            self._size += len(entry.content)
+    def wants(self, key: str) -> bool:
+        return not self.is_full and key >= self._low and key.startswith(self._prefix)
+
+    def take(self, key: str, found: Versioned) -> None:
+        self.found.append((key, found))
+        # Of values alone, as `scan` promises.
+        self._size += len(found.value)
 
     def concerns(self, folder: str) -> bool:
         """Keys that begin with `folder` may be looked for. `0` is the character after `/`."""
@@ -212,6 +204,22 @@ class _Scan:
             return ""
         name = _BEFORE_SLASH.split(self._low[len(folder) :].partition("/")[0])[0]
         return name if name >= self.name_prefix(folder) else ""
+
+
+def outcome_of(filer: FilerAddress, response: pb.TransactionResponse, version: str) -> PutOutcome:
+    """Of a put with that version. StoreUnavailable: it certainly had no effect."""
+    # Newer filers may have codes of which nothing is known here.
+    why = brief(response.error) or f"code {response.error_code}"
+    match response.error_code:
+        case pb.PRECONDITION_FAILED | pb.ALREADY_EXISTS:
+            return Lost()
+        case pb.OK if not response.error:
+            return Won(version)
+        case pb.NAME_TOO_LONG | pb.PARENT_IS_FILE | pb.EXISTING_IS_DIRECTORY | pb.EXISTING_IS_FILE:
+            raise StoreUnavailable(
+                f"{filer} cannot keep a key below {filer.root} ({why}): give Dragoman a directory of its own"
+            )
+    return Unknown(f"{filer} could not write: {why}")
 
 
 def transaction(

@@ -61,7 +61,8 @@ class Caller:
         finally:
             self._under_way -= 1
             if not self._under_way and self._ended is not None:
-                self._ended.set_result(None)
+                if not self._ended.done():
+                    self._ended.set_result(None)
                 self._ended = None
 
     async def close(self) -> bool:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from adapters.rpc.channel import Options, credentials, grpc
-from adapters.rpc.failures import CallFailed, Failure, Meaning, unreached
+from adapters.rpc.failures import CallFailed, Failure, Meaning, answer_refused, is_of_answer, unreached
 from adapters.rpc.tls import Tls
 
 Request = TypeVar("Request")
@@ -87,7 +87,10 @@ class Endpoint:
                 request, timeout=timeout_s, metadata=metadata
             )
         except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
-            raise self._failed(error) from error
+            failed = self._failed(error)
+            if rpc.writes and failed.meaning is Meaning.TOO_LARGE and _is_of_answer(error):
+                raise CallFailed(answer_refused(self.name)) from error
+            raise failed from error
         return response
 
     async def responses(
@@ -149,6 +152,10 @@ class Endpoint:
 def _callable(channel: Any, rpc: Rpc[Any, Any]) -> Any:
     kind = channel.unary_stream if rpc.streams else channel.unary_unary
     return kind(rpc.path, request_serializer=serialized, response_deserializer=rpc.response)
+
+
+def _is_of_answer(error: Any) -> bool:
+    return is_of_answer(error.details() or "")
 
 
 def serialized(request: Any) -> bytes:

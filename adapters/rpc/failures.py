@@ -14,7 +14,7 @@ class Meaning(Enum):
     NO_SPACE = auto()
     "Of unknown effect until the key is read."
     TOO_LARGE = auto()
-    "A message was longer than its receiver takes: a request had no effect."
+    "A message was longer than its receiver takes: a request, which had no effect, or the response to a read."
     UNKNOWN = auto()
 
 
@@ -45,6 +45,19 @@ _UNREACHED = (
     ("DNS resolution failed", "there is no such host: correct the URL"),
     ("Domain name not found", "there is no such host: correct the URL"),
 )
+
+
+def is_of_answer(details: str) -> bool:
+    """Of a message that is too large: that is the response, so the request was carried out."""
+    return details.startswith("CLIENT:") or "trying to send" in details
+
+
+def answer_refused(server: str) -> Failure:
+    """Of a write, whose response is small."""
+    return Failure(
+        Meaning.UNKNOWN,
+        f"{server} answered a write with a larger message than is received: look at what is behind its URL",
+    )
 
 
 def unreached(server: str, details: str) -> str:

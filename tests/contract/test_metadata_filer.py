@@ -6,13 +6,14 @@ import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("adapters.rpc.channel", reason="needs grpcio: pip install dragoman[etcd]")
 
 from adapters.metadata.filer import FilerMetadata
-from adapters.metadata.filer_client import address_of, explained
+from adapters.metadata.filer_client import FilerClient, address_of, explained
 from adapters.metadata.memory import MemoryMetadata
 from adapters.rpc.caller import Limits
 from adapters.rpc.failures import Meaning
@@ -225,6 +226,28 @@ async def test_many_deletes_are_several_batches(weed: Weed) -> None:
             won(outcome)
         await store.delete([*keys[:290], *keys[:10]])
         assert [key for key, _ in await store.scan("")] == keys[290:]
+
+
+async def test_what_is_read_at_once_is_bounded_with_all_that_belongs_to_a_file(
+    weed: Weed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adapters.metadata.filer.SCAN_BYTES", 1000)
+    pages: list[int] = []
+    listed = FilerClient.listed
+
+    async def noted(client: FilerClient, *arguments: Any) -> list[Any]:
+        entries = await listed(client, *arguments)
+        pages.append(len(entries))
+        return entries
+
+    monkeypatch.setattr(FilerClient, "listed", noted)
+    async with opened(fresh_url(endpoint_of(weed))) as store:
+        keys = [f"k{number:02d}" for number in range(50)]
+        for key in keys:
+            won(await store.put(key, b"", None))
+        # The values alone do not reach the bound of a scan.
+        assert [key for key, _ in await store.scan("")] == keys
+    assert max(pages) < 20
 
 
 async def test_a_server_that_is_no_filer_is_refused(etcd: EtcdServer) -> None:
