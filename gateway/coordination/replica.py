@@ -5,13 +5,18 @@ Every gateway has one, whether it owns the shard or not. Only durable entries ch
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from gateway.coordination.journal import consecutive_entries
 from gateway.coordination.ledger import Subscriber
 from ledger.journal import begin_entry, decode_entry, go_on
+from ledger.partitions.logs import PartitionLogs
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Journal
 from ledger.state import LedgerState
+
+NOTIFIED_AT_ONCE: Final = 1_000
+"""Partitions of a state that is replaced: other tasks run in between."""
 
 
 class Replica:
@@ -83,9 +88,27 @@ class Replica:
             state.come_after(before)
             self.journal_bytes += journal_bytes
             self.last_nonce = nonce
-            # Any of them may have moved. A blank one, or one that is gone, has no log any more.
-            self._notify([state.logs.get(number, log) for number, log in before.logs.items()])
-        self._release_barriers()
+            try:
+                await self._notify_of_all(before.logs)
+            finally:
+                self._release_barriers()
+
+    async def _notify_of_all(self, before: PartitionLogs) -> None:
+        """Any partition of before may have moved. One that is blank now, or gone, has no log any more."""
+        # A request that still reads the state before may make logs in it.
+        left = list(before)
+        try:
+            while left:
+                self._notify(self._taken(left, before))
+                await asyncio.sleep(0)
+        finally:
+            # Cancelled, or a subscriber has failed: the state is another one all the same.
+            while left:
+                self._notify(self._taken(left, before))
+
+    def _taken(self, left: list[int], before: PartitionLogs) -> list[PartitionLog]:
+        numbers, left[-NOTIFIED_AT_ONCE:] = left[-NOTIFIED_AT_ONCE:], []
+        return [self.state.logs.get(number, before[number]) for number in numbers]
 
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
         """Be called after each applied entry. Returns the undo."""
