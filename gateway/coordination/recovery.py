@@ -1,6 +1,7 @@
 """Recovery: the durable state from the image, else a snapshot, else nothing, plus the journal entries after
 it."""
 
+import asyncio
 import struct
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -157,7 +158,8 @@ async def _from_snapshot(journal: Journal, blobs: Blobs, key: str, start: int) -
         log.warning("snapshot.of_another_journal", key=key)
         return None
     try:
-        return Recovered(restore(snapshot.rows), snapshot.nonce, key)
+        # In a thread, as a gateway that takes its shard over again goes on serving fetches.
+        return Recovered(await asyncio.to_thread(restore, snapshot.rows), snapshot.nonce, key)
     except StoreDamaged as error:
         log.warning("snapshot.unreadable", key=key, error=str(error))
         return None
@@ -239,7 +241,7 @@ async def snapshot_keys(blobs: Blobs, shard: int) -> list[str]:
 
 async def _read_snapshot(blobs: Blobs, key: str) -> Snapshot | None:
     try:
-        return decode_snapshot(await blobs.get(key), key)
+        return await asyncio.to_thread(decode_snapshot, await blobs.get(key), key)
     except (StoreDamaged, NotFound) as error:
         log.warning("snapshot.unreadable", key=key, error=str(error))
         return None
