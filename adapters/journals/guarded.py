@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeGuard
 
 from adapters.journals.metadata import COUNTS, MetadataJournal, decode_start, start_key
+from ledger.errors import OutcomeUnknown
 from ledger.ports import Appended, AppendOutcome, MetadataStore, PutOutcome, Unknown, Versioned, Won
 from ledger.types import DraftBatch
 
@@ -56,7 +57,7 @@ class GuardedJournal(MetadataJournal):
                 # It will not count, which the caller finds out as with any store.
                 break
             version = start.version if start is not None else None
-            outcome = await self._guarding.create_guarded(key, value, self._start_key, version)
+            outcome = await self._created(key, value, version)
             self._counts = isinstance(outcome, Won)
             if isinstance(outcome, Won):
                 return outcome
@@ -66,3 +67,9 @@ class GuardedJournal(MetadataJournal):
                 return outcome
         self._is_start_known = False
         return await super()._put_entry(key, value)
+
+    async def _created(self, key: str, value: bytes, version: str | None) -> PutOutcome:
+        try:
+            return await self._guarding.create_guarded(key, value, self._start_key, version)
+        except OutcomeUnknown as error:
+            return Unknown(str(error))

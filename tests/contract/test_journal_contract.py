@@ -37,7 +37,7 @@ from ledger.ports import (
 )
 from ledger.types import Buffer, DraftBatch, Placement, Position, TopicId
 from tests.contract.backends import ETCD, FILER, METADATA, metadata_url, opened_metadata
-from tests.support.faulty import EVERY_FAULT, Fault, Faults, FaultyMetadata
+from tests.support.faulty import EVERY_FAULT, Fault, Faults, FaultyGuarding, FaultyMetadata
 from tests.support.held_stores import HeldMetadata
 from tests.support.interleaved import InterleavedMetadata, Interleaving
 
@@ -65,6 +65,12 @@ def journal(store: MetadataStore) -> Journal:
 def journal_over(store: MetadataStore) -> MetadataJournal:
     """That of the store's own, if it can do more than a MetadataStore."""
     return GuardedJournal(store, 0) if is_guarding(store) else MetadataJournal(store, 0)
+
+
+def faulty_journal(store: MetadataStore, faults: Faults) -> MetadataJournal:
+    return journal_over(
+        FaultyGuarding(store, faults) if is_guarding(store) else FaultyMetadata(store, faults)
+    )
 
 
 class Shared(HeldMetadata):
@@ -129,7 +135,7 @@ async def test_shards_have_journals_of_their_own(store: MetadataStore) -> None:
 async def test_an_append_that_certainly_failed_leaves_its_number_for_other_bytes(
     store: MetadataStore,
 ) -> None:
-    journal = MetadataJournal(FaultyMetadata(store, Faults(1, only=["put"])), 0)
+    journal = faulty_journal(store, Faults(1, only=["put"]))
     with pytest.raises(StoreUnavailable):
         await journal.append(0, entry(1))
     assert await journal.get(0) is None and not journal.unknown_entry
@@ -143,7 +149,7 @@ async def test_an_append_resolves_unknown_outcomes_and_is_there_once(
     store: MetadataStore, fault: Fault, times: int
 ) -> None:
     faults = Faults(1, fault, times=times, late_by=2, only=["put"])
-    journal = MetadataJournal(FaultyMetadata(store, faults), 0)
+    journal = faulty_journal(store, faults)
     assert isinstance(await journal.append(0, entry(1)), Appended)
     assert not journal.unknown_entry
     await fill(journal, [1])
@@ -182,7 +188,7 @@ async def test_an_append_of_unknown_outcome_is_lost_to_the_entry_of_another_gate
 ) -> None:
     faults = Faults(1, fault, late_by=100, only=["put"])
     await fill(MetadataJournal(store, 0), [0])
-    journal = MetadataJournal(FaultyMetadata(store, faults), 0)
+    journal = faulty_journal(store, faults)
     assert await journal.append(0, entry(9)) == Lost()
     await faults.arrive()
     assert await journal.get(0) == entry(0)
@@ -336,7 +342,7 @@ async def test_a_start_that_was_raised_with_an_error_is_raised_or_not_and_never_
 ) -> None:
     await MetadataJournal(store, 0).raise_start(2)
     faults = Faults(1, fault, late_by=100, only=["put"])
-    journal = MetadataJournal(FaultyMetadata(store, faults), 0)
+    journal = faulty_journal(store, faults)
     try:
         await journal.raise_start(5)
         assert await journal.start() == 5 and fault is not Fault.ERROR_BEFORE
@@ -350,7 +356,7 @@ async def test_a_start_that_was_raised_with_an_error_is_raised_or_not_and_never_
 async def test_a_start_that_cannot_be_raised_ends_with_an_unknown_outcome(store: MetadataStore) -> None:
     faults = Faults(1, Fault.NEVER_SENT, times=1_000, only=["put"])
     with pytest.raises(OutcomeUnknown):
-        await MetadataJournal(FaultyMetadata(store, faults), 0).raise_start(5)
+        await faulty_journal(store, faults).raise_start(5)
     assert await MetadataJournal(store, 0).start() == 0
 
 
@@ -426,7 +432,7 @@ async def test_a_beginning_that_failed_can_be_discarded_whole(
     store: MetadataStore, fault: Fault, call: int
 ) -> None:
     faults = Faults(call, fault, only=["put"])
-    journal = MetadataJournal(FaultyMetadata(store, faults), 0)
+    journal = faulty_journal(store, faults)
     with pytest.raises(StoreError):
         await journal.begin(7, entry(7), entry(6))
     await faults.arrive()

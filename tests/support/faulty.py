@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from adapters.journals.guarded import GuardingStore
 from ledger.errors import AlreadyExists, OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.ports import (
     BlobInfo,
@@ -183,6 +184,20 @@ class FaultyMetadata:
 
     async def close(self) -> None:
         await self._store.close()
+
+
+class FaultyGuarding(FaultyMetadata):
+    """A GuardingStore. Its guarded creations are puts to the plan, with the same faults."""
+
+    def __init__(self, store: GuardingStore, faults: Faults) -> None:
+        super().__init__(store, faults)
+        self._guarding = store
+
+    async def create_guarded(self, key: str, value: bytes, guard: str, version: str | None) -> PutOutcome:
+        async def effect() -> PutOutcome:
+            return await self._guarding.create_guarded(key, value, guard, version)
+
+        return await self._faults.call("metadata.put", key, effect, Unknown, lambda _: Lost())
 
 
 class FaultyBlobs:
