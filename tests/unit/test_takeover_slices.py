@@ -152,34 +152,34 @@ def of_many_partitions() -> Replica:
     return Replica(0, state, lambda: 0)
 
 
-async def test_other_tasks_run_while_all_partitions_of_another_state_are_told() -> None:
+async def test_other_tasks_run_while_all_partitions_of_another_state_are_notified() -> None:
     replica = of_many_partitions()
-    before, told = replica.state, list[int]()
-    replica.subscribe(lambda logs: told.extend(log.number for log in logs))
-    async with noting(lambda: len(told)) as seen:
+    before, notified = replica.state, list[int]()
+    replica.subscribe(lambda logs: notified.extend(log.number for log in logs))
+    async with noting(lambda: len(notified)) as seen:
         replacing = asyncio.create_task(replica.replace(LedgerState(), bytes(16), 0))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert replica.applying.locked() and 0 < len(told) < MANY
+        assert replica.applying.locked() and 0 < len(notified) < MANY
         # Of a request that still reads the state before.
         before.logs[MANY] = PartitionLog(MANY, topic_id(1), MANY)
         await replacing
     assert longest_step(seen) == NOTIFIED_AT_ONCE
-    assert sorted(told) == list(range(MANY))
+    assert sorted(notified) == list(range(MANY))
 
 
-async def test_all_partitions_of_another_state_are_told_although_that_is_cancelled() -> None:
+async def test_all_partitions_of_another_state_are_notified_although_that_is_cancelled() -> None:
     replica = of_many_partitions()
-    told: list[int] = []
-    replica.subscribe(lambda logs: told.extend(log.number for log in logs))
+    notified: list[int] = []
+    replica.subscribe(lambda logs: notified.extend(log.number for log in logs))
     later = LedgerState()
     later.applied = 5
     waiting = asyncio.create_task(replica.barrier(5, asyncio.get_running_loop().time() + WAIT_S))
     replacing = asyncio.create_task(replica.replace(later, bytes(16), 0))
     await asyncio.sleep(0)
-    assert 0 < len(told) < MANY
+    assert 0 < len(notified) < MANY
     replacing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await replacing
-    assert sorted(told) == list(range(MANY)) and not replica.applying.locked()
+    assert sorted(notified) == list(range(MANY)) and not replica.applying.locked()
     await waiting
