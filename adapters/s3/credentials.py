@@ -1,8 +1,9 @@
 """Credentials of a bucket, by boto3's chain: environment, profile, web identity, container or instance
 role."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
@@ -10,8 +11,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 from adapters.threads import StoreThreads
 from ledger.errors import StoreUnavailable
 
+T = TypeVar("T")
+
 USED_FOR: Final = timedelta(minutes=10)
 """After half of this obstore asks again. botocore renews temporary credentials long before they expire."""
+
+
+RENEWED_AFTER_S: Final = 5.0
+"""Credentials that the store refuses are looked for again at most this often."""
 
 
 class CredentialChain:
@@ -32,16 +39,22 @@ class CredentialChain:
         """Errors: StoreUnavailable."""
         if self._given is not None:
             return self._given
-        if self._found is None:
+        # Another thread may forget it meanwhile.
+        found = self._found
+        if found is None:
             try:
-                self._found = boto3.Session()
+                found = self._found = boto3.Session()
             except BotoCoreError as error:
                 raise StoreUnavailable(self._sentence(error)) from None
-        return self._found
+        return found
 
     def forget(self) -> None:
         """Go through the chain again when credentials are next needed."""
         self._found = None
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Errors: StoreUnavailable."""
+        return await self._threads.read(call)
 
     @property
     def region(self) -> str | None:

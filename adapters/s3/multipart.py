@@ -5,15 +5,17 @@ Used only over a store that refuses to complete an upload where an object is (`I
 """
 
 import asyncio
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from adapters.s3.address import DEFAULT_REGION, S3Address
-from adapters.s3.credentials import CredentialChain
-from adapters.s3.failures import PRECONDITION, Request, failure_of_status, uncertain
+from adapters.s3.credentials import RENEWED_AFTER_S, CredentialChain
+from adapters.s3.failures import CREDENTIAL_CODES, PRECONDITION, Request, failure_of_status, uncertain
 from adapters.s3.results import Failed, PutResult, Refused, Stored
 from adapters.threads import StoreThreads
 from ledger.errors import StoreError
@@ -51,12 +53,16 @@ class Multipart:
         self._address = address
         self._credentials = credentials
         self._threads = StoreThreads(f"uploads to {address}", THREADS, REQUEST_DEADLINE_S)
+        self._opening = threading.Lock()
+        """Of the session, its client and when they were renewed: all threads use the same."""
+        self._renewed_at = -RENEWED_AFTER_S
         self._session: Any = None
         self._client: Any = None
 
-    async def put(self, key: str, data: bytes) -> PutResult:
-        """Stored, or Refused where an object is. An upload that fails is aborted as far as possible; one that
-        is cancelled may stay behind unfinished, as the store lists it."""
+    async def put(self, key: str, data: bytes, on_uploaded: Callable[[], None] | None = None) -> PutResult:
+        """Stored, or Refused where an object is; `on_uploaded` is called before that is asked. An upload that
+        fails is aborted as far as possible; one that is cancelled may stay behind unfinished, as the store
+        lists it."""
         request = Request(str(self._address), "put", key)
         try:
             upload = str((await self._send(request, "create_multipart_upload", key))["UploadId"])
@@ -67,13 +73,18 @@ class Multipart:
         except _Broken as broken:
             await self._abort(request, key, upload)
             return _without_effect(broken)
+        if on_uploaded is not None:
+            on_uploaded()
         outcome = await self._complete(request, key, upload, parts)
         if not isinstance(outcome, Stored):
             await self._abort(request, key, upload)
         return outcome
 
     def shut(self) -> None:
+        """Called when no upload is under way."""
         self._threads.shut()
+        if self._client is not None:
+            self._client.close()
 
     async def _send_parts(
         self, request: Request, key: str, upload: str, data: bytes
@@ -84,7 +95,7 @@ class Multipart:
 
         async def send(number: int, piece: memoryview) -> Mapping[str, object]:
             part = await self._send(
-                request, "upload_part", key, UploadId=upload, PartNumber=number, Body=bytes(piece)
+                request, "upload_part", key, UploadId=upload, PartNumber=number, Body=piece
             )
             return {"ETag": part["ETag"], "PartNumber": number}
 
@@ -133,38 +144,57 @@ class Multipart:
     def _call(
         self, request: Request, operation: str, key: str, arguments: Mapping[str, object]
     ) -> Mapping[str, Any]:
+        if isinstance(piece := arguments.get("Body"), memoryview):
+            # boto3 takes no view. A copy here is one for each thread, not one of the whole object.
+            arguments = {**arguments, "Body": bytes(piece)}
         try:
             call = getattr(self._opened(), operation)
             response: Mapping[str, Any] = call(Bucket=self._address.bucket, Key=key, **arguments)
         except ClientError as error:
             status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
             code = str(error.response.get("Error", {}).get("Code", ""))
+            if code in CREDENTIAL_CODES:
+                self._renew()
             raise _Broken(failure_of_status(request, status, code), status) from None
         except BotoCoreError as error:
             raise _Broken(uncertain(request, f"the request broke off ({type(error).__name__})")) from None
         return response
 
+    def _renew(self) -> None:
+        """The next request goes through the chain again, which may find newer credentials."""
+        with self._opening:
+            now = time.monotonic()
+            if now - self._renewed_at >= RENEWED_AFTER_S:
+                self._renewed_at = now
+                self._credentials.forget()
+                self._session = None
+
     def _opened(self) -> Any:
-        """boto3's client takes its time to make, and few gateways ever need it."""
-        session = self._credentials.session
-        if session is not self._session:
-            self._session = session
-            self._client = session.client(
-                "s3",
-                endpoint_url=self._address.endpoint,
-                region_name=self._address.region or self._credentials.region or DEFAULT_REGION,
-                config=Config(
-                    retries={"total_max_attempts": 1},
-                    connect_timeout=CONNECT_TIMEOUT_S,
-                    read_timeout=READ_TIMEOUT_S,
-                    max_pool_connections=THREADS,
-                    # Not every store knows the checksums that boto3 adds.
-                    request_checksum_calculation="when_required",
-                    response_checksum_validation="when_required",
-                    s3={"addressing_style": "path"} if self._address.endpoint else None,
-                ),
-            )
-        return self._client
+        """boto3's client takes its time to make, and few gateways ever need it. A client that is replaced may
+        still have requests under way in other threads, and closes with the last of them."""
+        with self._opening:
+            session = self._credentials.session
+            if session is not self._session:
+                self._client = self._new_client(session)
+                self._session = session
+            return self._client
+
+    def _new_client(self, session: Any) -> Any:
+        return session.client(
+            "s3",
+            endpoint_url=self._address.endpoint,
+            region_name=self._address.region or self._credentials.region or DEFAULT_REGION,
+            config=Config(
+                retries={"total_max_attempts": 1},
+                connect_timeout=CONNECT_TIMEOUT_S,
+                read_timeout=READ_TIMEOUT_S,
+                max_pool_connections=THREADS,
+                # Not every store knows the checksums that boto3 adds.
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+                s3={"addressing_style": "path"} if self._address.endpoint else None,
+            ),
+        )
 
 
 def _without_effect(broken: _Broken) -> Failed:

@@ -3,6 +3,7 @@ client's."""
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -11,7 +12,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError,
 from obstore.store import S3Store
 
 from adapters.s3.address import DEFAULT_REGION, S3Address
-from adapters.s3.credentials import CredentialChain
+from adapters.s3.credentials import RENEWED_AFTER_S, CredentialChain
 from adapters.s3.failures import (
     CREDENTIAL_CODES,
     NOT_FOUND,
@@ -36,6 +37,7 @@ from adapters.s3.results import (
     Refused,
     Stored,
 )
+from ledger.errors import StoreUnavailable
 
 PAGE: Final = 1000
 """Keys that S3 lists, or deletes, in one request."""
@@ -43,8 +45,7 @@ CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 NEVER: Final = timedelta(days=1)
 """The client bounds each attempt itself."""
 IDLE_CONNECTIONS: Final = 128
-RENEWED_AFTER_S: Final = 5.0
-"""Credentials that the store refuses are looked for again at most this often."""
+DRAFTS: Final = "wal/"
 NO_SUCH_BUCKET: Final = "NoSuchBucket"
 NO_CREDENTIALS: Final = "for path External AWS credential provider:"
 """In obstore's error if the credentials could not be had: nothing was sent."""
@@ -113,7 +114,9 @@ class ObstoreTransport:
         )
 
     async def put(self, key: str, data: bytes, expect: str | None) -> PutResult:
-        if self.multipart is not None and expect is None and len(data) > self.multipart.above:
+        # A draft is one PUT, whatever its length: produce waits for it.
+        in_parts = expect is None and not key.startswith(f"{self._address.prefix}{DRAFTS}")
+        if in_parts and self.multipart is not None and len(data) > self.multipart.above:
             return await self.multipart.put(key, data)
         request = Request(self._name, "put", key)
         mode: Any = "create" if expect is None else {"e_tag": expect}
@@ -122,7 +125,7 @@ class ObstoreTransport:
         except (AlreadyExistsError, PreconditionError) as error:
             return self._refused(request, str(error))
         except _ERRORS as error:
-            return self._failed(request, error)
+            return await self._failed(request, error)
         etag = result["e_tag"]
         return Stored(str(etag)) if etag else uncertain(request, "the response has no ETag")
 
@@ -138,9 +141,9 @@ class ObstoreTransport:
                 return failed
             value = bytes(await result.bytes_async())
         except FileNotFoundError as error:
-            return self._absent(request, error)
+            return await self._absent(request, error)
         except _ERRORS as error:
-            return OutOfRange(None) if status_of(str(error)) == RANGE else self._failed(request, error)
+            return OutOfRange(None) if status_of(str(error)) == RANGE else await self._failed(request, error)
         if len(value) != end - start:
             return uncertain(request, f"{len(value)} bytes came instead of {end - start}")
         return Found(value, etag)
@@ -150,9 +153,9 @@ class ObstoreTransport:
         try:
             return int((await obstore.head_async(self._store, key))["size"])
         except FileNotFoundError as error:
-            return self._absent(request, error)
+            return await self._absent(request, error)
         except _ERRORS as error:
-            return self._failed(request, error)
+            return await self._failed(request, error)
 
     async def page(self, directory: str, after: str) -> Page | Failed:
         try:
@@ -160,14 +163,14 @@ class ObstoreTransport:
             async for chunk in stream:
                 return Page(_listed(chunk))
         except _ERRORS as error:
-            return self._failed(Request(self._name, "list", directory), error)
+            return await self._failed(Request(self._name, "list", directory), error)
         return Page([])
 
     async def level(self, directory: str) -> Page | Failed:
         try:
             result = await obstore.list_with_delimiter_async(self._store, directory or None)
         except _ERRORS as error:
-            return self._failed(Request(self._name, "list", directory), error)
+            return await self._failed(Request(self._name, "list", directory), error)
         return Page(_listed(result["objects"]), [f"{path}/" for path in result["common_prefixes"]])
 
     async def delete(self, keys: Sequence[str]) -> int | Failed:
@@ -176,9 +179,9 @@ class ObstoreTransport:
         except FileNotFoundError as error:
             if code_of(str(error)) != NO_SUCH_BUCKET:
                 return len(keys)
-            return self._failed(Request(self._name, "delete"), error)
+            return await self._failed(Request(self._name, "delete"), error)
         except _ERRORS as error:
-            return self._failed(Request(self._name, "delete"), error)
+            return await self._failed(Request(self._name, "delete"), error)
         return len(keys)
 
     def _refused(self, request: Request, text: str) -> PutResult:
@@ -188,26 +191,28 @@ class ObstoreTransport:
         missing = status == NOT_FOUND and code_of(text) != NO_SUCH_BUCKET
         return Refused() if status in PRECONDITION or missing else failure_of(request, text)
 
-    def _absent(self, request: Request, error: FileNotFoundError) -> Absent | Failed:
-        return self._failed(request, error) if code_of(str(error)) == NO_SUCH_BUCKET else Absent()
+    async def _absent(self, request: Request, error: FileNotFoundError) -> Absent | Failed:
+        return await self._failed(request, error) if code_of(str(error)) == NO_SUCH_BUCKET else Absent()
 
-    def _failed(self, request: Request, error: Exception) -> Failed:
+    async def _failed(self, request: Request, error: Exception) -> Failed:
         # By the error itself: the chain may have failed for another request while this one was on its way.
         if isinstance(error, UnauthenticatedError) and NO_CREDENTIALS in str(error):
             reason = self._credentials.error or f"{request} failed, since there were no credentials for it"
             return Failed(reason, certain=True, again=False)
         if code_of(str(error)) in CREDENTIAL_CODES:
-            self._renew()
+            await self._renew()
         return failure_of(request, str(error))
 
-    def _renew(self) -> None:
+    async def _renew(self) -> None:
         """The next request goes through the chain again, which may find newer ones. obstore keeps what it was
         given, so it begins again as well."""
         now = time.monotonic()
         if now - self._renewed_at >= RENEWED_AFTER_S:
             self._renewed_at = now
             self._credentials.forget()
-            self._store = self._opened()
+            # In a thread: a new HTTP client reads the certificates of the machine.
+            with suppress(StoreUnavailable):
+                self._store = await self._credentials.in_thread(self._opened)
 
 
 def _range(start: int, size: int | None) -> Any:
