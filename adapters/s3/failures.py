@@ -18,6 +18,7 @@ _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
 _NOT_SENT: Final = re.compile(r"kind: Connect\b")
 _TIMED_OUT: Final = re.compile(r"kind: Timeout\b|TimedOut")
+_FOREIGN: Final = re.compile(r'object with invalid path: (?:Error parsing )?Path "(.{,200})')
 _BARE_REDIRECT: Final = re.compile(r"redirect without LOCATION")
 
 PRECONDITION: Final = (412, 304)
@@ -91,6 +92,9 @@ def failure_of(request: Request, text: str) -> Failed:
     """Of an error that is no answer to the request itself. `text` is not repeated: it may hold anything."""
     if _BARE_REDIRECT.search(text):
         return _known(request, *_REMEDIES["PermanentRedirect"])
+    if (found := _FOREIGN.search(text)) is not None:
+        name = found[1].partition('"')[0]
+        return _known(request, f"the name {name!r} in it is none of a store's", "rename or remove the object")
     status, code = status_of(text), code_of(text)
     if status is not None:
         return failure_of_status(request, status, code)

@@ -4,6 +4,7 @@ The proxy between them harms chosen requests (tests/support/http_proxy.py). Wait
 """
 
 import asyncio
+import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -192,6 +193,39 @@ async def test_credentials_that_fail_for_another_request_make_no_outcome_certain
         assert found.value == b"mine"
         await metadata.close()
         threads.shut()
+
+
+async def test_an_object_with_an_impossible_name_is_named_in_one_sentence(moto_s3: S3Server) -> None:
+    prefix = uuid.uuid4().hex
+    moto_s3.boto3_client().put_object(Bucket=BUCKET, Key=f"{prefix}/wal/0/a//b", Body=b"foreign")
+    blobs = S3Blobs(opened(moto_s3.endpoint), f"{prefix}/")
+    with pytest.raises(StoreUnavailable, match=rf"'{prefix}/wal/0/a//b'.*: rename or remove the object$"):
+        await blobs.list("wal/0/")
+    await blobs.close()
+
+
+async def test_a_client_for_renewed_credentials_is_made_in_a_thread(
+    weed_s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Chain(CredentialChain):
+        asked_by: list[threading.Thread] = []  # noqa: RUF012 # of one test
+
+        @property
+        def region(self) -> str | None:
+            self.asked_by.append(threading.current_thread())
+            return REGION
+
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    address = parse_address(f"s3://{BUCKET}?endpoint={weed_s3.endpoint}")
+    threads = StoreThreads("credentials", 1)
+    client = S3Client(ObstoreTransport(address, Chain(str(address), threads)), str(address), PATIENT)
+    metadata = S3Metadata(client)
+    with pytest.raises(StoreUnavailable):
+        await metadata.put("a", b"x", None)
+    first, renewed = Chain.asked_by
+    assert (first is threading.current_thread(), renewed is threading.current_thread()) == (True, False)
+    await metadata.close()
+    threads.shut()
 
 
 async def test_no_server_at_all_is_certain_to_have_had_no_effect(aws_environment: None) -> None:

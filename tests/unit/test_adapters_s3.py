@@ -90,6 +90,18 @@ def error_text(status: str, body: str = "") -> str:
         (error_text("507 Insufficient Storage", "<Code>InsufficientStorage</Code>"), False, False, "full"),
         (error_text("507 x", "<Code>XMinioStorageFull</Code>"), False, False, "full"),
         (error_text("403 Forbidden", "<Code>QuotaExceeded</Code>"), True, False, "quota"),
+        (
+            'Encountered object with invalid path: Path "wal/0/a//b" contained empty path segment',
+            True,
+            False,
+            "'wal/0/a//b'",
+        ),
+        (
+            'Encountered object with invalid path: Error parsing Path "a/../b": Encountered',
+            True,
+            False,
+            "'a/../b' in it",
+        ),
         ("... - Received redirect without LOCATION, this normally ...", True, False, "?region="),
         ("HTTP error: error sending request ... HttpError { kind: Connect, ...", True, True, "reached"),
         ("HTTP error: error sending request ... HttpError { kind: Request, ...", False, True, "connection"),
