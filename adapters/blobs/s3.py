@@ -74,7 +74,7 @@ class S3Blobs:
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._client.leave()
+            await self._client.leave()
 
     def _open(self) -> S3Client:
         if self._closed:

@@ -119,6 +119,8 @@ class S3Client:
         self._hedges = Hedges(self._limits.hedge_share)
         self._places = asyncio.Semaphore(self._limits.at_once)
         self._waiting = 0
+        """Calls under way, also those that wait for a place."""
+        self._ended: asyncio.Future[None] | None = None
         self._on_close = on_close
         self._users = 0
 
@@ -126,10 +128,18 @@ class S3Client:
         """An adapter uses this client, until it leaves."""
         self._users += 1
 
-    def leave(self) -> None:
+    async def leave(self) -> None:
+        """The last one returns when the calls under way have ended."""
         self._users -= 1
-        if self._users == 0 and self._on_close is not None:
-            self._on_close()
+        if self._users:
+            return
+        try:
+            if self._waiting:
+                self._ended = asyncio.get_running_loop().create_future()
+                await self._ended
+        finally:
+            if self._on_close is not None:
+                self._on_close()
 
     @property
     def name(self) -> str:
@@ -240,6 +250,8 @@ class S3Client:
             raise _error(call.uncertain, f"{why} (no response within {seconds:.0f} s)") from None
         finally:
             self._waiting -= 1
+            if not self._waiting and self._ended is not None and not self._ended.done():
+                self._ended.set_result(None)
         raise AssertionError("the loop above has no other end")
 
     async def _attempts(

@@ -216,7 +216,7 @@ def test_a_whole_object_is_not_compared_with_small_ones() -> None:
         transport.sent.clear()
         await client.get("large")
 
-    run(act, transport, Limits())
+    run(act, transport, Limits(hedge_share=1.0))
     assert transport.sent == ["get large"]
 
 
@@ -293,6 +293,25 @@ def test_a_closed_store_refuses_and_the_last_one_closes_the_client() -> None:
         with pytest.raises(StoreUnavailable):
             await blobs.put("a", [b"x"])
         await metadata.close()
+
+    run_virtually(main)
+    assert closed == ["yes"]
+
+
+def test_the_last_store_that_is_closed_waits_for_the_calls_under_way() -> None:
+    closed: list[str] = []
+
+    async def main() -> None:
+        transport = MemoryTransport(usual_s=1.0)
+        client = S3Client(transport, "s3://bucket/", on_close=lambda: closed.append("yes"))
+        blobs = S3Blobs(client)
+        put = asyncio.ensure_future(blobs.put("a", [b"x"]))
+        await asyncio.sleep(0.5)
+        close = asyncio.ensure_future(blobs.close())
+        await asyncio.sleep(0.25)
+        assert closed == []
+        await asyncio.gather(put, close)
+        assert asyncio.get_running_loop().time() == pytest.approx(1.0)
 
     run_virtually(main)
     assert closed == ["yes"]
