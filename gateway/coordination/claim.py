@@ -68,10 +68,10 @@ async def check_claim(journal: Journal, blobs: Blobs) -> None:
         )
 
 
-async def put_claim(blobs: Blobs, shard: int, claim: Claim) -> None:
+async def put_claim(blobs: Blobs, shard: int, claim: Claim, *, is_restored: bool = False) -> None:
     """Claim the data. StoreLocked if another gateway does so at this moment, or has done so for a later epoch
-    of the same journal."""
-    keys, newest = await _newest(blobs, shard)
+    of the same journal; a journal that was restored (`is_restored`) goes back to an earlier one."""
+    keys, newest = (await _keys(blobs, shard), None) if is_restored else await _newest(blobs, shard)
     if newest is not None and newest.cluster_id == claim.cluster_id and newest.epoch > claim.epoch:
         raise StoreLocked(f"another gateway has claimed the data, for epoch {newest.epoch}: start only one")
     number = int(keys[-1].rpartition("/")[2]) + 1 if keys else 0

@@ -172,7 +172,7 @@ async def restore_backup(
         await journal.begin(snapshot.applied, entry, found.last_entry)
         # From here on the data is this journal's: the replaced one would be refused.
         claim = Claim(state.cluster_id, owner.epoch, snapshot.applied, nonce_of(entry))
-        await put_claim(blobs, journal.shard, claim)
+        await put_claim(blobs, journal.shard, claim, is_restored=True)
     except BaseException:
         await _take_back(journal, snapshot.applied, blobs, key if is_put else None)
         raise

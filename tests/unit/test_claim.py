@@ -117,6 +117,7 @@ async def test_a_gateway_that_stalled_does_not_claim_over_a_later_epoch() -> Non
     await put_claim(blobs, 0, later)
     with pytest.raises(StoreLocked, match="epoch 4"):
         await put_claim(blobs, 0, Claim("c", 3, 20, b"s" * 16))
+    await put_claim(blobs, 0, Claim("c", 3, 20, b"s" * 16), is_restored=True)
     await put_claim(blobs, 0, Claim("another cluster", 1, 0, bytes(16)))
 
 
