@@ -99,7 +99,7 @@ class _Member:
         self._timeout_s = limits.call_s
 
     def token_of(self, login: Login) -> str:
-        """Empty where authentication is off: then etcd asks nobody."""
+        """Empty where authentication is off: etcd needs no user then."""
         request = pb.AuthenticateRequest(name=login.user, password=login.password)
         try:
             return str(self._call(AUTHENTICATE, request, "").token)

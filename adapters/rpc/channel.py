@@ -13,7 +13,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import grpc as grpc
 
 KEEPALIVE_MS: Final = 20_000
-"""A connection with calls under way that is silent for that long is asked for a sign of life. Servers close
+"""A connection with calls under way that is silent for that long has to give a sign of life. Servers close
 connections that ask more often than every 5 s."""
 KEEPALIVE_TIMEOUT_MS: Final = 5_000
 FIRST_BACKOFF_MS: Final = 50

@@ -96,7 +96,7 @@ async def _has_one_winner(
 
 
 def _is_completed(result: PutResult | BaseException) -> bool:
-    """Errors: OutcomeUnknown if nobody knows."""
+    """Errors: OutcomeUnknown if that cannot be known."""
     if isinstance(result, BaseException):
         raise result
     if isinstance(result, Failed) and result.again:

@@ -184,7 +184,7 @@ async def test_credentials_that_fail_for_another_request_make_no_outcome_certain
         client = S3Client(ObstoreTransport(address, chain), str(address), PATIENT, dice=lambda: 0.0)
         metadata, key = S3Metadata(client, f"{uuid.uuid4().hex}/"), "a"
         assert await metadata.get(key) is None
-        # What it was told is still good for obstore, while another request has asked again in vain.
+        # The credentials that obstore has are still good; another request has looked for new ones in vain.
         chain.error = "there are no credentials now"
         proxy.harm("PUT", fault)
         assert isinstance(await metadata.put(key, b"mine", None), Unknown)
