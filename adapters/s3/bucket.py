@@ -13,6 +13,7 @@ from adapters.s3.client import Limits, S3Client
 from adapters.s3.credentials import CredentialChain
 from adapters.s3.multipart import Multipart
 from adapters.s3.multipart_proof import is_create_only
+from adapters.s3.options import S3Options, check_options
 from adapters.s3.transport import ObstoreTransport
 from adapters.threads import StoreThreads
 
@@ -44,14 +45,21 @@ class S3Bucket:
         self.transport.multipart = self.multipart if proved else None
 
 
-def open_bucket(url: str, limits: Limits | None = None, session: boto3.Session | None = None) -> S3Bucket:
+def open_bucket(
+    url: str,
+    limits: Limits | None = None,
+    session: boto3.Session | None = None,
+    options: S3Options | None = None,
+) -> S3Bucket:
     """Nothing is sent yet. `session`: of the environment if there is none. Errors: BadAddress, and
-    StoreUnavailable for a profile that does not exist."""
-    address = parse_address(url)
+    StoreUnavailable for a profile that does not exist, or a file of the options that cannot be used."""
+    address, options = parse_address(url), options or S3Options()
+    check_options(address, options)
     name = str(address)
     threads = StoreThreads(f"the credentials of {name}", 1, CREDENTIALS_DEADLINE_S)
     chain = CredentialChain(name, threads, session)
-    transport, multipart = ObstoreTransport(address, chain), Multipart(address, chain)
+    transport = ObstoreTransport(address, chain, options)
+    multipart = Multipart(address, chain, options)
 
     def close() -> None:
         threads.shut()

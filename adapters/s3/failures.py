@@ -19,6 +19,8 @@ _CODE: Final = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
 _NOT_SENT: Final = re.compile(r"kind: Connect\b")
 _TIMED_OUT: Final = re.compile(r"kind: Timeout\b|TimedOut")
 _FOREIGN: Final = re.compile(r'object with invalid path: (?:Error parsing )?Path "(.{,200})')
+_UNTRUSTED: Final = re.compile(r"InvalidCertificate\(\s*(\w{1,40})")
+_NO_TLS: Final = re.compile(r"InvalidMessage\(\s*InvalidContentType")
 _BARE_REDIRECT: Final = re.compile(r"redirect without LOCATION")
 
 PRECONDITION: Final = (412, 304)
@@ -98,6 +100,14 @@ def failure_of(request: Request, text: str) -> Failed:
     status, code = status_of(text), code_of(text)
     if status is not None:
         return failure_of_status(request, status, code)
+    if (found := _UNTRUSTED.search(text)) is not None:
+        return _known(
+            request,
+            f"the endpoint's certificate is not trusted ({found[1]})",
+            "set storage.s3_ca to the CA that has signed it, or correct the endpoint",
+        )
+    if _NO_TLS.search(text):
+        return _known(request, "the endpoint does not speak TLS", "write http:// in the URL, or another port")
     if _NOT_SENT.search(text):
         return Failed(
             f"{request} failed, since the store cannot be reached: check its endpoint and the network",

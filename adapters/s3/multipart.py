@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from adapters.s3.address import DEFAULT_REGION, S3Address
+from adapters.s3.address import S3Address
 from adapters.s3.credentials import RENEWED_AFTER_S, CredentialChain
 from adapters.s3.failures import CREDENTIAL_CODES, PRECONDITION, Request, failure_of_status, uncertain
+from adapters.s3.options import S3Options, boto3_client, encryption_of
 from adapters.s3.results import Failed, PutResult, Refused, Stored
 from adapters.threads import StoreThreads
 from ledger.errors import StoreError
@@ -24,8 +24,6 @@ MULTIPART_ABOVE: Final = 16 * 1024 * 1024
 PART_BYTES: Final = 8 * 1024 * 1024
 THREADS: Final = 4
 REQUEST_DEADLINE_S: Final = 120.0
-READ_TIMEOUT_S: Final = 60
-CONNECT_TIMEOUT_S: Final = 5
 
 
 class _Broken(Exception):
@@ -44,10 +42,13 @@ class Multipart:
         self,
         address: S3Address,
         credentials: CredentialChain,
+        options: S3Options | None = None,
+        *,
         above: int = MULTIPART_ABOVE,
         part_bytes: int = PART_BYTES,
     ) -> None:
         """For objects of more than `above` bytes. S3 takes parts from 5 MiB on, but for the last."""
+        self._options = options or S3Options()
         self.above = above
         self._part_bytes = part_bytes
         self._address = address
@@ -65,9 +66,10 @@ class Multipart:
         lists it."""
         request = Request(str(self._address), "put", key)
         try:
-            upload = str((await self._send(request, "create_multipart_upload", key))["UploadId"])
+            begun = await self._send(request, "create_multipart_upload", key, **encryption_of(self._options))
         except _Broken as broken:
             return _without_effect(broken)
+        upload = str(begun["UploadId"])
         try:
             parts = await self._send_parts(request, key, upload, data)
         except _Broken as broken:
@@ -175,26 +177,15 @@ class Multipart:
         with self._opening:
             session = self._credentials.session
             if session is not self._session:
-                self._client = self._new_client(session)
+                self._client = boto3_client(
+                    session,
+                    self._address,
+                    self._options,
+                    region=self._credentials.region,
+                    connections=THREADS,
+                )
                 self._session = session
             return self._client
-
-    def _new_client(self, session: Any) -> Any:
-        return session.client(
-            "s3",
-            endpoint_url=self._address.endpoint,
-            region_name=self._address.region or self._credentials.region or DEFAULT_REGION,
-            config=Config(
-                retries={"total_max_attempts": 1},
-                connect_timeout=CONNECT_TIMEOUT_S,
-                read_timeout=READ_TIMEOUT_S,
-                max_pool_connections=THREADS,
-                # Not every store knows the checksums that boto3 adds.
-                request_checksum_calculation="when_required",
-                response_checksum_validation="when_required",
-                s3={"addressing_style": "path"} if self._address.endpoint else None,
-            ),
-        )
 
 
 def _without_effect(broken: _Broken) -> Failed:

@@ -4,7 +4,6 @@ client's."""
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any, Final, Protocol, TypeAlias
 
 import obstore
@@ -25,6 +24,7 @@ from adapters.s3.failures import (
     uncertain,
 )
 from adapters.s3.multipart import Multipart
+from adapters.s3.options import S3Options, obstore_arguments
 from adapters.s3.results import (
     Absent,
     Failed,
@@ -41,10 +41,6 @@ from ledger.errors import StoreUnavailable
 
 PAGE: Final = 1000
 """Keys that S3 lists, or deletes, in one request."""
-CONNECT_TIMEOUT: Final = timedelta(seconds=5)
-NEVER: Final = timedelta(days=1)
-"""The client bounds each attempt itself."""
-IDLE_CONNECTIONS: Final = 128
 DRAFTS: Final = "wal/"
 NO_SUCH_BUCKET: Final = "NoSuchBucket"
 NO_CREDENTIALS: Final = "for path External AWS credential provider:"
@@ -87,8 +83,11 @@ class Transport(Protocol):
 class ObstoreTransport:
     """A Transport over one HTTP client, which keeps connections open."""
 
-    def __init__(self, address: S3Address, credentials: CredentialChain) -> None:
+    def __init__(
+        self, address: S3Address, credentials: CredentialChain, options: S3Options | None = None
+    ) -> None:
         self._name = str(address)
+        self._options = options or S3Options()
         self._credentials = credentials
         self.multipart: Multipart | None = None
         """For creates of large objects, if the store has proved that it keeps them create-only."""
@@ -97,20 +96,12 @@ class ObstoreTransport:
         self._store = self._opened()
 
     def _opened(self) -> S3Store:
-        address, credentials = self._address, self._credentials
-        options: dict[str, Any] = {} if address.endpoint is None else {"endpoint": address.endpoint}
+        """Errors: StoreUnavailable if a file of the options cannot be used."""
         return S3Store(
-            address.bucket,
-            region=address.region or credentials.region or DEFAULT_REGION,
-            credential_provider=credentials,
-            client_options={
-                "allow_http": address.endpoint is not None and address.endpoint.startswith("http:"),
-                "connect_timeout": CONNECT_TIMEOUT,
-                "timeout": NEVER,
-                "pool_max_idle_per_host": str(IDLE_CONNECTIONS),
-            },
-            retry_config={"max_retries": 0, "retry_timeout": NEVER},
-            **options,
+            self._address.bucket,
+            region=self._address.region or self._credentials.region or DEFAULT_REGION,
+            credential_provider=self._credentials,
+            **obstore_arguments(self._address, self._options),
         )
 
     async def put(self, key: str, data: bytes, expect: str | None) -> PutResult:

@@ -62,7 +62,7 @@ async def a_proxy_before(server: S3Server) -> AsyncIterator[Behind]:
         threads = StoreThreads("credentials", 1)
         chain = CredentialChain(str(address), threads)
         transport = ObstoreTransport(address, chain)
-        multipart = Multipart(address, chain, ABOVE, PART_BYTES)
+        multipart = Multipart(address, chain, above=ABOVE, part_bytes=PART_BYTES)
         client = S3Client(transport, str(address), Limits(hedge_share=0.0), dice=lambda: 0.0)
         yield Behind(server, proxy, client, transport, multipart, address.prefix)
         multipart.shut()

@@ -9,6 +9,7 @@ header that was signed.
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -128,8 +129,8 @@ class HttpProxy:
 
 
 @asynccontextmanager
-async def running_proxy(target: str) -> AsyncIterator[HttpProxy]:
-    """On a free port, until the block ends."""
+async def running_proxy(target: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[HttpProxy]:
+    """On a free port, until the block ends. `tls`: of the proxy, not of the server behind it."""
     connector = TCPConnector(force_close=True)
     async with ClientSession(
         connector=connector, auto_decompress=False, cookie_jar=DummyCookieJar(), skip_auto_headers=("Accept",)
@@ -140,10 +141,10 @@ async def running_proxy(target: str) -> AsyncIterator[HttpProxy]:
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
+            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
             await site.start()
             host, port = runner.addresses[0][:2]
-            proxy.endpoint = f"http://{host}:{port}"
+            proxy.endpoint = f"{'https' if tls is not None else 'http'}://{host}:{port}"
             yield proxy
         finally:
             proxy.end()

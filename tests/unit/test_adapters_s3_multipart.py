@@ -70,7 +70,8 @@ class Chain(CredentialChain):
 
 
 def uploads(*sessions: Session) -> Multipart:
-    return Multipart(parse_address("s3://bucket"), Chain(*sessions), PART_BYTES, PART_BYTES)
+    chain = Chain(*sessions)
+    return Multipart(parse_address("s3://bucket"), chain, above=PART_BYTES, part_bytes=PART_BYTES)
 
 
 async def test_an_upload_beside_the_first_one_waits_for_the_client() -> None:
