@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from adapters.names import check_key
-from adapters.s3.client import S3Client
-from adapters.s3.listing import Listing, Wanted
+from adapters.s3.adapter import S3Adapter
+from adapters.s3.listing import Wanted
 from adapters.s3.results import Absent, Found, Stored
 from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreUnavailable
 from ledger.keys import created_ms
@@ -13,19 +13,9 @@ from ledger.ports import BlobInfo
 from ledger.types import Buffer
 
 
-class S3Blobs:
+class S3Blobs(S3Adapter):
     """Blobs in a bucket. Create-only by `If-None-Match: *`, which the store must honour
     (adapters/proof.py)."""
-
-    durable_ack = True
-
-    def __init__(self, client: S3Client, prefix: str = "") -> None:
-        """`prefix` of every key: empty, or with a `/` at the end."""
-        self._client = client
-        self._prefix = prefix
-        self._listing = Listing(client, prefix)
-        self._closed = False
-        client.enter()
 
     async def put(self, key: str, parts: Sequence[Buffer]) -> None:
         check_key(key)
@@ -66,20 +56,6 @@ class S3Blobs:
                 if len(found) >= limit:
                     break
         return found
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        paths = [self._prefix + check_key(key) for key in keys]
-        await self._open().delete(paths)
-
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await self._client.leave()
-
-    def _open(self) -> S3Client:
-        if self._closed:
-            raise StoreUnavailable(f"the blobs in {self._client.name} are closed")
-        return self._client
 
     async def _holds(self, key: str, data: bytes) -> bool:
         try:

@@ -6,30 +6,21 @@ from contextlib import aclosing
 from typing import Final
 
 from adapters.names import check_key
-from adapters.s3.client import S3Client
-from adapters.s3.listing import Listing, Wanted
+from adapters.s3.adapter import S3Adapter
+from adapters.s3.listing import Wanted
 from adapters.s3.results import Found, Listed, Stored
-from ledger.errors import OutcomeUnknown, StoreUnavailable
+from ledger.errors import OutcomeUnknown
 from ledger.ports import SCAN_BYTES, Lost, PutOutcome, Unknown, Versioned, Won
 
 MAX_VALUE_BYTES: Final = 2 * SCAN_BYTES
 
 
-class S3Metadata:
+class S3Metadata(S3Adapter):
     """A MetadataStore in a bucket: `If-None-Match: *` for what must not exist, `If-Match` for a version; the
     store must honour both (adapters/proof.py). Others may write it, and equal values have equal versions."""
 
     exclusive = False
     unique_versions = False
-    durable_ack = True
-
-    def __init__(self, client: S3Client, prefix: str = "") -> None:
-        """`prefix` of every key: empty, or with a `/` at the end."""
-        self._client = client
-        self._prefix = prefix
-        self._listing = Listing(client, prefix)
-        self._closed = False
-        client.enter()
 
     async def get(self, key: str) -> Versioned | None:
         check_key(key)
@@ -62,20 +53,6 @@ class S3Metadata:
                 f"{self._client.name}: {key} was written, perhaps by an earlier attempt of one's own"
             )
         return Lost()
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        paths = [self._prefix + check_key(key) for key in keys]
-        await self._open().delete(paths)
-
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await self._client.leave()
-
-    def _open(self) -> S3Client:
-        if self._closed:
-            raise StoreUnavailable(f"the metadata in {self._client.name} is closed")
-        return self._client
 
     async def _values(self, keys: Sequence[str]) -> list[tuple[str, Versioned]]:
         """Those that are still there."""

@@ -30,6 +30,8 @@ NOT_FOUND: Final = 404
 TIMED_OUT: Final = 408
 SERVER_ERROR: Final = 500
 """From here on the request may have had its effect, whatever the code says."""
+CONFLICTS: Final = (409, 429)
+"""So it may with these: what met the request may have been its own first attempt."""
 NOT_IMPLEMENTED: Final = "NotImplemented"
 
 RIGHTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -122,8 +124,8 @@ def failure_of_status(request: Request, status: int, code: str = "") -> Failed:
     if status == TIMED_OUT or code == "RequestTimeout":
         return uncertain(request, f"the request did not arrive in time ({f'{status} {code}'.rstrip()})")
     if code in _REMEDIES:
-        refused = status < SERVER_ERROR or code == NOT_IMPLEMENTED
-        return _known(request, *_REMEDIES[code], certain=refused)
+        refused = status < SERVER_ERROR and status not in CONFLICTS
+        return _known(request, *_REMEDIES[code], certain=refused or code == NOT_IMPLEMENTED)
     named = f"{status} {code}".rstrip()
     match status:
         case 401 | 403:
@@ -131,9 +133,7 @@ def failure_of_status(request: Request, status: int, code: str = "") -> Failed:
             return _known(request, f"access is denied ({named})", f"give the credentials the right {right}")
         case 404 if request.operation == "list":
             return _known(request, *_REMEDIES["NoSuchBucket"])
-        case 409 | 429 | 500 | 502 | 503 | 504:
-            return uncertain(request, f"the store answered {named}")
-        case _ if status >= SERVER_ERROR:
+        case _ if status >= SERVER_ERROR or status in CONFLICTS:
             return uncertain(request, f"the store answered {named}")
     return _known(request, f"the store answered {named}", "check the URL and what the store supports")
 

@@ -90,6 +90,8 @@ def error_text(status: str, body: str = "") -> str:
         (error_text("507 Insufficient Storage", "<Code>InsufficientStorage</Code>"), False, False, "full"),
         (error_text("507 x", "<Code>XMinioStorageFull</Code>"), False, False, "full"),
         (error_text("403 Forbidden", "<Code>QuotaExceeded</Code>"), True, False, "quota"),
+        (error_text("429 Too Many", "<Code>QuotaExceeded</Code>"), False, False, "quota"),
+        (error_text("409 Conflict", "<Code>InvalidAccessKeyId</Code>"), False, False, "access key"),
         (
             'Encountered object with invalid path: Path "wal/0/a//b" contained empty path segment',
             True,
