@@ -9,6 +9,7 @@ from adapters.blobs.s3 import S3Blobs
 from adapters.metadata.s3 import S3Metadata
 from adapters.proof import RACES, prove_blobs, prove_metadata
 from adapters.s3.address import S3Address, parse_address
+from adapters.s3.checks import BucketChecks
 from adapters.s3.client import Limits, S3Client
 from adapters.s3.credentials import CredentialChain
 from adapters.s3.multipart import Multipart
@@ -28,6 +29,7 @@ class S3Bucket:
     client: S3Client
     transport: ObstoreTransport
     multipart: Multipart
+    checks: BucketChecks
 
     def blobs(self) -> S3Blobs:
         return S3Blobs(self.client, self.address.prefix)
@@ -59,10 +61,12 @@ def open_bucket(
     threads = StoreThreads(f"the credentials of {name}", 1, CREDENTIALS_DEADLINE_S)
     chain = CredentialChain(name, threads, session)
     transport = ObstoreTransport(address, chain, options)
-    multipart = Multipart(address, chain, options)
+    multipart, checks = Multipart(address, chain, options), BucketChecks(address, chain, options)
 
     def close() -> None:
         threads.shut()
         multipart.shut()
+        checks.shut()
 
-    return S3Bucket(address, S3Client(transport, name, limits, on_close=close), transport, multipart)
+    client = S3Client(transport, name, limits, on_close=close)
+    return S3Bucket(address, client, transport, multipart, checks)

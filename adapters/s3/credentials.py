@@ -52,6 +52,10 @@ class CredentialChain:
         """Go through the chain again when credentials are next needed."""
         self._found = None
 
+    def check(self) -> None:
+        """Errors: StoreUnavailable if there are no credentials now. Blocks: a role may be asked for them."""
+        self._frozen()
+
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Errors: StoreUnavailable."""
         return await self._threads.read(call)

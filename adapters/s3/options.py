@@ -94,17 +94,23 @@ def obstore_arguments(address: S3Address, options: S3Options) -> dict[str, Any]:
 
 
 def boto3_client(
-    session: Any, address: S3Address, options: S3Options, *, region: str | None, connections: int
+    session: Any,
+    address: S3Address,
+    options: S3Options,
+    *,
+    region: str | None,
+    connections: int,
+    attempts: int = 1,
 ) -> Any:
-    """Sends each request once. Several threads may use it; to make it takes a while. `region`: of the
-    credential chain."""
+    """Several threads may use it; to make it takes a while. `region`: of the credential chain. `attempts`:
+    how often a request is sent."""
     return session.client(
         "s3",
         endpoint_url=address.endpoint,
         region_name=address.region or region or DEFAULT_REGION,
         verify=None if options.ca is None else str(options.ca),
         config=Config(
-            retries={"total_max_attempts": 1},
+            retries={"total_max_attempts": attempts},
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=READ_TIMEOUT_S,
             max_pool_connections=connections,

@@ -10,7 +10,7 @@ header that was signed.
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -37,6 +37,15 @@ class HttpFault(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Denied:
+    """Requests that are answered with an error, and never reach the server."""
+
+    concerns: Callable[[web.Request], bool]
+    code: str = "AccessDenied"
+    status: int = 403
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
     method: str
     url: URL
@@ -49,6 +58,7 @@ class HttpProxy:
         self.endpoint = ""
         self.dropped: set[tuple[str, str]] = set()
         """Methods, and headers in lower case, that the server is not sent: it then knows no condition."""
+        self.denied: Denied | None = None
         self.requests: list[str] = []
         """Method and path of all requests."""
         self._target = URL(target)
@@ -80,6 +90,9 @@ class HttpProxy:
         }
         seen = _Seen(request.method, url, headers, await request.read())
         self.requests.append(f"{request.method} {request.path}")
+        if self.denied is not None and self.denied.concerns(request):
+            text = "" if request.method == "HEAD" else f"<Error><Code>{self.denied.code}</Code></Error>"
+            return web.Response(status=self.denied.status, text=text, content_type="application/xml")
         fault = self._fault_of(request.method)
         return await self._harmed(fault, request, seen) if fault is not None else await self._forward(seen)
 
