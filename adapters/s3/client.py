@@ -35,6 +35,10 @@ ATTEMPT_S: Final = 8.0
 SLOWEST_BYTES_A_S: Final = 2 * 1024 * 1024
 """An attempt gets ATTEMPT_S, and the time in which its bytes pass at this rate."""
 AT_ONCE: Final = 128
+"""Requests that change something."""
+READS_AT_ONCE: Final = 160
+"""Those that read have places of their own, so that a PUT does not wait for objects that are slow to come.
+There are more than a SegmentStore takes at once, so that there is one for metadata."""
 MAX_WAITING: Final = 4096
 
 
@@ -47,6 +51,7 @@ class Limits:
     attempt_s: float = ATTEMPT_S
     hedge_share: float = SHARE
     at_once: int = AT_ONCE
+    reads_at_once: int = READS_AT_ONCE
     max_waiting: int = MAX_WAITING
 
 
@@ -92,6 +97,10 @@ class _Call:
                 self.timeouts.remove(timeout)
 
     @property
+    def reads(self) -> bool:
+        return self.request.operation in ("get", "list")
+
+    @property
     def kind(self) -> str:
         """Operation and order of magnitude."""
         return f"{self.request.operation} {max(self.size >> 16, 1).bit_length()}"
@@ -117,7 +126,8 @@ class S3Client:
         self._dice = dice
         self._budget = RetryBudget()
         self._hedges = Hedges(self._limits.hedge_share)
-        self._places = asyncio.Semaphore(self._limits.at_once)
+        self._write_places = asyncio.Semaphore(self._limits.at_once)
+        self._read_places = asyncio.Semaphore(self._limits.reads_at_once)
         self._waiting = 0
         """Calls under way, also those that wait for a place."""
         self._ended: asyncio.Future[None] | None = None
@@ -233,8 +243,9 @@ class S3Client:
             )
         self._waiting += 1
         last: list[Failed] = []
+        places = self._read_places if call.reads else self._write_places
         try:
-            async with call.within(call.seconds(self._limits.deadline_s)), self._places:
+            async with call.within(call.seconds(self._limits.deadline_s)), places:
                 for retries in itertools.count():
                     before, call.uncertain = call.uncertain, True
                     outcome = outcome_of(await self._attempts(call, attempt, judge), before)

@@ -281,6 +281,25 @@ def test_more_requests_than_may_wait_are_refused_at_once() -> None:
     assert len(transport.objects) == 5
 
 
+def test_a_put_does_not_wait_for_reads_that_hang() -> None:
+    transport = MemoryTransport()
+    limits = Limits(hedge_share=0.0, at_once=2, reads_at_once=2)
+
+    async def act(client: S3Client) -> float:
+        blobs = S3Blobs(client)
+        await blobs.put("a", [b"x"])
+        transport.plan += [Answer(after_s=7.0)] * 3
+        reads = [asyncio.create_task(blobs.get("a")) for _ in range(3)]
+        await asyncio.sleep(0)
+        transport.plan.clear()
+        await blobs.put("b", [b"x"])
+        took_s = asyncio.get_running_loop().time()
+        assert await asyncio.gather(*reads) == [b"x"] * 3
+        return took_s
+
+    assert run(act, transport, limits) < 1.0
+
+
 def test_a_closed_store_refuses_and_the_last_one_closes_the_client() -> None:
     closed: list[str] = []
 

@@ -325,3 +325,16 @@ def test_positions_side_by_side_are_one_read_and_a_gap_is_never_read() -> None:
     assert merged[0].pieces == [(1, 0), (2, 10), (4, 15), (5, 15)]
     large = [Position("a", number << 20, 1 << 20) for number in range(9)]
     assert [one.size >> 20 for one in merge_adjacent(large)] == [4, 4, 1]
+
+
+def test_a_far_store_reads_over_small_gaps_but_never_more_gap_than_is_wanted() -> None:
+    def read(*ranges: tuple[int, int]) -> list[tuple[int, int, int]]:
+        requested = [Position("a", start, size) for start, size in ranges]
+        merged = merge_adjacent(requested, max_gap=50)
+        assert sum(len(one.pieces) for one in merged) == len(ranges)
+        return [(one.start, one.size, one.gap_bytes) for one in merged]
+
+    assert read((0, 100), (150, 100), (301, 100)) == [(0, 250, 50), (301, 100, 0)]
+    assert read((0, 10), (40, 10)) == [(0, 10, 0), (40, 10, 0)]
+    assert read((0, 10), (20, 10), (35, 10), (25, 15)) == [(0, 45, 10)]
+    assert read((0, 60), (100, 10), (140, 10)) == [(0, 150, 70)]
