@@ -93,18 +93,17 @@ class MetadataJournal:
                     return await self._lost(number)
                 break
             # Absent, but the put may still take effect: repeat it with the same bytes, never with others.
-            self._unknown_entry = key
-            log.warning("journal.outcome_unknown", key=key, retry_s=wait_s)
+            self._is_unknown(key, outcome.reason if isinstance(outcome, Unknown) else "")
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, LONGEST_RETRY_S)
             outcome = await self._put_again(key, entry)
-        self._unknown_entry = ""
+        self._is_known()
         return COUNTS if self.store.exclusive else TO_BE_FOUND_OUT
 
     async def _lost(self, number: int) -> Lost | Unknown:
         """Another gateway's entry has the number. This one may have had it before, if it was pruned
         meanwhile."""
-        self._unknown_entry = ""
+        self._is_known()
         if self.store.exclusive:
             return Lost()
         try:
@@ -112,6 +111,17 @@ class MetadataJournal:
         except (StoreUnavailable, OutcomeUnknown) as error:
             return Unknown(str(error))
         return Lost() if start <= number else Unknown(f"the journal was pruned past entry {number}")
+
+    def _is_unknown(self, key: str, reason: str) -> None:
+        """One line in the log, however often it is tried to find out."""
+        if not self._unknown_entry:
+            log.warning("journal.outcome_unknown", key=key, error=reason)
+        self._unknown_entry = key
+
+    def _is_known(self) -> None:
+        if self._unknown_entry:
+            log.info("journal.outcome_known", key=self._unknown_entry)
+            self._unknown_entry = ""
 
     async def _put_entry(self, key: str, value: bytes) -> PutOutcome:
         return await self._put(key, value, None)
@@ -136,8 +146,7 @@ class MetadataJournal:
                 found = await self.store.get(key)
                 return found.value if found is not None else None
             except (StoreUnavailable, OutcomeUnknown) as error:
-                self._unknown_entry = key
-                log.warning("journal.read_back_failed", key=key, error=str(error), retry_s=wait_s)
+                self._is_unknown(key, str(error))
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, LONGEST_RETRY_S)
 

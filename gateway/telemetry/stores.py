@@ -1,13 +1,17 @@
-"""Thin wrappers around three of the ports: the duration of each operation of a store, and the last failures.
+"""Thin wrappers around three of the ports: the duration of each operation of a store, the last failures, and
+calls that have no response for long.
 
 One clock reading before and after a call of a store, which serves many batches: nothing per record.
 """
 
+import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
 
+import structlog
 from prometheus_client import Counter
 
 from gateway.telemetry.local_metrics import LocalHistogram
@@ -26,30 +30,71 @@ from ledger.ports import (
 from ledger.records import FIRST_LEVEL
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
+log = structlog.get_logger(__name__)
+
 FAILURE_COUNTS_SECONDS: Final = 30.0
+STALLED_SECONDS: Final = 5.0
+QUIET_SECONDS: Final = 60.0
+CLIENTS_WAIT_FOR: Final = frozenset({"metadata.get", "metadata.put", "segments.read", "segments.write"})
+"""What takes long elsewhere, such as the upload of a large snapshot, is no failure."""
+
+
+@dataclass(slots=True)
+class _Failing:
+    """Of one operation, since its last success. Times are monotonic."""
+
+    since: float
+    is_logged: bool
+    reason: str = ""
+    at: float = 0.0
 
 
 class StoreHealth:
-    """The last failures of the operations of stores."""
+    """The last failures of the operations of stores. The log has a line when an operation begins to fail, and
+    one when it works again; of one that fails now and then at most these two within QUIET_SECONDS."""
 
     def __init__(self) -> None:
-        self._failed: dict[str, tuple[str, float]] = {}
+        self._failing: dict[str, _Failing] = {}
+        self._logged_at: dict[str, float] = {}
+        self._awaited: dict[str, _Timed] = {}
 
     def failing(self) -> dict[str, str]:
         """`store.operation` to the reason, of recent failures without a success since. They expire: a gateway
         that gets no requests because it is not ready could not notice otherwise that the store works
-        again."""
+        again. Also operations that clients wait for, while a call of them has no response for long."""
         now = time.monotonic()
-        return {
-            name: reason for name, (reason, at) in self._failed.items() if now - at < FAILURE_COUNTS_SECONDS
+        stalled = {
+            name: f"no response for {seconds:.0f} s"
+            for name, timed in self._awaited.items()
+            if (seconds := timed.longest_s()) >= STALLED_SECONDS
         }
+        recent = {
+            name: failing.reason
+            for name, failing in self._failing.items()
+            if now - failing.at < FAILURE_COUNTS_SECONDS
+        }
+        return {**stalled, **recent}
+
+    def watch(self, name: str, timed: "_Timed") -> None:
+        if name in CLIENTS_WAIT_FOR:
+            self._awaited[name] = timed
 
     def succeeded(self, name: str) -> None:
-        if self._failed:
-            self._failed.pop(name, None)
+        failing = self._failing.pop(name, None) if self._failing else None
+        if failing is not None and failing.is_logged:
+            seconds = round(time.monotonic() - failing.since, 1)
+            log.info("store.works_again", operation=name, failed_for_s=seconds)
 
     def failed(self, name: str, reason: str) -> None:
-        self._failed[name] = (reason, time.monotonic())
+        now = time.monotonic()
+        failing = self._failing.get(name)
+        if failing is None:
+            is_logged = now - self._logged_at.get(name, -math.inf) >= QUIET_SECONDS
+            failing = self._failing[name] = _Failing(now, is_logged)
+            if is_logged:
+                self._logged_at[name] = now
+                log.warning("store.failing", operation=name, error=reason)
+        failing.reason, failing.at = reason, now
 
 
 class _Timed:
@@ -60,36 +105,53 @@ class _Timed:
         self._seconds = seconds
         self._errors = errors
         self._health = health
+        self._under_way: dict[_Call, None] = {}
+        """The oldest first."""
 
     def begin(self) -> "_Call":
         return _Call(self)
 
-    def done(self, seconds: float, error: BaseException | None) -> None:
+    def begun(self, call: "_Call") -> None:
+        self._under_way[call] = None
+
+    def done(self, call: "_Call", seconds: float, error: BaseException | None) -> None:
+        del self._under_way[call]
         self._seconds.observe(seconds)
         if isinstance(error, StoreError) and not isinstance(error, (NotFound, AlreadyExists)):
-            self.failed(str(error))
+            self._failed(str(error))
+        elif call.unknown:
+            self._failed(call.unknown)
         elif error is None:
             self._health.succeeded(self._name)
 
-    def failed(self, reason: str) -> None:
+    def _failed(self, reason: str) -> None:
         self._errors.inc()
         self._health.failed(self._name, reason)
 
+    def longest_s(self) -> float:
+        """How long the oldest call under way has had no response."""
+        oldest = next(iter(self._under_way), None)
+        return 0.0 if oldest is None else time.perf_counter() - oldest.began
+
 
 class _Call:
-    __slots__ = ("_began", "_timed")
+    __slots__ = ("_timed", "began", "unknown")
 
     def __init__(self, timed: _Timed) -> None:
         self._timed = timed
-        self._began = 0.0
+        self.began = 0.0
+        self.unknown = ""
+        """Why its outcome is not known, where it says so by a value."""
 
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
+    def __enter__(self) -> "_Call":
+        self.began = time.perf_counter()
+        self._timed.begun(self)
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timed.done(time.perf_counter() - self._began, error)
+        self._timed.done(self, time.perf_counter() - self.began, error)
 
 
 class StoreWatch:
@@ -102,7 +164,10 @@ class StoreWatch:
     def timed(self, store: str, op: str) -> _Timed:
         seconds = self._metrics.store_seconds.labels(store, op)
         errors = self._metrics.store_errors.labels(store, op)
-        return _Timed(f"{store}.{op}", seconds, errors, self.health)
+        name = f"{store}.{op}"
+        timed = _Timed(name, seconds, errors, self.health)
+        self.health.watch(name, timed)
+        return timed
 
 
 class TimedMetadata:
@@ -136,10 +201,10 @@ class TimedMetadata:
             return await self._store.scan(prefix, start, limit)
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
-        with self._put.begin():
+        with self._put.begin() as call:
             outcome = await self._store.put(key, value, expect)
-        if isinstance(outcome, Unknown):
-            self._put.failed(outcome.reason)
+            if isinstance(outcome, Unknown):
+                call.unknown = outcome.reason
         return outcome
 
     async def delete(self, keys: Sequence[str]) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.metadata.memory import MemoryMetadata
 from gateway.admin.readiness import Readiness
 from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.shard import Shard
+from gateway.telemetry import stores
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, TimedSegments
 from ledger.errors import StoreUnavailable
@@ -18,6 +20,7 @@ from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch
 from tests.support.embedded import GRACE_MS, Clock, Embedded
 from tests.support.faulty import Fault, Faults, FaultyMetadata
+from tests.support.held_stores import HeldMetadata
 from tests.support.journalled import topic_id
 from tests.support.shards import open_shard
 
@@ -60,6 +63,49 @@ async def test_a_put_of_unknown_outcome_is_a_failure() -> None:
     failed = {"store": "metadata", "op": "put"}
     assert metrics.registry.get_sample_value("dragoman_store_errors_total", failed) == 1
     assert list(watch.health.failing()) == ["metadata.put"]
+
+
+async def test_the_log_says_once_that_a_store_fails_and_that_it_works_again() -> None:
+    watch = StoreWatch(Metrics())
+    faults = Faults(fail_at=2, fault=Fault.NEVER_SENT, times=3, only=["metadata.put"])
+    store = TimedMetadata(FaultyMetadata(MemoryMetadata(), faults), watch)
+    with capture_logs() as logs:
+        for n in range(6):
+            await store.put(f"k{n}", b"v", None)
+    failing, again = logs
+    assert (failing["event"], failing["operation"]) == ("store.failing", "metadata.put")
+    assert "fault on purpose in call 2" in failing["error"]
+    assert (again["event"], again["operation"]) == ("store.works_again", "metadata.put")
+
+
+async def test_a_store_that_fails_now_and_then_does_not_fill_the_log() -> None:
+    watch = StoreWatch(Metrics())
+    with capture_logs() as logs:
+        for _ in range(100):
+            watch.health.failed("blobs.put", "503 SlowDown")
+            watch.health.succeeded("blobs.put")
+        watch.health.failed("blobs.put", "503 SlowDown")
+    assert [line["event"] for line in logs] == ["store.failing", "store.works_again"]
+    assert watch.health.failing() == {"blobs.put": "503 SlowDown"}
+
+
+async def test_a_call_without_a_response_is_a_failure_while_clients_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stores, "STALLED_SECONDS", 1e-9)
+    watch = StoreWatch(Metrics())
+    held = HeldMetadata(MemoryMetadata())
+    metadata = TimedMetadata(held, watch)
+    held.hold()
+    held.scans.shut()
+    calls = [asyncio.create_task(metadata.put("k", b"v", None)), asyncio.create_task(metadata.scan("k"))]
+    await held.until_held()
+    await held.scans.until_held()
+    assert watch.health.failing() == {"metadata.put": "no response for 0 s"}
+    held.release()
+    held.scans.open()
+    await asyncio.gather(*calls)
+    assert watch.health.failing() == {}
 
 
 async def test_what_a_wrapped_store_promises_is_what_the_store_promises(tmp_path: Path) -> None:
@@ -116,13 +162,16 @@ async def test_a_journal_entry_of_unknown_outcome_is_a_reason_until_it_is_known(
     await (await opened(store)).close()
     faults = Faults(fail_at=2, fault=Fault.NEVER_SENT, times=4, only=["metadata.put"])
     shard = await opened(FaultyMetadata(store, faults))
-    created = shard.submit(CreateTopic("t", topic_id(1), 1, {}))
     seen: list[list[str]] = []
-    while not created.done():
-        seen.append(ready(shard))
-        await asyncio.sleep(0.005)
+    with capture_logs() as logs:
+        created = shard.submit(CreateTopic("t", topic_id(1), 1, {}))
+        while not created.done():
+            seen.append(ready(shard))
+            await asyncio.sleep(0.005)
     assert ["journal_outcome_unknown"] in seen
     assert ready(shard) == []
+    assert [line["event"] for line in logs] == ["journal.outcome_unknown", "journal.outcome_known"]
+    assert "fault on purpose" in logs[0]["error"]
     await shard.close()
 
 
