@@ -27,6 +27,7 @@ async def prove_metadata(store: MetadataStore, name: str, races: int = RACES) ->
     """`name` of the store, for messages. StoreUnfit names the broken promise; StoreUnavailable and
     OutcomeUnknown if the store fails during the proof."""
     proof = _MetadataProof(store, name)
+    await proof.try_rights()
     try:
         for number in range(races):
             await proof.race(number)
@@ -40,6 +41,7 @@ async def prove_metadata(store: MetadataStore, name: str, races: int = RACES) ->
 async def prove_blobs(blobs: Blobs, name: str, races: int = RACES) -> None:
     """The same for blobs."""
     proof = _BlobsProof(blobs, name)
+    await proof.try_rights()
     try:
         for number in range(races):
             await proof.race(number)
@@ -76,6 +78,13 @@ class _MetadataProof(_Proof):
     def __init__(self, store: MetadataStore, name: str) -> None:
         super().__init__(name)
         self._store = store
+
+    async def try_rights(self) -> None:
+        """Before anything is written: what may not be deleted would stay."""
+        absent = f"{self._directory}/absent"
+        await self._store.scan(absent, limit=1)
+        await self._store.get(absent)
+        await self._store.delete([absent])
 
     async def race(self, number: int) -> None:
         key = self._key(f"race-{number}")
@@ -139,6 +148,14 @@ class _BlobsProof(_Proof):
     def __init__(self, blobs: Blobs, name: str) -> None:
         super().__init__(name)
         self._blobs = blobs
+
+    async def try_rights(self) -> None:
+        """Before anything is written: what may not be deleted would stay."""
+        absent = f"{self._directory}/absent"
+        await self._blobs.list(absent, limit=1)
+        with suppress(NotFound):
+            await self._blobs.get(absent)
+        await self._blobs.delete([absent])
 
     async def race(self, number: int) -> None:
         key = self._key(f"race-{number}")

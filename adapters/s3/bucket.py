@@ -44,7 +44,7 @@ class S3Bucket:
         await prove_metadata(metadata, self.client.name, races)
         await prove_blobs(blobs, self.client.name, races)
         proved = await is_create_only(self.client, self.multipart, self.address.prefix)
-        self.transport.multipart = self.multipart if proved else None
+        self.transport.multipart = self.multipart if proved and not self.multipart.unfit else None
 
 
 def open_bucket(

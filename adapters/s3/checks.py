@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from adapters.s3.address import DEFAULT_REGION, S3Address
 from adapters.s3.credentials import CredentialChain
-from adapters.s3.failures import CREDENTIAL_CODES, SERVER_ERROR, Request, failure_of_status
+from adapters.s3.failures import CREDENTIAL_CODES, DENIED, SERVER_ERROR, Request, failure_of_status
 from adapters.s3.lifecycle import Lifecycle, is_own, lifecycle_of
 from adapters.s3.options import S3Options, boto3_client
 from adapters.threads import StoreThreads
@@ -24,7 +24,6 @@ ABANDONED_AFTER: Final = timedelta(days=1)
 """No upload takes that long: each of its requests has a deadline of minutes."""
 MAX_UPLOADS: Final = 1000
 """Unfinished uploads that are aborted at once."""
-DENIED: Final = (401, 403)
 NOT_THERE: Final = frozenset(
     {
         "NoSuchLifecycleConfiguration",

@@ -8,14 +8,18 @@ off after the request, which it would send again by itself: its own retries are 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from adapters.s3.results import Failed
+from ledger.keys import KEY_PARTS
 
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
+_DELETE_CODE: Final = re.compile(r"DeleteObjects request failed .*\(code: ([A-Za-z0-9.]{1,64})\)")
+"""Of one key, in a response that is 200."""
+_MISSING_RIGHT: Final = re.compile(r"not authorized to perform: ((?:s3|kms):[A-Za-z]{1,40})\b")
 _NOT_SENT: Final = re.compile(r"kind: Connect\b")
 _TIMED_OUT: Final = re.compile(r"kind: Timeout\b|TimedOut")
 _FOREIGN: Final = re.compile(r'object with invalid path: (?:Error parsing )?Path "(.{,200})')
@@ -33,18 +37,30 @@ SERVER_ERROR: Final = 500
 CONFLICTS: Final = (409, 429)
 """So it may with these: what met the request may have been its own first attempt."""
 NOT_IMPLEMENTED: Final = "NotImplemented"
+ACCESS_DENIED: Final = "AccessDenied"
+DENIED: Final = (401, 403)
 
+ABORT: Final = "abort the upload of"
 RIGHTS: Final[Mapping[str, str]] = MappingProxyType(
-    {"put": "s3:PutObject", "get": "s3:GetObject", "list": "s3:ListBucket", "delete": "s3:DeleteObject"}
+    {
+        "put": "s3:PutObject",
+        # Without the second S3 denies an absent key as well.
+        "get": "s3:GetObject and s3:ListBucket",
+        "list": "s3:ListBucket",
+        "delete": "s3:DeleteObject",
+        ABORT: "s3:AbortMultipartUpload",
+    }
 )
+"""Of an operation, unless the store says itself which one is missing."""
 CREDENTIAL_CODES: Final = frozenset(
-    {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+    {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
 )
 """The credentials may have been replaced since they were loaded."""
 _RENEW: Final = (
     "renew the credentials: environment, profile, web identity or the machine's role, as AWS tools find them"
 )
 _REGION: Final = "the bucket is in another region: name it in the URL (?region=...)"
+_KMS_KEY: Final = "enable it, or correct storage.s3_kms_key and the bucket's default encryption"
 _REMEDIES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "NoSuchBucket": ("there is no such bucket", "create it, or correct the URL"),
@@ -52,6 +68,7 @@ _REMEDIES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "SignatureDoesNotMatch": ("the secret key is not the one of the access key", _RENEW),
         "ExpiredToken": ("the credentials have expired", _RENEW),
         "InvalidToken": ("the store does not take the session token", _RENEW),
+        "TokenRefreshRequired": ("the credentials have expired", _RENEW),
         "RequestTimeTooSkewed": ("this machine's clock is wrong", "set it, for example by NTP"),
         "PermanentRedirect": ("the store redirects", _REGION),
         "AuthorizationHeaderMalformed": ("the request was signed for another region", _REGION),
@@ -60,6 +77,10 @@ _REMEDIES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "the store does not know this request",
             "use a store with conditional writes (If-None-Match and If-Match)",
         ),
+        "KMS.NotFoundException": ("AWS KMS has no such key", _KMS_KEY),
+        "KMS.DisabledException": ("the key of AWS KMS is disabled", _KMS_KEY),
+        "KMS.InvalidStateException": ("the key of AWS KMS cannot be used now", _KMS_KEY),
+        "KMS.KMSInvalidStateException": ("the key of AWS KMS cannot be used now", _KMS_KEY),
         "QuotaExceeded": ("its quota is used up", "free space, or raise the quota"),
         "InsufficientStorage": ("it is full", "free space, or add some"),
         "XMinioStorageFull": ("it is full", "free space, or add some"),
@@ -73,7 +94,7 @@ class Request:
 
     store: str
     operation: str
-    """put, get, list or delete."""
+    """One of RIGHTS."""
     key: str = ""
 
     def __str__(self) -> str:
@@ -88,7 +109,7 @@ def status_of(text: str) -> int | None:
 
 def code_of(text: str) -> str:
     """The S3 error code, or nothing."""
-    found = _CODE.search(text)
+    found = _CODE.search(text) or _DELETE_CODE.search(text)
     return found[1] if found else ""
 
 
@@ -101,7 +122,13 @@ def failure_of(request: Request, text: str) -> Failed:
         return _known(request, f"the name {name!r} in it is none of a store's", "rename or remove the object")
     status, code = status_of(text), code_of(text)
     if status is not None:
-        return failure_of_status(request, status, code)
+        return failure_of_status(request, status, code, text)
+    if code:
+        # Of one key, while others may have been deleted.
+        return replace(
+            failure_of_status(request, 403 if code == ACCESS_DENIED else SERVER_ERROR, code, text),
+            certain=False,
+        )
     if (found := _UNTRUSTED.search(text)) is not None:
         return _known(
             request,
@@ -120,7 +147,8 @@ def failure_of(request: Request, text: str) -> Failed:
     return uncertain(request, f"the store {why}")
 
 
-def failure_of_status(request: Request, status: int, code: str = "") -> Failed:
+def failure_of_status(request: Request, status: int, code: str = "", text: str = "") -> Failed:
+    """`text` in which the store may name a missing right."""
     if status == TIMED_OUT or code == "RequestTimeout":
         return uncertain(request, f"the request did not arrive in time ({f'{status} {code}'.rstrip()})")
     if code in _REMEDIES:
@@ -128,14 +156,30 @@ def failure_of_status(request: Request, status: int, code: str = "") -> Failed:
         return _known(request, *_REMEDIES[code], certain=refused or code == NOT_IMPLEMENTED)
     named = f"{status} {code}".rstrip()
     match status:
-        case 401 | 403:
-            right = RIGHTS[request.operation]
-            return _known(request, f"access is denied ({named})", f"give the credentials the right {right}")
+        case _ if status in DENIED:
+            return _known(request, f"access is denied ({named})", _grant(request, text))
         case 404 if request.operation == "list":
             return _known(request, *_REMEDIES["NoSuchBucket"])
         case _ if status >= SERVER_ERROR or status in CONFLICTS:
             return uncertain(request, f"the store answered {named}")
     return _known(request, f"the store answered {named}", "check the URL and what the store supports")
+
+
+def _grant(request: Request, text: str) -> str:
+    said = _MISSING_RIGHT.search(text)
+    right = said[1] if said is not None else RIGHTS[request.operation]
+    if right.startswith("kms:"):
+        return f"give the credentials the right {right} for the key of AWS KMS"
+    return f"give the credentials the right {right} for {root_of(request.key)}*"
+
+
+def root_of(key: str) -> str:
+    """The prefix of a store's keys, by one of them or a directory of them; empty if there is none."""
+    parts = key.split("/")
+    for place in reversed(range(len(parts))):
+        if parts[place] in (*KEY_PARTS, "proof"):
+            return "".join(f"{part}/" for part in parts[:place])
+    return ""
 
 
 def uncertain(request: Request, why: str) -> Failed:

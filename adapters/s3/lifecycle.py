@@ -9,6 +9,8 @@ from ledger.keys import KEY_PARTS
 ARCHIVES: Final = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 """Storage classes whose objects cannot be read before they are restored."""
 MAX_NAME: Final = 60
+PROOF: Final = "proof"
+"""The kind of the keys that a proof (adapters/proof.py) writes and deletes."""
 
 Rule = Mapping[str, Any]
 
@@ -39,7 +41,7 @@ def lifecycle_of(rules: Sequence[Rule], prefix: str) -> Lifecycle:
 def is_own(key: str, prefix: str) -> bool:
     """A key of a store with this prefix, also one of its proof."""
     kind = key.removeprefix(prefix).partition("/")[0]
-    return key.startswith(prefix) and (kind in KEY_PARTS or kind == "proof")
+    return key.startswith(prefix) and (kind in KEY_PARTS or kind == PROOF)
 
 
 def _covers(rule: Rule, prefix: str) -> bool:
@@ -51,8 +53,10 @@ def _covers(rule: Rule, prefix: str) -> bool:
 
 
 def _folders(prefix: str) -> Iterator[str]:
+    """Of the keys that are needed."""
     for kind, parts in KEY_PARTS.items():
-        yield f"{prefix}{kind}/" if parts > 1 else f"{prefix}{kind}"
+        if kind != PROOF:
+            yield f"{prefix}{kind}/" if parts > 1 else f"{prefix}{kind}"
 
 
 def _filter(rule: Rule) -> Mapping[str, Any]:

@@ -8,13 +8,23 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+import structlog
 from botocore.exceptions import BotoCoreError, ClientError
 
 from adapters.s3.address import S3Address
 from adapters.s3.credentials import RENEWED_AFTER_S, CredentialChain
-from adapters.s3.failures import CREDENTIAL_CODES, PRECONDITION, Request, failure_of_status, uncertain
+from adapters.s3.failures import (
+    ABORT,
+    CREDENTIAL_CODES,
+    DENIED,
+    PRECONDITION,
+    Request,
+    failure_of_status,
+    uncertain,
+)
 from adapters.s3.options import S3Options, boto3_client, encryption_of
 from adapters.s3.results import Failed, PutResult, Refused, Stored
 from adapters.threads import StoreThreads
@@ -24,6 +34,9 @@ MULTIPART_ABOVE: Final = 16 * 1024 * 1024
 PART_BYTES: Final = 8 * 1024 * 1024
 THREADS: Final = 4
 REQUEST_DEADLINE_S: Final = 120.0
+
+
+log = structlog.get_logger(__name__)
 
 
 class _Broken(Exception):
@@ -53,6 +66,8 @@ class Multipart:
         self._part_bytes = part_bytes
         self._address = address
         self._credentials = credentials
+        self.unfit = ""
+        """Why no upload should be begun: the right to abort one is missing."""
         self._threads = StoreThreads(f"uploads to {address}", THREADS, REQUEST_DEADLINE_S)
         self._opening = threading.Lock()
         """Of the session, its client and when they were renewed: all threads use the same."""
@@ -129,10 +144,13 @@ class Multipart:
         return Stored(str(etag)) if etag else uncertain(request, "the response has no ETag")
 
     async def _abort(self, request: Request, key: str, upload: str) -> None:
+        """What is left of it costs, and a lifecycle rule or `doctor` removes it."""
+        request = replace(request, operation=ABORT)
         try:
             await self._send(request, "abort_multipart_upload", key, UploadId=upload)
-        except _Broken:
-            return
+        except _Broken as broken:
+            log.warning("s3.upload_left", error=broken.failed.reason)
+            self.unfit = broken.failed.reason if broken.status in DENIED else self.unfit
 
     async def _send(
         self, request: Request, operation: str, key: str, **arguments: object
@@ -157,7 +175,8 @@ class Multipart:
             code = str(error.response.get("Error", {}).get("Code", ""))
             if code in CREDENTIAL_CODES:
                 self._renew()
-            raise _Broken(failure_of_status(request, status, code), status) from None
+            text = str(error.response.get("Error", {}).get("Message", ""))
+            raise _Broken(failure_of_status(request, status, code, text), status) from None
         except BotoCoreError as error:
             raise _Broken(uncertain(request, f"the request broke off ({type(error).__name__})")) from None
         return response

@@ -165,14 +165,15 @@ class ObstoreTransport:
         return Page(_listed(result["objects"]), [f"{path}/" for path in result["common_prefixes"]])
 
     async def delete(self, keys: Sequence[str]) -> int | Failed:
+        request = Request(self._name, "delete", keys[0])
         try:
             await obstore.delete_async(self._store, list(keys))
         except FileNotFoundError as error:
             if code_of(str(error)) != NO_SUCH_BUCKET:
                 return len(keys)
-            return await self._failed(Request(self._name, "delete"), error)
+            return await self._failed(request, error)
         except _ERRORS as error:
-            return await self._failed(Request(self._name, "delete"), error)
+            return await self._failed(request, error)
         return len(keys)
 
     def _refused(self, request: Request, text: str) -> PutResult:

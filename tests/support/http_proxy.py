@@ -9,6 +9,7 @@ header that was signed.
 """
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"})
+KEY = re.compile(rb"<Key>(.*?)</Key>")
 MAX_BYTES = 64 * 1024 * 1024
 
 
@@ -43,6 +45,16 @@ class Denied:
     concerns: Callable[[web.Request], bool]
     code: str = "AccessDenied"
     status: int = 403
+    text: str = ""
+    """In the error, or the whole body of a status 200, with KEY for the first one of the request."""
+
+    def response(self, method: str, body: bytes) -> web.Response:
+        text = f"<Error><Code>{self.code}</Code>{self.text}</Error>" if self.status != 200 else self.text
+        if (key := KEY.search(body)) is not None:
+            text = text.replace("KEY", key[1].decode())
+        return web.Response(
+            status=self.status, text="" if method == "HEAD" else text, content_type="application/xml"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +103,7 @@ class HttpProxy:
         seen = _Seen(request.method, url, headers, await request.read())
         self.requests.append(f"{request.method} {request.path}")
         if self.denied is not None and self.denied.concerns(request):
-            text = "" if request.method == "HEAD" else f"<Error><Code>{self.denied.code}</Code></Error>"
-            return web.Response(status=self.denied.status, text=text, content_type="application/xml")
+            return self.denied.response(request.method, seen.body)
         fault = self._fault_of(request.method)
         return await self._harmed(fault, request, seen) if fault is not None else await self._forward(seen)
 
