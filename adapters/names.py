@@ -26,3 +26,13 @@ def check_key(key: str) -> str:
     if KEY_PARTS.get(parts[0], len(parts)) != len(parts):
         raise ValueError(f"key {key!r}: a key {parts[0]}/... has {KEY_PARTS[parts[0]]} parts")
     return key
+
+
+def check_prefix(prefix: str, what: str) -> str:
+    """A prefix of keys. ValueError if it is none, which does not repeat it: a URL may hold a secret."""
+    try:
+        return check_key(prefix)
+    except ValueError:
+        raise ValueError(
+            f"{what} has parts of letters, digits, - _ and ., and does not begin as a key of Dragoman does"
+        ) from None

@@ -1,5 +1,9 @@
 """From a URL to its backend. Opening raises StoreUnavailable, StoreDamaged, StoreTooNew or StoreLocked
-with one sentence for the operator, and UnknownStore for a URL that names no backend of this build."""
+with one sentence for the operator, and UnknownStore for a URL that names no backend of this build.
+
+Stores elsewhere are opened by `FarStores` (`adapters/far.py`), which a gateway has one of: it has their
+credentials and shares their clients.
+"""
 
 import os
 from collections.abc import Callable
@@ -11,7 +15,11 @@ from adapters.blobs.files import Access as Access
 from adapters.blobs.files import FileBlobs
 from adapters.blobs.memory import MemoryBlobs
 from adapters.disk import Directories
+from adapters.far import FarOptions as FarOptions
+from adapters.far import FarStores as FarStores
+from adapters.far import UnknownStore as UnknownStore
 from adapters.images.sqlite import SqliteImage
+from adapters.journals.guarded import GuardedJournal, is_guarding
 from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
@@ -20,22 +28,20 @@ from adapters.segments.objects import ObjectSegments
 from adapters.segments.wal import ROLL_AGE_MS, WalSegments
 from ledger.ports import Blobs, ImageStore, Journal, MetadataStore, SegmentStore
 
-METADATA_URLS = ("memory:", "sqlite:PATH")
-SEGMENT_URLS = ("memory:", "file:DIR", "objects+memory:", "objects+file:DIR")
-BLOB_URLS = ("memory:", "file:DIR")
+S3_URL: Final = "s3://BUCKET/PREFIX"
+METADATA_URLS = ("memory:", "sqlite:PATH", S3_URL, "etcd://HOST[,HOST]/PREFIX", "filer://HOST/ROOT")
+SEGMENT_URLS = ("memory:", "file:DIR", "objects+memory:", "objects+file:DIR", S3_URL)
+BLOB_URLS = ("memory:", "file:DIR", S3_URL)
 IMAGE_URLS = ("sqlite:PATH",)
 
 BLOBS_DIRECTORY = "blobs"
 """Blobs of `file:DIR` are in here, so that they can share DIR with the WAL and the metadata."""
 MEMORY: Final = "memory:"
+NO_IMAGE: Final = "none"
 OBJECTS: Final = "objects+"
 METADATA_FILE: Final = "metadata.db"
 IMAGE_FILE: Final = "image.db"
 """These two are in the data directory."""
-
-
-class UnknownStore(ValueError):
-    """The URL names no backend of this build; the message lists the known ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +52,44 @@ class StoreUrls:
     segments: str
     blobs: str
     image: str | None
-    """None: the metadata ends with the process, and so would its image."""
+    """None: a restart reads a snapshot and the journal alone."""
+    directory: Path | None
+    """The data directory, if any of them is there."""
+
+    @property
+    def is_lasting(self) -> bool:
+        """False if the metadata ends with the process."""
+        return self.metadata != MEMORY
 
 
-def urls_in(directory: Path, metadata: str = "", data: str = "") -> StoreUrls:
-    """The stores in a data directory, unless `metadata` and `data` name others. The blobs are where the
-    segments are."""
+def urls_in(directory: Path, metadata: str = "", data: str = "", image: str = "") -> StoreUrls:
+    """The stores in a data directory, unless `metadata`, `data` and `image` name others ("none": no image).
+    The blobs are where the segments are. Without an `image` it is there too, unless the metadata is in
+    memory, or neither metadata nor data is on this host."""
     metadata_url = metadata or f"sqlite:{directory / METADATA_FILE}"
     data_url = data or f"file:{directory}"
-    image_url = None if metadata_url == MEMORY else f"sqlite:{directory / IMAGE_FILE}"
-    return StoreUrls(metadata_url, data_url, data_url.removeprefix(OBJECTS), image_url)
+    is_local = any(directory_of(url) is not None for url in (metadata_url, data_url))
+    image_here = not image and metadata_url != MEMORY and is_local
+    image_url = f"sqlite:{directory / IMAGE_FILE}" if image_here else image
+    return StoreUrls(
+        metadata_url,
+        data_url,
+        data_url.removeprefix(OBJECTS),
+        None if image_url in ("", NO_IMAGE) else image_url,
+        directory if image_here or not metadata or not data else None,
+    )
 
 
-def open_metadata(url: str, *, thorough: bool = False) -> MetadataStore:
-    """`memory:` or `sqlite:PATH`, whose directory must exist. `thorough`: after a check of all of it."""
+def open_metadata(url: str, *, thorough: bool = False, far: FarStores | None = None) -> MetadataStore:
+    """`memory:`, `sqlite:PATH`, whose directory must exist, or what is far. `thorough`: after a check of all
+    of it."""
     match _split(url):
         case ("memory", ""):
             return MemoryMetadata()
         case ("sqlite", path) if path:
             return SqliteMetadata(path, thorough=thorough)
+        case ("s3" | "etcd" | "filer", _):
+            return (far or FarStores()).metadata(url)
     raise _unknown("metadata", url, METADATA_URLS)
 
 
@@ -72,11 +97,16 @@ def open_journal(
     metadata: MetadataStore, *, shard: int = 0, random: Callable[[int], bytes] = os.urandom
 ) -> Journal:
     """The journal of a shard, in a metadata store, with nonces from `random`. Nothing is opened."""
+    if is_guarding(metadata):
+        return GuardedJournal(metadata, shard, random=random)
     return MetadataJournal(metadata, shard, random=random)
 
 
-def open_segments(url: str, *, shard: int = 0, roll_age_ms: int = ROLL_AGE_MS) -> SegmentStore:
-    """`memory:`, `file:DIR` (appended WAL files), or `objects+` and the URL of blobs (an object a draft).
+def open_segments(
+    url: str, *, shard: int = 0, roll_age_ms: int = ROLL_AGE_MS, far: FarStores | None = None
+) -> SegmentStore:
+    """`memory:`, `file:DIR` (appended WAL files), or an object a draft: `s3://`, or `objects+` and the URL of
+    blobs.
 
     `roll_age_ms` is how long a WAL file grows: a quarter of the orphan grace at most.
     """
@@ -85,7 +115,9 @@ def open_segments(url: str, *, shard: int = 0, roll_age_ms: int = ROLL_AGE_MS) -
             return MemorySegments(shard=shard)
         case ("file", path) if path:
             return WalSegments(path, shard=shard, roll_age_ms=roll_age_ms)
-    if url.startswith(OBJECTS):
+        case ("s3", _):
+            return ObjectSegments(open_blobs(url, far=far), shard=shard)
+    if url.startswith((f"{OBJECTS}memory:", f"{OBJECTS}file:")):
         try:
             return ObjectSegments(open_blobs(url.removeprefix(OBJECTS)), shard=shard)
         except UnknownStore:
@@ -93,8 +125,8 @@ def open_segments(url: str, *, shard: int = 0, roll_age_ms: int = ROLL_AGE_MS) -
     raise _unknown("segment", url, SEGMENT_URLS)
 
 
-def open_blobs(url: str, access: Access = Access.OWNED) -> Blobs:
-    """`memory:` or `file:DIR`, whose parent must exist; the blobs are in `DIR/blobs`."""
+def open_blobs(url: str, access: Access = Access.OWNED, *, far: FarStores | None = None) -> Blobs:
+    """`memory:`, `file:DIR`, whose parent must exist (the blobs are in `DIR/blobs`), or `s3://`."""
     match _split(url):
         case ("memory", ""):
             return MemoryBlobs()
@@ -102,6 +134,8 @@ def open_blobs(url: str, access: Access = Access.OWNED) -> Blobs:
             if access is not Access.READ_ONLY:
                 Directories(Path(path)).open_root()
             return FileBlobs(os.path.join(path, BLOBS_DIRECTORY), access=access)
+        case ("s3", _):
+            return (far or FarStores()).blobs(url)
     raise _unknown("blob", url, BLOB_URLS)
 
 

@@ -29,10 +29,8 @@ async def prove_metadata(store: MetadataStore, name: str, races: int = RACES) ->
     proof = _MetadataProof(store, name)
     await proof.try_rights()
     try:
-        for number in range(races):
-            await proof.race(number)
-        await proof.stale_version()
-        await proof.delete_and_create()
+        await all_of([proof.race(number) for number in range(races)])
+        await all_of([proof.stale_version(), proof.delete_and_create()])
     finally:
         with suppress(StoreError):
             await store.delete(proof.keys)
@@ -43,9 +41,7 @@ async def prove_blobs(blobs: Blobs, name: str, races: int = RACES) -> None:
     proof = _BlobsProof(blobs, name)
     await proof.try_rights()
     try:
-        for number in range(races):
-            await proof.race(number)
-        await proof.delete_and_create()
+        await all_of([*(proof.race(number) for number in range(races)), proof.delete_and_create()])
     finally:
         with suppress(StoreError):
             await blobs.delete(proof.keys)
@@ -89,7 +85,7 @@ class _MetadataProof(_Proof):
     async def race(self, number: int) -> None:
         key = self._key(f"race-{number}")
         values = [_value() for _ in range(RACERS)]
-        won = await _all([self._wins(key, value, None) for value in values])
+        won = await all_of([self._wins(key, value, None) for value in values])
         self._check_one_winner([version is not None for version in won])
         found = await self._store.get(key)
         winner = next(value for value, version in zip(values, won, strict=True) if version is not None)
@@ -160,7 +156,7 @@ class _BlobsProof(_Proof):
     async def race(self, number: int) -> None:
         key = self._key(f"race-{number}")
         values = [_value() for _ in range(RACERS)]
-        won = await _all([self._wins(key, value) for value in values])
+        won = await all_of([self._wins(key, value) for value in values])
         self._check_one_winner(won)
         await self._check_read(key, values[won.index(True)])
 
@@ -196,7 +192,7 @@ class _BlobsProof(_Proof):
         return True
 
 
-async def _all(calls: Sequence[Awaitable[T]]) -> list[T]:
+async def all_of(calls: Sequence[Awaitable[T]]) -> list[T]:
     """Every result, after all have ended; an error if one has failed."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     found: list[T] = []

@@ -1,30 +1,14 @@
-"""Starts a gateway from its settings: stores, shard, services, server; and closes them in reverse.
-
-The only module that imports the adapters.
-"""
+"""Starts a gateway from its settings: stores, shard, services, server; and closes them in reverse."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import structlog
 
-from adapters.open import METADATA_FILE as METADATA_FILE
-from adapters.open import (
-    Access,
-    UnknownStore,
-    directory_of,
-    open_blobs,
-    open_image,
-    open_journal,
-    open_metadata,
-    open_segments,
-    urls_in,
-)
 from gateway.addresses import Address, Listener, parse_address, parse_bindings
 from gateway.admin.readiness import Readiness
 from gateway.admin.server import AdminServer, admin_address
@@ -38,7 +22,6 @@ from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.opening import open_shard
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.shard import Shard
-from gateway.datadir import DATA_SETTING, DataDirectory, DirectoryLock
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.host import COUNTS_SUSPEND
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
@@ -51,18 +34,15 @@ from gateway.requests.context import Services
 from gateway.router import RequestRouter
 from gateway.security.tls import Certificates
 from gateway.service_assembly import garbage_collector, open_services, owner_housekeeping
-from gateway.settings import ConfigError, Settings
+from gateway.settings import Settings
+from gateway.store_assembly import OPENER, StoreOpening, Stores, StoreUrls
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, TimedSegments
 from gateway.version import product_version
-from gateway.world import StoreOpener, World
-from ledger.ports import Blobs, ImageStore, Journal, MetadataStore, SegmentStore
+from gateway.world import World
 
 log = structlog.get_logger()
 
-HOST: Final = World(
-    StoreOpener(open_metadata, open_segments, open_blobs, open_image, open_journal), Sockets()
-)
+HOST: Final = World(OPENER, Sockets())
 """This host, with the backends of this build."""
 
 
@@ -80,17 +60,7 @@ class RunningGateway:
     admin: Address | None
     reload: Callable[[], None]
     """Read certificates again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
-    journal: Journal
-    segments: SegmentStore
-    blobs: Blobs
-    image: ImageStore | None
-    watch: StoreWatch
-    directories: Sequence[Path]
-    """Local directories that the stores write to."""
+    urls: StoreUrls
 
 
 @asynccontextmanager
@@ -111,14 +81,11 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         shard = await _open_shard(settings, stores, clock, world)
         stack.push_async_callback(shard.close)
         space = _watch_space(settings, stores, shard, metrics, stack)
-        await claim_data(shard, stores.blobs, is_lasting=stores.image is not None)
+        await claim_data(shard, stores.blobs, is_lasting=stores.urls.is_lasting)
         configs = ConfigService(shard, settings)
         watch = ClockWatch(shard, clock, settings.ledger.orphan_grace_ms, metrics.alarm)
         metrics.clock_behind_seconds.set_function(lambda: watch.ahead_ms / 1000)
-        rule = SnapshotRule(settings.ledger.snapshot_bytes)
-        checkpointer = Checkpointer(
-            shard, stores.image, stores.blobs, rule, shard.replica.clock, world.random_bytes, world.precise_s
-        )
+        checkpointer = _checkpointer(settings, stores, shard, world)
         _start_replica_steps(checkpointer, watch, space, stack)
         services = await open_services(
             settings, stores.segments, shard, configs, space, stack, metrics, world
@@ -142,7 +109,17 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         stack.callback(services.groups.close)
         stack.callback(setattr, readiness, "is_draining", True)
         reload = certificates.reload if certificates is not None else _nothing_to_reload
-        yield RunningGateway(services, shard, scope, shard.lost, listeners, server.bound, admin, reload)
+        yield RunningGateway(
+            services, shard, scope, shard.lost, listeners, server.bound, admin, reload, stores.urls
+        )
+
+
+async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metrics, world: World) -> Stores:
+    opening = StoreOpening(settings, world.stores, world.random_bytes)
+    stores = await opening.open(stack, metrics)
+    # Over a store that breaks a promise two gateways would both number the same offsets.
+    await opening.far.prove()
+    return stores
 
 
 async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock, world: World) -> Shard:
@@ -163,100 +140,15 @@ async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock, wo
     return shard
 
 
+def _checkpointer(settings: Settings, stores: Stores, shard: Shard, world: World) -> Checkpointer:
+    rule = SnapshotRule(settings.ledger.snapshot_bytes)
+    return Checkpointer(
+        shard, stores.image, stores.blobs, rule, shard.replica.clock, world.random_bytes, world.precise_s
+    )
+
+
 def _nothing_to_reload() -> None:
     log.info("gateway.nothing_to_reload", reason="there is no SSL:// listener")
-
-
-@asynccontextmanager
-async def opened_stores(settings: Settings, *, thorough: bool = False) -> AsyncIterator[Stores]:
-    """The stores alone, with the data directory locked, for commands on an offline ledger.
-    `thorough`: after a check of the metadata store's structure.
-
-    Raises ConfigError and the StoreErrors of `ledger.errors`: StoreLocked while a gateway runs.
-    """
-    async with AsyncExitStack() as stack:
-        yield await _open_stores(settings, stack, Metrics(), HOST, thorough=thorough)
-
-
-def opened_blobs(directory: Path) -> AbstractAsyncContextManager[Blobs]:
-    """The blobs of a backup, for writing. Without a lock, so unfinished puts of other processes are left
-    alone."""
-    return _opened_blobs(directory, Access.SHARED)
-
-
-def opened_source(directory: Path) -> AbstractAsyncContextManager[Blobs]:
-    """The blobs of a data directory or of a backup, for reading: nothing in it is created or changed."""
-    return _opened_blobs(directory, Access.READ_ONLY)
-
-
-@asynccontextmanager
-async def _opened_blobs(directory: Path, access: Access) -> AsyncIterator[Blobs]:
-    blobs = open_blobs(f"file:{directory}", access)
-    try:
-        yield blobs
-    finally:
-        await blobs.close()
-
-
-async def _open_stores(
-    settings: Settings,
-    stack: AsyncExitStack,
-    metrics: Metrics,
-    world: World,
-    *,
-    thorough: bool = False,
-) -> Stores:
-    """Opens every store, each in a wrapper that measures its calls."""
-    storage, opener = settings.storage, world.stores
-    watch = StoreWatch(metrics)
-    directory = Path(storage.data_dir)
-    urls = urls_in(directory, storage.metadata, storage.data)
-    locked = None
-    if urls.image is not None or not storage.data:
-        stack.callback(DataDirectory(directory).close)
-        locked = directory
-    try:
-        metadata = opener.metadata(urls.metadata, thorough=thorough)
-        stack.push_async_callback(metadata.close)
-        if metadata.exclusive:
-            # If only one gateway can write the metadata, only that one may delete from the data.
-            _lock_data(directory_of(urls.segments), locked, stack)
-        segments = opener.segments(urls.segments, roll_age_ms=settings.ledger.orphan_grace_ms // 4)
-        stack.push_async_callback(segments.close)
-        blobs = opener.blobs(urls.blobs)
-        stack.push_async_callback(blobs.close)
-    except UnknownStore as error:
-        raise ConfigError(str(error)) from error
-    if not storage.allow_unsafe_acks:
-        _check_durable(metadata, segments)
-    named = (directory_of(urls.metadata), directory_of(urls.segments))
-    directories = [found for found in named if found is not None]
-    journal = opener.journal(TimedMetadata(metadata, watch), random=world.random_bytes)
-    timed = journal, TimedSegments(segments, watch), TimedBlobs(blobs, watch)
-    if urls.image is None:
-        return Stores(*timed, None, watch, directories)
-    image = opener.image(urls.image)
-    stack.push_async_callback(image.close)
-    return Stores(*timed, image, watch, [directory, *directories])
-
-
-def _lock_data(directory: Path | None, locked: Path | None, stack: AsyncExitStack) -> None:
-    if directory is None or not directory.absolute().parent.is_dir():
-        return  # opening the store reports what is missing
-    if locked is None or directory.resolve() != locked.resolve():
-        stack.callback(DirectoryLock(directory, DATA_SETTING).close)
-
-
-def _check_durable(metadata: MetadataStore, segments: SegmentStore) -> None:
-    for setting, is_durable in (
-        ("storage.metadata", metadata.durable_ack),
-        ("storage.data", segments.capabilities.durable_ack),
-    ):
-        if not is_durable:
-            raise ConfigError(
-                f"{setting}: what this store acknowledges does not survive loss of power; "
-                "to use it nevertheless set storage.allow_unsafe_acks=true"
-            )
 
 
 def _watch_space(
@@ -309,12 +201,8 @@ def _shard_facts(
 
 
 def _readiness(settings: Settings, stores: Stores, shard: Shard, space: FreeSpace) -> Readiness:
-    storage = settings.storage
-    directory = Path(storage.data_dir)
-    writes_there = stores.image is not None or not storage.data
-    return Readiness(
-        shard, stores.watch.health.failing, space, directory if writes_there else None, storage.min_free_bytes
-    )
+    failing, directory = stores.watch.health.failing, stores.urls.directory
+    return Readiness(shard, failing, space, directory, settings.storage.min_free_bytes)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Meta
 
-from gateway.settings import SECRET, ConfigError, Settings
+from gateway.settings import SECRET, ConfigError, Settings, Storage
 
 ENVIRONMENT_PREFIX: Final = "DRAGOMAN_"
 # Switches of the test suite, which a gateway started by a test inherits.
@@ -108,6 +108,25 @@ def load_settings(
             )
         values[name] = _checked(name, value, "command line", text=isinstance(value, str))
     return _build(values)
+
+
+def secret_of(value: str, file: str, setting: str) -> bytes:
+    """A secret, or the first line of the file that the setting names. Raises ConfigError if that cannot be
+    read."""
+    if not file:
+        return value.encode()
+    check_readable(setting, file)
+    lines = Path(file).read_bytes().splitlines()
+    return lines[0] if lines else b""
+
+
+def check_readable(setting: str, path: str) -> None:
+    """Raises ConfigError unless the file can be read."""
+    try:
+        with Path(path).open("rb"):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{setting} = {path}: cannot read the file: {error.strerror}") from error
 
 
 def unknown_variables(environment: Mapping[str, str]) -> Sequence[str]:
@@ -222,8 +241,30 @@ def _check_together(settings: Settings) -> None:
             f"groups.group.min.session.timeout.ms = {groups.group_min_session_timeout_ms} is more than "
             f"groups.group.max.session.timeout.ms = {groups.group_max_session_timeout_ms}"
         )
+    _check_storage(settings.storage)
     tls = settings.tls
     if tls.key_password and tls.key_password_file:
         raise ConfigError("tls.key_password and tls.key_password_file are both set: give one of them")
     if tls.client_auth != "none" and not tls.ca:
         raise ConfigError(f"tls.client_auth = {tls.client_auth} needs tls.ca, the CAs of client certificates")
+
+
+def _check_storage(storage: Storage) -> None:
+    if storage.etcd_password and storage.etcd_password_file:
+        raise ConfigError(
+            "storage.etcd_password and storage.etcd_password_file are both set: give one of them"
+        )
+    if bool(storage.etcd_user) != bool(storage.etcd_password or storage.etcd_password_file):
+        raise ConfigError(
+            "storage.etcd_user and its password (storage.etcd_password or storage.etcd_password_file) belong "
+            "together: only one of them is set"
+        )
+    for store, certificate, key in (
+        ("etcd", storage.etcd_certificate, storage.etcd_key),
+        ("filer", storage.filer_certificate, storage.filer_key),
+    ):
+        if bool(certificate) != bool(key):
+            raise ConfigError(
+                f"storage.{store}_certificate and storage.{store}_key belong together: only one of them is "
+                "set"
+            )

@@ -9,16 +9,12 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
-GIB: Final = 1024 * MIB
-SECOND: Final = 1000
-MINUTE: Final = 60 * SECOND
-HOUR: Final = 60 * MINUTE
+from gateway.setting_units import GIB, HOUR, KIB, MIB, MINUTE, SECOND
+from gateway.setting_units import SECRET as SECRET
+from gateway.storage_settings import Storage as Storage
+
 NEWEST_FEATURE_LEVEL: Final = 2
 """As `ledger.records` has it, which a connection need not load."""
-SECRET: Final = "secret"
-"""Key in `Meta.extra` of a setting that is never shown."""
 
 
 class ConfigError(Exception):
@@ -78,33 +74,6 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __repr__(self) -> str:
         # Settings may end up in a log; the password must not.
         return f"Tls(certificate={self.certificate!r}, client_auth={self.client_auth!r})"
-
-
-class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    data_dir: Annotated[
-        str,
-        Meta(min_length=1, description="Directory of the embedded stores, and of the lock that guards them"),
-    ] = "data"
-    metadata: Annotated[
-        str, Meta(description="URL of the metadata store; empty = sqlite: in the data directory")
-    ] = ""
-    data: Annotated[str, Meta(description="URL of the record data; empty = file: in the data directory")] = ""
-    allow_unsafe_acks: Annotated[
-        bool, Meta(description="Accept stores whose acknowledgement does not survive loss of power")
-    ] = False
-    min_free_bytes: Annotated[
-        int,
-        Meta(ge=0, le=1024 * GIB, description="With less free in the data directory, /readyz says not ready"),
-    ] = 256 * MIB
-    reserve_bytes: Annotated[
-        int,
-        Meta(
-            ge=-1,
-            le=1024 * GIB,
-            description="With less free where records or the journal are written, Produce is refused, so "
-            "that deletions still work; -1 = the smaller of 64 MiB and 5 % of the file system, 0 = none",
-        ),
-    ] = -1
 
 
 class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

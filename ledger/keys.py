@@ -15,6 +15,7 @@ KEY_PARTS: Final[Mapping[str, int]] = MappingProxyType(
         "cluster-id": 1,
         "journal": 3,
         "journal-start": 2,
+        "proof": 3,
         "snapshot": 3,
         "wal": 3,
     }

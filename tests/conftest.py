@@ -11,6 +11,7 @@ pytest_plugins = [
     "tests.support.gateway",
     "tests.support.weed",
     "tests.support.s3_servers",
+    "tests.support.far_stores",
     "tests.support.tool_runner",
 ]
 

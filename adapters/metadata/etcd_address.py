@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from adapters.names import check_key
+from adapters.names import check_prefix
 
 SCHEME: Final = "etcd://"
 DEFAULT_PORT: Final = 2379
@@ -44,7 +44,7 @@ def address_of(url: str) -> EtcdAddress:
     endpoints = tuple(_endpoint(host) for host in hosts.split(","))
     if len(set(endpoints)) != len(endpoints):
         raise ValueError("the URL of an etcd names an endpoint twice")
-    return EtcdAddress(endpoints, check_key(prefix))
+    return EtcdAddress(endpoints, check_prefix(prefix, "the prefix in the URL of an etcd"))
 
 
 def _endpoint(text: str) -> str:

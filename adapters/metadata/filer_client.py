@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
-from adapters.names import check_key
+from adapters.names import check_prefix
 from adapters.rpc.caller import Caller, Limits
 from adapters.rpc.channel import grpc, options
 from adapters.rpc.endpoint import (
@@ -71,7 +71,9 @@ def address_of(url: str) -> FilerAddress:
             "the URL of a filer is filer://HOST[:PORT]/ROOT: one host, the port of its gRPC, no user, "
             "no options"
         )
-    return FilerAddress(f"{found['host']}:{port}", f"/{check_key(root)}")
+    return FilerAddress(
+        f"{found['host']}:{port}", f"/{check_prefix(root, 'the directory in the URL of a filer')}"
+    )
 
 
 def explained(filer: str, code: str, details: str) -> Failure:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from adapters.names import check_key
 
@@ -36,7 +36,7 @@ class S3Address:
 
 def parse_address(url: str) -> S3Address:
     """Errors: BadAddress with one sentence for the operator."""
-    parts = urlsplit(url)
+    parts = _split(url)
     if parts.scheme != SCHEME:
         raise BadAddress("an S3 URL begins with s3://")
     if "@" in parts.netloc:
@@ -52,6 +52,16 @@ def parse_address(url: str) -> S3Address:
 _NO_SECRETS: Final = (
     "an S3 URL holds no credentials: they come from the environment, a profile or the machine's role"
 )
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        # Its text may repeat a part of the URL.
+        raise BadAddress("an S3 URL is s3://BUCKET/PREFIX[?endpoint=URL&region=NAME]") from None
+    return parts
 
 
 def _options(query: str) -> dict[str, str]:
@@ -84,7 +94,7 @@ def _prefix(path: str) -> str:
 def _endpoint(endpoint: str | None) -> str | None:
     if not endpoint:
         return None
-    parts = urlsplit(endpoint)
+    parts = _split(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise BadAddress("the endpoint of an S3 URL is http://HOST:PORT or https://HOST:PORT")
     if "@" in parts.netloc:

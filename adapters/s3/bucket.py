@@ -31,11 +31,12 @@ class S3Bucket:
     multipart: Multipart
     checks: BucketChecks
 
-    def blobs(self) -> S3Blobs:
-        return S3Blobs(self.client, self.address.prefix)
+    def blobs(self, prefix: str | None = None) -> S3Blobs:
+        """`prefix` of their keys: that of the address, if none is given."""
+        return S3Blobs(self.client, self.address.prefix if prefix is None else prefix)
 
-    def metadata(self) -> S3Metadata:
-        return S3Metadata(self.client, self.address.prefix)
+    def metadata(self, prefix: str | None = None) -> S3Metadata:
+        return S3Metadata(self.client, self.address.prefix if prefix is None else prefix)
 
     async def prove(self, metadata: S3Metadata, blobs: S3Blobs, races: int = RACES) -> None:
         """For start and doctor. From then on large objects go in parts, if the store keeps those create-only.
@@ -43,19 +44,24 @@ class S3Bucket:
         fails meanwhile."""
         await prove_metadata(metadata, self.client.name, races)
         await prove_blobs(blobs, self.client.name, races)
-        proved = await is_create_only(self.client, self.multipart, self.address.prefix)
+        await self.prove_multipart(self.address.prefix)
+
+    async def prove_multipart(self, prefix: str) -> None:
+        """By keys with this prefix. Large objects go in parts from now on, if the store keeps those
+        create-only."""
+        proved = await is_create_only(self.client, self.multipart, prefix)
         self.transport.multipart = self.multipart if proved and not self.multipart.unfit else None
 
 
 def open_bucket(
-    url: str,
+    url: str | S3Address,
     limits: Limits | None = None,
     session: boto3.Session | None = None,
     options: S3Options | None = None,
 ) -> S3Bucket:
     """Nothing is sent yet. `session`: of the environment if there is none. Errors: BadAddress, and
     StoreUnavailable for a profile that does not exist, or a file of the options that cannot be used."""
-    address, options = parse_address(url), options or S3Options()
+    address, options = parse_address(url) if isinstance(url, str) else url, options or S3Options()
     check_options(address, options)
     name = str(address)
     threads = StoreThreads(f"the credentials of {name}", 1, CREDENTIALS_DEADLINE_S)

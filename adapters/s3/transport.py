@@ -38,10 +38,11 @@ from adapters.s3.results import (
     Stored,
 )
 from ledger.errors import StoreUnavailable
+from ledger.keys import KEY_PARTS
 
 PAGE: Final = 1000
 """Keys that S3 lists, or deletes, in one request."""
-DRAFTS: Final = "wal/"
+DRAFTS: Final = "wal"
 NO_SUCH_BUCKET: Final = "NoSuchBucket"
 NO_CREDENTIALS: Final = "for path External AWS credential provider:"
 """In obstore's error if the credentials could not be had: nothing was sent."""
@@ -106,7 +107,7 @@ class ObstoreTransport:
 
     async def put(self, key: str, data: bytes, expect: str | None) -> PutResult:
         # A draft is one PUT, whatever its length: produce waits for it.
-        in_parts = expect is None and not key.startswith(f"{self._address.prefix}{DRAFTS}")
+        in_parts = expect is None and not _is_draft(key)
         if in_parts and self.multipart is not None and len(data) > self.multipart.above:
             return await self.multipart.put(key, data)
         request = Request(self._name, "put", key)
@@ -205,6 +206,12 @@ class ObstoreTransport:
             # In a thread: a new HTTP client reads the certificates of the machine.
             with suppress(StoreUnavailable):
                 self._store = await self._credentials.in_thread(self._opened)
+
+
+def _is_draft(key: str) -> bool:
+    """Whatever prefix it has: the bucket's stores have their own."""
+    parts = key.split("/")
+    return len(parts) >= KEY_PARTS[DRAFTS] and parts[-KEY_PARTS[DRAFTS]] == DRAFTS
 
 
 def _range(start: int, size: int | None) -> Any:

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from gateway.assembly import opened_stores
 from gateway.cli.exits import Exit
 from gateway.cli.offline_state import check_there, owner_of, run, settings_for
 from gateway.cli.output import counted, print_json, print_text, talk
@@ -18,6 +17,7 @@ from gateway.offline.doctor import (
     check_versions,
 )
 from gateway.settings import Settings
+from gateway.store_assembly import opened_stores
 from ledger.errors import StoreDamaged, StoreTooNew
 
 FEW_FREE_BYTES: Final = 1024**3

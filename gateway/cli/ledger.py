@@ -4,7 +4,6 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from gateway.assembly import METADATA_FILE, Stores, opened_blobs, opened_source, opened_stores
 from gateway.cli.exits import Exit
 from gateway.cli.offline_state import offline_ledger, recover_offline, run, settings_for
 from gateway.cli.output import UsageError, counted, print_json, print_table, print_text, shown_time, talk
@@ -21,6 +20,7 @@ from gateway.offline.backup import (
 )
 from gateway.offline.inspect import Inspection, inspect_ledger
 from gateway.settings import Settings
+from gateway.store_assembly import METADATA_FILE, Stores, opened_blobs, opened_source, opened_stores
 from ledger.errors import StoreDamaged
 
 SHOWN_OBJECTS = 10

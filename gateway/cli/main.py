@@ -98,10 +98,15 @@ def serve(
         str | None, typer.Option(help="Health, metrics and version pages; '' = none.", metavar="HOST:PORT")
     ] = None,
     metadata: Annotated[
-        str | None, typer.Option(help="Metadata store; default sqlite: in the data directory.", metavar="URL")
+        str | None,
+        typer.Option(
+            help="Metadata: sqlite:PATH, s3://, etcd:// or filer://; default in the data directory.",
+            metavar="URL",
+        ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Record data; default file: in the data directory.", metavar="URL")
+        str | None,
+        typer.Option(help="Record data: file:DIR or s3://; default in the data directory.", metavar="URL"),
     ] = None,
     data_dir: DataDir = None,
     node_id: Annotated[int | None, typer.Option(help="Broker id of this gateway.", metavar="N")] = None,

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gateway.assembly import METADATA_FILE, Stores, opened_stores
 from gateway.cli.output import UsageError
 from gateway.config import load_settings
 from gateway.coordination.recovery import Recovered, recover
 from gateway.offline.backup import ReadOnlyImage
 from gateway.settings import Settings
+from gateway.store_assembly import METADATA_FILE, Stores, opened_stores
 from gateway.telemetry.logs import set_up_logs, warn_of_variables
 from ledger.errors import StoreUnavailable
 from ledger.ports import ImageStore, Journal

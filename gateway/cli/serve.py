@@ -25,6 +25,7 @@ from gateway.config import load_settings, parse_assignment
 from gateway.coordination.journal import OwnershipLost
 from gateway.network.acceptor import ListenFailed
 from gateway.settings import ConfigError, Settings
+from gateway.store_assembly import StoreUrls
 from gateway.telemetry.logs import log_loop_errors, set_up_logs, warn_of_variables
 from gateway.version import product_version
 from ledger.errors import StoreError, StoreLocked
@@ -168,8 +169,15 @@ def _places(settings: Settings, gateway: RunningGateway) -> dict[str, object]:
         "listeners": _listening_on(gateway),
         "advertised": [str(Address(listener.host, listener.port)) for listener in gateway.listeners],
         "admin": None if gateway.admin is None else str(gateway.admin),
-        "data_dir": settings.storage.data_dir,
+        **_stores(gateway.urls),
     }
+
+
+def _stores(urls: StoreUrls) -> dict[str, str]:
+    """Where everything is, for the log. A URL that could be opened holds no secret."""
+    if urls.directory is not None:
+        return {"data_dir": str(urls.directory)}
+    return {"metadata": urls.metadata, "data": urls.segments, "image": urls.image or "none"}
 
 
 def _greet(settings: Settings, gateway: RunningGateway) -> None:

@@ -9,11 +9,11 @@ import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Final
 
 import structlog
 
+from gateway.config import check_readable, secret_of
 from gateway.settings import ConfigError, Tls
 
 log = structlog.get_logger()
@@ -114,7 +114,7 @@ def build_context(settings: Tls) -> ssl.SSLContext:
 
 
 def _load_certificate(context: ssl.SSLContext, settings: Tls) -> None:
-    password = _password(settings)
+    password = secret_of(settings.key_password, settings.key_password_file, "tls.key_password_file")
     is_needed = False
 
     def give() -> bytes:
@@ -125,7 +125,7 @@ def _load_certificate(context: ssl.SSLContext, settings: Tls) -> None:
 
     for setting, path in (("tls.certificate", settings.certificate), ("tls.key", settings.key)):
         if path:
-            _check_readable(setting, path)
+            check_readable(setting, path)
     try:
         context.load_cert_chain(settings.certificate, settings.key or None, give)
     except (ssl.SSLError, ValueError) as error:
@@ -147,7 +147,7 @@ def _certificate_reason(settings: Tls, error: Exception, needs_password: bool, h
 
 
 def _load_ca(context: ssl.SSLContext, path: str) -> None:
-    _check_readable("tls.ca", path)
+    check_readable("tls.ca", path)
     try:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
@@ -155,22 +155,6 @@ def _load_ca(context: ssl.SSLContext, path: str) -> None:
     # With these a client with several certificates knows which to send.
     if not context.get_ca_certs():
         raise ConfigError(f"tls.ca = {path}: none of its certificates is a CA")
-
-
-def _password(settings: Tls) -> bytes:
-    if not settings.key_password_file:
-        return settings.key_password.encode()
-    _check_readable("tls.key_password_file", settings.key_password_file)
-    lines = Path(settings.key_password_file).read_bytes().splitlines()
-    return lines[0] if lines else b""
-
-
-def _check_readable(setting: str, path: str) -> None:
-    try:
-        with Path(path).open("rb"):
-            pass
-    except OSError as error:
-        raise ConfigError(f"{setting} = {path}: cannot read the file: {error.strerror}") from error
 
 
 def _reason(error: BaseException) -> str:

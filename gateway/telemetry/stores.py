@@ -6,10 +6,10 @@ One clock reading before and after a call of a store, which serves many batches:
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final
+from typing import Final, Protocol, TypeGuard
 
 import structlog
 from prometheus_client import Counter
@@ -201,8 +201,11 @@ class TimedMetadata:
             return await self._store.scan(prefix, start, limit)
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
+        return await self._timed_put(self._store.put(key, value, expect))
+
+    async def _timed_put(self, put: Awaitable[PutOutcome]) -> PutOutcome:
         with self._put.begin() as call:
-            outcome = await self._store.put(key, value, expect)
+            outcome = await put
             if isinstance(outcome, Unknown):
                 call.unknown = outcome.reason
         return outcome
@@ -213,6 +216,32 @@ class TimedMetadata:
 
     async def close(self) -> None:
         await self._store.close()
+
+
+class GuardingStore(MetadataStore, Protocol):
+    """A store that compares another key in the step that creates one (`adapters/journals/guarded.py`)."""
+
+    async def create_guarded(self, key: str, value: bytes, guard: str, version: str | None) -> PutOutcome: ...
+
+
+class TimedGuarding(TimedMetadata):
+    """A GuardingStore, whose guarded creates count as puts."""
+
+    def __init__(self, store: GuardingStore, watch: StoreWatch) -> None:
+        super().__init__(store, watch)
+        self._guarding = store
+
+    async def create_guarded(self, key: str, value: bytes, guard: str, version: str | None) -> PutOutcome:
+        return await self._timed_put(self._guarding.create_guarded(key, value, guard, version))
+
+
+def timed_metadata(store: MetadataStore, watch: StoreWatch) -> TimedMetadata:
+    """With all that the store can do."""
+    return TimedGuarding(store, watch) if _is_guarding(store) else TimedMetadata(store, watch)
+
+
+def _is_guarding(store: MetadataStore) -> TypeGuard[GuardingStore]:
+    return hasattr(store, "create_guarded")
 
 
 class TimedSegments:

@@ -104,7 +104,11 @@ def test_every_setting_is_listed() -> None:
         (["--listen", "SASL_SSL://127.0.0.1:0"], "only PLAINTEXT:// and SSL://"),
         (["--listen", "PLAINTEXT://0.0.0.0:0"], "2 listeners"),
         (["--admin", "nowhere"], "admin.listen"),
-        (["--metadata", "etcd:localhost"], "no metadata store for etcd:"),
+        (["--metadata", "ftp:localhost"], "no metadata store for ftp:"),
+        (["--metadata", "etcd:localhost"], "the URL of an etcd is etcd://HOST"),
+        (["--metadata", "filer:localhost"], "the URL of a filer is filer://HOST"),
+        (["--data", "s3:bucket"], "names no bucket"),
+        (["--set", "storage.image=/tmp/image.db"], "storage.image"),
         (["--metadata", "memory:", "--data", "memory:"], "storage.allow_unsafe_acks"),
     ],
 )

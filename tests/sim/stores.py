@@ -98,10 +98,10 @@ class Disk:
         """The stores as one life sees them."""
         return StoreOpener(
             metadata=lambda url, **_: LivedMetadata(self._open_metadata(url), self, fate),
-            segments=lambda url, roll_age_ms: LivedSegments(
+            segments=lambda url, roll_age_ms, far: LivedSegments(
                 self._open_segments(url, roll_age_ms), self, fate
             ),
-            blobs=lambda url: LivedBlobs(self._open_blobs(url), self, fate),
+            blobs=lambda url, far: LivedBlobs(self._open_blobs(url), self, fate),
             image=lambda url: LivedImage(SqliteImage(_path_of(url), threads=InlineThreads), self, fate),
             journal=open_journal,
         )

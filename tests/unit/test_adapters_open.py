@@ -46,7 +46,7 @@ def visible() -> Iterator[Path]:
 
 @pytest.mark.parametrize(
     "url",
-    ["s3://bucket/x", "etcd://user:secret@host", "filer:x", "nonsense", "", "sqlite:", "file:", "memory:x"],
+    ["ftp://user:secret@host", "nonsense", "", "sqlite:", "file:", "memory:x", "objects+sqlite:x"],
 )
 @pytest.mark.parametrize("opening", [open_metadata, open_segments, open_blobs])
 def test_a_url_that_names_no_backend_is_refused_with_those_there_are(
@@ -61,7 +61,7 @@ def test_a_url_that_names_no_backend_is_refused_with_those_there_are(
 
 def test_objects_over_unknown_blobs_are_refused() -> None:
     with pytest.raises(UnknownStore, match=r"objects\+file:DIR"):
-        open_segments("objects+s3://bucket")
+        open_segments("objects+ftp://bucket")
 
 
 async def test_one_directory_holds_all_three_without_mixing_them(tmp_path: Path) -> None:

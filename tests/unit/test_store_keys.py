@@ -64,6 +64,7 @@ async def test_every_key_that_a_gateway_makes_is_of_a_known_kind(tmp_path: Path)
         start_key(0),
         new_snapshot_key(0, 1, 1),
         new_archive_key(0, 0, 1, 1),
+        "proof/0123456789abcdef/race-0",
         WalLocators(0, os.urandom).new(),
         WalLocators(0, os.urandom, ".wal").new(),
         *keys_in(tmp_path),

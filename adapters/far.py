@@ -1,0 +1,165 @@
+"""Far stores of one gateway: S3, etcd, a SeaweedFS filer. Their libraries are loaded for the URLs that need
+them."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from adapters.proof import all_of, prove_blobs, prove_metadata
+from adapters.rpc.tls import Tls
+from ledger.ports import Blobs, MetadataStore
+
+if TYPE_CHECKING:
+    from adapters.s3.address import S3Address
+    from adapters.s3.bucket import S3Bucket
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+EXTRAS: Final = {"s3": "s3", "etcd": "etcd", "filer": "seaweedfs"}
+"""By the scheme of a URL, what its packages come with."""
+PACKAGES: Final = ("boto3", "botocore", "obstore", "grpc", "google")
+"""The first names of their modules."""
+
+
+class UnknownStore(ValueError):
+    """The URL names no backend that this installation has, or not in the form that the backend wants. The
+    message repeats no part of it that may be a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class FarOptions:
+    """What a URL does not say, as the settings `storage.*` of the same names. Paths are PEM files; empty:
+    not set."""
+
+    etcd_user: str = ""
+    etcd_password: str = field(default="", repr=False)
+    etcd_ca: str = ""
+    etcd_certificate: str = ""
+    etcd_key: str = ""
+    filer_ca: str = ""
+    filer_certificate: str = ""
+    filer_key: str = ""
+    s3_ca: str = ""
+    s3_path_style: bool | None = None
+    """None: as the endpoint wants it."""
+    s3_kms_key: str = ""
+
+
+class FarStores:
+    """Opens far stores and proves them. One client for each bucket, however many stores are in it."""
+
+    def __init__(self, options: FarOptions | None = None) -> None:
+        self._options = options or FarOptions()
+        self._buckets: dict[S3Address, S3Bucket] = {}
+        """By their addresses without a prefix."""
+        self._metadata: list[tuple[MetadataStore, str]] = []
+        """Each with its name for messages."""
+        self._blobs: dict[tuple[str, str], tuple[Blobs, S3Bucket]] = {}
+        """By name and prefix: segments and snapshots are in the same ones, which are proved once."""
+        self._places: dict[tuple[str, str], tuple[S3Bucket, str]] = {}
+        """Of metadata too: the prefixes that are used, by the same."""
+
+    def metadata(self, url: str) -> MetadataStore:
+        """`s3://`, `etcd://` or `filer://`. Errors: UnknownStore, and those of `adapters/open.py`."""
+        scheme = url.partition(":")[0]
+        with _with_extra(scheme):
+            match scheme:
+                case "s3":
+                    opened = self._s3(url)
+                case "etcd":
+                    opened = self._etcd(url)
+                case _:
+                    opened = self._filer(url)
+        self._metadata.append(opened)
+        return opened[0]
+
+    def blobs(self, url: str) -> Blobs:
+        """`s3://`. Errors: as `metadata`."""
+        with _with_extra("s3"):
+            bucket, prefix = self._bucket(url)
+            store = bucket.blobs(prefix)
+        self._blobs[bucket.client.name, prefix] = store, bucket
+        return store
+
+    async def prove(self) -> None:
+        """All stores that were opened. StoreUnfit names the promise that one of them broke, or the rule of
+        its bucket that would delete objects; StoreUnavailable and OutcomeUnknown if one fails meanwhile."""
+        proofs: list[Awaitable[None]] = []
+        proofs += [prove_metadata(store, name) for store, name in self._metadata]
+        for (_, prefix), (blobs, bucket) in self._blobs.items():
+            proofs += [prove_blobs(blobs, bucket.client.name), bucket.prove_multipart(prefix)]
+        proofs += [bucket.checks.refuse_unfit(prefix) for bucket, prefix in self._places.values()]
+        await all_of(proofs)
+
+    def _bucket(self, url: str) -> tuple["S3Bucket", str]:
+        """The bucket of a URL, and the prefix of its keys."""
+        from adapters.s3.address import parse_address
+        from adapters.s3.bucket import open_bucket
+        from adapters.s3.options import S3Options
+
+        address = _parsed(parse_address, url)
+        whole = replace(address, prefix="")
+        if whole not in self._buckets:
+            options = self._options
+            given = S3Options(_path(options.s3_ca), options.s3_path_style, options.s3_kms_key)
+            self._buckets[whole] = _parsed(partial(open_bucket, options=given), whole)
+        bucket = self._buckets[whole]
+        self._places[bucket.client.name, address.prefix] = bucket, address.prefix
+        return bucket, address.prefix
+
+    def _s3(self, url: str) -> tuple[MetadataStore, str]:
+        bucket, prefix = self._bucket(url)
+        return bucket.metadata(prefix), bucket.client.name
+
+    def _etcd(self, url: str) -> tuple[MetadataStore, str]:
+        from adapters.metadata.etcd import EtcdMetadata
+        from adapters.metadata.etcd_address import Login, address_of
+
+        options = self._options
+        address = _parsed(address_of, url)
+        tls = _tls(options.etcd_ca, options.etcd_certificate, options.etcd_key)
+        login = Login(options.etcd_user, options.etcd_password) if options.etcd_user else None
+        return EtcdMetadata(url, tls=tls, login=login), str(address)
+
+    def _filer(self, url: str) -> tuple[MetadataStore, str]:
+        from adapters.metadata.filer import FilerMetadata
+        from adapters.metadata.filer_client import address_of
+
+        options = self._options
+        address = _parsed(address_of, url)
+        tls = _tls(options.filer_ca, options.filer_certificate, options.filer_key)
+        return FilerMetadata(url, tls=tls), str(address)
+
+
+def _path(path: str) -> Path | None:
+    return Path(path) if path else None
+
+
+def _tls(ca: str, certificate: str, key: str) -> Tls | None:
+    """None: nothing is encrypted."""
+    return Tls(_path(ca), _path(certificate), _path(key)) if ca or certificate else None
+
+
+def _parsed(parse: Callable[[A], T], given: A) -> T:
+    """Errors: UnknownStore for a ValueError."""
+    try:
+        return parse(given)
+    except ValueError as error:
+        raise UnknownStore(str(error)) from None
+
+
+@contextmanager
+def _with_extra(scheme: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in PACKAGES:
+            raise
+        raise UnknownStore(
+            f"{scheme}: needs the package {error.name}, which is not installed: "
+            f"pip install 'dragoman[{EXTRAS[scheme]}]'"
+        ) from None
