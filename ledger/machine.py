@@ -63,5 +63,8 @@ class Machine:
     complete: Callable[[LedgerState], None] | None = None
     """Once all rows are restored: makes what no row says, and raises StoreDamaged where rows contradict each
     other, as then one of them is missing."""
+    overlapping: frozenset[type] = frozenset()
+    """Requests that may be decided before the last entry is applied, if that has no others: all that they
+    need of it is carried over by its overlay (`ledger.overlay.CARRIED`)."""
     growing: frozenset[type] = frozenset()
     """Requests of clients that only make the ledger grow: refused first when a disk is nearly full."""

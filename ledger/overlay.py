@@ -1,7 +1,7 @@
 """What was decided for the entry that is being filled, on top of the durable state."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ledger.groups.state import Group, OffsetKey
 from ledger.objects.uploads import Uploader
@@ -12,11 +12,20 @@ from ledger.types import TopicId
 
 Part = TypeVar("Part")
 
+CARRIED: Final = ("next_offset", "object_bytes", "producers", "repeats", "settled")
+"""Mappings to the newest value: what requests of `Machine.overlapping` leave for later decisions, with the
+numbers below."""
+
 
 class Overlay:
-    """Made empty for each entry; holds only what later decisions of the same entry must see."""
+    """Made for each entry; holds only what later decisions of the same entry must see.
+
+    `before`: the overlay of the entry before, where that is not applied to `state`. Then it begins with what
+    that one has added, as if both were one entry. Only for requests of `Machine.overlapping`, in both.
+    """
 
     __slots__ = (
+        "_carried",
         "_parts",
         "configs",
         "created",
@@ -42,7 +51,7 @@ class Overlay:
         "touched_objects",
     )
 
-    def __init__(self, state: LedgerState) -> None:
+    def __init__(self, state: LedgerState, before: "Overlay | None" = None) -> None:
         self.configs: dict[TopicId, Mapping[str, str]] = {}
         self.created: set[str] = set()
         self.deleted: set[TopicId] = set()
@@ -75,6 +84,33 @@ class Overlay:
         self.touched_objects: set[int] = set()
         """Objects that lose runs in this entry: they may be closed by it."""
         self._parts: dict[type, Any] | None = None
+        self._carried: dict[str, Any] = {}
+        """What it began with."""
+        if before is not None:
+            self.carry(before)
+
+    def carry(self, before: "Overlay") -> None:
+        """Begin with what the entry before has added."""
+        self._carried = carried = before.added()
+        for name in CARRIED:
+            setattr(self, name, dict(carried[name]))
+        self.new_producers = dict(carried["new_producers"])
+        self.new_objects = carried["new_objects"]
+        self.producer_count = before.producer_count
+        self.next_producer_id = before.next_producer_id
+
+    def added(self) -> dict[str, Any]:
+        """What decisions of this entry have changed, without what it began with: that is applied by now."""
+        carried = self._carried
+        if not carried:
+            added = {name: getattr(self, name) for name in CARRIED}
+            return added | {"new_producers": self.new_producers, "new_objects": self.new_objects}
+        added = {name: _changed(getattr(self, name), carried[name]) for name in CARRIED}
+        before: dict[int, int] = carried["new_producers"]
+        new = {log: count - before.get(log, 0) for log, count in self.new_producers.items()}
+        added["new_producers"] = {log: count for log, count in new.items() if count}
+        added["new_objects"] = self.new_objects - carried["new_objects"]
+        return added
 
     def part(self, kind: type[Part]) -> Part:
         """What a feature keeps for itself, empty at first (cf. `LedgerState.part`)."""
@@ -84,3 +120,7 @@ class Overlay:
         if part is None:
             part = self._parts[kind] = kind()
         return part
+
+
+def _changed(present: dict[Any, Any], before: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {key: value for key, value in present.items() if before.get(key) is not value}

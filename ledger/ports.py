@@ -162,7 +162,8 @@ class Appended:
 
     counts: bool
     """True: it counts. False: that is still to be found out. It counts if `start`, called after this, is not
-    above its number; if it is above, or cannot be read, the outcome is that of `Unknown`."""
+    above its number; if it is above, the outcome is that of `Unknown`. The next entry may be appended
+    meanwhile, but nothing of either is true before this is found out."""
 
 
 AppendOutcome: TypeAlias = Appended | Lost | Unknown
@@ -207,7 +208,7 @@ class Journal(Protocol):
 
     async def append(self, number: int, entry: bytes, batches: Sequence[DraftBatch] = ()) -> AppendOutcome:
         """Make entry `number` durable, and in the same step `batches`, where `place` has said they will be.
-        The caller has applied all entries before it, and has one append at a time under way.
+        The caller has all entries before it, or has appended them, and has one append at a time under way.
 
         Appended: see there. Lost: another gateway's entry has the number, and this one certainly is not in
         the journal; the caller owns the shard no longer, and what waited has failed. Unknown: it may or may

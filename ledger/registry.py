@@ -31,6 +31,7 @@ class Registry:
         """In the order in which they are restored."""
         self.written = sorted(self.sections, key=lambda section: (not section.always, section.number))
         """In the order in which their rows are written."""
+        self.overlapping = frozenset(request for machine in machines for request in machine.overlapping)
         self.growing = frozenset(request for machine in machines for request in machine.growing)
         self.appliers: Mapping[type, Applier] = _appliers(machines)
         formats = [each for machine in machines for each in machine.formats]

@@ -5,12 +5,18 @@ restart and a prune can act on.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
+
+import structlog
 
 from ledger.errors import OutcomeUnknown, StoreDamaged, StoreUnavailable
 from ledger.ports import SCAN_BYTES, Appended, EntryPage, Journal, Lost, StoredEntry, Unknown
 
+log = structlog.get_logger(__name__)
+
+FIRST_RETRY_S: Final = 0.01
+LONGEST_RETRY_S: Final = 1.0
 SLICE_BYTES: Final = 64 * 1024
 ENTRY_BYTES: Final = 2 * 1024
 """Other tasks run after entries of SLICE_BYTES, each counted with ENTRY_BYTES more: to apply them takes at
@@ -30,29 +36,37 @@ class PrunedMeanwhile(StoreUnavailable):
     """Another gateway pruned entries while they were read: what was read of them does not count."""
 
 
-async def append(journal: Journal, number: int, entry: bytes) -> None:
-    """Make entry `number` durable, so that it counts. StoreUnavailable: it certainly is not there and will
-    not be. OwnershipLost: another gateway's entry is, or whether this one counts is unknown. Waits while the
-    outcome is unknown to the store."""
+async def append(journal: Journal, number: int, entry: bytes) -> bool:
+    """Make entry `number` durable. Returns whether it counts; False: `verify_counts` finds out. Until then
+    nothing that is in it is true. StoreUnavailable: it certainly is not there and will not be. OwnershipLost:
+    another gateway's entry is, or whether this one counts is unknown. Waits while the outcome is unknown to
+    the store."""
     match await journal.append(number, entry):
-        case Appended(counts=True):
-            return
-        case Appended():
-            await _check_start(journal, number)
+        case Appended(counts):
+            return counts
         case Lost():
             raise OwnershipLost(f"journal entry {number} was written by another gateway")
         case Unknown(reason):
             raise _unknown(number, reason)
 
 
-async def _check_start(journal: Journal, number: int) -> None:
-    """An append counts only if no other gateway has pruned past it meanwhile."""
-    try:
-        start = await journal.start()
-    except (StoreUnavailable, OutcomeUnknown) as error:
-        raise _unknown(number, str(error)) from error
-    if number < start:
-        raise _unknown(number, f"the journal was pruned past entry {number}")
+async def verify_counts(journal: Journal, number: int, may_wait: Callable[[], bool]) -> None:
+    """Return if entry `number`, which was appended before this call, counts: no other gateway has pruned past
+    it meanwhile. Else OwnershipLost. While `start` cannot be read, this waits for as long as `may_wait`."""
+    wait_s = FIRST_RETRY_S
+    while True:
+        try:
+            start = await journal.start()
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            if not may_wait():
+                raise _unknown(number, str(error)) from error
+            log.warning("journal.start_not_read", entry=number, error=str(error), retry_s=wait_s)
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, LONGEST_RETRY_S)
+        else:
+            if number < start:
+                raise _unknown(number, f"the journal was pruned past entry {number}")
+            return
 
 
 def _unknown(number: int, reason: str) -> OwnershipLost:

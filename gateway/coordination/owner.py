@@ -3,11 +3,15 @@
 One append is in flight at a time; requests that arrive meanwhile go into the next entry (group commit).
 Requests are decided when their entry is filled, so against everything durable plus what the same entry
 already holds. No result is returned before the last entry that it depends on is durable.
+
+Over a store that does not say whether an append counts, `start` is read after it, while the next entry is
+filled and appended: decided against what the unproved entry holds too (docs/decisions/0033). At most one
+entry is unproved; it is applied, and its results are returned, once it is proved.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,7 +19,7 @@ import structlog
 
 from gateway.completion import Completion
 from gateway.coordination.commit_delay import CommitDelay
-from gateway.coordination.journal import OwnershipLost, append
+from gateway.coordination.journal import OwnershipLost, append, verify_counts
 from gateway.coordination.replica import Replica
 from gateway.host import RandomBytes, random_bytes
 from ledger.cluster.requests import BecomeOwner
@@ -31,7 +35,7 @@ from ledger.journal import (
 from ledger.overlay import Overlay
 from ledger.partitions.requests import CommitFile
 from ledger.ports import Journal
-from ledger.registry import decide, encode_record
+from ledger.registry import REGISTRY, decide, encode_record
 from ledger.requests import LedgerResult, Request
 
 log = structlog.get_logger(__name__)
@@ -49,12 +53,21 @@ class _Filling:
     """The entry that is being filled."""
 
     time_ms: int
+    overlay: Overlay
+    is_first: bool
+    """Whether all entries before it are applied."""
     records: list[bytes] = field(default_factory=list)
     results: list[tuple[Completion[LedgerResult], LedgerResult]] = field(default_factory=list)
     size: int = HEAD_BYTES
     work: int = 0
     files: int = 0
     """Of the results, how many are of committed files."""
+    may_overlap: bool = True
+    """Whether the next entry may be decided before this one is applied."""
+
+    def takes(self, request: Request) -> bool:
+        may_overlap = type(request) in REGISTRY.overlapping
+        return self.has_capacity(request) and (may_overlap or self.is_first)
 
     def has_capacity(self, request: Request) -> bool:
         if not self.records:
@@ -67,6 +80,16 @@ class _Filling:
         and waiting requests hold their drafts."""
         results, self.results = self.results, []
         _fail(results, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unproved:
+    """An entry that is durable, while `start` is read to find out whether it counts."""
+
+    number: int
+    data: bytes
+    filling: _Filling
+    barriers: list[asyncio.Future[None]]
 
 
 class Owner:
@@ -92,6 +115,11 @@ class Owner:
         self._barriers: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._unproved: _Unproved | None = None
+        self._proof: asyncio.Task[None] | None = None
+        """Of the entry that is unproved. After a failure both stay."""
+        self._may_wait = True
+        """Whether an entry may stay unproved while the store cannot be read."""
 
     @property
     def why_not(self) -> str:
@@ -126,6 +154,9 @@ class Owner:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self._proof is not None:
+            self._proof.cancel()
+            await self._end_proof()
         self._fail_waiting(closed)
 
     def submit_for(self, completion: Completion[LedgerResult], request: Request) -> None:
@@ -166,32 +197,38 @@ class Owner:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
+                if self._proof is not None and self._proof.done():
+                    await self._proved_all()
                 while self._waiting or self._barriers:
                     if self._waiting:
                         await self._commit_delay.wait(asyncio.get_running_loop().time())
                     await self._write_entry()
         except OwnershipLost as error:
+            await self._end_proof()
             log.error("shard.ownership_lost", shard=self._journal.shard, reason=str(error))
             self._break(error)
         except Exception as error:
             # A bug: nothing more may be decided on a state that may be wrong.
             log.exception("shard.failed", shard=self._journal.shard)
+            await self._end_proof()
             self._break(error)
 
     async def _write_entry(self) -> None:  # noqa: C901 - one entry, from filling to results
         """One entry, or one proof of ownership for all results and barriers that need no entry."""
+        if not self._may_overlap():
+            await self._proved_all()
         barriers, self._barriers = self._barriers, []
-        filling = _Filling(self._replica.now_ms())
+        filling = self._next_filling()
         try:
             self._fill(filling)
             if self._waiting:
                 # The entry was full, so this request has waited.
                 self._commit_delay.skip()
             if filling.records:
-                await self._append(filling)
-            elif barriers or (filling.results and not self._journal.exclusive):
-                # A refusal, or the result of a repeat, is as wrong as a read if another gateway has gone on.
-                await self._prove()
+                unproved = await self._append(filling, barriers)
+            else:
+                unproved = None
+                await self._prove(filling, barriers)
         except StoreUnavailable as error:
             filling.fail(error)
             for barrier in barriers:
@@ -208,6 +245,16 @@ class Owner:
             filling.fail(OutcomeUnknown(f"the append was interrupted: {error!r}"))
             self._barriers = barriers + self._barriers
             raise
+        if unproved is not None:
+            self._begin_proof(unproved)
+            return
+        self._complete(filling, barriers)
+        if not filling.records:
+            # Nothing was awaited, and a refused client may have sent its next request: let other tasks run.
+            await asyncio.sleep(0)
+
+    def _complete(self, filling: _Filling, barriers: Sequence[asyncio.Future[None]]) -> None:
+        """Everything that the results depend on is durable and counts."""
         self._commit_delay.expect(len(filling.results) - filling.files, asyncio.get_running_loop().time())
         for completion, result in filling.results:
             if not completion.done():
@@ -215,14 +262,24 @@ class Owner:
         for barrier in barriers:
             if not barrier.done():
                 barrier.set_result(None)
-        if not filling.records:
-            # Nothing was awaited, and a refused client may have sent its next request: let other tasks run.
-            await asyncio.sleep(0)
+
+    def _may_overlap(self) -> bool:
+        """Whether the next entry may be decided while one is unproved."""
+        if self._unproved is None:
+            return True
+        is_next = bool(self._waiting) and type(self._waiting[0].request) in REGISTRY.overlapping
+        return is_next and self._unproved.filling.may_overlap
+
+    def _next_filling(self) -> _Filling:
+        state, now_ms = self._replica.state, self._replica.now_ms()
+        if self._unproved is None:
+            return _Filling(now_ms, Overlay(state), is_first=True)
+        before = self._unproved.filling
+        return _Filling(max(now_ms, before.time_ms), Overlay(state, before.overlay), is_first=False)
 
     def _fill(self, filling: _Filling) -> None:
-        state = self._replica.state
-        overlay = Overlay(state)
-        while self._waiting and filling.has_capacity(self._waiting[0].request):
+        state, overlay = self._replica.state, filling.overlay
+        while self._waiting and filling.takes(self._waiting[0].request):
             request, completion = self._waiting[0]
             if completion.done():
                 self._waiting.popleft()
@@ -236,16 +293,72 @@ class Owner:
             filling.size += sum(map(len, records))
             filling.work += request.work
             filling.files += type(request) is CommitFile
+            filling.may_overlap = filling.may_overlap and type(request) in REGISTRY.overlapping
 
-    async def _append(self, filling: _Filling) -> None:
-        state = self._replica.state
+    async def _append(self, filling: _Filling, barriers: list[asyncio.Future[None]]) -> _Unproved | None:
+        """None: the entry counts, and is applied."""
+        state, before = self._replica.state, self._unproved
+        number = state.applied if before is None else before.number + 1
         data = encode_entry(state.epoch, filling.time_ms, self._random(NONCE_BYTES), filling.records)
-        await append(self._journal, state.applied, data)
+        counts = await self._next_to_proof(append(self._journal, number, data))
+        await self._proved_all()
+        if not counts:
+            return _Unproved(number, data, filling, barriers)
         await self._replica.apply(data)
+        return None
 
-    async def _prove(self) -> None:
-        """That no other gateway has gone on, at a moment after this call. The next entry would begin an epoch
-        of that gateway, and such an entry is never pruned: that it is absent says enough."""
+    async def _next_to_proof(self, append: Coroutine[None, None, bool]) -> bool:
+        """The result of the append, which ends if the entry before does not count."""
+        if self._proof is None:
+            return await append
+        appending = asyncio.ensure_future(append)
+        try:
+            await asyncio.wait((appending, self._proof), return_when=asyncio.FIRST_COMPLETED)
+            if not appending.done():
+                await self._proved_all()
+            return await appending
+        finally:
+            if not appending.done():
+                appending.cancel()
+                await asyncio.gather(appending, return_exceptions=True)
+
+    def _begin_proof(self, unproved: _Unproved) -> None:
+        self._unproved = unproved
+        self._proof = asyncio.create_task(self._prove_appended(unproved), name="shard-proof")
+        self._proof.add_done_callback(lambda _: self._wake.set())
+
+    async def _prove_appended(self, unproved: _Unproved) -> None:
+        """Apply the entry and return its results, once it is known to count."""
+        await verify_counts(self._journal, unproved.number, lambda: self._may_wait)
+        await self._replica.apply(unproved.data)
+        self._unproved = self._proof = None
+        self._complete(unproved.filling, unproved.barriers)
+
+    async def _proved_all(self) -> None:
+        """Wait until every appended entry is applied. OwnershipLost if the last one does not count."""
+        if self._proof is not None:
+            await asyncio.shield(self._proof)
+
+    async def _end_proof(self) -> None:
+        """Nothing more is appended. The last entry counts or not, as far as the store says so now."""
+        self._may_wait = False
+        if self._proof is None or self._unproved is None:
+            return
+        unproved = self._unproved
+        if not self._proof.done():
+            await asyncio.gather(self._proof, return_exceptions=True)
+        if self._proof is not None:
+            reason = "interrupted" if self._proof.cancelled() else str(self._proof.exception())
+            unproved.filling.fail(OutcomeUnknown(reason))
+            self._barriers = unproved.barriers + self._barriers
+
+    async def _prove(self, filling: _Filling, barriers: Sequence[asyncio.Future[None]]) -> None:
+        """That no other gateway has gone on, at a moment after this call: a refusal, or the result of a
+        repeat, would be as wrong as a read. The next entry would begin an epoch of that gateway, and such an
+        entry is never pruned: that it is absent says enough."""
+        await self._proved_all()
+        if not barriers and (not filling.results or self._journal.exclusive):
+            return
         try:
             found = await self._journal.get(self._replica.state.applied)
         except OutcomeUnknown as error:

@@ -35,5 +35,7 @@ GROUPS = Machine(
     },
     sections=SECTIONS,
     complete=complete,
+    # Requests that read the offsets of other commits are not.
+    overlapping=frozenset({CommitOffsets}),
     growing=frozenset({StoreGroup, CommitOffsets}),
 )

@@ -57,6 +57,7 @@ PARTITIONS = Machine(
     },
     sections=SECTIONS,
     complete=complete,
+    overlapping=frozenset({CommitFile, ReserveProducerIds}),
     # Not CommitFile: its bytes are stored already.
     growing=frozenset({ReserveProducerIds}),
 )

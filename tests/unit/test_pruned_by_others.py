@@ -8,7 +8,7 @@ import pytest
 from adapters.journals.metadata import MetadataJournal, entry_key
 from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.archives import pieces
-from gateway.coordination.journal import OwnershipLost, PrunedMeanwhile, append
+from gateway.coordination.journal import OwnershipLost, PrunedMeanwhile, append, verify_counts
 from ledger.journal import NONCE_BYTES, encode_entry
 from ledger.ports import Won
 from tests.support.held_stores import HeldBlobs, HeldMetadata
@@ -47,8 +47,9 @@ async def test_a_deposed_gateway_that_goes_on_with_its_prune_does_not_lower_the_
     # A gateway that has slept until now writes an entry that was pruned meanwhile.
     assert await journal.get(11) is None
     stale = encode_entry(1, 0, bytes(NONCE_BYTES), [])
+    assert not await append(journal, 11, stale)
     with pytest.raises(OwnershipLost, match="pruned past entry 11") as lost:
-        await append(journal, 11, stale)
+        await verify_counts(journal, 11, lambda: True)
     assert not lost.value.certain
     assert not new.shard.lost.is_set()
     await new.grow(1)

@@ -342,12 +342,12 @@ async def test_an_append_at_the_start_counts(gateways: Gateways) -> None:
     assert isinstance(await shard.ask(create("a"), deadline()), Created)
 
 
-async def test_an_append_of_which_the_start_cannot_be_read_has_an_unknown_outcome(gateways: Gateways) -> None:
+async def test_an_append_of_which_the_start_cannot_be_read_waits_until_it_can(gateways: Gateways) -> None:
     shard = await gateways.open()
-    journal_of(shard).store = FaultyMetadata(gateways.store, Faults(1, Fault.ERROR_BEFORE, only=["get"]))
-    with pytest.raises(OutcomeUnknown):
-        await shard.ask(create("a"), deadline())
-    assert shard.lost.is_set()
+    faults = Faults(1, Fault.ERROR_BEFORE, times=3, only=["get"])
+    journal_of(shard).store = FaultyMetadata(gateways.store, faults)
+    assert isinstance(await shard.ask(create("a"), deadline()), Created)
+    assert len(faults.failed) == 3 and not shard.lost.is_set()
     assert await gateways.topics_in_journal() == ["a"]
 
 
