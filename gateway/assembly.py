@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from gateway.addresses import Address, Listener, parse_address, parse_bindings
+from gateway.addresses import Address, Binding, Listener, parse_address, parse_bindings
 from gateway.admin.readiness import Readiness
 from gateway.admin.server import AdminServer, admin_address
 from gateway.admin.shards import ShardFacts, shard_page
@@ -21,6 +21,7 @@ from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.opening import open_shard
 from gateway.coordination.owner_scope import OwnerScope
+from gateway.coordination.ownership_watch import OwnershipWatch
 from gateway.coordination.shard import Shard
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.host import COUNTS_SUSPEND
@@ -39,6 +40,7 @@ from gateway.store_assembly import OPENER, StoreOpening, Stores, StoreUrls
 from gateway.telemetry.metrics import Metrics
 from gateway.version import product_version
 from gateway.world import World
+from ledger.cluster.requests import Description
 
 log = structlog.get_logger()
 
@@ -78,7 +80,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
     async with AsyncExitStack() as stack:
         stores = await _open_stores(settings, stack, metrics, world)
         clock = SteadyClock(world.wall_ms, world.boot_ms if COUNTS_SUSPEND else None)
-        shard = await _open_shard(settings, stores, clock, world)
+        shard = await _open_shard(settings, stores, clock, world, bindings)
         stack.push_async_callback(shard.close)
         space = _watch_space(settings, stores, shard, metrics, stack)
         await claim_data(shard, stores.blobs, is_lasting=stores.urls.is_lasting)
@@ -104,6 +106,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         server = Server(settings.limits, router, metrics, certificates, wait_ms, world.links)
         stack.push_async_callback(server.close)
         listeners = await server.listen(bindings)
+        _watch_ownership(shard, server, stack)
         # First at shutdown: waiting requests are answered, so that the drain need not wait for them.
         stack.callback(services.fetch.close)
         stack.callback(services.groups.close)
@@ -122,8 +125,12 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metri
     return stores
 
 
-async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock, world: World) -> Shard:
+async def _open_shard(
+    settings: Settings, stores: Stores, clock: SteadyClock, world: World, bindings: Sequence[Binding]
+) -> Shard:
     await verify_unclaimed(stores.journal, stores.blobs)
+    address = ", ".join(f"{binding.name}://{binding.advertised}" for binding in bindings)
+    described = Description(world.host_name(), address)
     shard = await open_shard(
         stores.journal,
         stores.blobs,
@@ -135,6 +142,7 @@ async def _open_shard(settings: Settings, stores: Stores, clock: SteadyClock, wo
         elapsed=world.boot_ms,
         feature_level=settings.ledger.feature_level,
         random=world.random_bytes,
+        described=described,
     )
     clock.trust(shard.state.entry_time_ms)
     return shard
@@ -145,6 +153,11 @@ def _checkpointer(settings: Settings, stores: Stores, shard: Shard, world: World
     return Checkpointer(
         shard, stores.image, stores.blobs, rule, shard.replica.clock, world.random_bytes, world.precise_s
     )
+
+
+def _watch_ownership(shard: Shard, server: Server, stack: AsyncExitStack) -> None:
+    looking = OwnershipWatch(shard, lambda: server.has_clients).run()
+    stack.push_async_callback(_end, asyncio.create_task(looking, name="ownership"))
 
 
 def _nothing_to_reload() -> None:

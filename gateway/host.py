@@ -2,6 +2,7 @@
 from here by default."""
 
 import os
+import socket
 import time
 import uuid
 from collections.abc import Callable
@@ -47,6 +48,11 @@ def uuid4_of(random: RandomBytes) -> uuid.UUID:
 
 def new_uuid4() -> uuid.UUID:
     return uuid4_of(random_bytes)
+
+
+def host_name() -> str:
+    """What this machine calls itself."""
+    return socket.gethostname()
 
 
 def thread_pool(threads: int, name: str) -> Executor:

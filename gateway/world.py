@@ -18,6 +18,7 @@ from gateway.host import (
     boot_ms,
     clock_ms,
     cpu_s,
+    host_name,
     precise_s,
     random_bytes,
     thread_pool,
@@ -55,6 +56,7 @@ class World:
     cpu_s: Seconds = cpu_s
     """CPU time of the calling thread."""
     random_bytes: RandomBytes = random_bytes
+    host_name: Callable[[], str] = host_name
     thread_pool: ThreadPool = thread_pool
     timer: NewTimer = TimerFd
     """Makes timers for fractions of a millisecond."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from ledger.cluster.machine import CLUSTER
+from ledger.cluster.records import FeatureLevelRaised
 from ledger.groups.machine import GROUPS
 from ledger.machine import Applier, Decider, Decision, Machine
 from ledger.objects.machine import OBJECTS
@@ -56,6 +57,16 @@ class Registry:
         """The framed bytes of one record at this feature level of the journal."""
         return self._by_kind[type(record)].framed(record, level)
 
+    def encode_records(self, records: Iterable[MetadataRecord], level: int) -> list[bytes]:
+        """Those of one decision. Where it raises the level, what follows is of the new one: a build that does
+        not know that refuses the entry in any case."""
+        encoded = []
+        for record in records:
+            encoded.append(self.encode_record(record, level))
+            if isinstance(record, FeatureLevelRaised):
+                level = record.level
+        return encoded
+
     def decode_records(self, data: Buffer, count: int) -> Iterator[MetadataRecord]:
         """The `count` records that fill `data`. StoreTooNew for an unknown type or version, StoreDamaged for
         lengths that do not add up."""
@@ -92,4 +103,5 @@ REGISTRY = Registry((CLUSTER, PARTITIONS, TOPICS, OBJECTS, GROUPS, SETTINGS))
 
 decide = REGISTRY.decide
 encode_record = REGISTRY.encode_record
+encode_records = REGISTRY.encode_records
 decode_records = REGISTRY.decode_records

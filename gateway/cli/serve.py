@@ -92,6 +92,8 @@ async def _serve(settings: Settings, ready_file: Path | None) -> Exit:
         if code is Exit.FAILED and isinstance(gateway.shard.broken, OwnershipLost):
             # Another gateway has the shard now, as one that holds the directory would have it.
             code = Exit.IN_USE
+            stop.reason = gateway.shard.why_not
+            print(f"dragoman: {stop.reason}", file=sys.stderr)  # noqa: T201
         calming.cancel()
         notify(STOPPING)
         log.info("gateway.stopping", reason=stop.reason)

@@ -10,6 +10,7 @@ from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.recovery import recover
 from gateway.coordination.shard import Shard
 from gateway.host import RandomBytes, random_bytes, uuid4_of
+from ledger.cluster.requests import Description
 from ledger.ports import Blobs, ImageStore, Journal
 from ledger.records import NEWEST_LEVEL
 from ledger.state import LedgerState
@@ -30,17 +31,18 @@ async def open_shard(  # noqa: PLR0913 - the stores of a gateway
     elapsed: Callable[[], int] | None = None,
     feature_level: int = 0,
     random: RandomBytes = random_bytes,
+    described: Description | None = None,
 ) -> Shard:
     """Recover the shard's state and begin a new epoch. The caller closes the shard before the stores.
 
     `clock` gives unix ms, `elapsed` ms on a monotonic clock. `verify` may refuse the recovered state
-    before anything is written. `feature_level`: see `BecomeOwner`. Ids and nonces are from `random`. Raises
-    StoreDamaged, StoreTooNew, StoreUnavailable with one sentence each.
+    before anything is written. `feature_level` and `described`: see `BecomeOwner`. Ids and nonces are from
+    `random`. Raises StoreDamaged, StoreTooNew, StoreUnavailable with one sentence each.
     """
     recovered = await recover(journal, image, blobs)
     if verify is not None:
         await verify(recovered.state)
-    opened = Shard(journal, recovered.state, clock, commit_delay, elapsed, random)
+    opened = Shard(journal, recovered.state, clock, commit_delay, elapsed, random, described)
     opened.replica.last_nonce = recovered.nonce
     opened.replica.journal_bytes = recovered.journal_bytes
     try:

@@ -10,6 +10,7 @@ entry is unproved; it is applied, and its results are returned, once it is prove
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +22,9 @@ from gateway.completion import Completion
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.journal import OwnershipLost, append, verify_counts
 from gateway.coordination.replica import Replica
+from gateway.coordination.successor import named_successor
 from gateway.host import RandomBytes, random_bytes
-from ledger.cluster.requests import BecomeOwner
+from ledger.cluster.requests import BecomeOwner, Description, ShowLife
 from ledger.cluster.requests import Owner as EpochBegun
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.journal import (
@@ -35,7 +37,7 @@ from ledger.journal import (
 from ledger.overlay import Overlay
 from ledger.partitions.requests import CommitFile
 from ledger.ports import Journal
-from ledger.registry import REGISTRY, decide, encode_record
+from ledger.registry import REGISTRY, decide, encode_record, encode_records
 from ledger.requests import LedgerResult, Request
 
 log = structlog.get_logger(__name__)
@@ -64,6 +66,9 @@ class _Filling:
     """Of the results, how many are of committed files."""
     may_overlap: bool = True
     """Whether the next entry may be decided before this one is applied."""
+    is_needed: bool = False
+    """Written also without a record."""
+    began_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
     def takes(self, request: Request) -> bool:
         may_overlap = type(request) in REGISTRY.overlapping
@@ -105,8 +110,13 @@ class Owner:
         self.broken: Exception | None = None
         """Why nothing more is accepted, once ownership is lost."""
         self.lost = asyncio.Event()
+        """Set when the epoch has ended, and it is known who has taken the shard over, or cannot be known."""
+        self.successor = ""
+        """The gateway that has taken the shard over."""
         self.recovered_ms = replica.state.entry_time_ms
         """The time of the last entry that an earlier owner wrote."""
+        self.proved_at = -math.inf
+        """Loop time at which the last proof began that no other gateway has gone on."""
         self._journal = journal
         self._replica = replica
         self._commit_delay = commit_delay
@@ -127,12 +137,17 @@ class Owner:
         return "" if self.broken is None else f"this gateway does not own the shard: {self.broken}"
 
     async def begin(
-        self, gateway: int, cluster_id: str, deadline: float, feature_level: int = 0
+        self,
+        gateway: int,
+        cluster_id: str,
+        deadline: float,
+        feature_level: int = 0,
+        described: Description | None = None,
     ) -> EpochBegun:
         """Begin the epoch and serve. StoreUnavailable if that cannot be made durable by the deadline.
-        `feature_level`: see `BecomeOwner`."""
+        `feature_level` and `described`: see `BecomeOwner`."""
         self._task = asyncio.create_task(self._run(), name=f"shard-{self._journal.shard}")
-        request = BecomeOwner(gateway, self._random(NONCE_BYTES), cluster_id, feature_level)
+        request = BecomeOwner(gateway, self._random(NONCE_BYTES), cluster_id, feature_level, described)
         begun: asyncio.Future[LedgerResult] = asyncio.get_running_loop().create_future()
         self.submit_for(begun, request)
         try:
@@ -205,13 +220,19 @@ class Owner:
                     await self._write_entry()
         except OwnershipLost as error:
             await self._end_proof()
-            log.error("shard.ownership_lost", shard=self._journal.shard, reason=str(error))
             self._break(error)
+            # Everything has failed by now, so that nothing waits for this.
+            self.successor = await named_successor(self._journal, self._replica.state)
+            if self.successor:
+                self.broken = OwnershipLost(f"{self.successor} has taken it over: {error}", error.certain)
+            log.error("shard.ownership_lost", shard=self._journal.shard, reason=str(self.broken))
+            self.lost.set()
         except Exception as error:
             # A bug: nothing more may be decided on a state that may be wrong.
             log.exception("shard.failed", shard=self._journal.shard)
             await self._end_proof()
             self._break(error)
+            self.lost.set()
 
     async def _write_entry(self) -> None:  # noqa: C901 - one entry, from filling to results
         """One entry, or one proof of ownership for all results and barriers that need no entry."""
@@ -224,7 +245,7 @@ class Owner:
             if self._waiting:
                 # The entry was full, so this request has waited.
                 self._commit_delay.skip()
-            if filling.records:
+            if filling.records or filling.is_needed:
                 unproved = await self._append(filling, barriers)
             else:
                 unproved = None
@@ -249,7 +270,7 @@ class Owner:
             self._begin_proof(unproved)
             return
         self._complete(filling, barriers)
-        if not filling.records:
+        if not (filling.records or filling.is_needed):
             # Nothing was awaited, and a refused client may have sent its next request: let other tasks run.
             await asyncio.sleep(0)
 
@@ -286,7 +307,10 @@ class Owner:
                 continue  # its caller gave up while it was still undecided
             decision = decide(state, overlay, request, filling.time_ms)
             # Encoded before the request leaves the queue: if a record cannot be written, all that wait fail.
-            records = [encode_record(record, state.feature_level) for record in decision.records]
+            if type(request) is BecomeOwner:
+                records = encode_records(decision.records, state.feature_level)
+            else:
+                records = [encode_record(record, state.feature_level) for record in decision.records]
             self._waiting.popleft()
             filling.results.append((completion, decision.result))
             filling.records += records
@@ -294,6 +318,7 @@ class Owner:
             filling.work += request.work
             filling.files += type(request) is CommitFile
             filling.may_overlap = filling.may_overlap and type(request) in REGISTRY.overlapping
+            filling.is_needed |= type(request) is ShowLife
 
     async def _append(self, filling: _Filling, barriers: list[asyncio.Future[None]]) -> _Unproved | None:
         """None: the entry counts, and is applied."""
@@ -305,6 +330,7 @@ class Owner:
         if not counts:
             return _Unproved(number, data, filling, barriers)
         await self._replica.apply(data)
+        self.proved_at = filling.began_at
         return None
 
     async def _next_to_proof(self, append: Coroutine[None, None, bool]) -> bool:
@@ -331,6 +357,7 @@ class Owner:
         """Apply the entry and return its results, once it is known to count."""
         await verify_counts(self._journal, unproved.number, lambda: self._may_wait)
         await self._replica.apply(unproved.data)
+        self.proved_at = unproved.filling.began_at
         self._unproved = self._proof = None
         self._complete(unproved.filling, unproved.barriers)
 
@@ -365,11 +392,11 @@ class Owner:
             raise StoreUnavailable(str(error)) from error
         if found is not None:
             raise OwnershipLost(f"journal entry {self._replica.state.applied} was written by another gateway")
+        self.proved_at = filling.began_at
 
     def _break(self, error: Exception) -> None:
         self.broken = error
         self._fail_waiting(StoreUnavailable(f"this gateway does not own the shard any more: {error}"))
-        self.lost.set()
 
     def _fail_waiting(self, error: StoreUnavailable) -> None:
         waiting, self._waiting = self._waiting, deque()

@@ -10,6 +10,7 @@ from gateway.coordination.ledger import Subscriber
 from gateway.coordination.owner import Owner
 from gateway.coordination.replica import Replica
 from gateway.host import RandomBytes, random_bytes
+from ledger.cluster.requests import Description
 from ledger.errors import StoreUnavailable
 from ledger.ports import Journal
 from ledger.registry import REGISTRY
@@ -20,7 +21,7 @@ from ledger.state import LedgerState
 class Shard:
     """Implements `Ledger`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what an owner is made of
         self,
         journal: Journal,
         state: LedgerState,
@@ -28,13 +29,15 @@ class Shard:
         commit_delay: CommitDelay | None = None,
         elapsed: Callable[[], int] | None = None,
         random: RandomBytes = random_bytes,
+        described: Description | None = None,
     ) -> None:
         """Without `commit_delay` an entry is filled as soon as a request waits. `Replica` describes `clock`
-        and `elapsed`. Nonces are from `random`."""
+        and `elapsed`. Nonces are from `random`. `described`: this gateway, for those that it replaces."""
         self.journal = journal
         self.replica = Replica(journal.shard, state, clock, elapsed)
         self._commit_delay = commit_delay or CommitDelay(0.0)
         self._random = random
+        self._described = described
         self.owner = Owner(journal, self.replica, self._commit_delay, random)
         self.taking_over = asyncio.Lock()
         self.growth_refusal = ""
@@ -43,7 +46,7 @@ class Shard:
     async def start(self, gateway: int, cluster_id: str, deadline: float, feature_level: int = 0) -> None:
         """Begin an epoch and serve. StoreUnavailable if that cannot be made durable by the deadline.
         `feature_level`: see `BecomeOwner`."""
-        await self.owner.begin(gateway, cluster_id, deadline, feature_level)
+        await self.owner.begin(gateway, cluster_id, deadline, feature_level, self._described)
 
     async def begin_again(self, gateway: int, deadline: float, claim: Callable[[], Awaitable[None]]) -> None:
         """Begin another epoch after one was lost, on a replica that has caught up, and serve once the data is
@@ -52,7 +55,7 @@ class Shard:
         self.check_lost()
         owner = Owner(self.journal, self.replica, self._commit_delay, self._random)
         try:
-            await owner.begin(gateway, "", deadline)
+            await owner.begin(gateway, "", deadline, described=self._described)
             await claim()
         except BaseException:
             await owner.close()

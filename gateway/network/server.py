@@ -107,6 +107,11 @@ class Server:
         self._watch = asyncio.create_task(self._watch_connections())
         return [listener for _, listener, _ in opened]
 
+    @property
+    def has_clients(self) -> bool:
+        """Whether a client is connected."""
+        return bool(self._pool.connections)
+
     async def close(self) -> None:
         """Stop listening, answer what is under way for at most `limits.drain_ms`, then abort the rest."""
         pool = self._pool

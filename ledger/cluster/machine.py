@@ -1,27 +1,47 @@
 """The cluster as a whole, as a machine of the registry."""
 
-from ledger.cluster.apply import cluster_created, feature_level_raised, ledger_restored, owner_changed
-from ledger.cluster.decide import become_owner
+from ledger.cluster.apply import (
+    cluster_created,
+    feature_level_raised,
+    ledger_restored,
+    owner_changed,
+    owner_described,
+    time_held,
+)
+from ledger.cluster.decide import become_owner, hold_time, show_life
 from ledger.cluster.records import (
     CLUSTER_CREATED,
     FEATURE_LEVEL_RAISED,
     LEDGER_RESTORED,
     OWNER_CHANGED,
+    OWNER_DESCRIBED,
+    TIME_HELD,
     ClusterCreated,
     FeatureLevelRaised,
     LedgerRestored,
     OwnerChanged,
+    OwnerDescribed,
+    TimeHeld,
 )
-from ledger.cluster.requests import BecomeOwner
+from ledger.cluster.requests import BecomeOwner, HoldTime, ShowLife
 from ledger.cluster.rows import SECTIONS
 from ledger.machine import Machine
 
 CLUSTER = Machine(
-    decide={BecomeOwner: become_owner},
-    formats=(CLUSTER_CREATED, OWNER_CHANGED, LEDGER_RESTORED, FEATURE_LEVEL_RAISED),
+    decide={BecomeOwner: become_owner, HoldTime: hold_time, ShowLife: show_life},
+    formats=(
+        CLUSTER_CREATED,
+        OWNER_CHANGED,
+        LEDGER_RESTORED,
+        FEATURE_LEVEL_RAISED,
+        OWNER_DESCRIBED,
+        TIME_HELD,
+    ),
     apply={
         ClusterCreated: cluster_created,
         OwnerChanged: owner_changed,
+        OwnerDescribed: owner_described,
+        TimeHeld: time_held,
         FeatureLevelRaised: feature_level_raised,
         LedgerRestored: ledger_restored,
     },

@@ -4,11 +4,16 @@ import struct
 from dataclasses import dataclass
 
 from ledger.errors import StoreTooNew
-from ledger.records import NEWEST_LEVEL, RecordFormat
+from ledger.fields import FieldReader, encode_text
+from ledger.records import LEVEL_WITH_ORIGINS, NEWEST_LEVEL, RecordFormat
 
 _OWNER = struct.Struct(">ii16s")
 _RESTORED = struct.Struct(">qqq")
 _LEVEL = struct.Struct(">H")
+_TIME = struct.Struct(">q")
+MAX_HOST_CHARS = 255
+MAX_ADDRESS_CHARS = 1_000
+MAX_STORE_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,24 @@ class OwnerChanged:
     epoch: int
     gateway: int
     incarnation: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerDescribed:
+    """The owner that an `OwnerChanged` of the same entry names: its machine, the addresses that it advertises
+    to clients, and the identity of its metadata store, empty if that has none."""
+
+    host: str
+    address: str
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimeHeld:
+    """Entry time has jumped ahead, and nothing is deleted for its age before `until_ms`. 0: the time is
+    right."""
+
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +86,25 @@ def _decode_owner(body: memoryview) -> OwnerChanged:
     return OwnerChanged(*_OWNER.unpack(body))
 
 
+def _encode_described(record: OwnerDescribed) -> bytes:
+    return b"".join(map(encode_text, (record.host, record.address, record.store)))
+
+
+def _decode_described(body: memoryview) -> OwnerDescribed:
+    reader = FieldReader(body)
+    described = OwnerDescribed(reader.text(), reader.text(), reader.text())
+    reader.end()
+    return described
+
+
+def _encode_held(record: TimeHeld) -> bytes:
+    return _TIME.pack(record.until_ms)
+
+
+def _decode_held(body: memoryview) -> TimeHeld:
+    return TimeHeld(*_TIME.unpack(body))
+
+
 def _encode_restored(record: LedgerRestored) -> bytes:
     return _RESTORED.pack(record.entries, record.kept_from_ms, record.kept_to_ms)
 
@@ -89,3 +131,7 @@ CLUSTER_CREATED = RecordFormat(1, ClusterCreated, _encode_cluster, _decode_clust
 OWNER_CHANGED = RecordFormat(2, OwnerChanged, _encode_owner, _decode_owner)
 LEDGER_RESTORED = RecordFormat(14, LedgerRestored, _encode_restored, _decode_restored)
 FEATURE_LEVEL_RAISED = RecordFormat(21, FeatureLevelRaised, _encode_level, _decode_level)
+OWNER_DESCRIBED = RecordFormat(
+    22, OwnerDescribed, _encode_described, _decode_described, level=LEVEL_WITH_ORIGINS
+)
+TIME_HELD = RecordFormat(23, TimeHeld, _encode_held, _decode_held, level=LEVEL_WITH_ORIGINS)

@@ -57,6 +57,7 @@ class SimulatedHost:
             precise_s=self._precise_s,
             cpu_s=self._precise_s,
             random_bytes=self._random.randbytes,
+            host_name=lambda: "simulated",
             thread_pool=lambda _count, _name: _NoThreads(),
             timer=LoopTimer,
         )

@@ -15,7 +15,7 @@ from ledger.overlay import Overlay
 from ledger.partitions.requests import CommitBatch
 from ledger.partitions.state import PartitionLog
 from ledger.records import NEWEST_LEVEL
-from ledger.registry import decide, encode_record
+from ledger.registry import decide, encode_records
 from ledger.requests import LedgerResult, Request
 from ledger.rows import Row, digest
 from ledger.state import LedgerState
@@ -56,9 +56,7 @@ class JournalledLedger:
     def make_durable(self, decided: DecidedEntry) -> list[PartitionLog]:
         """Apply it from its bytes. Returns the partitions that it touched."""
         level = self.state.feature_level
-        records = [
-            encode_record(record, level) for decision in decided.decisions for record in decision.records
-        ]
+        records = [data for decision in decided.decisions for data in encode_records(decision.records, level)]
         if not records:
             return []
         nonce = next(self._nonces).to_bytes(16, "big")

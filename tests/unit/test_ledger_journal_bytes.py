@@ -6,7 +6,14 @@ import pytest
 from crc32c import crc32c
 
 from adapters.journals.metadata import entry_key, entry_prefix, start_key
-from ledger.cluster.records import ClusterCreated, FeatureLevelRaised, LedgerRestored, OwnerChanged
+from ledger.cluster.records import (
+    ClusterCreated,
+    FeatureLevelRaised,
+    LedgerRestored,
+    OwnerChanged,
+    OwnerDescribed,
+    TimeHeld,
+)
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.groups.records import GroupRemoved, GroupStored, OffsetsCommitted, OffsetsRemoved
 from ledger.groups.state import Group, Member, OffsetRow
@@ -119,6 +126,11 @@ GOLDEN_OF_LEVEL_2: list[tuple[MetadataRecord, str]] = [
         "05 01 00000041 0001 0000000000000001 00000000 00000000"
         f"02 01 0000000000000005 ffffffff {'00' * 32} 77",
     ),
+    (
+        OwnerDescribed("hé", "PLAINTEXT://a:1", "etcd 2a"),
+        "16 00 00000025 00000003 68c3a9 0000000f 504c41494e544558543a2f2f613a31 00000007 65746364203261",
+    ),
+    (TimeHeld(1_700_000_000_000), "17 00 00000008 0000018bcfe56800"),
     (ObjectsForgotten([1, 1 << 40]), "0a 01 00000010 0000000000000001 0000010000000000"),
 ]
 
@@ -166,7 +178,8 @@ def test_a_later_feature_level_is_refused_in_words() -> None:
 
 
 def test_every_kind_of_metadata_record_has_its_golden_bytes() -> None:
-    assert {type(record) for record in RECORDS} == {
+    of_level_2 = {type(record) for record, _ in GOLDEN_OF_LEVEL_2}
+    assert {type(record) for record in RECORDS} | of_level_2 == {
         known.kind for machine in REGISTRY.machines for known in machine.formats
     }
 

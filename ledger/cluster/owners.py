@@ -1,0 +1,35 @@
+"""What the ledger knows of its owners: the newest epochs, the metadata store, and a jump of time that is not
+confirmed."""
+
+from typing import Final, NamedTuple
+
+KEPT_EPOCHS: Final = 8
+
+
+class Epoch(NamedTuple):
+    """`host` and `address` are empty if the owner did not describe itself."""
+
+    number: int
+    gateway: int
+    began_ms: int
+    host: str = ""
+    address: str = ""
+
+    def __str__(self) -> str:
+        where = ", ".join(part for part in (self.host, self.address) if part)
+        return f"gateway {self.gateway}" + (f" ({where})" if where else "")
+
+
+class Owners:
+    """Part of the state of a shard (`LedgerState.part`)."""
+
+    __slots__ = ("epochs", "held_until_ms", "store")
+
+    def __init__(self) -> None:
+        self.epochs: tuple[Epoch, ...] = ()
+        """The newest KEPT_EPOCHS, the oldest first."""
+        self.store = ""
+        """Identity of the metadata store; empty if the newest owner has not named it."""
+        self.held_until_ms = 0
+        """Until this entry time nothing is deleted for its age: entry time has jumped ahead, and nothing says
+        that it is right. 0: no such jump."""
