@@ -35,8 +35,8 @@ from ledger.requests import Refused
 from ledger.types import Buffer, DraftBatch, Placement
 
 log = structlog.get_logger(__name__)
-quiet = QuietLog()
-"""For events that repeat with every request while a store is out of reach."""
+quiet = QuietLog(quiet_s=60.0)
+"""For events that repeat with every request while a store is out of reach, which has a line of its own."""
 
 STORE_ATTEMPTS = 3
 """How often a draft is stored, if its object becomes too old to be committed."""

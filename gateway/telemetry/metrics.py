@@ -49,6 +49,7 @@ _HELP: Final[Mapping[str, str]] = {
     "dragoman_alarms": "Events that need an operator: damaged, missing or undeletable data, and clocks",
     "dragoman_store_seconds": "Calls of the backing stores: metadata, segments and blobs",
     "dragoman_store_errors": "Calls of a backing store that failed",
+    "dragoman_store_waiting_seconds": "How long the oldest call of a backing store has had no response",
     "dragoman_orphan_objects": "Stored objects that no journal entry names, after the last sweep",
     "dragoman_clock_behind_seconds": "How far the journal's last entry is ahead of the clock",
     "dragoman_throttle_seconds": "How long clients over a quota were throttled",
@@ -131,6 +132,7 @@ class Metrics:
             self._alarms.labels(reason)
         self.store_seconds = self._histograms("dragoman_store_seconds", _STORE_BUCKETS, "store", "op")
         self.store_errors = self._counter("dragoman_store_errors", "store", "op")
+        self.store_waiting_seconds = self._gauge("dragoman_store_waiting_seconds", "store", "op")
         self.orphan_objects = self._gauge("dragoman_orphan_objects")
         self.clock_behind_seconds = self._gauge("dragoman_clock_behind_seconds")
         self.throttle_seconds = self._counter("dragoman_throttle_seconds", "quota")

@@ -15,6 +15,7 @@ import structlog
 from prometheus_client import Counter
 
 from gateway.telemetry.local_metrics import LocalHistogram
+from gateway.telemetry.logs import QuietLog
 from gateway.telemetry.metrics import Metrics
 from ledger.errors import AlreadyExists, NotFound, StoreError
 from ledger.ports import (
@@ -51,12 +52,14 @@ class _Failing:
 
 class StoreHealth:
     """The last failures of the operations of stores. The log has a line when an operation begins to fail, and
-    one when it works again; of one that fails now and then at most these two within QUIET_SECONDS."""
+    one when it works again; of one that fails now and then at most these two within QUIET_SECONDS. It also
+    has one of an operation that clients have waited for too long."""
 
     def __init__(self) -> None:
         self._failing: dict[str, _Failing] = {}
         self._logged_at: dict[str, float] = {}
         self._awaited: dict[str, _Timed] = {}
+        self._slow = QuietLog(QUIET_SECONDS, keyed_by=("operation",))
 
     def failing(self) -> dict[str, str]:
         """`store.operation` to the reason, of recent failures without a success since. They expire: a gateway
@@ -79,11 +82,13 @@ class StoreHealth:
         if name in CLIENTS_WAIT_FOR:
             self._awaited[name] = timed
 
-    def succeeded(self, name: str) -> None:
+    def succeeded(self, name: str, seconds: float) -> None:
+        if seconds >= STALLED_SECONDS and name in self._awaited:
+            self._slow.warning("store.slow", operation=name, seconds=round(seconds, 1))
         failing = self._failing.pop(name, None) if self._failing else None
         if failing is not None and failing.is_logged:
-            seconds = round(time.monotonic() - failing.since, 1)
-            log.info("store.works_again", operation=name, failed_for_s=seconds)
+            failed_for_s = round(time.monotonic() - failing.since, 1)
+            log.info("store.works_again", operation=name, failed_for_s=failed_for_s)
 
     def failed(self, name: str, reason: str) -> None:
         now = time.monotonic()
@@ -122,7 +127,7 @@ class _Timed:
         elif call.unknown:
             self._failed(call.unknown)
         elif error is None:
-            self._health.succeeded(self._name)
+            self._health.succeeded(self._name, seconds)
 
     def _failed(self, reason: str) -> None:
         self._errors.inc()
@@ -167,6 +172,7 @@ class StoreWatch:
         name = f"{store}.{op}"
         timed = _Timed(name, seconds, errors, self.health)
         self.health.watch(name, timed)
+        self._metrics.store_waiting_seconds.labels(store, op).set_function(timed.longest_s)
         return timed
 
 

@@ -1,5 +1,6 @@
 """Members in threads, which work through every death of the gateway and record the results."""
 
+import itertools
 import random
 import threading
 import time
@@ -134,3 +135,37 @@ class Worker:
         if error in ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"):
             self.member.member_id = ""
         time.sleep(RETRY_S)
+
+
+def problems_of_group(workers: Sequence[Worker], memberships_last: bool = True) -> list[str]:
+    """What contradicts invariant 9: generations with two leaders or shared partitions, generations or offsets
+    that went back, and memberships that were lost, unless the gateway was away for longer than a session.
+    Empty = all is well."""
+    wrong = [error for worker in workers for error in worker.failed]
+    joined = sorted((one for worker in workers for one in worker.joined), key=lambda one: one.generation)
+    for generation, same in itertools.groupby(joined, key=lambda one: one.generation):
+        members = list(same)
+        if len({one.leader for one in members}) != 1:
+            wrong.append(f"generation {generation} has two leaders")
+        # The same member may have got it twice.
+        owned = [p for one in {(one.member_id, one.partitions) for one in members} for p in one[1]]
+        if len(owned) != len(set(owned)):
+            wrong.append(f"generation {generation} gives a partition to two members")
+    for worker in workers:
+        generations = [one.generation for one in worker.joined]
+        if generations != sorted(generations):
+            wrong.append("a generation went back")
+        # No member loses its membership by a kill; only a member that leaves has to join again.
+        if memberships_last and "ILLEGAL_GENERATION" in worker.refused:
+            wrong.append("a member has an unknown generation")
+    return wrong + _commits_that_went_back(workers)
+
+
+def _commits_that_went_back(workers: Sequence[Worker]) -> list[str]:
+    acks = [ack for worker in workers for ack in worker.acked]
+    wrong = []
+    for read in (read for worker in workers for read in worker.reads):
+        known = [a.offset for a in acks if a.partition == read.partition and a.at < read.requested_at]
+        if read.offset < max(known, default=-1):
+            wrong.append(f"partition {read.partition} went back")
+    return wrong

@@ -22,6 +22,7 @@ NAMES = {
     "dragoman_store_seconds": {"store", "op"},
     "dragoman_request_work_seconds": {"api"},
     "dragoman_store_errors_total": {"store", "op"},
+    "dragoman_store_waiting_seconds": {"store", "op"},
     "dragoman_alarms_total": {"reason"},
     "dragoman_topics": set(),
     "dragoman_partitions": set(),

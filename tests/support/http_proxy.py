@@ -4,8 +4,8 @@
         proxy.harm("PUT", HttpFault.ANSWER_LOST)
         ...
 
-Each harmed request is one that the plan names, in order; all others pass through as they are, with the Host
-header that was signed.
+Each harmed request is one that the plan names, in order, or every one while `every` is set; all others pass
+through as they are, with the Host header that was signed.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ class HttpFault(Enum):
     CUT_BEFORE = "the connection breaks, and the server never sees the request"
     ANSWER_LOST = "the server carries it out, and the connection breaks"
     SLOW_DOWN_BEFORE = "503, and the server never sees the request"
+    ERROR_BEFORE = "500, and the server never sees the request"
     CONFLICT_BEFORE = "409, and the server never sees the request"
     ERROR_AFTER = "500 after the server has carried it out"
     LATE = "the connection breaks, and the request reaches the server with `arrive`"
@@ -73,6 +74,10 @@ class HttpProxy:
         self.denied: Denied | None = None
         self.requests: list[str] = []
         """Method and path of all requests."""
+        self.every: HttpFault | None = None
+        """What happens to each request that no plan names."""
+        self.delay_s = 0.0
+        """Of each request, before anything else happens to it."""
         self._target = URL(target)
         self._session = session
         self._plan: list[tuple[str, HttpFault]] = []
@@ -104,8 +109,14 @@ class HttpProxy:
         self.requests.append(f"{request.method} {request.path}")
         if self.denied is not None and self.denied.concerns(request):
             return self.denied.response(request.method, seen.body)
-        fault = self._fault_of(request.method)
-        return await self._harmed(fault, request, seen) if fault is not None else await self._forward(seen)
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        fault = self._fault_of(request.method) or self.every
+        try:
+            return await self._harmed(fault or HttpFault.NONE, request, seen)
+        except ClientError:
+            # The server is gone, which its client sees as it would without a proxy.
+            return _cut(request)
 
     def end(self) -> None:
         self._ended.set()
@@ -123,6 +134,8 @@ class HttpProxy:
                 return await self._forward(seen)
             case HttpFault.SLOW_DOWN_BEFORE:
                 return web.Response(status=503, text="<Error><Code>SlowDown</Code></Error>")
+            case HttpFault.ERROR_BEFORE:
+                return web.Response(status=500, text="<Error><Code>InternalError</Code></Error>")
             case HttpFault.CONFLICT_BEFORE:
                 return web.Response(status=409, text="<Error><Code>ConditionalRequestConflict</Code></Error>")
             case HttpFault.ERROR_AFTER:
@@ -134,9 +147,7 @@ class HttpProxy:
                 self._late.append(seen)
             case HttpFault.HELD:
                 await self._ended.wait()
-        if request.transport is not None:
-            request.transport.close()
-        return web.Response(status=500)
+        return _cut(request)
 
     async def _forward(self, seen: _Seen) -> web.Response:
         call = self._session.request(
@@ -150,6 +161,12 @@ class HttpProxy:
             if seen.method == "HEAD":
                 kept["Content-Length"] = response.headers.get("Content-Length", "0")
             return web.Response(status=response.status, headers=kept, body=body)
+
+
+def _cut(request: web.Request) -> web.Response:
+    if request.transport is not None:
+        request.transport.close()
+    return web.Response(status=500)
 
 
 @asynccontextmanager

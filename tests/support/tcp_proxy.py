@@ -21,6 +21,8 @@ class _Direction:
     async def pump(self, link: "Link") -> None:
         with suppress(OSError):
             while piece := await self._reader.read(PIECE):
+                if link.delay_s:
+                    await asyncio.sleep(link.delay_s)
                 if self.held is not None:
                     self.held += piece
                     link.has_held(len(piece))
@@ -54,6 +56,8 @@ class Link:
         self._grown = asyncio.Event()
         self.connections = 0
         """How many there were so far."""
+        self.delay_s = 0.0
+        """Of what arrives, in both directions."""
 
     async def start(self) -> None:
         """After a stop on the same port again, which no outgoing connection was given meanwhile."""

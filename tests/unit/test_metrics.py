@@ -1,6 +1,7 @@
 """Every metric has its name and moves; probes say why; pages for operators."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ async def test_a_store_that_fails_now_and_then_does_not_fill_the_log() -> None:
     with capture_logs() as logs:
         for _ in range(100):
             watch.health.failed("blobs.put", "503 SlowDown")
-            watch.health.succeeded("blobs.put")
+            watch.health.succeeded("blobs.put", 0.1)
         watch.health.failed("blobs.put", "503 SlowDown")
     assert [line["event"] for line in logs] == ["store.failing", "store.works_again"]
     assert watch.health.failing() == {"blobs.put": "503 SlowDown"}
@@ -93,7 +94,8 @@ async def test_a_call_without_a_response_is_a_failure_while_clients_wait_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stores, "STALLED_SECONDS", 1e-9)
-    watch = StoreWatch(Metrics())
+    metrics = Metrics()
+    watch = StoreWatch(metrics)
     held = HeldMetadata(MemoryMetadata())
     metadata = TimedMetadata(held, watch)
     held.hold()
@@ -102,10 +104,15 @@ async def test_a_call_without_a_response_is_a_failure_while_clients_wait_for_it(
     await held.until_held()
     await held.scans.until_held()
     assert watch.health.failing() == {"metadata.put": "no response for 0 s"}
+    waits = partial(metrics.registry.get_sample_value, "dragoman_store_waiting_seconds")
+    assert (waits({"store": "metadata", "op": "put"}) or 0.0) > 0.0
     held.release()
     held.scans.open()
-    await asyncio.gather(*calls)
+    with capture_logs() as logs:
+        await asyncio.gather(*calls)
     assert watch.health.failing() == {}
+    assert waits({"store": "metadata", "op": "put"}) == 0.0
+    assert [(line["event"], line["operation"]) for line in logs] == [("store.slow", "metadata.put")]
 
 
 async def test_what_a_wrapped_store_promises_is_what_the_store_promises(tmp_path: Path) -> None:
