@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from adapters.proof import all_of, prove_blobs, prove_metadata
 from adapters.rpc.tls import Tls
+from ledger.errors import StoreUnfit
 from ledger.ports import Blobs, MetadataStore
 
 if TYPE_CHECKING:
@@ -47,6 +48,14 @@ class FarOptions:
     s3_path_style: bool | None = None
     """None: as the endpoint wants it."""
     s3_kms_key: str = ""
+
+
+@dataclass(slots=True)
+class Inspection:
+    """Sentences of `doctor`."""
+
+    findings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 class FarStores:
@@ -88,12 +97,46 @@ class FarStores:
     async def prove(self) -> None:
         """All stores that were opened. StoreUnfit names the promise that one of them broke, or the rule of
         its bucket that would delete objects; StoreUnavailable and OutcomeUnknown if one fails meanwhile."""
-        proofs: list[Awaitable[None]] = []
-        proofs += [prove_metadata(store, name) for store, name in self._metadata]
-        for (_, prefix), (blobs, bucket) in self._blobs.items():
-            proofs += [prove_blobs(blobs, bucket.client.name), bucket.prove_multipart(prefix)]
+        proofs = [proof for _, proof in self._proofs()]
+        for (_, prefix), (_, bucket) in self._blobs.items():
+            proofs.append(bucket.prove_multipart(prefix))
         proofs += [bucket.checks.refuse_unfit(prefix) for bucket, prefix in self._places.values()]
         await all_of(proofs)
+
+    async def inspect(self) -> Inspection:
+        """For `doctor`: the same proof, one store after the other, and what the settings of buckets mean.
+        Unfinished uploads of long ago are aborted. Errors: StoreUnavailable and OutcomeUnknown."""
+        inspection = Inspection()
+        for name, proof in self._proofs():
+            try:
+                await proof
+            except StoreUnfit as error:
+                inspection.findings.append(f"proof: {error}")
+            else:
+                inspection.notes.append(f"proof: {name} keeps what the ledger rests on")
+        for bucket, prefix in self._places.values():
+            found = await bucket.checks.inspect(prefix)
+            name = f"{replace(bucket.address, prefix=prefix)}"
+            inspection.findings += [f"{name}: {text}" for text in (*found.refusals, *found.findings)]
+            inspection.notes += [f"{name}: {text}" for text in found.notes]
+        for (_, prefix), (_, bucket) in self._blobs.items():
+            await bucket.prove_multipart(prefix)
+            if bucket.multipart.unfit:
+                inspection.findings.append(f"uploads in parts: {bucket.multipart.unfit}")
+            how = (
+                "in parts" if bucket.transport.multipart is not None else "in one PUT, as it proved no other"
+            )
+            inspection.notes.append(f"uploads: large objects go to {bucket.client.name} {how}")
+        return inspection
+
+    def _proofs(self) -> list[tuple[str, Awaitable[None]]]:
+        """Each with what is proved."""
+        proofs: list[tuple[str, Awaitable[None]]] = []
+        for metadata, name in self._metadata:
+            proofs.append((f"the metadata in {name}", prove_metadata(metadata, name)))
+        for (name, _), (blobs, _) in self._blobs.items():
+            proofs.append((f"the data in {name}", prove_blobs(blobs, name)))
+        return proofs
 
     def _bucket(self, url: str) -> tuple["S3Bucket", str]:
         """The bucket of a URL, and the prefix of its keys."""

@@ -46,6 +46,8 @@ class Stores:
     image: ImageStore | None
     watch: StoreWatch
     urls: StoreUrls
+    far: FarStores
+    """Those of them that are elsewhere."""
 
     @property
     def directories(self) -> Sequence[Path]:
@@ -132,7 +134,9 @@ class StoreOpening:
         if not storage.allow_unsafe_acks:
             _check_durable(metadata, segments)
         journal = opener.journal(timed_metadata(metadata, watch), random=self._random)
-        return Stores(journal, TimedSegments(segments, watch), TimedBlobs(blobs, watch), image, watch, urls)
+        return Stores(
+            journal, TimedSegments(segments, watch), TimedBlobs(blobs, watch), image, watch, urls, far
+        )
 
 
 def _far_options(storage: Storage) -> FarOptions:

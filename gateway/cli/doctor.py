@@ -1,4 +1,4 @@
-"""`dragoman doctor`: checks a data directory that no gateway uses, and reports what needs an operator."""
+"""`dragoman doctor`: checks the stores of a gateway that does not run, and reports what needs an operator."""
 
 import os
 import shutil
@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import Final
 
 from gateway.cli.exits import Exit
-from gateway.cli.offline_state import check_there, owner_of, run, settings_for
+from gateway.cli.offline_state import check_there, owner_of, run
 from gateway.cli.output import counted, print_json, print_text, talk
 from gateway.offline.doctor import (
     Diagnosis,
     check_batches,
     check_image,
     check_journal,
+    check_no_gateway_writes,
     check_objects,
     check_versions,
 )
 from gateway.settings import Settings
-from gateway.store_assembly import opened_stores
+from gateway.store_assembly import opened_stores, urls_of
 from ledger.errors import StoreDamaged, StoreTooNew
 
 FEW_FREE_BYTES: Final = 1024**3
@@ -25,11 +26,12 @@ FEW_FREE_PERCENT: Final = 5
 SHOWN_PATHS: Final = 10
 
 
-def diagnose(config: str | None, data_dir: str | None, whole: bool, as_json: bool) -> Exit:
+def diagnose(settings: Settings, whole: bool, as_json: bool) -> Exit:
     """Print findings and notes. FINDINGS if there is any finding."""
-    settings = settings_for(config, data_dir)
     diagnosis = Diagnosis()
-    _check_directory(Path(settings.storage.data_dir), diagnosis)
+    directory = urls_of(settings.storage).directory
+    if directory is not None:
+        _check_directory(directory, diagnosis)
     if not diagnosis.findings:
         check_there(settings)
     if not diagnosis.findings:
@@ -98,7 +100,11 @@ def _is_open(path: Path, more: int = 0) -> bool:
 async def _check_stores(settings: Settings, diagnosis: Diagnosis, whole: bool) -> None:
     try:
         async with opened_stores(settings, thorough=True) as stores:
-            diagnosis.notes.append("lock: no gateway uses the directory")
+            if stores.urls.directory is not None:
+                diagnosis.notes.append("lock: no gateway uses the directory")
+            inspection = await stores.far.inspect()
+            diagnosis.findings += inspection.findings
+            diagnosis.notes += inspection.notes
             recovered = await check_journal(stores.journal, stores.blobs, diagnosis)
             if recovered is None:
                 return
@@ -107,5 +113,6 @@ async def _check_stores(settings: Settings, diagnosis: Diagnosis, whole: bool) -
             await check_objects(recovered.state, stores.segments, diagnosis)
             await check_versions(stores.segments, diagnosis)
             await check_batches(recovered.state, stores.segments, diagnosis, whole)
+            await check_no_gateway_writes(stores.journal, recovered.state, diagnosis)
     except (StoreDamaged, StoreTooNew) as error:
         diagnosis.findings.append(f"stores: {error}")

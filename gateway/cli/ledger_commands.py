@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.help_text import help_text
-from gateway.cli.options import AsJson, Config, DataDir
+from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata
 
 LEDGER_HELP = help_text("""
 Inspect the offset ledger of a data directory, back it up, restore it.
@@ -36,12 +36,16 @@ If --from names the data directory itself, the newest snapshot of its gateway is
 after the backup have no offsets any more; their objects are listed, and never deleted.
 """)
 DOCTOR_HELP = help_text("""
-Check a data directory: permissions, disk, format versions, journal, image, objects, CRCs.
+Check the stores of a gateway: permissions, disk, format versions, journal, image, objects, CRCs; of far
+stores their proof, and of a bucket its rights, lifecycle rules, versions and unfinished uploads.
 
     dragoman doctor --data-dir data           # a sample of each partition
     dragoman doctor --data-dir data --all     # every batch
+    dragoman doctor --config gateway.toml     # with the settings of a gateway
+    dragoman doctor --metadata etcd://host/dragoman --data s3://bucket/dragoman
 
-Exits with 0 without findings, with 3 otherwise. Each finding is a sentence with its remedy.
+Exits with 0 without findings, with 3 otherwise, and with 4 where a store cannot be used. Each finding is a
+sentence with its remedy.
 """)
 
 ledger_app = typer.Typer(name="ledger", help=LEDGER_HELP, no_args_is_help=True, rich_markup_mode="rich")
@@ -86,10 +90,15 @@ def restore(
 def doctor(
     config: Config = None,
     data_dir: DataDir = None,
+    metadata: Metadata = None,
+    data: Data = None,
     whole: Annotated[bool, typer.Option("--all", help="Read every batch, not a sample.", metavar="")] = False,
     as_json: AsJson = False,
+    assignments: Assignments = None,
 ) -> None:
     from gateway.cli.doctor import diagnose
+    from gateway.cli.offline_state import settings_for
     from gateway.cli.output import end_with
 
-    end_with(lambda: diagnose(config, data_dir, whole, as_json))
+    flags = {"storage.metadata": metadata, "storage.data": data}
+    end_with(lambda: diagnose(settings_for(config, data_dir, flags, assignments or ()), whole, as_json))

@@ -14,11 +14,10 @@ from gateway.cli.client_commands import (
     produce,
     topics_app,
 )
-from gateway.cli.completion import complete_settings
 from gateway.cli.group_commands import groups_app
 from gateway.cli.help_text import help_text
 from gateway.cli.ledger_commands import DOCTOR_HELP, doctor, ledger_app
-from gateway.cli.options import AsJson, Config, DataDir, set_option
+from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata
 
 PLATFORMS: Final = ("linux", "darwin")
 HELP = help_text("""
@@ -76,11 +75,6 @@ def dragoman(
     pass
 
 
-Assignments = Annotated[
-    list[str] | None, set_option("Any setting; repeat for more.", "SECTION.KEY=VALUE", complete_settings)
-]
-
-
 @app.command(help=SERVE_HELP)
 def serve(
     config: Config = None,
@@ -97,17 +91,8 @@ def serve(
     admin: Annotated[
         str | None, typer.Option(help="Health, metrics and version pages; '' = none.", metavar="HOST:PORT")
     ] = None,
-    metadata: Annotated[
-        str | None,
-        typer.Option(
-            help="Metadata: sqlite:PATH, s3://, etcd:// or filer://; default in the data directory.",
-            metavar="URL",
-        ),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(help="Record data: file:DIR or s3://; default in the data directory.", metavar="URL"),
-    ] = None,
+    metadata: Metadata = None,
+    data: Data = None,
     data_dir: DataDir = None,
     node_id: Annotated[int | None, typer.Option(help="Broker id of this gateway.", metavar="N")] = None,
     ready_file: Annotated[

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import pwd
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from gateway.cli.output import UsageError
-from gateway.config import load_settings
+from gateway.config import load_settings, parse_assignment
 from gateway.coordination.recovery import Recovered, recover
 from gateway.offline.backup import ReadOnlyImage
 from gateway.settings import Settings
@@ -21,10 +22,17 @@ from ledger.ports import ImageStore, Journal
 T = TypeVar("T")
 
 
-def settings_for(config: str | None, data_dir: str | None) -> Settings:
-    """The settings of `serve`, and logs of warnings and errors alone."""
-    flags: Mapping[str, object] = {"storage.data_dir": data_dir, "log.level": "warning"}
-    given = {name: value for name, value in flags.items() if value is not None}
+def settings_for(
+    config: str | None,
+    data_dir: str | None,
+    flags: Mapping[str, object] = MappingProxyType({}),
+    assignments: Sequence[str] = (),
+) -> Settings:
+    """The settings of `serve`, and logs of warnings and errors alone. `flags` by their settings, and
+    `assignments` SECTION.KEY=VALUE."""
+    named = {**flags, "storage.data_dir": data_dir, "log.level": "warning"}
+    given: dict[str, object] = dict(parse_assignment(text) for text in assignments)
+    given |= {name: value for name, value in named.items() if value is not None}
     settings = load_settings(given, os.environ, Path(config) if config else None)
     set_up_logs(settings.log)
     warn_of_variables(os.environ)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.completion import completer_of
+from gateway.cli.completion import complete_settings, completer_of
 
 
 def bootstrap_option(help_: str) -> Any:
@@ -40,4 +40,18 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", metavar=""
 Config = Annotated[str | None, typer.Option(help="TOML file with settings.", metavar="FILE")]
 DataDir = Annotated[
     str | None, typer.Option(help="Directory of the embedded stores; default data.", metavar="DIR")
+]
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        help="Metadata: sqlite:PATH, s3://, etcd:// or filer://; default in the data directory.",
+        metavar="URL",
+    ),
+]
+Data = Annotated[
+    str | None,
+    typer.Option(help="Record data: file:DIR or s3://; default in the data directory.", metavar="URL"),
+]
+Assignments = Annotated[
+    list[str] | None, set_option("Any setting; repeat for more.", "SECTION.KEY=VALUE", complete_settings)
 ]

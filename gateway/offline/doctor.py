@@ -127,6 +127,15 @@ async def check_objects(state: LedgerState, segments: SegmentStore, diagnosis: D
         diagnosis.notes.append(f"orphans: {len(orphans) - len(kept)}; a gateway deletes them after the grace")
 
 
+async def check_no_gateway_writes(journal: Journal, state: LedgerState, diagnosis: Diagnosis) -> None:
+    """A gateway on far stores is not locked out: what it deletes meanwhile is missing."""
+    if await journal.get(state.applied) is not None:
+        diagnosis.notes.append(
+            "journal: a gateway has written meanwhile, so findings about objects may be of what it has "
+            "deleted; stop it, and run `doctor` again"
+        )
+
+
 def _needed_bytes(state: LedgerState) -> dict[int, int]:
     """Of each object with readable runs, where the last of them ends."""
     needed: dict[int, int] = {}
