@@ -1,7 +1,11 @@
 """A gateway with nothing local: what was acknowledged is there on an empty machine."""
 
+import asyncio
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,9 @@ from tests.e2e.client_confluent import ConfluentClient
 from tests.e2e.sample_records import small_records
 from tests.support.client import CLIENT_TIMEOUT_S, Codec, Earliest
 from tests.support.far_stores import FarGateway, FarPlace, far_gateway
+from tests.support.gateway import GatewayNotReady
+from tests.support.http_proxy import running_proxy
+from tests.support.s3_servers import BUCKET, S3Server
 
 TOPIC = "far"
 GROUP = "readers"
@@ -73,3 +80,49 @@ def written_files(gateway: FarGateway) -> set[str]:
     return {name for name in names if name.startswith("/") and not name.startswith("/dev/")} - {
         str(gateway.log_path)
     }
+
+
+@contextmanager
+def store_without_conditions(target: str) -> Iterator[str]:
+    """The endpoint of an S3 store that ignores If-None-Match."""
+    loop, is_up, ended = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    endpoint = ""
+
+    async def run() -> None:
+        nonlocal endpoint
+        async with running_proxy(target) as proxy:
+            proxy.dropped.add(("PUT", "if-none-match"))
+            endpoint = proxy.endpoint
+            is_up.set()
+            await ended.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),), daemon=True)
+    thread.start()
+    try:
+        assert is_up.wait(CLIENT_TIMEOUT_S)
+        yield endpoint
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join(CLIENT_TIMEOUT_S)
+        loop.close()
+
+
+def keys_below(server: S3Server, prefix: str) -> list[str]:
+    found = server.boto3_client().list_objects_v2(Bucket=BUCKET, Prefix=prefix)
+    return [entry["Key"] for entry in found.get("Contents", ())]
+
+
+def test_a_store_that_fails_the_proof_ends_the_start_with_4(moto_s3: S3Server, tmp_path: Path) -> None:
+    with store_without_conditions(moto_s3.endpoint) as endpoint:
+        at = "?endpoint={}&region=us-east-1"
+        metadata = f"s3://{BUCKET}/unfit/metadata{at.format(moto_s3.endpoint)}"
+        data = f"s3://{BUCKET}/unfit/data{at.format(endpoint)}"
+        with pytest.raises(GatewayNotReady) as refusal:
+            FarGateway(FarPlace("bucket", metadata, data), tmp_path).start()
+    assert refusal.value.exit_code == 4
+    assert "Traceback" not in refusal.value.log
+    (sentence,) = [line for line in refusal.value.log.splitlines() if line.startswith("dragoman: ")]
+    assert endpoint in sentence and "more than one succeeded (If-None-Match)" in sentence
+    # The other store was sound, and nothing was begun in it.
+    found = moto_s3.boto3_client().list_objects_v2(Bucket=BUCKET, Prefix="unfit/")
+    assert found["KeyCount"] == 0

@@ -33,6 +33,8 @@ BUCKET_ALONE: Final = "bucket"
 ETCD_S3: Final = "etcd+s3"
 FILER_S3: Final = "filer+s3"
 FAR_ROWS: Final = (BUCKET_ALONE, ETCD_S3, FILER_S3)
+FAR_READY_TIMEOUT_S: Final = 90.0
+"""The proof at the start is some hundred requests, and its libraries take a while to load."""
 READ_ONLY: Final = Path("/proc")
 """A directory in which root, too, can make nothing."""
 
@@ -70,6 +72,9 @@ class FarGateway(Gateway):
         env: Mapping[str, str] = NO_ENVIRONMENT,
     ) -> None:
         super().__init__(directory, [*place.options(), *options], env, data_dir=Path("data"))
+
+    def wait_until_ready(self, timeout_s: float = FAR_READY_TIMEOUT_S) -> None:
+        super().wait_until_ready(max(timeout_s, FAR_READY_TIMEOUT_S))
 
 
 @contextmanager
