@@ -3,7 +3,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # pip must not run twice at a time in one environment.
 .NOTPARALLEL:
-.PHONY: help run demo test test-unit test-full lint bench wheel changelog audit pins protobuf clean test-setup
+.PHONY: help run demo cluster test test-unit test-full lint bench wheel changelog audit pins protobuf clean test-setup
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -17,6 +17,8 @@ PINS := pyproject.toml requirements/run.txt
 PORT ?= 9092
 ADMIN_PORT ?= 9644
 DATA ?= data
+# Of `make cluster`: the files of its etcd and S3.
+CLUSTER ?= data-cluster
 SERVE_ARGS ?=
 # Where `make demo` finds the gateway when `make run` had to take another port: BOOTSTRAP=127.0.0.1:PORT
 BOOTSTRAP ?=
@@ -38,6 +40,11 @@ run: $(VENV)/.stamp-run ## start a gateway on 127.0.0.1:9092 in the foreground (
 
 demo: $(VENV)/.stamp-run ## produce and consume through the gateway that `make run` started
 	@$(PY) -m gateway.cli.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
+
+cluster: $(VENV)/.stamp-test ## the same over etcd and S3 (SeaweedFS), started beside it (PORT=, CLUSTER= for its files)
+	@listen=$$($(PY) tools/free_port.py $(PORT) "for Kafka clients") && \
+	admin=$$($(PY) tools/free_port.py $(ADMIN_PORT) "for the admin pages") && \
+	exec $(PY) -m tools.cluster --directory "$(CLUSTER)" --port "$$listen" --admin-port "$$admin"
 
 test: test-setup ## run all tests, end with a table of suites and skips
 	@$(PY) -m tests.support.run_suites $(PYTEST_ARGS)
