@@ -17,7 +17,7 @@ from statistics import median
 from bench import proc
 from bench.stats import percentile
 from bench.synthetic import BATCHES, commit, new_locator, topic_id
-from gateway.cli.process import tune_collector
+from gateway.cli.process import relax_collector, tune_collector
 from gateway.housekeeping.garbage import SLICE_RUNS
 from ledger.journal import GROUP_COMMIT_BATCHES, NONCE_BYTES, apply_entry, decode_entry, encode_entry
 from ledger.objects.requests import RaiseFloor
@@ -109,6 +109,7 @@ class Ledger:
 
 def main(runs: int) -> None:
     # As a gateway does: the garbage of a bench's imports is not the ledger's.
+    relax_collector()
     tune_collector()
     ledger = Ledger()
     # Interpreter, imports and the first allocations are not the ledger's.

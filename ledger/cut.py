@@ -49,6 +49,7 @@ class StateCut:
         self._state = state
         self._whole = whole
         self._registry = registry
+        self._level = state.feature_level
         self._narrow = is_narrow(state.feature_level)
         if not whole and state.image_level < state.feature_level:
             # What the image has is of an older version.
@@ -131,6 +132,17 @@ class StateCut:
     def rows(self) -> list[Row]:
         """All rows, once `rest` has ended."""
         return self._rows + self._of_ranges
+
+    def take(self) -> list[Row]:
+        """Of a whole cut: the rows that were made and not taken yet."""
+        assert self._whole
+        rows, self._rows, self._of_ranges = self.rows(), [], []
+        return rows
+
+    @property
+    def feature_level(self) -> int:
+        """Of the entry."""
+        return self._level
 
     def giving_up(self) -> Iterator[None]:
         """The rows could not be made or written: they are dirty again. In small steps, between which entries

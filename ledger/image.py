@@ -6,7 +6,7 @@ in its module `rows`.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from ledger.errors import StoreDamaged, StoreTooNew
@@ -15,7 +15,7 @@ from ledger.objects.rows import OBJECT
 from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER, note_in_partition
 from ledger.records import LEVEL_WITH_ORIGINS, NEWEST_LEVEL
 from ledger.registry import REGISTRY, Registry
-from ledger.rows import META, Row, opened, sealed
+from ledger.rows import META, Row, all_opened, opened, sealed
 from ledger.state import Dirty, LedgerState
 
 FORMAT_VERSION = 4
@@ -147,10 +147,12 @@ def restore(rows: Iterable[Row], registry: Registry = REGISTRY) -> LedgerState:
     StoreTooNew if their format is not known here. What an older format had is all dirty."""
     state = LedgerState()
     try:
-        version, sections = _opened(list(rows), registry)
-        _restore_meta(state, sections.get(META, []))
+        sections = _by_section(rows, registry)
+        version = _version_of(sections[META])
+        _restore_meta(state, _bodies(META, sections.pop(META), version))
         for section in registry.sections:
-            section.restore(state, sections.get(section.number, ()))
+            # Of each section the rows are let go before those of the next are opened.
+            section.restore(state, _bodies(section.number, sections.pop(section.number, []), version))
     except (struct.error, KeyError, IndexError, TypeError, ValueError) as error:
         raise StoreDamaged(f"the rows of an image do not fit together: {error!r}") from error
     for machine in registry.machines:
@@ -161,27 +163,27 @@ def restore(rows: Iterable[Row], registry: Registry = REGISTRY) -> LedgerState:
     return state
 
 
-_Sections = dict[int, list[tuple[bytes, bytes]]]
-"""Keys and values by section."""
+_Pairs: TypeAlias = list[tuple[bytes, bytes]]
+"""Keys and values of the rows of one section."""
 
 
-def _opened(rows: Sequence[Row], registry: Registry) -> tuple[int, _Sections]:
-    """The format version, and the values without their checksums, which are checked."""
-    version = _version_of(rows)
-    known = {META, *(section.number for section in registry.sections)}
-    sections: _Sections = {}
+def _by_section(rows: Iterable[Row], registry: Registry) -> dict[int, _Pairs]:
+    sections: dict[int, _Pairs] = {META: [], **{section.number: [] for section in registry.sections}}
     for section, key, value in rows:
-        if section not in known:
+        if section not in sections:
             raise StoreDamaged(f"an image has no section {section!r}")
-        body = value or b""
-        if version >= FIRST_VERSION_WITH_CRC:
-            body = opened(section, key, body)
-        sections.setdefault(section, []).append((key, body))
-    return version, sections
+        sections[section].append((key, value or b""))
+    return sections
 
 
-def _version_of(rows: Iterable[Row]) -> int:
-    (value,) = [row.value or b"" for row in rows if row.section == META]
+def _bodies(section: int, pairs: _Pairs, version: int) -> _Pairs:
+    """Without their checksums, which are checked."""
+    return all_opened(section, pairs) if version >= FIRST_VERSION_WITH_CRC else pairs
+
+
+def _version_of(meta: _Pairs) -> int:
+    """The format version of all rows, from the first one."""
+    ((_, value),) = meta
     (version,) = _VERSION.unpack_from(value)
     if version > FORMAT_VERSION:
         # Of whatever version, this row ends with its checksum: else the number may be damaged.
@@ -194,14 +196,14 @@ def cluster_id_of(rows: Iterable[Row]) -> str:
     """The cluster that the rows are of. StoreDamaged or StoreTooNew if they do not say."""
     state = LedgerState()
     try:
-        _, sections = _opened([row for row in rows if row.section == META], REGISTRY)
-        _restore_meta(state, sections[META])
+        meta = [(row.key, row.value or b"") for row in rows if row.section == META]
+        _restore_meta(state, _bodies(META, meta, _version_of(meta)))
     except (struct.error, TypeError, ValueError) as error:
         raise StoreDamaged(f"the first row of an image cannot be read: {error!r}") from error
     return state.cluster_id
 
 
-def _restore_meta(state: LedgerState, rows: list[tuple[bytes, bytes]]) -> None:
+def _restore_meta(state: LedgerState, rows: _Pairs) -> None:
     ((_, value),) = rows
     head = _META.unpack_from(value)
     version, state.applied, state.epoch, state.entry_time_ms, state.next_number = head[:5]

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from ledger.read_back import PAGE_BYTES, ReadBack
 from ledger.records import FIRST_LEVEL
 from ledger.rows import Row
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
-SCAN_BYTES: Final = 4 * 1024 * 1024
+SCAN_BYTES: Final = PAGE_BYTES
 """Values that one scan of a metadata store reads: a bound on its memory, and on the time that it takes."""
 
 
@@ -197,6 +198,11 @@ class Journal(Protocol):
     @property
     def unknown_entry(self) -> str:
         """Where the entry is that `append` is at, while its outcome is unknown; else empty. For operators."""
+        ...
+
+    @property
+    def read_back(self) -> ReadBack:
+        """How long `read` takes, from the reads of this process."""
         ...
 
     def place(self, number: int, batches: Sequence[DraftBatch]) -> Placement | None:

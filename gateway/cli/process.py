@@ -44,13 +44,18 @@ def tune_allocator(environment: Mapping[str, str]) -> bool:
     return True
 
 
+def relax_collector() -> None:
+    """Call this before anything is opened: a start makes millions of objects that stay, and the collector
+    would go through all of them again and again."""
+    gc.set_threshold(*COLLECTOR)
+
+
 def tune_collector() -> None:
     """Call this when everything is open: present objects are never collected again. Memory that only opening
     needed is returned to the system."""
     gc.collect()
     give_back()
     gc.freeze()
-    gc.set_threshold(*COLLECTOR)
 
 
 def give_back() -> None:

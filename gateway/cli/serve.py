@@ -19,7 +19,7 @@ from rich.markup import escape
 from gateway.addresses import PLAINTEXT, Address
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli.exits import Exit
-from gateway.cli.process import give_back_when_calm, tune_allocator, tune_collector
+from gateway.cli.process import give_back_when_calm, relax_collector, tune_allocator, tune_collector
 from gateway.cli.systemd import READY, STOPPING, notify, reloading
 from gateway.config import load_settings, parse_assignment
 from gateway.coordination.journal import OwnershipLost
@@ -51,6 +51,7 @@ def run_gateway(
         set_up_logs(settings.log)
         warn_of_variables(os.environ)
         tune_allocator(os.environ)
+        relax_collector()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings, Path(ready_file) if ready_file else None))
     except ConfigError as error:

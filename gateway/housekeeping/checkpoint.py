@@ -6,7 +6,7 @@ In this order, so that the process may die at any step: image, snapshot in the b
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -15,9 +15,10 @@ from gateway.coordination.recovery import own_snapshots
 from gateway.coordination.shard import Shard
 from gateway.host import RandomBytes, Seconds, precise_s, random_bytes
 from gateway.housekeeping.pruning import Pruner
+from gateway.housekeeping.snapshot_rule import SnapshotRule as SnapshotRule
 from ledger.cut import StateCut
 from ledger.errors import StoreError
-from ledger.formats.snapshot import Snapshot, encode_snapshot
+from ledger.formats.snapshot import Snapshot, SnapshotWriter, is_in_pieces, snapshot_parts
 from ledger.image import drop_dirty, restore
 from ledger.ports import Blobs, ImageStore, Journal
 
@@ -33,20 +34,11 @@ class StateNotWhole(Exception):
     """The state is not that of any entry."""
 
 
-@dataclass(slots=True)
-class SnapshotRule:
-    """When the next snapshot is due: journal bytes since the last, or a number of entries, which a restart
-    can still count."""
+class _Encoded(NamedTuple):
+    """A snapshot in the parts of its blob."""
 
-    journal_bytes: int
-    entries: int = 200_000
-    last_applied: int = 0
-    last_journal_bytes: int = 0
-    last_size: int = 0
-
-    def is_due(self, applied: int, journal_bytes: int) -> bool:
-        grown = journal_bytes - self.last_journal_bytes
-        return grown >= max(self.journal_bytes, self.last_size) or applied - self.last_applied >= self.entries
+    applied: int
+    parts: list[bytes]
 
 
 class Checkpointer:
@@ -68,6 +60,7 @@ class Checkpointer:
         self._image = image
         self._blobs = blobs
         self._rule = rule
+        rule.read_back = rule.read_back or shard.journal.read_back
         self._clock = clock
         self._random = random
         self._precise_s = precise
@@ -97,8 +90,8 @@ class Checkpointer:
     async def start(self) -> None:
         """Find the newest snapshot."""
         keys = await own_snapshots(self._journal, self._blobs, self._replica.state.applied)
-        self._rule.last_applied = applied_of(keys[-1]) if keys else 0
         self.snapshot_bytes = sum(info.size for info in await self._blobs.list(keys[-1])) if keys else 0
+        self._rule.found(applied_of(keys[-1]) if keys else 0, self.snapshot_bytes)
 
     async def write_image(self) -> None:
         """Bring the image up to the last applied entry. A failure is logged: the journal has it all."""
@@ -158,32 +151,33 @@ class Checkpointer:
             return cut, nonce
 
     async def snapshot_if_due(self) -> None:
-        if self._rule.is_due(self._replica.state.applied, self._replica.journal_bytes):
+        now = asyncio.get_running_loop().time()
+        if self._rule.is_due(self._replica.state.applied, self._replica.journal_bytes, now):
             await self.snapshot()
             await self.prune()
 
     async def snapshot(self) -> str:
         """Put the state into the blobs. Returns the key. StateNotWhole once an entry was applied by half."""
         self._check_whole()
+        began = asyncio.get_running_loop().time()
         journal_bytes = self._replica.journal_bytes
-        snapshot = await self._frozen()
-        data = await asyncio.to_thread(encode_snapshot, snapshot)
+        encoded = await self._encoded()
         # Never before a restore that is in it: a restart recognises by this which snapshots it replaced.
         now_ms = max(self._clock(), self._replica.state.entry_time_ms)
-        key = new_snapshot_key(self._journal.shard, snapshot.applied, now_ms, self._random)
-        await self._blobs.put(key, [data])
-        self._rule.last_applied = snapshot.applied
-        self._rule.last_journal_bytes = journal_bytes
-        self._rule.last_size = self.snapshot_bytes = len(data)
-        log.info("snapshot.written", key=key, size=len(data), entries=snapshot.applied)
+        key = new_snapshot_key(self._journal.shard, encoded.applied, now_ms, self._random)
+        await self._blobs.put(key, encoded.parts)
+        self.snapshot_bytes = sum(map(len, encoded.parts))
+        ended = asyncio.get_running_loop().time()
+        self._rule.taken(encoded.applied, journal_bytes, self.snapshot_bytes, began, ended)
+        log.info("snapshot.written", key=key, size=self.snapshot_bytes, entries=encoded.applied)
         return key
 
-    async def _frozen(self) -> Snapshot:
-        """The state as of one entry: from the image, so that the event loop is not blocked."""
+    async def _encoded(self) -> _Encoded:
+        """The state as of one entry: from the image, so that the event loop has less to do."""
         applied = self._replica.state.applied
         await self.write_image()
         if self._image is None or self._imaged < applied:
-            return await self._frozen_now()
+            return await self._encoded_now()
         try:
             rows, nonce = await self._image.rows()
             # Verified, since the disk may have damaged them, and the journal is pruned after a snapshot.
@@ -191,20 +185,37 @@ class Checkpointer:
         except StoreError as error:
             log.error("image.damaged", path=self._image.location, error=str(error))
             await self._rebuild_image(self._image)
-            return await self._frozen_now()
+            return await self._encoded_now()
         # Not `_imaged`: the next image may have been written since the rows were read.
-        return Snapshot(state.applied, nonce, rows)
+        applied = state.applied
+        del state
+        return _Encoded(applied, await asyncio.to_thread(snapshot_parts, Snapshot(applied, nonce, rows)))
 
-    async def _frozen_now(self) -> Snapshot:
+    async def _encoded_now(self) -> _Encoded:
         # A state has one cut at a time.
         async with self._writing:
             cut, nonce = await self._begin_cut(whole=True)
             try:
+                if is_in_pieces(cut.feature_level):
+                    return await self._in_pieces(cut, SnapshotWriter(cut.applied, nonce))
                 await self._in_slices(cut.rest())
+                snapshot = Snapshot(cut.applied, nonce, cut.rows())
+                return _Encoded(cut.applied, await asyncio.to_thread(snapshot_parts, snapshot))
             except BaseException:
                 cut.give_up()
                 raise
-            return Snapshot(cut.applied, nonce, cut.rows())
+
+    async def _in_pieces(self, cut: StateCut, writer: SnapshotWriter) -> _Encoded:
+        """What is made of the rows is compressed by and by, so that they are never all in memory."""
+        began = self._precise_s()
+        for _ in cut.rest():
+            if self._precise_s() - began >= ENCODE_S:
+                writer.add(cut.take())
+                await (asyncio.to_thread(writer.compress) if writer.is_full else asyncio.sleep(PAUSE_S))
+                began = self._precise_s()
+        writer.add(cut.take())
+        await asyncio.to_thread(writer.compress)
+        return _Encoded(cut.applied, await asyncio.to_thread(writer.parts))
 
     async def _rebuild_image(self, image: ImageStore) -> None:
         async with self._writing:

@@ -53,25 +53,28 @@ def _encode(state: LedgerState, number: int) -> bytes | None:
 
 
 def _restore(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
-    numbered = sorted((_decode_key(key), value) for key, value in rows)
-    for number, value in numbered:
+    has_origins = state.image_level >= LEVEL_WITH_ORIGINS
+    head_bytes = _OBJECT.size + (_ORIGIN.size if has_origins else 0)
+    uploaders: dict[tuple[int, bytes], Uploader | None] = {NO_UPLOADER: None}
+    for number, value in sorted([(_decode_key(key), value) for key, value in rows]):
         size, live_runs, closed_ms, results, locator_bytes = _OBJECT.unpack_from(value)
-        view = memoryview(value)[_OBJECT.size :]
+        end = head_bytes + locator_bytes
+        locator = value[head_bytes:end].decode()
         origin = None
-        if state.image_level >= LEVEL_WITH_ORIGINS:
-            kind, store, created_ms, *uploader = _ORIGIN.unpack_from(view)
-            view = view[_ORIGIN.size :]
-            named = Uploader(*uploader)
-            shared = None if named == NO_UPLOADER else state.objects.uploaders.shared(named)
-            origin = Origin(kind, store, created_ms, shared)
-        stored = ObjectState(number, str(view[:locator_bytes], "utf-8"), origin)
-        view = view[locator_bytes:]
+        if has_origins:
+            kind, store, created_ms, gateway, incarnation = _ORIGIN.unpack_from(value, _OBJECT.size)
+            named = gateway, incarnation
+            if named not in uploaders:
+                uploaders[named] = state.objects.uploaders.shared(Uploader(*named))
+            origin = Origin(kind, store, created_ms, uploaders[named])
+        stored = ObjectState(number, locator, origin)
         stored.size, stored.live_runs, stored.closed_ms = size, live_runs, closed_ms
-        split = results * stored.starts.itemsize
-        if len(view) != split + results * stored.bases.itemsize:
+        split = end + results * stored.starts.itemsize
+        if len(value) != split + results * stored.bases.itemsize:
             raise StoreDamaged("the row of an object in an image does not have the length it claims")
-        stored.starts = _from_little("I", view[:split])
-        stored.bases = _from_little("q", view[split:])
+        if results:
+            stored.starts = _from_little("I", value[end:split])
+            stored.bases = _from_little("q", value[split:])
         state.objects.put_back(stored)
 
 
@@ -110,9 +113,8 @@ def _little(column: "array[int]") -> bytes:
     return column.tobytes()
 
 
-def _from_little(typecode: str, data: memoryview) -> "array[int]":
-    column = array(typecode)
-    column.frombytes(data)
+def _from_little(typecode: str, data: bytes) -> "array[int]":
+    column = array(typecode, data)
     if sys.byteorder == "big":
         column.byteswap()
     return column
@@ -136,7 +138,7 @@ def complete(state: LedgerState) -> None:
 
 
 SECTIONS = (
-    Section(OBJECT, _keys, _encode_key, _decode_key, _encode, _restore),
+    Section(OBJECT, _keys, _encode_key, _decode_key, _encode, _restore, announced=True),
     Section(
         UPLOADER,
         _uploaders,

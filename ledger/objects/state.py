@@ -88,11 +88,14 @@ class ObjectState:
         """Forget the results of the batches that start from `first` to `last`."""
         begin, end = bisect_left(self.starts, first), bisect_right(self.starts, last)
         if end - begin == len(self.starts):
-            # Arrays keep the memory of few elements that are deleted.
-            self.starts, self.bases = array("I"), array("q")
+            self.forget_results()
             return
         del self.starts[begin:end]
         del self.bases[begin:end]
+
+    def forget_results(self) -> None:
+        # Arrays keep the memory of few elements that are deleted.
+        self.starts, self.bases = array("I"), array("q")
 
     def base_offset_at(self, start: int) -> int | None:
         """Base offset of the batch at `start`, if it was committed from this object before."""
@@ -174,31 +177,28 @@ class Objects:
                 self.garbage.pop(number, None)
 
     def raise_floor(self, floor_ms: int) -> list[ObjectState]:
-        """Nothing older may be committed; results of older objects are dropped. Returns those objects."""
+        """Nothing older may be committed. Returns the objects that are older and have results, which the
+        caller makes them forget."""
         self.floor_ms = max(self.floor_ms, floor_ms)
         below: list[ObjectState] = []
         while self._with_results and self._with_results[0][0] < self.floor_ms:
             state = self.by_number.get(heappop(self._with_results)[1])
-            if state is not None:
-                state.starts = array("I")
-                state.bases = array("q")
+            if state is not None and state.starts:
                 below.append(state)
         return below
 
     def uploaded(
         self, upload: Upload, stored: ObjectState, first: int, last: int, entry_time_ms: int
-    ) -> set[int]:
-        """Note a committed draft whose batches start from `first` to `last`, and drop the results of those
-        that are settled. Returns the numbers of their objects."""
+    ) -> list[tuple[ObjectState, PendingDraft]]:
+        """Note a committed draft whose batches start from `first` to `last`. Returns the drafts that are
+        settled, with their objects, which the caller makes drop their results."""
         pending = PendingDraft(upload.draft, stored.number, first, last)
-        touched: set[int] = set()
         newest_ms = max(stored.created_ms, entry_time_ms)
-        for settled in self.uploaders.committed(upload, newest_ms, pending):
-            known = self.by_number.get(settled.object_number)
-            if known is not None:
-                known.drop_results(settled.first, settled.last)
-                touched.add(known.number)
-        return touched
+        return [
+            (known, settled)
+            for settled in self.uploaders.committed(upload, newest_ms, pending)
+            if (known := self.by_number.get(settled.object_number)) is not None
+        ]
 
     def keep(self, from_ms: int, to_ms: int) -> None:
         """Never delete the bytes of objects that were created in this time, both ends included."""

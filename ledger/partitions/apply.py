@@ -1,6 +1,9 @@
 """Applying the metadata records of offsets, runs and producers."""
 
+from ledger.objects.apply import announce
 from ledger.objects.rows import OBJECT, UPLOADER
+from ledger.objects.state import ObjectState
+from ledger.objects.uploads import Upload
 from ledger.partitions.producers import MAX_SEQUENCE, ProducerState
 from ledger.partitions.records import (
     FileCommitted,
@@ -11,18 +14,17 @@ from ledger.partitions.records import (
 )
 from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER
 from ledger.partitions.state import PartitionLog
-from ledger.state import LedgerState
+from ledger.state import Cut, LedgerState
 
 
 def file_committed(state: LedgerState, record: FileCommitted) -> None:
     objects = state.objects
+    if state.cut is not None:
+        _keep(state, state.cut, record)
     stored = objects.register(record.locator, record.origin)
     stored.size = max(stored.size, record.object_bytes)
     state.dirty[OBJECT].add(stored.number)
     object_number, logs, touched = stored.number, state.logs, state.touched
-    if state.cut is not None:
-        for run in record.runs:
-            state.cut.keep(run[0])
     starts: list[int] = []
     bases: list[int] = []
     now_ms, runs, left = state.entry_time_ms, iter(record.runs), 0
@@ -51,11 +53,27 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
         start += batch_size
         base += records
     stored.remember_all(starts, bases)
-    upload = record.upload
-    if upload is not None:
-        state.dirty[OBJECT] |= objects.uploaded(upload, stored, min(starts), max(starts), state.entry_time_ms)
-        state.dirty[UPLOADER].add(upload.uploader)
+    if record.upload is not None:
+        _uploaded(state, record.upload, stored, min(starts), max(starts))
     state.dirty[PARTITION].update(touched)
+
+
+def _keep(state: LedgerState, cut: Cut, record: FileCommitted) -> None:
+    """What this commit is about to change."""
+    known = state.objects.by_locator.get(record.locator)
+    if known is not None:
+        announce(state, [known.number])
+    for run in record.runs:
+        cut.keep(run[0])
+
+
+def _uploaded(state: LedgerState, upload: Upload, stored: ObjectState, first: int, last: int) -> None:
+    settled = state.objects.uploaded(upload, stored, first, last, state.entry_time_ms)
+    announce(state, (known.number for known, _ in settled))
+    for known, draft in settled:
+        known.drop_results(draft.first, draft.last)
+    state.dirty[OBJECT].update(known.number for known, _ in settled)
+    state.dirty[UPLOADER].add(upload.uploader)
 
 
 def records_deleted(state: LedgerState, record: RecordsDeleted) -> None:
@@ -74,6 +92,7 @@ def runs_dropped(state: LedgerState, record: RunsDropped) -> None:
     state.dirty[CHUNK].update((log.number, serial) for serial in emptied)
     if log.chunks:
         state.dirty[CHUNK].add((log.number, log.chunks[0].serial))
+    announce(state, set(numbers))
     state.dirty[OBJECT].update(state.objects.release(numbers, state.entry_time_ms))
     if not log.droppable(1):
         del state.draining[log.number]

@@ -21,7 +21,7 @@ _LAST = struct.Struct("<q")
 _BASE = struct.Struct("<qq")
 _ROW_BYTES = _ROW.size
 _WORDS = _ROW_BYTES // 4
-_OBJECT_WORD, _SIZE_WORD = 6, 9
+_STAMP_WORD, _OBJECT_WORD, _SIZE_WORD = 4, 6, 9
 # The columns of an image: the first word in a row, and how many words.
 _COLUMNS = ((2, 2), (0, 2), (6, 2), (8, 1), (9, 1), (4, 2))
 # Of feature level 1: object numbers of 32 bits. Words are little-endian, so the lower one comes first.
@@ -163,8 +163,8 @@ class RunChunk:
                 for i in range(words):
                     rows[word + i :: _WORDS] = columns[i : count * words : words]
                 columns = columns[count * words :]
-        self.latest = max((row[2] for row in self.rows(0)), default=NO_TIMESTAMP)
-        self.latest = max(self.latest, NO_TIMESTAMP)
+        stamps = self._column(0, count, _STAMP_WORD, 2, "q")
+        self.latest = max(max(stamps, default=NO_TIMESTAMP), NO_TIMESTAMP)
 
     def _column(self, first: int, end: int, word: int, words: int, typecode: str) -> Sequence[int]:
         column = array(typecode, _cut(self._rows[first * _ROW_BYTES : end * _ROW_BYTES], word, words))

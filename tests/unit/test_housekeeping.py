@@ -56,21 +56,6 @@ async def host(tmp_path: Path) -> AsyncIterator[Embedded]:
         yield opened
 
 
-@pytest.mark.parametrize(
-    ("applied", "journal_bytes", "due"),
-    [(10, 99, False), (10, 100, True), (109, 0, False), (110, 0, True)],
-)
-def test_a_snapshot_is_due_after_a_number_of_bytes_or_entries(
-    applied: int, journal_bytes: int, due: bool
-) -> None:
-    assert SnapshotRule(100, 100, last_applied=10).is_due(applied, journal_bytes) is due
-
-
-def test_a_snapshot_is_not_due_before_the_journal_grew_by_as_much_as_the_last_one() -> None:
-    rule = SnapshotRule(100, 1000, last_journal_bytes=5000, last_size=400)
-    assert [rule.is_due(10, 5000 + grown) for grown in (100, 399, 400)] == [False, False, True]
-
-
 async def test_snapshots_are_taken_when_due_and_then_not_again_at_once(host: Embedded) -> None:
     host.checkpointer._rule = SnapshotRule(10_000)
     client = Client()

@@ -1,16 +1,19 @@
 """The state as rows, and rows in snapshots: canonical, complete, checked."""
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterator
 
 import cramjam
 import pytest
+from crc32c import crc32c
 
 from ledger.cluster.apply import OWNERS
 from ledger.cut import StateCut, take_dirty_rows
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats.snapshot import (
     Snapshot,
+    SnapshotWriter,
     decode_archive,
     decode_snapshot,
     encode_archive,
@@ -294,18 +297,73 @@ def test_packed_rows_read_back_and_every_cut_is_found(ledger: JournalledLedger) 
             list(unpack_rows(memoryview(packed)[:size]))
 
 
-@pytest.fixture
-def snapshot(ledger: JournalledLedger) -> Snapshot:
+def snapshot_at(level: int) -> Snapshot:
+    ledger = something_of_everything(level)
     return Snapshot(ledger.state.applied, NONCE, rows_of(ledger))
 
 
-def test_a_snapshot_reads_back_as_it_was_written(snapshot: Snapshot) -> None:
-    data = encode_snapshot(snapshot)
-    assert decode_snapshot(data, "s") == snapshot
-    assert (data[:6], data[6:14]) == (b"DSN1\0\1", snapshot.applied.to_bytes(8, "big"))
-    assert (data[14:30], data[30:62]) == (NONCE, digest(snapshot.rows))
-    assert int.from_bytes(data[62:70], "big") == len(pack_rows(snapshot.rows))
-    assert bytes(cramjam.zstd.decompress(data[74:])) == pack_rows(snapshot.rows)
+@pytest.fixture
+def older() -> Snapshot:
+    return snapshot_at(1)
+
+
+@pytest.fixture
+def newer() -> Snapshot:
+    return snapshot_at(2)
+
+
+@pytest.fixture(params=[1, 2], ids=["level 1", "level 2"])
+def snapshot(request: pytest.FixtureRequest) -> Snapshot:
+    return snapshot_at(request.param)
+
+
+def test_a_snapshot_reads_back_as_it_was_written(newer: Snapshot) -> None:
+    data = encode_snapshot(newer)
+    read = decode_snapshot(data, "s")
+    assert (read.applied, read.nonce) == (newer.applied, NONCE)
+    # As often as it is iterated.
+    assert list(read.rows) == list(read.rows) == list(newer.rows)
+    packed = pack_rows(newer.rows)
+    assert (data[:6], data[6:14]) == (b"DSN1\0\2", newer.applied.to_bytes(8, "big"))
+    assert (data[14:30], data[30:62]) == (NONCE, hashlib.sha256(packed).digest())
+    assert int.from_bytes(data[62:70], "big") == len(packed)
+    assert int.from_bytes(data[74:78], "big") == len(data) - 78
+    assert bytes(cramjam.zstd.decompress(data[78:])) == packed
+
+
+def test_a_snapshot_is_written_and_read_piece_by_piece(
+    newer: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, at_once = list(newer.rows), 0
+    monkeypatch.setattr("ledger.formats.snapshot.PIECE_BYTES", len(pack_rows(rows)) // 5)
+    writer = SnapshotWriter(newer.applied, NONCE)
+    for row in reversed(rows):
+        writer.add([row])
+        if writer.is_full:
+            writer.compress()
+            at_once += 1
+    writer.compress()
+    read = decode_snapshot(b"".join(writer.parts()), "s")
+    assert list(read.rows) == rows[::-1] and at_once >= 4
+    unpacked: list[int] = []
+    decompress = cramjam.zstd.decompress
+
+    def counted(data: bytes) -> bytes:
+        unpacked.append(len(data))
+        return bytes(decompress(data))
+
+    monkeypatch.setattr(cramjam.zstd, "decompress", counted)
+    assert next(iter(read.rows)) == rows[-1]
+    assert len(unpacked) == 1
+
+
+def test_a_ledger_of_feature_level_1_has_snapshots_that_older_builds_read(older: Snapshot) -> None:
+    data = encode_snapshot(older)
+    assert decode_snapshot(data, "s") == older
+    assert (data[:6], data[6:14]) == (b"DSN1\0\1", older.applied.to_bytes(8, "big"))
+    assert (data[14:30], data[30:62]) == (NONCE, digest(older.rows))
+    assert int.from_bytes(data[62:70], "big") == len(pack_rows(older.rows))
+    assert bytes(cramjam.zstd.decompress(data[74:])) == pack_rows(older.rows)
 
 
 def test_an_archive_reads_back_as_it_was_written() -> None:
@@ -341,21 +399,43 @@ def test_every_cut_of_a_snapshot_or_an_archive_is_found(snapshot: Snapshot) -> N
             decode_archive(data[:size], "a")
 
 
-def test_a_snapshot_whose_rows_are_not_those_of_its_digest_is_damaged(
-    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+def test_a_snapshot_of_level_1_whose_rows_are_not_those_of_its_digest_is_damaged(
+    older: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = dataclasses.replace(snapshot, rows=snapshot.rows[:-1])
-    monkeypatch.setattr("ledger.formats.snapshot.digest", lambda _: digest(snapshot.rows))
+    other = dataclasses.replace(older, rows=list(older.rows)[:-1])
+    monkeypatch.setattr("ledger.formats.snapshot.digest", lambda _: digest(older.rows))
     data = encode_snapshot(other)
     monkeypatch.undo()
     with pytest.raises(StoreDamaged, match="its digest does not match"):
         decode_snapshot(data, "s")
 
 
+@pytest.mark.parametrize(
+    ("at", "length"),
+    [pytest.param(30, 32, id="digest"), pytest.param(62, 8, id="length")],
+)
+def test_a_snapshot_whose_rows_are_not_those_of_its_head_is_damaged(
+    newer: Snapshot, at: int, length: int
+) -> None:
+    data = bytearray(encode_snapshot(newer))
+    data[at + length - 1] ^= 1
+    data[70:74] = crc32c(bytes(data[74:]), crc32c(bytes(data[:70]))).to_bytes(4, "big")
+    read = decode_snapshot(bytes(data), "snapshot/0/7")
+    with pytest.raises(StoreDamaged, match="snapshot/0/7 is damaged: its digest does not match"):
+        restore(read.rows)
+
+
+def test_a_piece_that_is_cut_short_is_damage(newer: Snapshot) -> None:
+    data = bytearray(encode_snapshot(newer)[:-1])
+    data[70:74] = crc32c(bytes(data[74:]), crc32c(bytes(data[:70]))).to_bytes(4, "big")
+    with pytest.raises(StoreDamaged, match="a piece of it is cut short"):
+        restore(decode_snapshot(bytes(data), "s").rows)
+
+
 def test_snapshots_and_archives_of_a_later_format_are_refused_as_too_new(snapshot: Snapshot) -> None:
     data = encode_snapshot(snapshot)
-    with pytest.raises(StoreTooNew, match="format version 2"):
-        decode_snapshot(data[:4] + b"\0\2" + data[6:], "s")
+    with pytest.raises(StoreTooNew, match="format version 3"):
+        decode_snapshot(data[:4] + b"\0\3" + data[6:], "s")
     data = encode_archive(0, [])
     with pytest.raises(StoreTooNew, match="format version 2"):
         decode_archive(data[:4] + b"\0\2" + data[6:], "a")
