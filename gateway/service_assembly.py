@@ -105,6 +105,7 @@ def _produce_options(settings: Settings, world: World) -> ProduceOptions:
         ledger.drafts_in_flight,
         ledger.linger_ms,
         Uploader(settings.broker.node_id, world.random_bytes(INCARNATION_BYTES)),
+        ledger.upload_bytes,
     )
 
 

@@ -87,17 +87,31 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=1, le=3000, description="A draft is written when it holds this many batches")
     ] = 1000
     drafts_in_flight: Annotated[
-        int, Meta(ge=1, le=64, description="Drafts that are written at the same time")
-    ] = 4
+        int,
+        Meta(
+            ge=1,
+            le=256,
+            description="Drafts that are written at the same time; over local files at most 4",
+        ),
+    ] = 32
+    upload_bytes: Annotated[
+        int,
+        Meta(
+            ge=MIB,
+            le=4 * GIB,
+            description="Bytes of drafts that are written at the same time; one draft may have more alone. "
+            "With what waits for the journal at most four times as many",
+        ),
+    ] = 64 * MIB
     linger_ms: Annotated[
         int,
         Meta(
             ge=0,
             le=MINUTE,
-            description="While a draft is being written to `objects+...`, one that is not full begins this "
-            "long after it; 0 = when it is written. Not used over local files",
+            description="While a draft is being written to `s3://` or `objects+...`, one that is not full "
+            "begins this long after it; 0 = when it is written. Not used over local files",
         ),
-    ] = 10
+    ] = 5
     feature_level: Annotated[
         int,
         Meta(

@@ -23,8 +23,11 @@ MAGIC = b"DJE1"
 VERSION = 1
 NONCE_BYTES = 16
 GROUP_COMMIT_BATCHES = 1_000
-"""At most that many share an entry: they are decided, encoded and applied in one iteration of the event loop,
-which takes some milliseconds. A larger draft, of up to `ledger.draft_batches`, has an entry of its own."""
+"""At most that many share an entry: they are decided and encoded in one iteration of the event loop, and
+applied in another, which takes some milliseconds. A larger draft, of up to `ledger.draft_batches`, has an
+entry of its own."""
+FAR_COMMIT_BATCHES = 3_000
+"""The same where an append takes tens of milliseconds, so that few entries carry many batches."""
 
 _HEAD = struct.Struct(">4sHHiq16s")
 _CRC = struct.Struct(">I")

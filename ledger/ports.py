@@ -196,6 +196,11 @@ class Journal(Protocol):
         ...
 
     @property
+    def entry_batches(self) -> int:
+        """How many batches may share an entry: more where an append takes long."""
+        ...
+
+    @property
     def unknown_entry(self) -> str:
         """Where the entry is that `append` is at, while its outcome is unknown; else empty. For operators."""
         ...

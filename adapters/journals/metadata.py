@@ -13,7 +13,7 @@ import structlog
 from crc32c import crc32c
 
 from ledger.errors import OutcomeUnknown, StoreDamaged, StoreError, StoreUnavailable
-from ledger.journal import HEAD_BYTES, NONCE_BYTES, REMEDY, nonce_of
+from ledger.journal import GROUP_COMMIT_BATCHES, HEAD_BYTES, NONCE_BYTES, REMEDY, nonce_of
 from ledger.ports import (
     SCAN_BYTES,
     Appended,
@@ -74,6 +74,11 @@ class MetadataJournal:
     @property
     def exclusive(self) -> bool:
         return self.store.exclusive
+
+    @property
+    def entry_batches(self) -> int:
+        batches: int = getattr(self.store, "entry_batches", GROUP_COMMIT_BATCHES)
+        return batches
 
     @property
     def unknown_entry(self) -> str:

@@ -10,6 +10,7 @@ from adapters.s3.adapter import S3Adapter
 from adapters.s3.listing import Wanted
 from adapters.s3.results import Found, Listed, Stored
 from ledger.errors import OutcomeUnknown
+from ledger.journal import FAR_COMMIT_BATCHES
 from ledger.ports import SCAN_BYTES, Lost, PutOutcome, Unknown, Versioned, Won
 
 MAX_VALUE_BYTES: Final = 2 * SCAN_BYTES
@@ -21,6 +22,8 @@ class S3Metadata(S3Adapter):
 
     exclusive = False
     unique_versions = False
+    entry_batches = FAR_COMMIT_BATCHES
+    """Of its journal (`ledger.ports.Journal`)."""
 
     async def get(self, key: str) -> Versioned | None:
         check_key(key)

@@ -28,7 +28,6 @@ from ledger.cluster.requests import BecomeOwner, Description, ShowLife
 from ledger.cluster.requests import Owner as EpochBegun
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.journal import (
-    GROUP_COMMIT_BATCHES,
     HEAD_BYTES,
     MAX_ENTRY_BYTES,
     NONCE_BYTES,
@@ -56,6 +55,7 @@ class _Filling:
 
     time_ms: int
     overlay: Overlay
+    max_batches: int
     is_first: bool
     """Whether all entries before it are applied."""
     records: list[bytes] = field(default_factory=list)
@@ -78,7 +78,7 @@ class _Filling:
         if not self.records:
             return True
         fits = self.size + request.weight <= MAX_ENTRY_BYTES
-        return fits and self.work + request.work <= GROUP_COMMIT_BATCHES
+        return fits and self.work + request.work <= self.max_batches
 
     def fail(self, error: Exception) -> None:
         """Fail every request of the entry. The entry forgets them: the error keeps frames alive that hold it,
@@ -292,11 +292,11 @@ class Owner:
         return is_next and self._unproved.filling.may_overlap
 
     def _next_filling(self) -> _Filling:
-        state, now_ms = self._replica.state, self._replica.now_ms()
+        state, now_ms, batches = self._replica.state, self._replica.now_ms(), self._journal.entry_batches
         if self._unproved is None:
-            return _Filling(now_ms, Overlay(state), is_first=True)
+            return _Filling(now_ms, Overlay(state), batches, is_first=True)
         before = self._unproved.filling
-        return _Filling(max(now_ms, before.time_ms), Overlay(state, before.overlay), is_first=False)
+        return _Filling(max(now_ms, before.time_ms), Overlay(state, before.overlay), batches, is_first=False)
 
     def _fill(self, filling: _Filling) -> None:
         state, overlay = self._replica.state, filling.overlay

@@ -18,12 +18,14 @@ from ledger.partitions.requests import ProducerKey
 class Draft:
     """Batches that are stored in one object and committed together."""
 
-    __slots__ = ("_first_sequences", "batches", "has_passed", "number", "on_passed")
+    __slots__ = ("_first_sequences", "batches", "has_passed", "number", "on_passed", "size")
 
     def __init__(self, number: int, batches: list[PendingBatch]) -> None:
         self.number = number
         """Counted from 1 by the process (`ledger.objects.uploads`)."""
         self.batches = batches
+        self.size = sum(len(batch.data) for batch in batches)
+        """Bytes that it began with."""
         self.has_passed = False
         """Whether the next draft may be handed over."""
         self.on_passed: Callable[[], None] | None = None

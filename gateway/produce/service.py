@@ -19,6 +19,7 @@ from gateway.produce.accumulator import Accumulator, PendingBatch, ProduceComple
 from gateway.produce.drafts import Draft, HandedOver
 from gateway.produce.refusals import GATEWAY_FAILED, OVERTAKEN, SHUTTING_DOWN
 from gateway.produce.sequence_gaps import SequenceGaps
+from gateway.produce.uploads import UPLOAD_BYTES, Uploads
 from gateway.produce.validation import TopicPolicy
 from gateway.produce.validation_queues import QueuedBatch, ValidationQueues
 from gateway.scheduling.batch_opening import BatchOpener
@@ -41,10 +42,6 @@ quiet = QuietLog(quiet_s=60.0)
 STORE_ATTEMPTS = 3
 """How often a draft is stored, if its object becomes too old to be committed."""
 
-COMMITS_A_WRITE = 4
-"""Over a store where writes overlap: how many drafts may be under way, written or waiting for the journal,
-for each that may be written at the same time. A journal may take longer than a write."""
-
 Stored = Callable[[str, int, Buffer], None]
 """Called with every batch that was committed: locator, start, bytes (for the cache of the fetch service)."""
 
@@ -59,6 +56,8 @@ class ProduceOptions:
     long after it. 0: when it is written."""
     uploader: Uploader = NO_UPLOADER
     """This process, in the commits of its drafts; without one the ledger keeps their results for repeats."""
+    upload_bytes: int = UPLOAD_BYTES
+    """Of the drafts that are written at the same time, unless there is only one."""
 
 
 class ProduceService:
@@ -94,13 +93,12 @@ class ProduceService:
         # larger, and no later, if it begins when the syncs of the last are done. Nor is its commit earlier if
         # it is handed over before that of the last has its result.
         self._overlapping = segments.capabilities.overlapping
-        self._max_drafts = options.drafts_in_flight * (COMMITS_A_WRITE if self._overlapping else 1)
+        self._uploads = Uploads(options.drafts_in_flight, options.upload_bytes, overlapping=self._overlapping)
         self._linger_s = options.linger_ms / 1000 if self._overlapping else 0.0
         self._lingers_until = 0.0
         """Loop time."""
         self._linger: asyncio.TimerHandle | None = None
         """While batches wait for the linger."""
-        self._writing = 0
         self._drafts: dict[asyncio.Task[None], None] = {}
         self._draft_numbers = count(1)
         self._unsettled: set[int] = set()
@@ -176,13 +174,14 @@ class ProduceService:
         self.deadlines.close()
 
     def _may_write(self) -> bool:
-        if self._stopped or not len(self._accumulator) or len(self._drafts) >= self._max_drafts:
+        if self._stopped or not len(self._accumulator):
             return False
-        if self._accumulator.is_full:
-            return self._writing < self._options.drafts_in_flight
-        if not self._overlapping:
-            return not self._drafts
-        return not self._writing or (self._writing < self._options.drafts_in_flight and self._has_lingered())
+        size = min(self._accumulator.waiting_bytes, self._options.draft_bytes)
+        if not self._uploads.may_begin(size):
+            return False
+        if not self._drafts or self._accumulator.is_full:
+            return True
+        return self._overlapping and (not self._uploads.writing or self._has_lingered())
 
     def _has_lingered(self) -> bool:
         if not self._linger_s or self._linger is not None:
@@ -213,7 +212,7 @@ class ProduceService:
                 draft = Draft(next(self._draft_numbers), batches)
                 self._unsettled.add(draft.number)
                 task = asyncio.create_task(self._store_then_commit(draft, self._last_draft))
-                self._writing += 1
+                self._uploads.begin(draft.size)
                 if self._linger_s:
                     self._begin_linger()
                 self._last_draft = draft
@@ -223,6 +222,7 @@ class ProduceService:
     def _draft_done(self, draft: Draft, task: asyncio.Task[None]) -> None:
         # Whatever the result: no commit of this draft is ever sent again.
         self._unsettled.discard(draft.number)
+        self._uploads.end(draft.size)
         self._drafts.pop(task, None)
         if task.cancelled():
             # Perhaps before its first step. Results that it has set itself stay.
@@ -239,7 +239,7 @@ class ProduceService:
         """Store and commit one draft. Never raises: every batch gets its result."""
         try:
             try:
-                placement = await self._write_once(draft.batches)
+                placement = await self._write_once(draft)
             finally:
                 # A failed draft blocks no later one. But it waits as well: the next draft waits only for this
                 # one, and would overtake those before it.
@@ -270,11 +270,11 @@ class ProduceService:
                 self._gaps.note(pending)
         _refuse_all(draft, error, message)
 
-    async def _write_once(self, draft: list[PendingBatch]) -> Placement:
+    async def _write_once(self, draft: Draft) -> Placement:
         try:
-            return await self._write(draft)
+            return await self._write(draft.batches)
         finally:
-            self._writing -= 1
+            self._uploads.written(draft.size)
             self._write_next()
 
     async def _write(self, draft: list[PendingBatch]) -> Placement:

@@ -18,6 +18,7 @@ from gateway.telemetry.local_metrics import LocalHistogram
 from gateway.telemetry.logs import QuietLog
 from gateway.telemetry.metrics import Metrics
 from ledger.errors import AlreadyExists, NotFound, StoreError
+from ledger.journal import GROUP_COMMIT_BATCHES
 from ledger.ports import (
     BlobInfo,
     Blobs,
@@ -181,6 +182,8 @@ class TimedMetadata:
 
     def __init__(self, store: MetadataStore, watch: StoreWatch) -> None:
         self._store = store
+        self.entry_batches: int = getattr(store, "entry_batches", GROUP_COMMIT_BATCHES)
+        """Of its journal (`ledger.ports.Journal`)."""
         self._get = watch.timed("metadata", "get")
         self._scan = watch.timed("metadata", "scan")
         self._put = watch.timed("metadata", "put")

@@ -1,107 +1,30 @@
 """Over a far store drafts begin a linger apart, and commits share entries: latencies on virtual time."""
 
 import asyncio
+import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
-from adapters.metadata.memory import MemoryMetadata
-from adapters.segments.memory import MemorySegments
-from gateway.coordination.shard import Shard
-from gateway.produce.service import ProduceOptions, ProduceService
-from gateway.produce.validation import TopicPolicy
+from gateway.produce.service import ProduceOptions
 from gateway.settings import Ledger
-from ledger.batch.header import check_batches
-from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
+from ledger.batch.records import Producer
 from ledger.partitions.requests import ReserveProducerIds
-from ledger.ports import PutOutcome, Versioned
-from ledger.records import FIRST_LEVEL
-from ledger.topics.requests import CreateTopic
-from ledger.types import DraftBatch, Placement
-from tests.support.completions import AwaitedProduce
-from tests.support.journalled import topic_id
-from tests.support.shards import open_shard
+from tests.support.far_produce import ETCD, S3, Far, now_ms
 from tests.support.virtual_time import run_virtually
 
-BEGUN_MS = 1_700_000_000_000
 PUT_MS = 30
-ETCD, S3 = (3, 1), (30, 15)
-"""Milliseconds of a put and of a get of the journal's store; an append is one of each."""
 EVERY_MS, MEASURED = 1, 1_500
 OTHERS_MS = 7
 """How often another request makes a journal entry."""
 DEFAULTS = Ledger()
 
 
-class FarSegments(MemorySegments):
-    def __init__(self, overlapping: bool = True) -> None:
-        super().__init__()
-        self.capabilities = replace(MemorySegments.capabilities, overlapping=overlapping)
-        self.begun_ms: list[int] = []
-
-    async def write(
-        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
-    ) -> Placement:
-        self.begun_ms.append(now_ms())
-        await asyncio.sleep(PUT_MS / 1000)
-        return await super().write(batches, created_ms, feature_level)
-
-
-class FarMetadata(MemoryMetadata):
-    def __init__(self, put_ms: int, get_ms: int) -> None:
-        super().__init__(exclusive=False)
-        self.delays_s = put_ms / 1000, get_ms / 1000
-
-    async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
-        await asyncio.sleep(self.delays_s[0])
-        return await super().put(key, value, expect)
-
-    async def get(self, key: str) -> Versioned | None:
-        await asyncio.sleep(self.delays_s[1])
-        return await super().get(key)
-
-
-def now_ms() -> int:
-    return round(asyncio.get_running_loop().time() * 1000)
-
-
 def options_with(linger_ms: int, drafts_in_flight: int = 8) -> ProduceOptions:
     return ProduceOptions(1 << 20, 1000, drafts_in_flight, linger_ms)
 
 
-class Far:
-    """A gateway over a far store."""
-
-    def __init__(
-        self, options: ProduceOptions, journal_ms: tuple[int, int] = ETCD, overlapping: bool = True
-    ) -> None:
-        self.options = options
-        self.metadata = FarMetadata(*journal_ms)
-        self.segments = FarSegments(overlapping)
-        self.shard: Shard
-        self.service: ProduceService
-
-    async def __aenter__(self) -> "Far":
-        self.shard = await open_shard(self.metadata, None, None, 1, lambda: BEGUN_MS + now_ms())
-        await self.shard.submit(CreateTopic("t", topic_id(1), 1, {}))
-        self.service = ProduceService(self.shard, self.segments, self.options, lambda: BEGUN_MS + now_ms())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.service.close(10)
-        await self.shard.close()
-
-    def send(self, producer: Producer = NO_PRODUCER) -> AwaitedProduce:
-        data = build_batch([Record(value=b"x" * 100)], base_timestamp=BEGUN_MS, producer=producer)
-        log = self.shard.state.topics.by_name["t"].partitions[0]
-        completion = AwaitedProduce()
-        self.service.add(log, check_batches(memoryview(data), 1 << 20), completion, TopicPolicy(1 << 20))
-        return completion
-
-
-def p50_of(options: ProduceOptions, journal_ms: tuple[int, int]) -> float:
+def p50_of(options: ProduceOptions, journal_ms: tuple[int, int], put_ms: int = PUT_MS) -> float:
     """Milliseconds to an acknowledgement, with a batch each millisecond, while others use the journal too."""
 
     async def latency(far: Far, number: int) -> float:
@@ -110,7 +33,7 @@ def p50_of(options: ProduceOptions, journal_ms: tuple[int, int]) -> float:
         return asyncio.get_running_loop().time() - began
 
     async def measure() -> float:
-        async with Far(options, journal_ms) as far:
+        async with Far(options, journal_ms, put_ms) as far:
             sent = []
             for number in range(MEASURED):
                 sent.append(asyncio.create_task(latency(far, number)))
@@ -125,18 +48,56 @@ def p50_of(options: ProduceOptions, journal_ms: tuple[int, int]) -> float:
 
 
 DEFAULT_OPTIONS = ProduceOptions(
-    DEFAULTS.draft_bytes, DEFAULTS.draft_batches, DEFAULTS.drafts_in_flight, DEFAULTS.linger_ms
+    DEFAULTS.draft_bytes,
+    DEFAULTS.draft_batches,
+    DEFAULTS.drafts_in_flight,
+    DEFAULTS.linger_ms,
+    upload_bytes=DEFAULTS.upload_bytes,
 )
 
 
-@pytest.mark.parametrize("options", [options_with(5), DEFAULT_OPTIONS], ids=["5 ms", "default"])
-def test_half_of_all_acknowledgements_come_within_a_put_the_linger_and_5_ms(options: ProduceOptions) -> None:
-    assert p50_of(options, ETCD) <= PUT_MS + options.linger_ms + 5
+def test_the_linger_is_5_ms() -> None:
+    assert DEFAULTS.linger_ms == 5
 
 
-def test_over_a_slow_journal_an_acknowledgement_waits_for_two_of_its_entries_at_most() -> None:
-    options = options_with(10)
-    assert p50_of(options, S3) <= PUT_MS + options.linger_ms + 2 * sum(S3)
+@pytest.mark.parametrize("put_ms", [30, 100])
+def test_half_of_all_acknowledgements_come_within_a_put_the_linger_and_5_ms(put_ms: int) -> None:
+    assert p50_of(DEFAULT_OPTIONS, ETCD, put_ms) <= put_ms + DEFAULTS.linger_ms + 5
+
+
+@pytest.mark.parametrize("put_ms", [30, 100])
+def test_with_the_bucket_alone_they_come_within_a_put_the_linger_and_two_of_the_journal(put_ms: int) -> None:
+    """A get of S3 takes half as long as a put."""
+    journal_ms = put_ms, put_ms // 2
+    assert p50_of(DEFAULT_OPTIONS, journal_ms, put_ms) <= put_ms + DEFAULTS.linger_ms + 2 * put_ms
+
+
+def requests_in_2_s(partitions: int, producers: int) -> tuple[int, int]:
+    """Drafts and journal entries, with a batch each millisecond."""
+
+    async def run() -> tuple[int, int]:
+        async with Far(DEFAULT_OPTIONS, S3, partitions=partitions) as far:
+            entries = far.metadata.puts
+            for number in range(2_000):
+                sequence = number // math.lcm(producers, partitions)
+                producer = Producer(number % producers, 0, sequence)
+                far.send(producer, partition=number % partitions)
+                await asyncio.sleep(0.001)
+            return len(far.segments.begun_ms), far.metadata.puts - entries
+
+    return run_virtually(run)
+
+
+def test_the_journal_has_an_entry_in_each_put_and_a_draft_in_each_linger() -> None:
+    """Not one in each put and read."""
+    drafts, entries = requests_in_2_s(1, 1)
+    assert 2_000 // S3[0] - 2 <= entries <= 2_000 // S3[0]
+    assert 2_000 // DEFAULTS.linger_ms - 2 <= drafts <= 2_000 // DEFAULTS.linger_ms
+
+
+@pytest.mark.parametrize(("partitions", "producers"), [(100, 1), (1, 500), (100, 1000)])
+def test_more_partitions_and_producers_need_no_more_requests(partitions: int, producers: int) -> None:
+    assert requests_in_2_s(partitions, producers) == requests_in_2_s(1, 1)
 
 
 @pytest.mark.parametrize(
