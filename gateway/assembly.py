@@ -13,18 +13,21 @@ from gateway.addresses import Address, Binding, Listener, parse_address, parse_b
 from gateway.admin.readiness import Readiness
 from gateway.admin.server import AdminServer, admin_address
 from gateway.admin.shards import ShardFacts, shard_page
+from gateway.admin.waiting import waiting_pages
 from gateway.configs.service import ConfigService
 from gateway.coordination.claim import claim_data, verify_data
 from gateway.coordination.clock import ClockWatch, SteadyClock
 from gateway.coordination.cluster_id import verify_unclaimed
 from gateway.coordination.commit_delay import CommitDelay
+from gateway.coordination.damping import Candidate, Damping
 from gateway.coordination.free_space import FreeSpace
+from gateway.coordination.life_signs import LifeSigns
 from gateway.coordination.opening import open_shard
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.ownership_watch import OwnershipWatch
 from gateway.coordination.shard import Shard
 from gateway.groups.coordinator import GroupCoordinator
-from gateway.host import COUNTS_SUSPEND
+from gateway.host import COUNTS_SUSPEND, dice_of
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.steps import OwnerHousekeeping, replica_steps
@@ -73,34 +76,33 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
     Raises ConfigError, the StoreErrors of `ledger.errors`, and `gateway.network.acceptor.ListenFailed`.
     """
     bindings = parse_bindings(settings.listeners.listen, settings.listeners.advertise)
-    admin_bind = parse_address(settings.admin.listen, "admin.listen") if settings.admin.listen else None
+    candidate = _candidate(settings, bindings, world)
     certificates = Certificates(settings.tls) if any(binding.is_tls for binding in bindings) else None
     metrics = Metrics()
     metrics.built(product_version())
     async with AsyncExitStack() as stack:
         stores = await _open_stores(settings, stack, metrics, world)
         clock = SteadyClock(world.wall_ms, world.boot_ms if COUNTS_SUSPEND else None)
-        shard = await _open_shard(settings, stores, clock, world, bindings)
+        shard = await _open_shard(settings, stores, clock, world, candidate, metrics)
         stack.push_async_callback(shard.close)
         space = _watch_space(settings, stores, shard, metrics, stack)
         await claim_data(shard, stores.blobs, is_lasting=stores.urls.is_lasting)
-        configs = ConfigService(shard, settings)
         watch = ClockWatch(shard, clock, settings.ledger.orphan_grace_ms, metrics.alarm)
         metrics.clock_behind_seconds.set_function(lambda: watch.ahead_ms / 1000)
         checkpointer = _checkpointer(settings, stores, shard, world)
         _start_replica_steps(checkpointer, watch, space, stack)
         services = await open_services(
-            settings, stores.segments, shard, configs, space, stack, metrics, world
+            settings, stores.segments, shard, ConfigService(shard, settings), space, stack, metrics, world
         )
         garbage = garbage_collector(settings, stores.segments, shard, space, metrics)
         housekeeping = owner_housekeeping(settings, services, shard, checkpointer, garbage, space)
-        scope = await _begin_owner_scope(shard, services.groups, housekeeping, stack)
+        scope = await _begin_owner_scope(shard, services.groups, housekeeping, candidate, stack)
         facts = _shard_facts(settings, checkpointer, garbage, metrics)
         readiness = _readiness(settings, stores, shard, space)
         # Before the clients' listeners, so that its pages report "shutting down" while those are drained.
         reasons, shards = readiness.reasons, partial(_shard_pages, shard, facts)
         pages = AdminServer(metrics, product_version(), reasons, shards, settings.admin, watch.warnings)
-        admin = await _open_admin(admin_bind, pages, stack)
+        admin = await _open_admin(_admin_bind(settings), pages, stack)
         router = RequestRouter(services)
         wait_ms = services.quotas.connection_wait_ms
         server = Server(settings.limits, router, metrics, certificates, wait_ms, world.links)
@@ -125,12 +127,28 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metri
     return stores
 
 
+def _candidate(settings: Settings, bindings: Sequence[Binding], world: World) -> Candidate:
+    address = ", ".join(f"{binding.name}://{binding.advertised}" for binding in bindings)
+    return Candidate(settings.broker.node_id, Description(world.host_name(), address))
+
+
+def _admin_bind(settings: Settings) -> Address | None:
+    return parse_address(settings.admin.listen, "admin.listen") if settings.admin.listen else None
+
+
 async def _open_shard(
-    settings: Settings, stores: Stores, clock: SteadyClock, world: World, bindings: Sequence[Binding]
+    settings: Settings,
+    stores: Stores,
+    clock: SteadyClock,
+    world: World,
+    candidate: Candidate,
+    metrics: Metrics,
 ) -> Shard:
     await verify_unclaimed(stores.journal, stores.blobs)
-    address = ", ".join(f"{binding.name}://{binding.advertised}" for binding in bindings)
-    described = Description(world.host_name(), address)
+    bind = _admin_bind(settings)
+    listen = partial(open_sockets, bind, "--admin") if bind is not None else None
+    pages = partial(waiting_pages, listen, settings.admin, metrics, product_version())
+    wait_s = settings.ledger.takeover_wait_ms / 1000
     shard = await open_shard(
         stores.journal,
         stores.blobs,
@@ -142,7 +160,8 @@ async def _open_shard(
         elapsed=world.boot_ms,
         feature_level=settings.ledger.feature_level,
         random=world.random_bytes,
-        described=described,
+        described=candidate.described,
+        damping=Damping(candidate, wait_s, dice_of(world.random_bytes), clock, pages),
     )
     clock.trust(shard.state.entry_time_ms)
     return shard
@@ -190,9 +209,14 @@ def _start_replica_steps(
 
 
 async def _begin_owner_scope(
-    shard: Shard, groups: GroupCoordinator, housekeeping: OwnerHousekeeping, stack: AsyncExitStack
+    shard: Shard,
+    groups: GroupCoordinator,
+    housekeeping: OwnerHousekeeping,
+    candidate: Candidate,
+    stack: AsyncExitStack,
 ) -> OwnerScope:
     scope = OwnerScope(shard)
+    scope.add(LifeSigns(shard, candidate))
     scope.add(groups)
     scope.add(housekeeping)
     # After the drain.

@@ -46,6 +46,11 @@ def uuid4_of(random: RandomBytes) -> uuid.UUID:
     return uuid.UUID(bytes=random(16), version=4)
 
 
+def dice_of(random: RandomBytes) -> Callable[[], float]:
+    """Numbers in [0, 1)."""
+    return lambda: int.from_bytes(random(4), "big") / (1 << 32)
+
+
 def new_uuid4() -> uuid.UUID:
     return uuid4_of(random_bytes)
 

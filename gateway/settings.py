@@ -124,6 +124,15 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     orphan_grace_ms: Annotated[
         int, Meta(ge=MINUTE, le=7 * 24 * HOUR, description="How long dead or orphaned objects stay")
     ] = HOUR
+    takeover_wait_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10 * MINUTE,
+            description="A gateway that finds that others have taken the shard over twice within a minute "
+            "waits this long, or up to twice as long, before it does so itself; 0 = it never waits",
+        ),
+    ] = 30 * SECOND
     snapshot_bytes: Annotated[
         int, Meta(ge=MIB, le=64 * GIB, description="Journal bytes after which a snapshot is made")
     ] = 64 * MIB

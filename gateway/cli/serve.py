@@ -53,7 +53,7 @@ def run_gateway(
         tune_allocator(os.environ)
         relax_collector()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(settings, Path(ready_file) if ready_file else None))
+            return runner.run(_served(settings, Path(ready_file) if ready_file else None))
     except ConfigError as error:
         return _complain(error, Exit.USAGE)
     except ListenFailed as error:
@@ -66,13 +66,27 @@ def run_gateway(
         return Exit.INTERRUPTED
 
 
-async def _serve(settings: Settings, ready_file: Path | None) -> Exit:
-    stop = _Stop()
+async def _served(settings: Settings, ready_file: Path | None) -> Exit:
+    opening = asyncio.current_task()
+    assert opening is not None
+    stop = _Stop(opening)
+    try:
+        return await _serve(settings, ready_file, stop)
+    except asyncio.CancelledError:
+        if not stop.has_cancelled:
+            raise
+        opening.uncancel()
+        log.info("gateway.stopped", reason=stop.reason)
+        return stop.code
+
+
+async def _serve(settings: Settings, ready_file: Path | None, stop: "_Stop") -> Exit:
     log_loop_errors(asyncio.get_running_loop())
     if ready_file is not None:
         # The file of a gateway that was killed must not be taken for that of this one.
         ready_file.unlink(missing_ok=True)
     async with running_gateway(settings) as gateway:
+        stop.is_open = True
         if ready_file is not None:
             write_ready_file(ready_file, gateway)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, gateway)
@@ -113,10 +127,14 @@ def _reload(gateway: RunningGateway) -> None:
 class _Stop:
     """Waits for a signal, or for the loss of the shard. A second signal ends the process at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, opening: asyncio.Task[Any]) -> None:
+        """`opening` is cancelled by a signal that comes before the gateway is open: it may wait for long."""
         self.reason = "shard lost"
+        self.is_open = False
+        self.has_cancelled = False
+        self.code = Exit.FAILED
+        self._opening = opening
         self._requested = asyncio.Event()
-        self._code = Exit.FAILED
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._on_signal, signal.SIGTERM, Exit.OK)
         # Until there is something to reload: the default would end the process.
@@ -129,14 +147,17 @@ class _Stop:
         for wait in waits:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
-        return self._code
+        return self.code
 
     def _on_signal(self, number: signal.Signals, code: Exit) -> None:
         if self._requested.is_set():
             log.warning("gateway.killed", signal=number.name)
             os._exit(code or Exit.FAILED)
-        self.reason, self._code = number.name, code
+        self.reason, self.code = number.name, code
         self._requested.set()
+        if not self.is_open:
+            self.has_cancelled = True
+            self._opening.cancel()
 
 
 def write_ready_file(path: Path, gateway: RunningGateway) -> None:

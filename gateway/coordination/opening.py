@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from gateway.coordination.commit_delay import CommitDelay
-from gateway.coordination.recovery import recover
+from gateway.coordination.damping import Damping
+from gateway.coordination.recovery import Recovered, recover
 from gateway.coordination.shard import Shard
 from gateway.host import RandomBytes, random_bytes, uuid4_of
 from ledger.cluster.requests import Description
@@ -32,16 +33,18 @@ async def open_shard(  # noqa: PLR0913 - the stores of a gateway
     feature_level: int = 0,
     random: RandomBytes = random_bytes,
     described: Description | None = None,
+    damping: Damping | None = None,
 ) -> Shard:
     """Recover the shard's state and begin a new epoch. The caller closes the shard before the stores.
 
     `clock` gives unix ms, `elapsed` ms on a monotonic clock. `verify` may refuse the recovered state
-    before anything is written. `feature_level` and `described`: see `BecomeOwner`. Ids and nonces are from
-    `random`. Raises StoreDamaged, StoreTooNew, StoreUnavailable with one sentence each.
+    before anything is written. `feature_level` and `described`: see `BecomeOwner`. `damping` may wait before.
+    Ids and nonces are from `random`. Raises StoreDamaged, StoreTooNew, StoreUnavailable with one sentence
+    each.
     """
-    recovered = await recover(journal, image, blobs)
-    if verify is not None:
-        await verify(recovered.state)
+    recovered = await _recovered(journal, blobs, image, verify)
+    if damping is not None and await damping.wait(journal, recovered.state):
+        recovered = await _recovered(journal, blobs, image, verify)
     opened = Shard(journal, recovered.state, clock, commit_delay, elapsed, random, described)
     opened.replica.last_nonce = recovered.nonce
     opened.replica.journal_bytes = recovered.journal_bytes
@@ -53,6 +56,18 @@ async def open_shard(  # noqa: PLR0913 - the stores of a gateway
         await opened.close()
         raise
     return opened
+
+
+async def _recovered(
+    journal: Journal,
+    blobs: Blobs | None,
+    image: ImageStore | None,
+    verify: Callable[[LedgerState], Awaitable[None]] | None,
+) -> Recovered:
+    recovered = await recover(journal, image, blobs)
+    if verify is not None:
+        await verify(recovered.state)
+    return recovered
 
 
 def _note_older_level(level: int) -> None:

@@ -1,5 +1,8 @@
 """How `dragoman serve` ends when its shard is lost."""
 
+import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -42,3 +45,28 @@ def test_a_lost_shard_ends_the_process_with_a_code_of_its_own(
         "storage.data_dir": str(tmp_path / "data"),
     }
     assert serve.run_gateway(None, flags, [], None) == Exit(code)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, Exit.OK), (signal.SIGINT, Exit.INTERRUPTED)], ids=["TERM", "INT"]
+)
+def test_a_signal_ends_a_gateway_that_waits_before_it_is_open(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals, code: Exit
+) -> None:
+    closed = []
+
+    @asynccontextmanager
+    async def waiting(settings: Settings) -> AsyncIterator[RunningGateway]:
+        try:
+            os.kill(os.getpid(), number)
+            async with asyncio.timeout(20.0):
+                await asyncio.Event().wait()
+            raise AssertionError("the signal has ended nothing")
+            yield
+        finally:
+            closed.append(True)
+
+    monkeypatch.setattr(serve, "running_gateway", waiting)
+    flags = {"admin.listen": "", "storage.data_dir": str(tmp_path / "data")}
+    assert serve.run_gateway(None, flags, [], None) == code
+    assert closed
