@@ -2,12 +2,12 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from adapters.metadata.etcd_errors import explained
 from adapters.rpc.caller import Limits
-from adapters.rpc.channel import Options, options
-from adapters.rpc.endpoint import CallMetadata, Endpoint, Rpc, blocking_channel, channel_here
+from adapters.rpc.channel import Dial, options
+from adapters.rpc.endpoint import CallMetadata, Endpoint, Rpc
 from adapters.rpc.failures import CallFailed, Failure, Meaning
 from adapters.rpc.generated import etcd_pb2 as pb
 from adapters.rpc.tls import Tls
@@ -62,20 +62,13 @@ class Dialling:
     tls: Tls | None
     limits: Limits
 
-    @property
-    def options(self) -> Options:
-        return options(MAX_RECEIVE_BYTES, self.limits.connect_s)
-
-    def blocking(self, address: str) -> Any:
-        return blocking_channel(address, self.tls, self.options, named(address))
-
-    def channel(self, address: str) -> Any:
-        return channel_here(address, self.tls, self.options, named(address))
+    def to(self, address: str) -> Dial:
+        return Dial(address, self.tls, options(MAX_RECEIVE_BYTES, self.limits.connect_s), named(address))
 
 
 class Member(Endpoint):
     def __init__(self, address: str, dialling: Dialling) -> None:
-        super().__init__(named(address), dialling.channel(address), RPCS, explained)
+        super().__init__(dialling.to(address), RPCS, explained)
         self.cluster_id = 0
         """As of the last connection; 0 if the member does not say it without a login."""
         self._connect_s = dialling.limits.connect_s

@@ -39,7 +39,7 @@ class Opened(NamedTuple):
 def check_etcd(address: EtcdAddress, dialling: Dialling, login: Login | None) -> Opened:
     """StoreUnavailable with one sentence for the operator if this etcd will not do. One member that answers
     is enough: the others are checked when they are needed."""
-    channels = {name: dialling.blocking(name) for name in address.endpoints}
+    channels = {name: dialling.to(name).blocking() for name in address.endpoints}
     try:
         return _checked(address, channels, dialling, login)
     except CallFailed as failed:

@@ -7,12 +7,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from adapters.names import check_prefix
 from adapters.rpc.caller import Caller, Limits
-from adapters.rpc.channel import grpc, options
+from adapters.rpc.channel import Dial, grpc, options
 from adapters.rpc.endpoint import (
     Endpoint,
     Rpc,
-    blocking_channel,
-    channel_here,
     serialized,
     unreached_by,
 )
@@ -99,6 +97,10 @@ def explained(filer: str, code: str, details: str) -> Failure:
     return Failure(Meaning.UNKNOWN, f"{filer} failed: {brief(details) or code}")
 
 
+def dial_to(address: FilerAddress, tls: Tls | None, limits: Limits) -> Dial:
+    return Dial(address.endpoint, tls, options(MAX_RECEIVE_BYTES, limits.connect_s), str(address))
+
+
 def error_of(failed: CallFailed) -> StoreError:
     return (OutcomeUnknown if failed.meaning is Meaning.UNKNOWN else StoreUnavailable)(str(failed))
 
@@ -116,9 +118,8 @@ class FilerClient:
 
     def open(self) -> None:
         """Plain, blocking code. StoreUnavailable with one sentence for the operator if it will not do."""
-        sent_options = options(MAX_RECEIVE_BYTES, self._limits.connect_s)
         name = str(self._address)
-        with blocking_channel(self._address.endpoint, self._tls, sent_options, name) as channel:
+        with dial_to(self._address, self._tls, self._limits).blocking() as channel:
             # Without mutations it changes nothing. An older filer does not know it.
             trial = pb.TransactionRequest(lock_key=self._address.root, route_key=self._address.root)
             call = channel.unary_unary(
@@ -193,8 +194,7 @@ class FilerClient:
 
 class _Filer(Endpoint):
     def __init__(self, address: FilerAddress, tls: Tls | None, limits: Limits) -> None:
-        name, sent_options = str(address), options(MAX_RECEIVE_BYTES, limits.connect_s)
-        super().__init__(name, channel_here(address.endpoint, tls, sent_options, name), RPCS, explained)
+        super().__init__(dial_to(address, tls, limits), RPCS, explained)
         self._connect_s = limits.connect_s
 
     async def check(self) -> None:

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from adapters.rpc.tls import Tls, read_tls
+from adapters.rpc.tls import Tls, TlsBytes, read_tls
 
 # gRPC would write to stderr by itself, between the lines of the log. Read when it is imported: so every other
 # module takes `grpc` from here.
@@ -40,7 +41,33 @@ def options(max_receive_bytes: int, connect_s: float) -> Options:
     )
 
 
-def credentials(tls: Tls, store: str) -> Any:
-    """Of gRPC, for a channel. Errors: as `read_tls`."""
-    files = read_tls(tls, store)
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """How a server is connected to."""
+
+    address: str
+    """HOST:PORT."""
+    tls: Tls | None
+    options: Options
+    store: str
+    """For messages."""
+
+    def files(self) -> TlsBytes | None:
+        """What the files of TLS hold now. Errors: StoreUnavailable."""
+        return read_tls(self.tls, self.store) if self.tls is not None else None
+
+    def blocking(self) -> Any:
+        files = self.files()
+        if files is None:
+            return grpc.insecure_channel(self.address, self.options)
+        return grpc.secure_channel(self.address, _credentials(files), self.options)
+
+    def here(self, files: TlsBytes | None) -> Any:
+        """On the running event loop."""
+        if files is None:
+            return grpc.aio.insecure_channel(self.address, self.options)
+        return grpc.aio.secure_channel(self.address, _credentials(files), self.options)
+
+
+def _credentials(files: TlsBytes) -> Any:
     return grpc.ssl_channel_credentials(files.roots, files.key, files.certificate)

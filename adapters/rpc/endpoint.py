@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from adapters.rpc.channel import Options, credentials, grpc
+from adapters.rpc.channel import Dial, grpc
 from adapters.rpc.failures import CallFailed, Failure, Meaning, answer_refused, is_of_answer, unreached
-from adapters.rpc.tls import Tls
+from adapters.rpc.tls import TlsBytes
+from ledger.errors import StoreUnavailable
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -24,19 +25,6 @@ class Rpc(Generic[Request, Response]):
     """It has several responses."""
 
 
-def blocking_channel(address: str, tls: Tls | None, options: Options, store: str) -> Any:
-    if tls is None:
-        return grpc.insecure_channel(address, options)
-    return grpc.secure_channel(address, credentials(tls, store), options)
-
-
-def channel_here(address: str, tls: Tls | None, options: Options, store: str) -> Any:
-    """On the running event loop."""
-    if tls is None:
-        return grpc.aio.insecure_channel(address, options)
-    return grpc.aio.secure_channel(address, credentials(tls, store), options)
-
-
 def unreached_by(error: Any, server: str, explain: Callable[[str, str, str], Failure]) -> Failure:
     """Of an error of the first call on a connection, which changes nothing."""
     code, details = error.code().name, error.details() or ""
@@ -50,18 +38,17 @@ class Endpoint:
 
     def __init__(
         self,
-        name: str,
-        channel: Any,
+        dial: Dial,
         rpcs: Sequence[Rpc[Any, Any]],
         explain: Callable[[str, str, str], Failure],
     ) -> None:
-        """`explain` makes a failure of the server's name, the name of gRPC's status code, and its details."""
-        self.name = name
-        self._channel = channel
+        """`explain` makes a failure of the server's name, the name of gRPC's status code, and its details.
+        Errors: StoreUnavailable if files of TLS cannot be used."""
+        self.name = dial.store
+        self._dial = dial
+        self._rpcs = rpcs
         self._explain = explain
-        self._callables: Mapping[str, Any] = MappingProxyType(
-            {rpc.path: _callable(channel, rpc) for rpc in rpcs}
-        )
+        self._use(dial.files())
         self._is_checked = False
         self._check: asyncio.Task[None] | None = None
 
@@ -128,7 +115,28 @@ class Endpoint:
             self._check.cancel()
         await self._channel.close()
 
+    def _use(self, files: TlsBytes | None) -> None:
+        self._files = files
+        self._channel = self._dial.here(files)
+        self._callables: Mapping[str, Any] = MappingProxyType(
+            {rpc.path: _callable(self._channel, rpc) for rpc in self._rpcs}
+        )
+
+    async def _renew(self) -> None:
+        """A channel has the certificates that it was made with: for renewed ones there is a new channel."""
+        if self._files is None:
+            return
+        try:
+            files = await asyncio.to_thread(self._dial.files)
+        except StoreUnavailable:
+            return  # written at this moment; what the channel has may still do
+        if files != self._files:
+            old = self._channel
+            self._use(files)
+            await old.close()
+
     async def _checked(self) -> None:
+        await self._renew()
         await self.check()
         self._is_checked = True
 

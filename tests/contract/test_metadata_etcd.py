@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from adapters.rpc.caller import Limits
 from adapters.rpc.tls import Tls
 from ledger.errors import StoreUnavailable
 from ledger.journal import MAX_ENTRY_BYTES
-from ledger.ports import Lost, PutOutcome, Unknown, Versioned, Won
+from ledger.ports import PutOutcome, Won
 from tests.support.certificates import Authority
 from tests.support.etcd import HOST, EtcdServer, ServedTls, running_etcd
 from tests.support.ports import free_ports
@@ -60,72 +60,9 @@ async def won(outcome: PutOutcome) -> str:
     return outcome.version
 
 
-async def until_there(etcd: EtcdServer, url: str, key: str) -> None:
-    """Until the key is in etcd, past the adapter."""
-    while await asyncio.to_thread(etcd.value, name_of(url, key)) is None:  # noqa: ASYNC110 # another process
-        await asyncio.sleep(POLL_S)
-
-
 def name_of(url: str, key: str) -> str:
     """In etcd."""
     return f"{url.split('/', 3)[3]}/{key}"
-
-
-async def test_a_put_whose_answer_is_lost_is_unknown_and_was_made(etcd: EtcdServer, link: Link) -> None:
-    url = etcd.url(link.endpoint)
-    async with opened(url) as store:
-        assert await store.get("a") is None
-        link.hold_answers()
-        put = asyncio.create_task(store.put("a", VALUE, None))
-        await until_there(etcd, url, "a")
-        await link.cut()
-        assert isinstance(await put, Unknown)
-        found = await store.get("a")
-        assert found is not None
-        assert found.value == VALUE
-        assert await store.put("a", VALUE, None) == Lost()
-
-
-async def test_a_put_that_never_arrives_is_unknown_and_can_be_made_again(
-    etcd: EtcdServer, link: Link
-) -> None:
-    async with opened(etcd.url(link.endpoint)) as store:
-        assert await store.get("a") is None
-        link.hold_requests()
-        put = asyncio.create_task(store.put("a", VALUE, None))
-        await link.until_held(len(VALUE))
-        await link.cut()
-        assert isinstance(await put, Unknown)
-        assert await store.get("a") is None
-        await won(await store.put("a", VALUE, None))
-
-
-async def test_a_put_that_is_not_answered_in_time_may_still_arrive_but_replaces_nothing(
-    etcd: EtcdServer, link: Link
-) -> None:
-    url = etcd.url(link.endpoint)
-    async with opened(url, limits=HASTY) as store, opened(url.replace(link.endpoint, etcd.endpoint)) as other:
-        await until_served(store)
-        link.hold_requests()
-        outcome = await store.put("a", VALUE, None)
-        assert isinstance(outcome, Unknown)
-        assert "did not answer in time" in outcome.reason
-        version = await won(await other.put("a", b"newer", None))
-        link.release()
-        # Through the link too, after the put.
-        assert await store.get("a") == Versioned(b"newer", version)
-
-
-async def test_a_read_whose_answer_is_lost_is_made_again(etcd: EtcdServer, link: Link) -> None:
-    async with opened(etcd.url(link.endpoint)) as store:
-        await won(await store.put("a", VALUE, None))
-        link.hold_answers()
-        reads = [asyncio.create_task(store.get("a")), asyncio.create_task(store.scan("a"))]
-        await link.until_held(2 * len(VALUE))
-        await link.cut()
-        got, scanned = await asyncio.gather(*reads)
-        assert got is not None
-        assert scanned == [("a", got)]
 
 
 async def test_calls_go_to_another_endpoint_when_one_is_gone(etcd: EtcdServer, link: Link) -> None:
@@ -148,66 +85,6 @@ async def test_an_endpoint_that_is_gone_when_the_store_is_opened_is_no_obstacle(
     await link.stop()
     async with opened(etcd.url(link.endpoint, etcd.endpoint)) as store:
         await won(await store.put("a", b"1", None))
-
-
-async def test_while_no_endpoint_is_there_calls_certainly_have_no_effect(
-    etcd: EtcdServer, link: Link
-) -> None:
-    url = etcd.url(link.endpoint)
-    async with opened(url, limits=IMPATIENT) as store:
-        await won(await store.put("a", b"1", None))
-        await link.stop()
-        for call in (
-            store.get,
-            store.scan,
-            lambda key: store.put(key, b"2", None),
-            lambda key: store.delete([key]),
-        ):
-            with pytest.raises(StoreUnavailable, match="cannot be reached"):
-                await call("a")
-        with pytest.raises(StoreUnavailable, match="no server listens there: start it"):
-            await asyncio.to_thread(EtcdMetadata, url, limits=PATIENT)
-        await link.start()
-        assert [key for key, _ in await until_served(store)] == ["a"]
-
-
-async def until_served(store: EtcdMetadata) -> Sequence[tuple[str, Versioned]]:
-    while True:
-        try:
-            return await store.scan("")
-        except StoreUnavailable:
-            await asyncio.sleep(POLL_S)
-
-
-async def test_a_caller_that_gives_up_leaves_the_store_usable(etcd: EtcdServer, link: Link) -> None:
-    async with opened(etcd.url(link.endpoint)) as store:
-        link.hold_answers()
-        put = asyncio.create_task(store.put("a", VALUE, None))
-        await link.until_held(1)
-        put.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await put
-        link.release()
-        assert await store.get("b") is None
-
-
-async def test_closing_waits_for_what_is_under_way_and_leaves_no_task(etcd: EtcdServer, link: Link) -> None:
-    before = asyncio.all_tasks()
-    async with opened(etcd.url(link.endpoint)) as store:
-        link.hold_answers()
-        put = asyncio.create_task(store.put("a", VALUE, None))
-        await link.until_held(1)
-        closing = asyncio.create_task(store.close())
-        # It has begun, and waits.
-        await asyncio.sleep(0)
-        assert not closing.done()
-        link.release()
-        await closing
-        assert isinstance(put.result(), Won)
-        with pytest.raises(StoreUnavailable, match="is closed"):
-            await store.get("a")
-    await link.stop()
-    assert asyncio.all_tasks() <= before
 
 
 def test_an_etcd_whose_port_another_process_has_taken_gets_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,17 +114,6 @@ def test_a_process_with_uvloop_ends_by_itself_and_prints_nothing_of_its_own(etcd
         [sys.executable, "-c", A_LIFE, etcd.url()], cwd=ROOT, capture_output=True, timeout=120, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"b'1' []\n", b"")
-
-
-async def test_a_bound_holds_for_calls_that_wait(etcd: EtcdServer, link: Link) -> None:
-    async with opened(etcd.url(link.endpoint), limits=replace(PATIENT, max_waiting=2)) as store:
-        link.hold_answers()
-        waiting = [asyncio.create_task(store.get(key)) for key in ("a", "b")]
-        await link.until_held(1)
-        with pytest.raises(StoreUnavailable, match="2 calls wait for it"):
-            await store.put("c", b"", None)
-        link.release()
-        assert await asyncio.gather(*waiting) == [None, None]
 
 
 async def test_many_deletes_are_several_transactions(etcd: EtcdServer) -> None:
@@ -430,6 +296,34 @@ async def test_a_client_with_a_certificate_is_served_over_tls(
     tls = Tls(authority.file, client.certificate, client.key)
     async with opened(encrypted.url(), tls=tls) as store:
         await won(await store.put("a", b"", None))
+        assert await store.get("a") is not None
+
+
+async def test_renewed_certificates_of_the_client_are_read_when_it_connects_again(
+    encrypted: EtcdServer, authority: Authority, tmp_path: Path
+) -> None:
+    certificate, key = tmp_path / "client.pem", tmp_path / "client.key"
+
+    def show(name: str, by: Authority) -> None:
+        issued = by.client(name)
+        issued.certificate.rename(certificate)
+        issued.key.rename(key)
+
+    show("first", authority)
+    tls = Tls(authority.file, certificate, key)
+    async with (
+        linked(encrypted.port) as link,
+        opened(encrypted.url(link.endpoint), tls=tls, limits=IMPATIENT) as store,
+    ):
+        await won(await store.put("a", b"", None))
+        await link.stop()
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            await store.get("a")
+        await link.start()
+        show("theirs", Authority(tmp_path, "foreign"))
+        with pytest.raises(StoreUnavailable, match="client certificate"):
+            await store.get("a")
+        show("renewed", authority)
         assert await store.get("a") is not None
 
 

@@ -18,7 +18,7 @@ from adapters.metadata.memory import MemoryMetadata
 from adapters.rpc.caller import Limits
 from adapters.rpc.failures import Meaning
 from ledger.errors import StoreDamaged, StoreUnavailable
-from ledger.ports import Lost, MetadataStore, PutOutcome, Unknown, Versioned, Won
+from ledger.ports import Lost, PutOutcome, Won
 from tests.support.etcd import EtcdServer
 from tests.support.rpc_limits import PATIENT
 from tests.support.tcp_proxy import Link, linked
@@ -59,115 +59,6 @@ async def opened(url: str, limits: Limits = PATIENT) -> AsyncIterator[FilerMetad
 def won(outcome: PutOutcome) -> str:
     assert isinstance(outcome, Won), outcome
     return outcome.version
-
-
-async def until_there(store: MetadataStore, key: str) -> None:
-    while await store.get(key) is None:  # noqa: ASYNC110 # another process
-        await asyncio.sleep(POLL_S)
-
-
-async def test_a_put_whose_answer_is_lost_is_unknown_and_was_made(weed: Weed, link: Link) -> None:
-    url = fresh_url(link.endpoint)
-    async with opened(url) as store, opened(url.replace(link.endpoint, endpoint_of(weed))) as other:
-        assert await store.get("a") is None
-        link.hold_answers()
-        put = asyncio.create_task(store.put("a", VALUE, None))
-        await until_there(other, "a")
-        await link.cut()
-        assert isinstance(await put, Unknown)
-        found = await store.get("a")
-        assert found is not None
-        assert found.value == VALUE
-        assert await store.put("a", VALUE, None) == Lost()
-
-
-async def test_a_put_that_never_arrives_is_unknown_and_can_be_made_again(link: Link) -> None:
-    async with opened(fresh_url(link.endpoint)) as store:
-        assert await store.get("a") is None
-        link.hold_requests()
-        put = asyncio.create_task(store.put("a", VALUE, None))
-        await link.until_held(len(VALUE))
-        await link.cut()
-        assert isinstance(await put, Unknown)
-        assert await store.get("a") is None
-        won(await store.put("a", VALUE, None))
-
-
-async def test_a_put_that_is_not_answered_in_time_may_still_arrive_but_replaces_nothing(
-    weed: Weed, link: Link
-) -> None:
-    url = fresh_url(link.endpoint)
-    async with opened(url, HASTY) as store, opened(url.replace(link.endpoint, endpoint_of(weed))) as other:
-        await until_served(store)
-        link.hold_requests()
-        outcome = await store.put("a", VALUE, None)
-        assert isinstance(outcome, Unknown)
-        assert "did not answer in time" in outcome.reason
-        version = won(await other.put("a", b"newer", None))
-        link.release()
-        # Through the link too, after the put.
-        assert await store.get("a") == Versioned(b"newer", version)
-
-
-async def until_served(store: MetadataStore) -> None:
-    while True:
-        try:
-            await store.scan("")
-        except StoreUnavailable:
-            await asyncio.sleep(POLL_S)
-        else:
-            return
-
-
-async def test_reads_whose_answers_are_lost_are_made_again(link: Link) -> None:
-    async with opened(fresh_url(link.endpoint)) as store:
-        won(await store.put("a", VALUE, None))
-        link.hold_answers()
-        reads = [asyncio.create_task(store.get("a")), asyncio.create_task(store.scan("a"))]
-        await link.until_held(2 * len(VALUE))
-        await link.cut()
-        got, scanned = await asyncio.gather(*reads)
-        assert got is not None
-        assert scanned == [("a", got)]
-
-
-async def test_while_the_filer_is_gone_calls_certainly_have_no_effect(link: Link) -> None:
-    url = fresh_url(link.endpoint)
-    async with opened(url, IMPATIENT) as store:
-        won(await store.put("a", b"1", None))
-        await link.stop()
-        for call in (
-            store.get,
-            store.scan,
-            lambda key: store.put(key, b"2", None),
-            lambda key: store.delete([key]),
-        ):
-            with pytest.raises(StoreUnavailable, match="cannot be reached"):
-                await call("a")
-        with pytest.raises(StoreUnavailable, match="no server listens there: start it"):
-            await asyncio.to_thread(FilerMetadata, url, limits=IMPATIENT)
-        await link.start()
-        await until_served(store)
-        assert await store.get("a") is not None
-
-
-async def test_closing_waits_for_what_is_under_way_and_leaves_no_task(link: Link) -> None:
-    before = asyncio.all_tasks()
-    async with opened(fresh_url(link.endpoint)) as store:
-        link.hold_answers()
-        put = asyncio.create_task(store.put("a", VALUE, None))
-        await link.until_held(1)
-        closing = asyncio.create_task(store.close())
-        # It has begun, and waits.
-        await asyncio.sleep(0)
-        assert not closing.done()
-        link.release()
-        await closing
-        won(put.result())
-        with pytest.raises(StoreUnavailable, match="is closed"):
-            await store.get("a")
-    await link.stop()
-    assert asyncio.all_tasks() <= before
 
 
 async def test_scans_are_in_the_order_of_keys_where_folders_and_files_have_the_same_beginning(

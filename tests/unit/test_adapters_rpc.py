@@ -1,6 +1,7 @@
 """Calls by gRPC, and what a filer says about a put."""
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 
@@ -10,10 +11,11 @@ from adapters.metadata.etcd_errors import explained
 from adapters.metadata.filer import outcome_of
 from adapters.metadata.filer_client import FilerAddress
 from adapters.rpc.caller import Caller, Limits
-from adapters.rpc.channel import grpc
+from adapters.rpc.channel import Dial, grpc
 from adapters.rpc.endpoint import Endpoint, Rpc
 from adapters.rpc.failures import CallFailed, Meaning
 from adapters.rpc.generated import filer_pb2 as pb
+from adapters.rpc.tls import TlsBytes
 from ledger.errors import StoreUnavailable
 from ledger.ports import Lost, Unknown, Won
 
@@ -56,6 +58,14 @@ class Answering:
         return call
 
 
+@dataclass(frozen=True)
+class ToAnswering(Dial):
+    details: str = ""
+
+    def here(self, files: TlsBytes | None) -> Answering:
+        return Answering(self.details)
+
+
 @pytest.mark.parametrize(
     ("details", "writes", "meaning"),
     [
@@ -69,7 +79,7 @@ async def test_a_write_whose_answer_is_too_large_may_have_been_made(
     details: str, writes: bool, meaning: Meaning
 ) -> None:
     rpc: Rpc[bytes, bytes] = Rpc("/a/b", bytes, writes=writes)
-    endpoint = Endpoint("etcd at host:1", Answering(details), [rpc], explained)
+    endpoint = Endpoint(ToAnswering("host:1", None, (), "etcd at host:1", details), [rpc], explained)
     with pytest.raises(CallFailed) as failed:
         await endpoint.call(rpc, b"", (), 1.0)
     assert failed.value.meaning is meaning
