@@ -1,11 +1,11 @@
-"""Metadata in a real SeaweedFS filer behind a network that fails, and next to files of others."""
+"""Metadata in a real SeaweedFS filer: with TLS, and next to files of others."""
 
 import asyncio
 import itertools
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,19 +15,14 @@ pytest.importorskip("adapters.rpc.channel", reason="needs grpcio: pip install dr
 from adapters.metadata.filer import FilerMetadata
 from adapters.metadata.filer_client import FilerClient, address_of, explained
 from adapters.metadata.memory import MemoryMetadata
-from adapters.rpc.caller import Limits
 from adapters.rpc.failures import Meaning
+from adapters.rpc.tls import Tls
 from ledger.errors import StoreDamaged, StoreUnavailable
-from ledger.ports import Lost, PutOutcome, Won
+from ledger.ports import Lost, PutOutcome, Versioned, Won
+from tests.support.certificates import Authority
 from tests.support.etcd import EtcdServer
 from tests.support.rpc_limits import PATIENT
-from tests.support.tcp_proxy import Link, linked
 from tests.support.weed import Weed
-
-VALUE = b"v" * 10_000
-POLL_S = 0.01
-HASTY = replace(PATIENT, attempt_s=0.3)
-IMPATIENT = replace(PATIENT, patience_s=0.0)
 
 _roots = itertools.count()
 
@@ -40,16 +35,10 @@ def endpoint_of(weed: Weed) -> str:
     return f"127.0.0.1:{weed.filer_grpc_port}"
 
 
-@pytest.fixture
-async def link(weed: Weed) -> AsyncIterator[Link]:
-    async with linked(weed.filer_grpc_port) as link:
-        yield link
-
-
 @asynccontextmanager
-async def opened(url: str, limits: Limits = PATIENT) -> AsyncIterator[FilerMetadata]:
-    """Opened in a thread, as the link to it needs the event loop."""
-    store = await asyncio.to_thread(FilerMetadata, url, limits=limits)
+async def opened(url: str, tls: Tls | None = None) -> AsyncIterator[FilerMetadata]:
+    """Opened in a thread, as it blocks."""
+    store = await asyncio.to_thread(FilerMetadata, url, tls=tls, limits=PATIENT)
     try:
         yield store
     finally:
@@ -139,6 +128,28 @@ async def test_what_is_read_at_once_is_bounded_with_all_that_belongs_to_a_file(
         # The values alone do not reach the bound of a scan.
         assert [key for key, _ in await store.scan("")] == keys
     assert max(pages) < 20
+
+
+async def test_a_filer_with_tls_serves_clients_with_a_certificate_of_its_ca(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    client, encrypted = authority.client(), Weed(tmp_path)
+    encrypted.encrypt(authority)
+    try:
+        await asyncio.to_thread(encrypted.start)
+        url = fresh_url(endpoint_of(encrypted))
+        async with opened(url, tls=Tls(authority.file, client.certificate, client.key)) as store:
+            version = won(await store.put("a", b"1", None))
+            assert await store.get("a") == Versioned(b"1", version)
+        for tls, says in (
+            (Tls(authority.file), "set a client certificate of a CA that it knows"),
+            (Tls(None, client.certificate, client.key), "CA bundle"),
+            (None, "whether it speaks TLS"),
+        ):
+            with pytest.raises(StoreUnavailable, match=says) as refused:
+                await asyncio.to_thread(FilerMetadata, url, tls=tls, limits=PATIENT)
+            assert "\n" not in str(refused.value)
+    finally:
+        encrypted.kill9()
 
 
 async def test_a_server_that_is_no_filer_is_refused(etcd: EtcdServer) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import Authority
 from tests.support.ports import EndedEarly, free_ports, with_other_ports
 from tests.support.processes import kill_group, stop_group, tail_of
 
@@ -54,6 +55,14 @@ class Weed:
 
     def log_tail(self) -> str:
         return tail_of(self._log)
+
+    def encrypt(self, authority: Authority) -> None:
+        """Before it starts: gRPC of all its parts with TLS, for clients with a certificate of the same CA."""
+        issued = authority.server("weed")
+        parts = ("master", "volume", "filer", "s3", "client")
+        files = f'cert = "{issued.certificate}"\nkey = "{issued.key}"\n'
+        settings = [f'[grpc]\nca = "{authority.file}"\n', *(f"[grpc.{part}]\n{files}" for part in parts)]
+        (self.directory / "security.toml").write_text("".join(settings))
 
     def start(self) -> None:
         """Serves S3 and the filer when this returns. Errors: RuntimeError with the log."""
