@@ -15,9 +15,8 @@ from gateway.admin.server import AdminServer, admin_address
 from gateway.admin.shards import ShardFacts, shard_page
 from gateway.admin.waiting import waiting_pages
 from gateway.configs.service import ConfigService
-from gateway.coordination.claim import claim_data, verify_data
+from gateway.coordination.claim import claim_data, verify_data, verify_place
 from gateway.coordination.clock import ClockWatch, SteadyClock
-from gateway.coordination.cluster_id import verify_unclaimed
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.damping import Candidate, Damping
 from gateway.coordination.free_space import FreeSpace
@@ -144,7 +143,7 @@ async def _open_shard(
     candidate: Candidate,
     metrics: Metrics,
 ) -> Shard:
-    await verify_unclaimed(stores.journal, stores.blobs)
+    await verify_place(stores.journal, stores.blobs)
     bind = _admin_bind(settings)
     listen = partial(open_sockets, bind, "--admin") if bind is not None else None
     pages = partial(waiting_pages, listen, settings.admin, metrics, product_version())

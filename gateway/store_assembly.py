@@ -15,7 +15,6 @@ from adapters.open import (
     FarOptions,
     FarStores,
     UnknownStore,
-    directory_of,
     open_blobs,
     open_image,
     open_journal,
@@ -24,6 +23,7 @@ from adapters.open import (
     urls_in,
 )
 from adapters.open import StoreUrls as StoreUrls
+from adapters.open import directory_of as directory_of
 from gateway.config import secret_of
 from gateway.datadir import DATA_SETTING, DataDirectory, DirectoryLock
 from gateway.host import RandomBytes, random_bytes

@@ -263,11 +263,12 @@ class Journal(Protocol):
         """Begin a journal that has no entries and no `start`, with `entry` under `number`, and `before` under
         the number before it, if that one is known; `start` is the lower of them. A process that is killed in
         between leaves what is refused at the next start, or all of it. StoreError if it cannot be written:
-        the caller discards it. For a restore alone."""
+        the caller discards it. For a restore or a move."""
         ...
 
     async def discard(self, number: int) -> None:
-        """Remove what `begin` has written, whole or in part. Only where the journal is exclusive."""
+        """Remove what `begin` has written, whole or in part. Only where the journal is exclusive, or while
+        no gateway may go on with it."""
         ...
 
 

@@ -8,7 +8,7 @@ from gateway.cli.help_text import help_text
 from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata
 
 LEDGER_HELP = help_text("""
-Inspect the offset ledger of a data directory, back it up, restore it.
+Inspect the offset ledger of a data directory, back it up, restore it, move it to other stores.
 
 These work while no gateway uses the directory; otherwise they name its process, and exit with 5.
 """)
@@ -34,6 +34,17 @@ Begin a new metadata store from a backup. The data directory must not hold one.
 
 If --from names the data directory itself, the newest snapshot of its gateway is used. Records acknowledged
 after the backup have no offsets any more; their objects are listed, and never deleted.
+""")
+MOVE_HELP = help_text("""
+Move a ledger and its records from a data directory to other stores. Stop the gateway first.
+
+    dragoman ledger move --data-dir data --to-metadata s3://bucket/meta --to-data s3://bucket/data
+    dragoman ledger move --data-dir data --to-metadata etcd://host/prefix --to-data s3://bucket/data --dry-run
+
+Offsets, groups, topic ids, configs, quotas and sequences of producers stay as they are. A move that was
+interrupted goes on when the same command is run again; until its last step the gateway may be started on the
+old directory, and after it only on the new stores. What is in the old directory stays there. Exits with 3 if
+objects are missing or damaged: then nothing has moved.
 """)
 DOCTOR_HELP = help_text("""
 Check the stores of a gateway: permissions, disk, format versions, journal, image, objects, CRCs; of far
@@ -85,6 +96,39 @@ def restore(
     from gateway.cli.output import end_with
 
     end_with(lambda: work(config, data_dir, source, as_json))
+
+
+@ledger_app.command(help=MOVE_HELP)
+def move(
+    metadata: Annotated[
+        str, typer.Option("--to-metadata", help="URL of the new metadata store.", metavar="URL")
+    ],
+    data: Annotated[
+        str, typer.Option("--to-data", help="URL of the new place of the records.", metavar="URL")
+    ],
+    config: Config = None,
+    data_dir: DataDir = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print what would be moved; the target is not opened.", metavar=""),
+    ] = False,
+    accept_damage: Annotated[
+        bool,
+        typer.Option(
+            "--accept-damage", help="Move without missing objects, and damaged ones as they are.", metavar=""
+        ),
+    ] = False,
+    cancel: Annotated[
+        bool,
+        typer.Option("--cancel", help="Give up a move that was interrupted at its last step.", metavar=""),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    from gateway.cli.ledger_move import MoveOptions, move_ledger
+    from gateway.cli.output import end_with
+
+    options = MoveOptions(metadata, data, dry_run, accept_damage, cancel, as_json)
+    end_with(lambda: move_ledger(config, data_dir, options))
 
 
 def doctor(

@@ -6,14 +6,20 @@ owner would take records of the other journal for orphans.
 
 A blob `claim/{shard}/{number}` is JSON: format version, cluster id, epoch, number and nonce of the entry.
 Numbers only grow, and each is used once: of two gateways that claim at the same time, one fails.
+
+`dragoman ledger move` claims the data of both places for entries that no journal there has, so that no
+gateway starts. It has fields of its own in the blob (`Move`), which older builds pass over.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 import structlog
 
-from gateway.coordination.cluster_id import claim_cluster_id, verify_cluster_id
+from gateway.coordination.cluster_id import claim_cluster_id, verify_cluster_id, verify_unclaimed
 from gateway.coordination.shard import Shard
 from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError, StoreLocked, StoreTooNew
 from ledger.journal import nonce_of
@@ -27,6 +33,30 @@ PAGE = 1000
 ATTEMPTS = 5
 
 
+class MoveState(StrEnum):
+    """What a claim of a move says of the place that it is in."""
+
+    ARRIVING = "arriving"
+    """The ledger is being copied to this place."""
+    LEAVING = "leaving"
+    """All of it was copied from this place: the newest claim of the other place says whether it has moved."""
+    LEFT = "left"
+    """It is in the other place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A move of the ledger to the stores with these URLs."""
+
+    state: MoveState
+    metadata: str
+    data: str
+    begin: bytes = b""
+    """The entry with which the journal begins there. Only of a place that is left."""
+    replaced: "Claim | None" = None
+    """The claim that this one is in the place of, which a cancelled move puts back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """`entry` began `epoch` in the journal of this cluster."""
@@ -35,6 +65,7 @@ class Claim:
     epoch: int
     entry: int
     nonce: bytes
+    move: Move | None = None
 
 
 async def verify_data(journal: Journal, blobs: Blobs, state: LedgerState) -> None:
@@ -57,7 +88,9 @@ async def claim_data(shard: Shard, blobs: Blobs, *, is_lasting: bool) -> None:
 async def check_claim(journal: Journal, blobs: Blobs) -> None:
     """Call this before anything is written. StoreDamaged if another journal than this has claimed the
     data."""
-    _, claim = await _newest(blobs, journal.shard)
+    _, claim = await newest_claim(blobs, journal.shard)
+    if claim is not None and claim.move is not None:
+        raise StoreDamaged(_moving(claim.move))
     if claim is not None and not await _has_begun(journal, claim):
         raise StoreDamaged(
             "the data was opened since by another copy of this metadata store (its epoch "
@@ -68,17 +101,51 @@ async def check_claim(journal: Journal, blobs: Blobs) -> None:
         )
 
 
+async def verify_place(journal: Journal, blobs: Blobs) -> None:
+    """Call this before anything is read. StoreDamaged if this is a place of a move that is not completed, or
+    if the data belongs to a cluster and the journal is empty."""
+    _, claim = await newest_claim(blobs, journal.shard)
+    if claim is not None and claim.move is not None:
+        raise StoreDamaged(_moving(claim.move))
+    await verify_unclaimed(journal, blobs)
+
+
+def _moving(move: Move) -> str:
+    to = f"to metadata {move.metadata} and data {move.data}"
+    if move.state is MoveState.LEFT:
+        return f"this ledger was moved {to}: start the gateway there (--metadata, --data)"
+    if move.state is MoveState.LEAVING:
+        return (
+            f"a move of this ledger {to} was interrupted at its last step: run the same `dragoman ledger "
+            "move` again, which completes it, or with --cancel, which gives it up"
+        )
+    return (
+        "a ledger is being moved here by `dragoman ledger move`, and that is not complete: run the same "
+        "command again, which goes on, or start the gateway where the ledger was"
+    )
+
+
 async def put_claim(blobs: Blobs, shard: int, claim: Claim, *, is_restored: bool = False) -> None:
     """Claim the data. StoreLocked if another gateway does so at this moment, or has done so for a later epoch
     of the same journal; a journal that was restored (`is_restored`) goes back to an earlier one."""
-    keys, newest = (await _keys(blobs, shard), None) if is_restored else await _newest(blobs, shard)
+    keys, newest = (await _keys(blobs, shard), None) if is_restored else await newest_claim(blobs, shard)
     if newest is not None and newest.cluster_id == claim.cluster_id and newest.epoch > claim.epoch:
         raise StoreLocked(f"another gateway has claimed the data, for epoch {newest.epoch}: start only one")
-    number = int(keys[-1].rpartition("/")[2]) + 1 if keys else 0
     try:
-        await blobs.put(f"{_prefix(shard)}{number:020d}", [_encode(claim)])
+        await blobs.put(next_key(keys, shard), [encode_claim(claim)])
     except AlreadyExists:
         raise StoreLocked("another gateway claims the data at this moment: start only one") from None
+    await delete_claims(blobs, keys)
+
+
+def next_key(keys: list[str], shard: int) -> str:
+    """Of the claim after the newest of these."""
+    number = int(keys[-1].rpartition("/")[2]) + 1 if keys else 0
+    return f"{_prefix(shard)}{number:020d}"
+
+
+async def delete_claims(blobs: Blobs, keys: list[str]) -> None:
+    """As far as possible: only the newest counts."""
     try:
         await blobs.delete(keys)
     except StoreError as error:
@@ -92,7 +159,7 @@ async def _has_begun(journal: Journal, claim: Claim) -> bool:
     return found is not None and nonce_of(found) == claim.nonce
 
 
-async def _newest(blobs: Blobs, shard: int) -> tuple[list[str], Claim | None]:
+async def newest_claim(blobs: Blobs, shard: int) -> tuple[list[str], Claim | None]:
     """All keys of claims, and the newest claim; None if there is none. StoreDamaged, StoreTooNew if it cannot
     be read. A gateway that claims meanwhile deletes the older ones, but not often."""
     for _ in range(ATTEMPTS):
@@ -118,15 +185,49 @@ def _prefix(shard: int) -> str:
     return f"claim/{shard}/"
 
 
-def _encode(claim: Claim) -> bytes:
-    fields = {
-        "version": VERSION,
+def encode_claim(claim: Claim) -> bytes:
+    return json.dumps({"version": VERSION, **_fields_of(claim)}).encode()
+
+
+def _fields_of(claim: Claim) -> dict[str, object]:
+    fields: dict[str, object] = {
         "cluster_id": claim.cluster_id,
         "epoch": claim.epoch,
         "entry": claim.entry,
         "nonce": claim.nonce.hex(),
     }
-    return json.dumps(fields).encode()
+    move = claim.move
+    if move is not None:
+        fields["move"] = {
+            "state": move.state.value,
+            "metadata": move.metadata,
+            "data": move.data,
+            "begin": move.begin.hex(),
+            "replaced": None if move.replaced is None else _fields_of(move.replaced),
+        }
+    return fields
+
+
+def _claim_of(fields: Mapping[str, Any]) -> Claim:
+    move = fields.get("move")
+    return Claim(
+        str(fields["cluster_id"]),
+        int(fields["epoch"]),
+        int(fields["entry"]),
+        bytes.fromhex(fields["nonce"]),
+        None if move is None else _move_of(move),
+    )
+
+
+def _move_of(fields: Mapping[str, Any]) -> Move:
+    replaced = fields["replaced"]
+    return Move(
+        MoveState(fields["state"]),
+        str(fields["metadata"]),
+        str(fields["data"]),
+        bytes.fromhex(fields["begin"]),
+        None if replaced is None else _claim_of(replaced),
+    )
 
 
 def _decode(data: bytes, key: str) -> Claim:
@@ -134,13 +235,8 @@ def _decode(data: bytes, key: str) -> Claim:
         fields = json.loads(data)
         version = int(fields["version"])
         if version <= VERSION:
-            return Claim(
-                str(fields["cluster_id"]),
-                int(fields["epoch"]),
-                int(fields["entry"]),
-                bytes.fromhex(fields["nonce"]),
-            )
-    except (ValueError, KeyError, TypeError):
+            return _claim_of(fields)
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise StoreDamaged(
             f"the blob {key}, which names the owner of the data, is damaged; delete it if the metadata store "
             "is surely the newest copy"

@@ -17,14 +17,14 @@ MAX_SHOWN = 64
 async def verify_unclaimed(journal: Journal, blobs: Blobs) -> None:
     """Call this before the first entry is written: an empty journal begins a new cluster. StoreDamaged if the
     data belongs to a cluster already."""
-    owner = await _owner(blobs)
+    owner = await cluster_id_in(blobs)
     if owner is not None and await journal.start() == 0 and await journal.get(0) is None:
         raise StoreDamaged(_foreign(owner, "the metadata store is empty"))
 
 
 async def verify_cluster_id(blobs: Blobs, cluster_id: str) -> None:
     """StoreDamaged if the data belongs to another cluster than this."""
-    owner = await _owner(blobs)
+    owner = await cluster_id_in(blobs)
     if owner is not None and owner != cluster_id:
         raise StoreDamaged(_foreign(owner, f"the metadata is of cluster {cluster_id}"))
 
@@ -32,7 +32,7 @@ async def verify_cluster_id(blobs: Blobs, cluster_id: str) -> None:
 async def claim_cluster_id(blobs: Blobs, cluster_id: str, *, lasting: bool) -> None:
     """Make unclaimed data this cluster's, if the cluster itself is `lasting`. StoreDamaged if the data
     belongs to another cluster."""
-    if lasting and await _owner(blobs) is None:
+    if lasting and await cluster_id_in(blobs) is None:
         with suppress(AlreadyExists):
             await blobs.put(CLUSTER_KEY, [cluster_id.encode()])
     await verify_cluster_id(blobs, cluster_id)
@@ -46,7 +46,8 @@ def _foreign(owner: str, metadata: str) -> str:
     )
 
 
-async def _owner(blobs: Blobs) -> str | None:
+async def cluster_id_in(blobs: Blobs) -> str | None:
+    """Of the data; None if it is unclaimed."""
     try:
         return (await blobs.get(CLUSTER_KEY)).decode(errors="replace")
     except NotFound:

@@ -152,7 +152,7 @@ async def restore_backup(
     """Begin an empty journal where the snapshot ends, and journal that it was restored.
     `blobs` and `segments` are those that the gateway will use. StoreNotEmpty before anything is written. What
     a failed restore has written is removed again."""
-    if not await _is_empty(journal):
+    if not await is_empty(journal):
         raise StoreNotEmpty("the metadata store holds a journal already: restore into an empty one")
     snapshot, state, key = found.snapshot, found.state, found.backup.key
     stored = {each.locator: each.created_ms async for each in all_objects(segments)}
@@ -187,7 +187,8 @@ async def restore_backup(
     return Restored(found.backup, state.cluster_epoch, found.skipped, missing, kept)
 
 
-async def _is_empty(journal: Journal) -> bool:
+async def is_empty(journal: Journal) -> bool:
+    """Whether a journal may begin here."""
     try:
         return await journal.start() == 0 and not (await journal.read(0, 1)).entries
     except StoreDamaged:

@@ -140,12 +140,13 @@ def _needed_bytes(state: LedgerState) -> dict[int, int]:
     """Of each object with readable runs, where the last of them ends."""
     needed: dict[int, int] = {}
     for log in state.logs.values():
-        for run in _readable(log):
+        for run in readable_runs(log):
             needed[run.object_number] = max(needed.get(run.object_number, 0), run.start + run.size)
     return needed
 
 
-def _readable(log: PartitionLog) -> Iterator[Run]:
+def readable_runs(log: PartitionLog) -> Iterator[Run]:
+    """Runs with records that a fetch can still reach."""
     if not log.deleted:
         yield from (run for run in log.runs() if run.last >= log.log_start)
 
@@ -176,7 +177,7 @@ async def check_batches(
     batches = 0
     for topic in state.topics.by_id.values():
         for log in topic.partitions:
-            runs = list(_readable(log))
+            runs = list(readable_runs(log))
             for run in runs if whole else [*runs[:1], *runs[1:][-1:]]:
                 data = await _read(state, segments, run)
                 if data is None:
