@@ -39,8 +39,9 @@ RETRIABLE: Final = frozenset(
 )
 """That clients try again by themselves."""
 OPTIONS: Final = ("--set", "groups.group.initial.rebalance.delay.ms=200")
-OF_THE_JOURNAL: Final = ("500-after", "answers-lost", "late")
-"""Where the outcome of an append to it is not known; the others are like those of segments."""
+OF_THE_JOURNAL: Final = ("500-after", "answers-lost", "late", "expired-credentials")
+"""Where the outcome of an append to it is not known, or a refusal is certain; the others are like those of
+segments."""
 STORE_EVENTS: Final = ("store.", "journal.", "produce.storage_failed", "produce.outcome_unknown")
 _SAMPLE: Final = re.compile(r"(\w+)\{([^}]*)\} (\S+)")
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')

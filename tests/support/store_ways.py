@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from tests.support.http_proxy import HttpFault, HttpProxy, running_proxy
+from tests.support.http_proxy import Denied, HttpFault, HttpProxy, running_proxy
 from tests.support.tcp_proxy import Link, linked
 
 T = TypeVar("T")
@@ -41,6 +41,8 @@ class Trouble:
     store: Store
     fault: HttpFault | None = None
     """Of every request to S3."""
+    denied: Denied | None = None
+    """What every request to S3 is answered with."""
     delay_s: float = 0.0
     """Of every request to S3, of every packet to and from etcd."""
     cuts: bool = False
@@ -65,6 +67,7 @@ S3_TROUBLES: Final = (
     Trouble("500-after", Store.S3, HttpFault.ERROR_AFTER),
     Trouble("cut", Store.S3, HttpFault.CUT_BEFORE),
     Trouble("answers-lost", Store.S3, HttpFault.ANSWER_LOST),
+    Trouble("expired-credentials", Store.S3, denied=Denied(lambda _: True, "ExpiredToken", 400)),
     Trouble("partition", Store.S3, is_partition=True),
     Trouble("late", Store.S3, arrives_late=True),
 )
@@ -111,6 +114,7 @@ class Ways:
         link = self._links[trouble.store]
         if trouble.store is Store.S3:
             self._s3.every, self._s3.delay_s = trouble.fault, trouble.delay_s
+            self._s3.denied = trouble.denied
         else:
             link.delay_s = trouble.delay_s
         if trouble.is_partition or trouble.arrives_late:
@@ -121,7 +125,8 @@ class Ways:
 
     async def _end(self, trouble: Trouble) -> None:
         link = self._links[trouble.store]
-        self._s3.every, self._s3.delay_s, link.delay_s = None, 0.0, 0.0
+        self._s3.every, self._s3.denied = None, None
+        self._s3.delay_s = link.delay_s = 0.0
         if trouble.cuts or trouble.loses_answers:
             self._cutting.cancel()
             await asyncio.gather(self._cutting, return_exceptions=True)
