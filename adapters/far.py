@@ -97,11 +97,11 @@ class FarStores:
     async def prove(self) -> None:
         """All stores that were opened. StoreUnfit names the promise that one of them broke, or the rule of
         its bucket that would delete objects; StoreUnavailable and OutcomeUnknown if one fails meanwhile."""
-        proofs = [proof for _, proof in self._proofs()]
+        checks = [bucket.checks.refuse_unfit(prefix) for bucket, prefix in self._places.values()]
+        await all_of([*(proof for _, proof in self._proofs()), *checks])
+        # Only now, since it tries again and again where a store is out of reach.
         for (_, prefix), (_, bucket) in self._blobs.items():
-            proofs.append(bucket.prove_multipart(prefix))
-        proofs += [bucket.checks.refuse_unfit(prefix) for bucket, prefix in self._places.values()]
-        await all_of(proofs)
+            await bucket.prove_multipart(prefix)
 
     async def inspect(self) -> Inspection:
         """For `doctor`: the same proof, one store after the other, and what the settings of buckets mean.
