@@ -78,20 +78,25 @@ async def opened_stores(
         yield stores
 
 
-def opened_blobs(directory: Path) -> AbstractAsyncContextManager[Blobs]:
-    """The blobs of a backup, for writing. Without a lock, so unfinished puts of other processes are left
-    alone."""
-    return _opened_blobs(directory, Access.SHARED)
+def opened_blobs(place: str, storage: Storage) -> AbstractAsyncContextManager[Blobs]:
+    """The blobs of a backup, for writing: a directory, or a URL of a far store that is reached with the
+    settings `storage`. Without a lock, so unfinished puts of other processes are left alone."""
+    return _opened_blobs(place, storage, Access.SHARED)
 
 
-def opened_source(directory: Path) -> AbstractAsyncContextManager[Blobs]:
-    """The blobs of a data directory or of a backup, for reading: nothing in it is created or changed."""
-    return _opened_blobs(directory, Access.READ_ONLY)
+def opened_source(place: str, storage: Storage) -> AbstractAsyncContextManager[Blobs]:
+    """The blobs of a data directory, of a backup or of a far store, for reading: nothing in it is created or
+    changed."""
+    return _opened_blobs(place, storage, Access.READ_ONLY)
 
 
 @asynccontextmanager
-async def _opened_blobs(directory: Path, access: Access) -> AsyncIterator[Blobs]:
-    blobs = open_blobs(f"file:{directory}", access)
+async def _opened_blobs(place: str, storage: Storage, access: Access) -> AsyncIterator[Blobs]:
+    try:
+        far = FarStores(_far_options(storage))
+        blobs = open_blobs(place if "://" in place else f"file:{place}", access, far=far)
+    except UnknownStore as error:
+        raise ConfigError(str(error)) from error
     try:
         yield blobs
     finally:

@@ -1,11 +1,11 @@
-"""`dragoman ledger show|backup|restore`, on a data directory that no gateway uses."""
+"""`dragoman ledger show|backup|restore`, on the stores of a gateway that does not run."""
 
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from gateway.cli.exits import Exit
-from gateway.cli.offline_state import offline_ledger, recover_offline, run, settings_for
+from gateway.cli.offline_state import offline_ledger, recover_offline, run, warn_of_writer
 from gateway.cli.output import UsageError, counted, print_json, print_table, print_text, shown_time, talk
 from gateway.cli.ownership import hand_over
 from gateway.coordination.blob_keys import applied_of
@@ -20,15 +20,23 @@ from gateway.offline.backup import (
 )
 from gateway.offline.inspect import Inspection, inspect_ledger
 from gateway.settings import Settings
-from gateway.store_assembly import METADATA_FILE, Stores, opened_blobs, opened_source, opened_stores
+from gateway.store_assembly import (
+    METADATA_FILE,
+    Stores,
+    StoreUrls,
+    directory_of,
+    opened_blobs,
+    opened_source,
+    opened_stores,
+    urls_of,
+)
 from ledger.errors import StoreDamaged
 
 SHOWN_OBJECTS = 10
 
 
-def show(config: str | None, data_dir: str | None, as_json: bool) -> Exit:
+def show(settings: Settings, as_json: bool) -> Exit:
     """Print what the ledger holds."""
-    settings = settings_for(config, data_dir)
     found = run(lambda: _inspect_ledger(settings))
     if as_json:
         print_json(found)
@@ -40,7 +48,9 @@ def show(config: str | None, data_dir: str | None, as_json: bool) -> Exit:
 async def _inspect_ledger(settings: Settings) -> Inspection:
     async with offline_ledger(settings) as (stores, journal, image):
         recovered = await recover_offline(stores, journal, image)
-        return await inspect_ledger(journal, recovered, stores.blobs, stores.segments)
+        found = await inspect_ledger(journal, recovered, stores.blobs, stores.segments)
+        await warn_of_writer(journal, recovered.state)
+        return found
 
 
 def _print_inspection(found: Inspection) -> None:
@@ -78,12 +88,14 @@ def _when(unix_ms: int) -> str:
     return shown_time(unix_ms) if unix_ms > 0 else "never"
 
 
-def backup(config: str | None, data_dir: str | None, to: str, as_json: bool) -> Exit:
+def backup(settings: Settings, to: str, as_json: bool) -> Exit:
     """Write a backup and print its last entry."""
-    settings = settings_for(config, data_dir)
-    if Path(to).resolve() == Path(settings.storage.data_dir).resolve():
+    urls = urls_of(settings.storage)
+    if "://" in to and to == urls.blobs:
+        raise UsageError("--to is where the data is: name another place")
+    if "://" not in to and Path(to).resolve() in {Path(settings.storage.data_dir).resolve(), _data_of(urls)}:
         raise UsageError("--to is the data directory itself: name another, best on another disk")
-    made = run(lambda: _backup(settings, Path(to)))
+    made = run(lambda: _backup(settings, to))
     if as_json:
         print_json(made)
     talk(
@@ -93,22 +105,28 @@ def backup(config: str | None, data_dir: str | None, to: str, as_json: bool) -> 
     return Exit.OK
 
 
-async def _backup(settings: Settings, to: Path) -> Backup:
+async def _backup(settings: Settings, to: str) -> Backup:
     async with offline_ledger(settings) as (stores, journal, image):
         recovered = await recover_offline(stores, journal, image)
-        async with opened_blobs(to) as blobs:
-            return await write_backup(journal, recovered, blobs, _now_ms())
+        async with opened_blobs(to, settings.storage) as blobs:
+            made = await write_backup(journal, recovered, blobs, _now_ms())
+        await warn_of_writer(journal, recovered.state)
+        return made
 
 
-def restore(config: str | None, data_dir: str | None, source: str, as_json: bool) -> Exit:
+def _data_of(urls: StoreUrls) -> Path | None:
+    directory = directory_of(urls.blobs)
+    return directory.resolve() if directory is not None else None
+
+
+def restore(settings: Settings, source: str, as_json: bool) -> Exit:
     """Restore the metadata from a backup and print what was lost. FINDINGS if objects are missing."""
-    settings = settings_for(config, data_dir)
-    if not Path(source).is_dir():
+    if "://" not in source and not Path(source).is_dir():
         raise UsageError(f"there is no directory {source}: name that of a backup with --from")
     try:
-        done, newer = run(lambda: _restore(settings, Path(source)))
+        done, newer = run(lambda: _restore(settings, source))
     except StoreNotEmpty:
-        raise UsageError(f"{_metadata_of(settings)} holds a ledger: {_NEVER_OVER}") from None
+        raise UsageError(f"{_metadata_of(settings)} holds a ledger: {_never_over(settings)}") from None
     finally:
         hand_over(settings.storage)
     if as_json:
@@ -117,16 +135,19 @@ def restore(config: str | None, data_dir: str | None, source: str, as_json: bool
     return Exit.FINDINGS if done.missing else Exit.OK
 
 
-_NEVER_OVER = "a restore never writes over a ledger; move it (and its -wal and -shm) away first"
+def _never_over(settings: Settings) -> str:
+    is_file = directory_of(urls_of(settings.storage).metadata) is not None
+    remedy = "move it (and its -wal and -shm) away first" if is_file else "give it another place (--metadata)"
+    return f"a restore never writes over a ledger; {remedy}"
 
 
 def _metadata_of(settings: Settings) -> str:
     return settings.storage.metadata or str(Path(settings.storage.data_dir) / METADATA_FILE)
 
 
-async def _restore(settings: Settings, source: Path) -> tuple[Restored, int]:
+async def _restore(settings: Settings, source: str) -> tuple[Restored, int]:
     """Returns what was restored, and the number of entries in the newest snapshot of the data directory."""
-    async with opened_source(source) as blobs:
+    async with opened_source(source, settings.storage) as blobs:
         # Before anything is created in the data directory.
         found = await read_backup(blobs)
     async with AsyncExitStack() as stack:
@@ -141,10 +162,13 @@ async def _restore(settings: Settings, source: Path) -> tuple[Restored, int]:
 
 async def _opened_for_restore(settings: Settings, stack: AsyncExitStack) -> Stores:
     try:
-        return await stack.enter_async_context(opened_stores(settings))
+        # A store that breaks a promise is refused here as at the start of a gateway.
+        return await stack.enter_async_context(opened_stores(settings, prove=True))
     except StoreDamaged as error:
         # The damaged store may be all that is left of later records.
-        raise UsageError(f"{_metadata_of(settings)} cannot be opened ({error}): {_NEVER_OVER}") from error
+        raise UsageError(
+            f"{_metadata_of(settings)} cannot be opened ({error}): {_never_over(settings)}"
+        ) from error
 
 
 def _print_restored(done: Restored, newest: int, settings: Settings) -> None:
@@ -158,8 +182,9 @@ def _print_restored(done: Restored, newest: int, settings: Settings) -> None:
     )
     if newest > made.entries:
         talk(
-            f"The data directory itself holds a snapshot of {counted(newest, 'entry', 'entries')}; if it is "
-            f"of the same ledger, restore again with --from {settings.storage.data_dir} to get more back."
+            f"The data itself holds a snapshot of {counted(newest, 'entry', 'entries')}; if it is of the "
+            f"same ledger, restore again with --from {urls_of(settings.storage).blobs.removeprefix('file:')} "
+            "to get more back."
         )
     _print_objects(
         "object of later records is stored; it is kept for ever",

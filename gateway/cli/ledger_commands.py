@@ -10,7 +10,8 @@ from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Meta
 LEDGER_HELP = help_text("""
 Inspect the offset ledger of a data directory, back it up, restore it, move it to other stores.
 
-These work while no gateway uses the directory; otherwise they name its process, and exit with 5.
+These work while no gateway uses the directory; otherwise they name its process, and exit with 5. A gateway
+whose stores are elsewhere (s3://, etcd://, filer://) is not locked out: stop it before a restore.
 """)
 SHOW_HELP = help_text("""
 Print topics, partitions, runs, objects, journal numbers, garbage and orphans.
@@ -63,39 +64,59 @@ ledger_app = typer.Typer(name="ledger", help=LEDGER_HELP, no_args_is_help=True, 
 
 
 @ledger_app.command(help=SHOW_HELP)
-def show(config: Config = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+def show(
+    config: Config = None,
+    data_dir: DataDir = None,
+    metadata: Metadata = None,
+    data: Data = None,
+    as_json: AsJson = False,
+    assignments: Assignments = None,
+) -> None:
     from gateway.cli.ledger import show as work
+    from gateway.cli.offline_state import settings_for
     from gateway.cli.output import end_with
 
-    end_with(lambda: work(config, data_dir, as_json))
+    flags = {"storage.metadata": metadata, "storage.data": data}
+    end_with(lambda: work(settings_for(config, data_dir, flags, assignments or ()), as_json))
 
 
 @ledger_app.command(help=BACKUP_HELP)
 def backup(
-    to: Annotated[str, typer.Option(help="Directory to write to.", metavar="DIR")],
+    to: Annotated[str, typer.Option(help="Where to write to: a directory, or s3://.", metavar="PLACE")],
     config: Config = None,
     data_dir: DataDir = None,
+    metadata: Metadata = None,
+    data: Data = None,
     as_json: AsJson = False,
+    assignments: Assignments = None,
 ) -> None:
     from gateway.cli.ledger import backup as work
+    from gateway.cli.offline_state import settings_for
     from gateway.cli.output import end_with
 
-    end_with(lambda: work(config, data_dir, to, as_json))
+    flags = {"storage.metadata": metadata, "storage.data": data}
+    end_with(lambda: work(settings_for(config, data_dir, flags, assignments or ()), to, as_json))
 
 
 @ledger_app.command(help=RESTORE_HELP)
 def restore(
     source: Annotated[
-        str, typer.Option("--from", help="Directory of a backup, or a data directory.", metavar="DIR")
+        str,
+        typer.Option("--from", help="A backup, a data directory, or the s3:// of data.", metavar="PLACE"),
     ],
     config: Config = None,
     data_dir: DataDir = None,
+    metadata: Metadata = None,
+    data: Data = None,
     as_json: AsJson = False,
+    assignments: Assignments = None,
 ) -> None:
     from gateway.cli.ledger import restore as work
+    from gateway.cli.offline_state import settings_for
     from gateway.cli.output import end_with
 
-    end_with(lambda: work(config, data_dir, source, as_json))
+    flags = {"storage.metadata": metadata, "storage.data": data}
+    end_with(lambda: work(settings_for(config, data_dir, flags, assignments or ()), source, as_json))
 
 
 @ledger_app.command(help=MOVE_HELP)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from gateway.cli.output import UsageError
+from gateway.cli.output import UsageError, talk
 from gateway.config import load_settings, parse_assignment
 from gateway.coordination.recovery import Recovered, recover
 from gateway.offline.backup import ReadOnlyImage
@@ -18,6 +18,7 @@ from gateway.store_assembly import METADATA_FILE, Stores, opened_stores
 from gateway.telemetry.logs import set_up_logs, warn_of_variables
 from ledger.errors import StoreUnavailable
 from ledger.ports import ImageStore, Journal
+from ledger.state import LedgerState
 
 T = TypeVar("T")
 
@@ -73,12 +74,28 @@ def owner_of(directory: Path) -> str:
 
 @asynccontextmanager
 async def offline_ledger(settings: Settings) -> AsyncIterator[tuple[Stores, Journal, ImageStore | None]]:
-    """The stores, the journal, and a read-only image. StoreLocked while a gateway runs."""
+    """The stores, the journal, and a read-only image. StoreLocked while a gateway runs, if anything of it is
+    on this host; UsageError if far stores hold no ledger."""
     check_there(settings)
     async with opened_stores(settings) as stores:
+        if not stores.journal.exclusive and not await _has_ledger(stores.journal):
+            raise UsageError(f"there is no ledger in {stores.urls.metadata}: name another with --metadata")
         image = ReadOnlyImage(stores.image) if stores.image is not None else None
         yield stores, stores.journal, image
 
 
+async def _has_ledger(journal: Journal) -> bool:
+    return await journal.start() > 0 or await journal.get(0) is not None
+
+
 async def recover_offline(stores: Stores, journal: Journal, image: ImageStore | None) -> Recovered:
     return await recover(journal, image, stores.blobs)
+
+
+async def warn_of_writer(journal: Journal, state: LedgerState) -> None:
+    """Call this at the end: a gateway on far stores is not locked out, and may have written meanwhile."""
+    if not journal.exclusive and await journal.get(state.applied) is not None:
+        talk(
+            f"A gateway writes to this ledger: this is what it held after entry {state.applied - 1}, and "
+            "objects that it deletes meanwhile seem missing."
+        )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.settings import Storage
+from gateway.store_assembly import directory_of, urls_of
 
 ROOT = 0
 
@@ -15,9 +16,9 @@ def hand_over(storage: Storage) -> None:
     that directory, so that the gateway can open them. Does nothing unless root runs this."""
     if os.geteuid() != ROOT:
         return
-    data = storage.data.rpartition("file:")[2] if "file:" in storage.data else ""
-    for directory in {Path(storage.data_dir), Path(data or storage.data_dir)}:
-        if directory.is_dir():
+    urls = urls_of(storage)
+    for directory in {urls.directory, directory_of(urls.segments)}:
+        if directory is not None and directory.is_dir():
             owner = directory.stat()
             for path in _below(directory):
                 _give(path, owner)
