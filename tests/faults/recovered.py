@@ -50,13 +50,16 @@ async def opened(data_dir: Path) -> AsyncIterator[Opened]:
 async def read_recovered(data_dir: Path) -> tuple[Sequence[str], dict[Place, list[Found]]]:
     """Topic names, and every record. StoreDamaged if bytes that the ledger knows are missing or wrong."""
     async with opened(data_dir) as stores:
-        topics = stores.state.topics.by_name
-        log = {
-            (name, partition.index): await _records(stores, partition)
-            for name, topic in topics.items()
-            for partition in topic.partitions
-        }
-        return list(topics), log
+        return list(stores.state.topics.by_name), await records_in(stores)
+
+
+async def records_in(stores: Opened) -> dict[Place, list[Found]]:
+    """Every record. Errors: as `read_recovered`."""
+    return {
+        (name, partition.index): await _records(stores, partition)
+        for name, topic in stores.state.topics.by_name.items()
+        for partition in topic.partitions
+    }
 
 
 async def _records(stores: Opened, partition: PartitionLog) -> list[Found]:
