@@ -5,7 +5,8 @@ clock, so the grace must also pass in full on that clock, in case the host's clo
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Set
+import math
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 import structlog
@@ -19,6 +20,7 @@ from ledger.objects.state import ObjectState
 from ledger.partitions.requests import DrainRuns, ExpireProducers
 from ledger.ports import SegmentStore
 from ledger.requests import Done
+from ledger.types import StoredObject
 
 log = structlog.get_logger(__name__)
 quiet = QuietLog(3600.0, keyed_by=("locator",))
@@ -31,6 +33,12 @@ PRODUCER_EXPIRATION_MS = 24 * 60 * 60 * 1000
 FULL_GRACE_MS = 10_000
 """The grace while a disk is full and the data is not being copied. The floor may be raised at any time: an
 upload under way is then stored again under a new key. A reader of a dead run plans again."""
+SCAN_S = 600.0
+"""Over a far store, where listings cost requests: how often it is listed while the floor stays."""
+FULL_SCAN_S = 24 * 3600.0
+"""And how often from its beginning on: for what was uploaded longer than the grace."""
+MAX_ABOVE_FLOOR = 2_000
+"""There, so many objects above the floor are looked at: of a busy store they are those of an hour."""
 HANGING_S = 5.0
 """If a deletion takes longer to fail, the store hangs; otherwise one object cannot be deleted."""
 
@@ -66,6 +74,75 @@ class Graces:
         return number in self._before or self._since[number] + grace_ms <= elapsed_ms
 
 
+class Scan:
+    """One listing of the stored objects, and what it has found (sans-I/O)."""
+
+    def __init__(self, after: str, floor_ms: int, max_above: float) -> None:
+        self.after = after
+        """The locator from which the next page goes on."""
+        self.left = 0
+        """Objects that no entry names and that were kept, and not for want of a deletion."""
+        self.oldest_ms: int | None = None
+        """The creation time of the oldest of these that is not below the floor."""
+        self.is_over = False
+        self.cleared = after
+        """Up to here nothing is left to be deleted, and nothing will be."""
+        self._floor_ms = floor_ms
+        self._may_see = max_above
+        self._is_cleared = True
+
+    def saw(self, page: Sequence[StoredObject], kept: Sequence[StoredObject], failed: Set[str]) -> None:
+        """Of a page that is not empty, those that are kept although no entry names them, and those that
+        could not be deleted."""
+        self.after = page[-1].locator
+        self.left += len(kept)
+        for stored in page:
+            is_below = stored.created_ms < self._floor_ms
+            self._is_cleared = self._is_cleared and is_below and stored.locator not in failed
+            if self._is_cleared:
+                self.cleared = stored.locator
+            self._may_see -= not is_below
+        above = [stored.created_ms for stored in kept if stored.created_ms >= self._floor_ms]
+        if above and self.oldest_ms is None:
+            self.oldest_ms = min(above)
+        self.is_over = self._may_see <= 0
+
+
+class OrphanScans:
+    """When the stored objects are listed, and from where on (sans-I/O).
+
+    A local store is listed whole at each sweep. Listing a far one costs requests, so it is listed when the
+    floor has risen, from where the last scan has left nothing to delete.
+    """
+
+    def __init__(self, *, is_far: bool) -> None:
+        self._is_far = is_far
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is known of what is stored."""
+        self.oldest_ms: int | None = None
+        """The creation time of the oldest object above the floor that no entry names, as of the last scan."""
+        self._cleared = ""
+        self._floor_ms = -1
+        self._scanned_s = self._whole_s = -math.inf
+
+    def is_due(self, floor_ms: int, now_s: float) -> bool:
+        """`now_s` is loop time."""
+        return not self._is_far or floor_ms > self._floor_ms or now_s - self._scanned_s >= SCAN_S
+
+    def scan(self, floor_ms: int, now_s: float) -> Scan:
+        self._floor_ms, self._scanned_s = floor_ms, now_s
+        if not self._is_far:
+            return Scan("", floor_ms, math.inf)
+        if now_s - self._whole_s >= FULL_SCAN_S:
+            self._whole_s, self._cleared = now_s, ""
+        return Scan(self._cleared, floor_ms, MAX_ABOVE_FLOOR)
+
+    def ended(self, scan: Scan) -> None:
+        self._cleared, self.oldest_ms = scan.cleared, scan.oldest_ms
+
+
 class GarbageCollector:
     """Deletes bytes first and journals it afterwards: a crash in between only repeats the deletion."""
 
@@ -95,11 +172,13 @@ class GarbageCollector:
         self.orphans_left = 0
         """Objects that no entry names and that the last sweep kept: most are new, and may still be
         committed."""
+        self._scans = OrphanScans(is_far=segments.capabilities.overlapping)
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """Producers were heard by the owner before until its last entry. Graces go on: dead objects may have
         readers here."""
+        self._scans.begin()
         elapsed_ms = self._elapsed() if self._elapsed is not None else 0
         self._hearing_by_clock, self._hearing_by_entries = (
             Hearing(self._shard.owner.recovered_ms or now, now, elapsed_ms, PRODUCER_EXPIRATION_MS)
@@ -139,9 +218,20 @@ class GarbageCollector:
         grace_ms = min(self._grace_ms, FULL_GRACE_MS) if self._is_disk_full() else self._grace_ms
         # Before anything is journaled: on a full disk this frees the space for the journal.
         objects = await self._delete_garbage(grace_ms, loop_time)
-        await self._done(RaiseFloor(self._now_ms() - grace_ms), loop_time)
-        objects += await self._delete_garbage(grace_ms, loop_time)
-        return Sweep(objects, await self._delete_orphans())
+        if self._passes(self._now_ms() - grace_ms):
+            await self._done(RaiseFloor(self._now_ms() - grace_ms), loop_time)
+            objects += await self._delete_garbage(grace_ms, loop_time)
+        orphans = await self._delete_orphans(loop_time())
+        if orphans is not None and self._passes(self._now_ms() - grace_ms):
+            # The floor was left where it was, as no entry names what was found.
+            await self._done(RaiseFloor(self._now_ms() - grace_ms), loop_time)
+            orphans += await self._delete_orphans(loop_time()) or 0
+        return Sweep(objects, orphans or 0)
+
+    def _passes(self, floor_ms: int) -> bool:
+        """Whether this floor passes anything: an idle gateway writes no entries for it."""
+        oldest_ms = self._scans.oldest_ms
+        return self._shard.state.objects.passes(floor_ms) or (oldest_ms is not None and oldest_ms < floor_ms)
 
     async def sweep_if_full(self, loop_time: Callable[[], float]) -> None:
         """Sweep a full disk more often, without the full grace for garbage."""
@@ -196,28 +286,28 @@ class GarbageCollector:
                 gone.add(locator)
         return gone
 
-    async def _delete_orphans(self) -> int:
+    async def _delete_orphans(self, now_s: float) -> int | None:
+        """How many; None if no scan is due."""
         # Every commit that was decided before the floor rose is applied by now, and none after it may name
         # an object below it. So an object below it that no entry names will never be named.
-        if not self._segments.capabilities.deletes:
-            return 0
         objects = self._shard.state.objects
-        deleted, left, after = 0, 0, ""
-        while page := await self._segments.objects(after, SLICE_OBJECTS):
-            after = page[-1].locator
+        if not self._segments.capabilities.deletes or not self._scans.is_due(objects.floor_ms, now_s):
+            return None
+        scan, deleted = self._scans.scan(objects.floor_ms, now_s), 0
+        while not scan.is_over and (page := await self._segments.objects(scan.after, SLICE_OBJECTS)):
             unnamed = [stored for stored in page if stored.locator not in objects.by_locator]
             orphans = {
                 stored.locator
                 for stored in unnamed
                 if stored.created_ms < objects.floor_ms and not objects.keeps(stored.created_ms)
             }
-            left += len(unnamed) - len(orphans)
-            if orphans:
-                gone = await self._delete(orphans)
-                deleted += len(gone)
-                if gone:
-                    log.info("orphans.deleted", objects=len(gone))
-        self.orphans_left = left
+            gone = await self._delete(orphans) if orphans else frozenset[str]()
+            deleted += len(gone)
+            if gone:
+                log.info("orphans.deleted", objects=len(gone))
+            scan.saw(page, [stored for stored in unnamed if stored.locator not in orphans], orphans - gone)
+        self._scans.ended(scan)
+        self.orphans_left = scan.left
         return deleted
 
     def _note_dead(self) -> None:

@@ -176,6 +176,12 @@ class Objects:
                 del self.by_locator[state.locator]
                 self.garbage.pop(number, None)
 
+    def passes(self, floor_ms: int) -> bool:
+        """Whether a floor that is raised to this passes an object or an uploader: it changes nothing else."""
+        if self._with_results and self._with_results[0][0] < floor_ms:
+            return True
+        return any(known.newest_ms < floor_ms for known in self.uploaders.values())
+
     def raise_floor(self, floor_ms: int) -> list[ObjectState]:
         """Nothing older may be committed. Returns the objects that are older and have results, which the
         caller makes them forget."""
