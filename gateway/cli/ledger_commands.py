@@ -121,14 +121,12 @@ def restore(
 
 @ledger_app.command(help=MOVE_HELP)
 def move(
-    metadata: Annotated[
-        str, typer.Option("--to-metadata", help="URL of the new metadata store.", metavar="URL")
-    ],
-    data: Annotated[
-        str, typer.Option("--to-data", help="URL of the new place of the records.", metavar="URL")
-    ],
+    to_metadata: Annotated[str, typer.Option(help="URL of the new metadata store.", metavar="URL")],
+    to_data: Annotated[str, typer.Option(help="URL of the new place of the records.", metavar="URL")],
     config: Config = None,
     data_dir: DataDir = None,
+    metadata: Metadata = None,
+    data: Data = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print what would be moved; the target is not opened.", metavar=""),
@@ -144,12 +142,15 @@ def move(
         typer.Option("--cancel", help="Give up a move that was interrupted at its last step.", metavar=""),
     ] = False,
     as_json: AsJson = False,
+    assignments: Assignments = None,
 ) -> None:
     from gateway.cli.ledger_move import MoveOptions, move_ledger
+    from gateway.cli.offline_state import settings_for
     from gateway.cli.output import end_with
 
-    options = MoveOptions(metadata, data, dry_run, accept_damage, cancel, as_json)
-    end_with(lambda: move_ledger(config, data_dir, options))
+    flags = {"storage.metadata": metadata, "storage.data": data}
+    options = MoveOptions(to_metadata, to_data, dry_run, accept_damage, cancel, as_json)
+    end_with(lambda: move_ledger(settings_for(config, data_dir, flags, assignments or ()), options))
 
 
 def doctor(

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.cli.exits import Exit
-from gateway.cli.offline_state import offline_ledger, recover_offline, run, settings_for
+from gateway.cli.offline_state import offline_ledger, recover_offline, run
 from gateway.cli.output import UsageError, counted, print_json, talk
 from gateway.cli.ownership import hand_over
 from gateway.coordination.claim import Claim
@@ -46,9 +46,8 @@ class MoveOptions:
     as_json: bool = False
 
 
-def move_ledger(config: str | None, data_dir: str | None, options: MoveOptions) -> Exit:
+def move_ledger(settings: Settings, options: MoveOptions) -> Exit:
     """Move, and print what was moved. FINDINGS if objects are missing or damaged and that is not accepted."""
-    settings = settings_for(config, data_dir)
     target = _target_of(settings, options)
     try:
         done = run(lambda: _move(settings, target, options))

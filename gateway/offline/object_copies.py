@@ -57,14 +57,16 @@ class ObjectCopies:
         on_progress: Callable[[Progress], None],
         precise: Seconds = precise_s,
         pause: Pause = asyncio.sleep,
+        max_bytes: int = BYTES_IN_FLIGHT,
     ) -> None:
-        """`pause` waits that many seconds before a call that failed is made again."""
+        """`pause` waits that many seconds before a call that failed is made again. `max_bytes` are being
+        copied at a time."""
         self._source = source
         self._target = target
         self._on_progress = on_progress
         self._precise_s = precise
         self._pause = pause
-        self._flow = _Flow(BYTES_IN_FLIGHT)
+        self._flow = _Flow(max_bytes)
         self._began_s = 0.0
         self._seen = 0
         self._seen_bytes = 0

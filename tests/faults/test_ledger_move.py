@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,14 @@ from confluent_kafka import Consumer
 
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint
+from gateway.cli.exits import Exit
+from gateway.cli.ledger_move import MoveOptions, move_ledger
+from gateway.cli.output import UsageError
 from gateway.config import load_settings
 from gateway.coordination.claim import MoveState, newest_claim, verify_data, verify_place
 from gateway.coordination.recovery import recover
 from gateway.offline.doctor import Diagnosis, check_batches, check_objects
+from gateway.settings import Settings
 from gateway.store_assembly import opened_stores
 from ledger.errors import StoreDamaged
 from tests.faults.load import Load, problems, read_all
@@ -31,7 +36,7 @@ WAIT_S, MANY_WAIT_S = 60.0, 300.0
 PARTITIONS = 2
 QUICK_GROUPS = ["--set", "groups.group.initial.rebalance.delay.ms=0"]
 MORE_THAN_ITS_CHANGES = 15
-OK, USAGE, FINDINGS, STORE, IN_USE = 0, 2, 3, 4, 5
+OK, STORE, IN_USE = 0, 4, 5
 
 
 def dragoman(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -123,7 +128,6 @@ def test_clients_go_on_over_far_stores_and_the_old_directory_refuses(
         offsets = [offset for number, offset in [*before, *after] if number == partition]
         assert offsets == list(range(len(offsets)))
     assert problems(read_all(new.bootstrap, {"moved": PARTITIONS}), load.acks) == []
-    assert dragoman(*arguments).returncode == OK
 
 
 @pytest.fixture(scope="module")
@@ -217,37 +221,51 @@ async def only_one_place_starts(root: Path) -> bool:
     return True
 
 
-def test_a_move_names_what_is_wrong_and_changes_nothing(written: Path, tmp_path: Path) -> None:
+def settings_in(root: Path) -> Settings:
+    return load_settings({"storage.data_dir": str(root / "data")}, {})
+
+
+def test_a_move_names_what_is_wrong_and_changes_nothing(
+    written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copytree(written, tmp_path / "data")
     before = sorted(str(path) for path in tmp_path.rglob("*"))
-    at = ["ledger", "move", "--data-dir", str(tmp_path / "data")]
-    objects = f"objects+file:{tmp_path}/new/objects"
-    for metadata, data, said in (
+    settings = settings_in(tmp_path)
+    metadata, objects = f"sqlite:{tmp_path}/new/m.db", f"objects+file:{tmp_path}/new/objects"
+    for to_metadata, to_data, said in (
         (f"sqlite:{tmp_path}/data/m.db", objects, "a directory that the ledger is in"),
-        (f"sqlite:{tmp_path}/new/m.db", f"file:{tmp_path}/new", "copy the data directory"),
+        (metadata, f"objects+file:{tmp_path}/data", "a directory that the ledger is in"),
+        (metadata, f"file:{tmp_path}/new", "copy the data directory"),
         ("etcd://user:secret@host/p", objects, "holds no credentials"),
+        ("memory:", objects, "ends with the process"),
+        (metadata, "objects+memory:", "ends with the process"),
     ):
-        refused = dragoman(*at, "--to-metadata", metadata, "--to-data", data)
-        assert refused.returncode == USAGE and said in refused.stderr, refused.stderr
-        assert "secret" not in refused.stderr
-    planned = dragoman(*arguments_of(tmp_path), "--dry-run", "--json")
-    assert planned.returncode == OK and not json.loads(planned.stdout)["moved"]
-    assert json.loads(planned.stdout)["partitions"] == 3
-    assert dragoman(*arguments_of(tmp_path), "--cancel").returncode == USAGE
+        with pytest.raises(UsageError, match=said) as raised:
+            move_ledger(settings, MoveOptions(to_metadata, to_data))
+        assert "secret" not in str(raised.value)
+    assert move_ledger(settings, MoveOptions(metadata, objects, dry_run=True, as_json=True)) is Exit.OK
+    out = capsys.readouterr().out
+    planned = json.loads(out[out.index("{\n") :])
+    assert not planned["moved"] and planned["partitions"] == 3 and planned["objects"] == 1
+    with pytest.raises(UsageError, match="no move is at its last step"):
+        move_ledger(settings, MoveOptions(metadata, objects, cancel=True))
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 
-def test_a_damaged_object_ends_with_findings_until_that_is_accepted(written: Path, tmp_path: Path) -> None:
+def test_a_damaged_object_ends_with_findings_until_that_is_accepted(
+    written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copytree(written, tmp_path / "data")
     (path,) = (tmp_path / "data" / "wal" / "0").iterdir()
     data = bytearray(path.read_bytes())
     data[-10] ^= 0xFF
     path.write_bytes(data)
-    found = dragoman(*arguments_of(tmp_path))
-    assert found.returncode == FINDINGS and path.name in found.stderr and "CRC" in found.stderr
-    assert "Nothing has moved" in found.stderr
-    accepted = dragoman(*arguments_of(tmp_path), "--accept-damage")
-    assert accepted.returncode == OK and path.name in accepted.stderr
+    options = MoveOptions(f"sqlite:{tmp_path}/new/m.db", f"objects+file:{tmp_path}/new/objects")
+    assert move_ledger(settings_in(tmp_path), options) is Exit.FINDINGS
+    said = capsys.readouterr().err
+    assert path.name in said and "CRC" in said and "Nothing has moved" in said
+    assert move_ledger(settings_in(tmp_path), replace(options, accept_damage=True)) is Exit.OK
+    assert path.name in capsys.readouterr().err
     (copied,) = (tmp_path / "new" / "objects" / "blobs" / "wal" / "0").iterdir()
     assert copied.read_bytes() == data
 

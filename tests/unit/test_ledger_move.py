@@ -8,18 +8,24 @@ from typing import TypeVar
 import pytest
 
 from adapters.blobs.memory import MemoryBlobs
+from adapters.metadata.memory import MemoryMetadata
+from adapters.segments.objects import ObjectSegments
 from gateway.coordination.claim import Claim, MoveState, claim_data, newest_claim, put_claim
 from gateway.coordination.recovery import recover
 from gateway.offline.move import LedgerMove, MoveRefused, MoveSummary, Place, has_left, interrupted_move
 from gateway.offline.move_plan import plan_move
+from ledger.batch.records import Record, build_batch
 from ledger.errors import AlreadyExists, StoreDamaged, StoreError
 from ledger.image import all_rows
 from ledger.journal import apply_entry, decode_entry
+from ledger.partitions.requests import CommitBatch, CommitFile, FileCommit
 from ledger.ports import Blobs
 from ledger.rows import digest
-from ledger.types import Buffer, Position
+from ledger.topics.requests import CreateTopic
+from ledger.types import Buffer, DraftBatch, Position
 from tests.support.faulty import EVERY_FAULT, Fault, Faults, FaultyBlobs, FaultyMetadata
 from tests.support.held_stores import Death, Deaths
+from tests.support.journalled import topic_id
 from tests.support.movable import InMemory, empty_target, ledger_with_records, place_over
 from tests.support.shards import open_shard
 
@@ -416,3 +422,31 @@ async def test_another_object_under_the_same_name_stops_the_move(built: InMemory
     with pytest.raises(StoreError, match="another object under"):
         await move(source.place(), target.place())
     assert await source.holds_the_ledger()
+
+
+# Size
+
+
+async def test_a_ledger_of_100_000_batches_moves() -> None:
+    """As runs that do not join: each partition has one batch in a draft."""
+    source, data = InMemory(MemoryMetadata(), MemoryBlobs()), build_batch([Record(value=b"v")])
+    shard = await open_shard(source.metadata, source.blobs, None, 1, lambda: NOW_MS)
+    deadline = asyncio.get_running_loop().time() + 60
+    await shard.ask(CreateTopic("t", topic_id(1), 1000, {}), deadline)
+    drafts = [DraftBatch(topic_id(1), partition, data, 1) for partition in range(1000)]
+    for draft in range(100):
+        placed = await ObjectSegments(source.blobs).write(drafts, NOW_MS + draft, shard.state.feature_level)
+        batches = [
+            CommitBatch(topic_id(1), number, start, len(data), 1, 1, 0, -1, -1, -1)
+            for number, start in enumerate(placed.starts)
+        ]
+        result = await shard.ask(CommitFile(placed.locator, placed.object_bytes, batches), deadline)
+        assert isinstance(result, FileCommit)
+    await claim_data(shard, source.blobs, is_lasting=True)
+    await shard.close()
+    target = empty_target()
+    done = await move(source.place(), target.place())
+    assert done.moved and done.copied_objects == 100
+    state = (await target.recovered()).state
+    assert sum(len(list(log.runs())) for log in state.logs.values()) == 100_000
+    assert await objects_of(target) == await objects_of(source)
