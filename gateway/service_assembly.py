@@ -37,6 +37,7 @@ from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics, ShardView
 from gateway.topics.service import TopicService
 from gateway.world import World
+from ledger.objects.state import ObjectState
 from ledger.objects.uploads import INCARNATION_BYTES, Uploader
 from ledger.partitions.producers import ProducerBounds
 from ledger.ports import SegmentStore
@@ -65,7 +66,7 @@ async def open_services(  # noqa: PLR0913 - what is assembled
     options = _produce_options(settings, world)
     produce = ProduceService(shard, segments, options, world.wall_ms, cache.put, space, opener)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
-    reader = RunReader(segments, cache, _locator_of(shard), metrics.alarm)
+    reader = _run_reader(segments, cache, shard, stack, metrics)
     offsets = ListOffsetsService(shard, reader, opener, settings.limits.decompressed_bytes)
     groups = GroupCoordinator(shard, settings, lambda: str(world.new_uuid4()))
     metrics.groups.set_function(lambda: groups.group_count)
@@ -95,6 +96,16 @@ async def open_services(  # noqa: PLR0913 - what is assembled
         served=served_versions(HANDLERS),
         scheduler=SliceScheduler(settings.limits.request_memory_bytes, world.precise_s),
     )
+
+
+def _run_reader(
+    segments: SegmentStore, cache: RunCache, shard: Shard, stack: AsyncExitStack, metrics: Metrics
+) -> RunReader:
+    reader = RunReader(segments, cache, _objects_of(shard), metrics.alarm)
+    if reader.objects is not None:
+        metrics.watch_object_reads(reader.objects.counts)
+        stack.push_async_callback(reader.close)
+    return reader
 
 
 def _produce_options(settings: Settings, world: World) -> ProduceOptions:
@@ -127,9 +138,9 @@ def _monotonic_ms() -> int:
     return int(asyncio.get_running_loop().time() * 1000)
 
 
-def _locator_of(shard: Shard) -> Callable[[int], str]:
-    """The locator of an object's number, in the state of the time of the call."""
-    return lambda number: shard.state.objects.locator(number)
+def _objects_of(shard: Shard) -> Callable[[int], ObjectState]:
+    """The object of a number, in the state of the time of the call."""
+    return lambda number: shard.state.objects.by_number[number]
 
 
 def garbage_collector(

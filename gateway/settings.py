@@ -350,7 +350,8 @@ class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=1024 * GIB,
-            description="Memory for record batches that were written recently, or read from objects",
+            description="Memory for record batches that were written recently, and for objects of `s3://` "
+            "and `objects+...` that were read or are being read; while both need it, each has half",
         ),
     ] = 256 * MIB
 

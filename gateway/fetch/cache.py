@@ -1,4 +1,11 @@
-"""Stored batches in memory: those produced or read lately; the least recently used is evicted first. Pure."""
+"""Stored batches in memory: those written lately, and what was read lately. Pure.
+
+One bound for all, and two lists: what was *written* here, of which the oldest goes first, and what was *read*
+from the store, of which that goes first that was not used for the longest time. While both need room each
+keeps at least half of it, so a consumer that catches up through the whole log does not evict the end that all
+others read, nor do producers evict what it is reading. A written batch that was read is no more likely to be
+read again than those after it, so its use changes nothing.
+"""
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
@@ -10,37 +17,54 @@ ENTRY_OVERHEAD_BYTES: Final = 512
 """About what the bookkeeping of one entry takes: counted, so that the bound holds for small batches too."""
 MAX_WASTE: Final = 2
 """An entry may keep this multiple of its own size in memory."""
+RESERVED_FRACTION: Final = 4
+"""Of the bound, what may be reserved for objects that are being read."""
+_WHOLE: Final = -1
+"""In the place of the start: the entry is a whole object."""
 
 
 class RunCache:
-    """Byte ranges of objects, at most about `max_bytes` of them.
+    """Byte ranges of objects, and whole objects, at most about `max_bytes` of them.
 
-    Every entry is one or more whole batches, so a range is served as the entries it consists of and
-    nothing is ever joined. Objects are immutable and keys are never reused: nothing becomes stale.
+    Every range is one or more whole batches that were checked, so it is served as the entries it consists of
+    and nothing is ever joined. A whole object is as the store had it: who takes batches of it checks them.
+    Objects are immutable and keys are never reused: nothing becomes stale.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._entries: OrderedDict[tuple[str, int], memoryview] = OrderedDict()
+        self.max_bytes = max_bytes
+        self._written = _Entries()
+        self._read = _Entries()
         # Starts of entries with several batches: a reader may begin in the middle of one.
         self._range_starts: dict[str, list[int]] = {}
-        self.held_bytes = 0
+        self.reserved_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._written.views) + len(self._read.views)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._written.held_bytes + self._read.held_bytes + self.reserved_bytes
 
     def put(self, locator: str, start: int, data: Buffer) -> None:
-        """Cache one stored batch."""
-        self._put(locator, start, data)
+        """Cache one batch that was written."""
+        if self._add(self._written, (locator, start), data):
+            self._make_room()
 
     def put_range(self, locator: str, start: int, data: Buffer) -> None:
-        """Cache adjacent batches that were read together."""
-        if self._put(locator, start, data):
+        """Cache adjacent batches that were read together, and checked."""
+        if (locator, start) not in self._written.views and self._add(self._read, (locator, start), data):
             insort(self._range_starts.setdefault(locator, []), start)
+            self._make_room()
+
+    def put_object(self, locator: str, data: Buffer) -> None:
+        """Cache a whole object that was read."""
+        if self._add(self._read, (locator, _WHOLE), data):
+            self._make_room()
 
     def get(self, locator: str, start: int, size: int) -> tuple[list[memoryview], int]:
-        """Views from `start` on without a gap, and the bytes that they cover: 0 if nothing is cached
-        there; more than `size` if the last entry reaches further."""
+        """Views of checked batches from `start` on without a gap, and the bytes that they cover: 0 if nothing
+        is cached there; more than `size` if the last entry reaches further."""
         views: list[memoryview] = []
         covered = 0
         while covered < size:
@@ -51,36 +75,66 @@ class RunCache:
             covered += len(view)
         return views, covered
 
-    def _put(self, locator: str, start: int, data: Buffer) -> bool:
-        cost = len(data) + ENTRY_OVERHEAD_BYTES
-        key = (locator, start)
-        if not len(data) or cost > self._max_bytes or key in self._entries:
+    def object(self, locator: str) -> memoryview | None:
+        """A whole object."""
+        return self._read.use((locator, _WHOLE))
+
+    def has_written(self, locator: str, start: int) -> bool:
+        """Whether the batch at `start` was written here lately."""
+        return (locator, start) in self._written.views
+
+    def discard_object(self, locator: str) -> None:
+        """It is not what the ledger says: the store is to be asked again."""
+        self._read.remove((locator, _WHOLE))
+
+    def reserve(self, size: int, *, is_ahead: bool = False) -> bool:
+        """Make room for an object that will be read, until `release`. False if too much is being read, of
+        which half is for fetches that wait; or if the object is too large for this cache."""
+        most = self.max_bytes // RESERVED_FRACTION // (2 if is_ahead else 1)
+        is_alone = not self.reserved_bytes and size <= self.max_bytes // 2
+        if self.reserved_bytes + size > most and not is_alone:
             return False
-        self._entries[key] = _kept(data)
-        self.held_bytes += cost
-        while self.held_bytes > self._max_bytes:
-            self._evict()
+        self.reserved_bytes += size
+        self._make_room()
+        return True
+
+    def release(self, size: int) -> None:
+        """The object has been read, or will not be."""
+        self.reserved_bytes -= size
+
+    def _add(self, entries: "_Entries", key: tuple[str, int], data: Buffer) -> bool:
+        cost = len(data) + ENTRY_OVERHEAD_BYTES
+        if not len(data) or cost > self.max_bytes or key in entries.views:
+            return False
+        entries.add(key, _kept(data))
         return True
 
     def _at(self, locator: str, position: int) -> memoryview | None:
         key = (locator, position)
-        view = self._entries.get(key)
+        view = self._written.views.get(key) or self._read.use(key)
         if view is not None:
-            self._entries.move_to_end(key)
             return view
         starts = self._range_starts.get(locator)
         at = bisect_right(starts, position) - 1 if starts else -1
         if not starts or at < 0:
             return None
-        key = (locator, starts[at])
-        view = self._entries[key]
-        self._entries.move_to_end(key)
+        view = self._read.use((locator, starts[at]))
         inside = position - starts[at]
-        return view[inside:] if inside < len(view) else None
+        return view[inside:] if view is not None and inside < len(view) else None
 
-    def _evict(self) -> None:
-        (locator, start), view = self._entries.popitem(last=False)
-        self.held_bytes -= len(view) + ENTRY_OVERHEAD_BYTES
+    def _make_room(self) -> None:
+        written, read = self._written, self._read
+        while self.held_bytes > self.max_bytes:
+            reads_bytes = read.held_bytes + self.reserved_bytes
+            if read.views and (reads_bytes > self.max_bytes // 2 or not written.views):
+                self._evict_read()
+            elif written.views:
+                written.evict()
+            else:
+                return
+
+    def _evict_read(self) -> None:
+        locator, start = self._read.evict()
         starts = self._range_starts.get(locator)
         if starts:
             at = bisect_left(starts, start)
@@ -88,6 +142,38 @@ class RunCache:
                 del starts[at]
                 if not starts:
                     del self._range_starts[locator]
+
+
+class _Entries:
+    """Entries in the order in which they are evicted."""
+
+    __slots__ = ("held_bytes", "views")
+
+    def __init__(self) -> None:
+        self.views: OrderedDict[tuple[str, int], memoryview] = OrderedDict()
+        self.held_bytes = 0
+
+    def add(self, key: tuple[str, int], view: memoryview) -> None:
+        self.views[key] = view
+        self.held_bytes += len(view) + ENTRY_OVERHEAD_BYTES
+
+    def use(self, key: tuple[str, int]) -> memoryview | None:
+        """The entry, which becomes the last."""
+        view = self.views.get(key)
+        if view is not None:
+            self.views.move_to_end(key)
+        return view
+
+    def evict(self) -> tuple[str, int]:
+        """Remove the first."""
+        key, view = self.views.popitem(last=False)
+        self.held_bytes -= len(view) + ENTRY_OVERHEAD_BYTES
+        return key
+
+    def remove(self, key: tuple[str, int]) -> None:
+        view = self.views.pop(key, None)
+        if view is not None:
+            self.held_bytes -= len(view) + ENTRY_OVERHEAD_BYTES
 
 
 def _kept(data: Buffer) -> memoryview:

@@ -264,7 +264,7 @@ class FetchOperation:
         isolation = self.isolation
         if self.sliced is None:
             responses = [
-                (fetched.partition, partition_response(fetched, isolation, _outgoing))
+                (fetched.partition, partition_response(fetched, isolation, self._outgoing))
                 for fetched in partitions
             ]
         else:
@@ -272,7 +272,7 @@ class FetchOperation:
             for start in range(0, len(partitions), CHUNK_PARTITIONS):
                 chunk = partitions[start : start + CHUNK_PARTITIONS]
                 responses += [
-                    (fetched.partition, partition_response(fetched, isolation, _outgoing))
+                    (fetched.partition, partition_response(fetched, isolation, self._outgoing))
                     for fetched in chunk
                 ]
                 if slices.is_due(len(chunk)):
@@ -280,14 +280,13 @@ class FetchOperation:
             slices.leave()
         return responses, sum([sum(map(len, part.records)) for _, part in responses if part.records])
 
-
-def _outgoing(stream: BatchStream, count: int) -> list[Buffer]:
-    """What is sent of the first `count` batches of a stream."""
-    buffers: list[Buffer] = []
-    for batch in stream.batches[:count]:
-        buffers += batch.outgoing()
-    stream.note_end(stream.batches[count - 1])
-    return buffers
+    def _outgoing(self, stream: BatchStream, count: int) -> list[Buffer]:
+        """What is sent of the first `count` batches of a stream."""
+        buffers: list[Buffer] = []
+        for batch in stream.batches[:count]:
+            buffers += batch.outgoing()
+        self.resources.reader.served(stream, stream.batches[count - 1])
+        return buffers
 
 
 def _response_rank(fetched: PartitionFetch) -> int:

@@ -121,20 +121,26 @@ async def _read_round(
     reads = [ReadRequest(part.stream, part.size) for part in missing]
     operation.has_waited = True
     resources = operation.resources
+    latest = asyncio.get_running_loop().time() + resources.options.ledger_wait_s
     try:
-        failures = await resources.reader.read(reads, resources.options.round_bytes)
+        failures = await resources.reader.read(
+            reads, resources.options.round_bytes, max(operation.deadline, latest)
+        )
     except StoreError as error:
-        log.error("fetch.storage_failed", partitions=len(missing), error=str(error))
-        for part in missing:
-            part.fetched.fail(ErrorCode.KAFKA_STORAGE_ERROR)
-        return []
+        failures = [error] * len(missing)
     stale: list[tuple[PartitionFetch, str]] = []
+    unread: list[StoreError] = []
     for part, failure in zip(missing, failures, strict=True):
         if isinstance(failure, MissingObject):
             stale.append((part.fetched, str(failure)))
+        elif isinstance(failure, StoreError):
+            unread.append(failure)
+            _stop_or_fail(part.fetched, ErrorCode.KAFKA_STORAGE_ERROR)
         elif failure is not None:
             # Clients repeat a storage error in silence; this one they report to the application.
             _fail(operation, part.fetched, "fetch.batch_damaged", str(failure), ErrorCode.CORRUPT_MESSAGE)
+    if unread:
+        log.error("fetch.storage_failed", partitions=len(unread), error=str(unread[0]))
     return stale
 
 
@@ -147,6 +153,10 @@ def _fail(
     operation.resources.reader.alarm(
         event, topic=partition.name, partition=request.index, offset=request.fetch_offset, reason=reason
     )
+    _stop_or_fail(fetched, error)
+
+
+def _stop_or_fail(fetched: PartitionFetch, error: ErrorCode) -> None:
     if fetched.stream is not None and fetched.stream.batches:
         fetched.stream.stop()
     else:

@@ -1,17 +1,24 @@
-"""Stored bytes by position: from the cache, and the rest in one call of the segment store."""
+"""Stored bytes by position: from the cache, and the rest from the segment store: in one call where reads are
+kept by the system, else as `ObjectReads` does."""
 
+import asyncio
+import math
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from gateway.fetch.cache import RunCache
 from gateway.fetch.frame_tables import FrameTables
-from gateway.fetch.stream import BatchStream, ByteRange, Damaged
+from gateway.fetch.object_reads import MissingRange, ObjectReads
+from gateway.fetch.read_ahead import ReadAhead
+from gateway.fetch.stream import BatchStream, ByteRange, Damaged, StoredBatch
 from gateway.telemetry.logs import QuietLog
 from ledger.ports import SegmentStore
 from ledger.types import Buffer, Position
 
 ALARM_QUIET_S: Final = 60.0
 """Every fetch of a partition meets the same damage again, and clients try again at once."""
+TURN_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of a far store that are copied and checked in one iteration of the event loop, about."""
 
 
 class MissingObject(Exception):
@@ -26,45 +33,64 @@ class ReadRequest(NamedTuple):
     size: int
 
 
-_Placed: TypeAlias = tuple[str, ByteRange]
-"""The locator of the object, and the range."""
+class ObjectPlace(Protocol):
+    """What the ledger knows of an object."""
+
+    @property
+    def locator(self) -> str: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes; 0 if that is not known."""
+        ...
+
+
+_Placed: TypeAlias = tuple[ObjectPlace, ByteRange]
 
 
 class RunReader:
-    """Fills streams. `locator` translates the ledger's object numbers (KeyError when one is deleted);
+    """Fills streams. `find_object` has the object of a number of the ledger (KeyError when it is deleted);
     `alarm` counts events that must not happen."""
 
     def __init__(
         self,
         segments: SegmentStore,
         cache: RunCache,
-        locator: Callable[[int], str],
+        find_object: Callable[[int], ObjectPlace],
         alarm: Callable[[str], None],
     ) -> None:
         self._segments = segments
         # A consumer that catches up reads everything once. A buffer that is freed at once is still in the
         # processor's caches when the next read fills it; one that passes through a cache of many megabytes
         # is not.
-        self._caches_reads = not segments.capabilities.keeps_reads
-        self._locator = locator
+        keeps_reads = segments.capabilities.keeps_reads
+        self.objects = None if keeps_reads else ObjectReads(segments, cache)
+        self._ahead = None if self.objects is None else ReadAhead(self.objects, cache, find_object)
+        self._find_object = find_object
         self._alarm = alarm
         self._tables = FrameTables(segments)
         self._log = QuietLog(ALARM_QUIET_S, keyed_by=("topic", "partition"))
         self.cache = cache
 
-    async def read(self, reads: Sequence[ReadRequest], max_bytes: int) -> list[Exception | None]:
-        """Read the next ranges of every stream, in one call of the store; streams beyond `max_bytes` in all,
-        but never the first, are left for the next call. For each stream None, MissingObject or Damaged.
+    async def read(
+        self, reads: Sequence[ReadRequest], max_bytes: int, deadline: float = math.inf
+    ) -> list[Exception | None]:
+        """Read the next ranges of every stream; streams beyond `max_bytes` in all, but never the first, are
+        left for the next call. For each stream None, MissingObject, Damaged, or StoreUnavailable, also if a
+        far store has not answered until `deadline` (loop time).
 
-        Raises StoreUnavailable.
+        Raises StoreUnavailable if the store failed for all of them.
         """
         ranges, failures = self._plan(reads, max_bytes)
-        pieces, misses = self._cached(ranges)
-        if misses:
-            stored = await self._segments.read([position for _, position in misses])
-            for (piece, _), data in zip(misses, stored, strict=True):
-                piece.stored = data
-        at = 0
+        pieces = self._cached(ranges)
+        missing = [piece.missing for piece in pieces if piece.missing is not None]
+        if missing and self.objects is not None:
+            await self.objects.fill(missing, deadline)
+        elif missing:
+            stored = await self._segments.read([part.position for part in missing])
+            for part, data in zip(missing, stored, strict=True):
+                part.data = data
+        at = turn_bytes = 0
         for index, (read, group) in enumerate(zip(reads, ranges, strict=True)):
             if failures[index] is None and group:
                 failure = self._fill(read.stream, group, pieces[at : at + len(group)])
@@ -72,7 +98,22 @@ class RunReader:
                     failure = None
                 failures[index] = failure
             at += len(group)
+            turn_bytes += sum([byte_range.size for _, byte_range in group])
+            if turn_bytes >= TURN_BYTES and self.objects is not None:
+                turn_bytes = 0
+                await asyncio.sleep(0)
         return failures
+
+    def served(self, stream: BatchStream, last: StoredBatch) -> None:
+        """A client gets the batches of this stream up to this one."""
+        stream.note_end(last)
+        if self._ahead is not None and stream.log is not None:
+            self._ahead.served(stream.log, stream.offset, last.last_offset + 1)
+
+    async def close(self) -> None:
+        """End the reads that belong to no fetch."""
+        if self.objects is not None:
+            await self.objects.close()
 
     def _plan(
         self, reads: Sequence[ReadRequest], max_bytes: int
@@ -87,7 +128,7 @@ class RunReader:
             if left > 0:
                 try:
                     for byte_range in read.stream.ranges(read.size):
-                        placed.append((self._locator(byte_range.run.object_number), byte_range))
+                        placed.append((self._find_object(byte_range.run.object_number), byte_range))
                         left -= byte_range.size
                 except KeyError as error:
                     failure, placed = MissingObject(f"object {error} is not in the ledger"), []
@@ -95,21 +136,19 @@ class RunReader:
             failures.append(failure)
         return ranges, failures
 
-    def _cached(
-        self, ranges: Sequence[Sequence[_Placed]]
-    ) -> tuple[list["_Piece"], list[tuple["_Piece", Position]]]:
+    def _cached(self, ranges: Sequence[Sequence[_Placed]]) -> list["_Piece"]:
         """What the cache has of each range, and which position of the store completes it."""
         pieces: list[_Piece] = []
-        misses: list[tuple[_Piece, Position]] = []
         for group in ranges:
-            for locator, byte_range in group:
+            for place, byte_range in group:
+                locator = place.locator
                 views, covered = self.cache.get(locator, byte_range.start, byte_range.size)
                 piece = _Piece(views)
                 pieces.append(piece)
                 if covered < byte_range.size:
-                    piece.missing = Position(locator, byte_range.start + covered, byte_range.size - covered)
-                    misses.append((piece, piece.missing))
-        return pieces, misses
+                    position = Position(locator, byte_range.start + covered, byte_range.size - covered)
+                    piece.missing = MissingRange(position, place.size)
+        return pieces
 
     def alarm(self, event: str, **fields: object) -> None:
         """Stored data is not as the ledger says: an operator must look at it at once. Every alarm is counted;
@@ -124,7 +163,7 @@ class RunReader:
             return False
         run, position = stream.damaged_at
         try:
-            locator = self._locator(run.object_number)
+            locator = self._find_object(run.object_number).locator
         except KeyError:
             return False
         table = await self._tables.of(locator, run, stream.log)
@@ -142,29 +181,35 @@ class RunReader:
     def _fill(
         self, stream: BatchStream, ranges: Sequence[_Placed], pieces: Sequence["_Piece"]
     ) -> Exception | None:
-        for (locator, byte_range), piece in zip(ranges, pieces, strict=True):
-            missing, stored = piece.missing, piece.stored
+        for (place, byte_range), piece in zip(ranges, pieces, strict=True):
+            missing = piece.missing
+            stored = missing.data if missing is not None else None
             if missing is not None and stored is None:
-                return MissingObject(f"{locator} has no bytes at {byte_range.start} + {byte_range.size}")
+                where = f"{place.locator} has no bytes at {byte_range.start} + {byte_range.size}"
+                return missing.failure or MissingObject(where)
             try:
                 whole = stream.take(byte_range, [stored] if stored is not None else [], piece.views)
             except Damaged as error:
-                return Damaged(f"{locator}: {error}")
-            if missing is not None and stored is not None and self._caches_reads:
-                # Only whole batches go into the cache.
-                cached = byte_range.start + whole - missing.start
-                if cached > 0:
-                    self.cache.put_range(locator, missing.start, memoryview(stored)[:cached])
+                if missing is not None and missing.is_of_object and self.objects is not None:
+                    self.objects.distrust(place.locator)
+                return Damaged(f"{place.locator}: {error}")
+            if self.objects is not None and missing is not None and stored is not None:
+                self._keep(missing, stored, byte_range.start + whole - missing.position.start)
         return None
+
+    def _keep(self, missing: MissingRange, stored: Buffer, checked: int) -> None:
+        """Of a range that was read by itself: only whole batches go into the cache."""
+        if checked > 0 and not missing.is_of_object:
+            position = missing.position
+            self.cache.put_range(position.locator, position.start, memoryview(stored)[:checked])
 
 
 class _Piece:
     """The bytes of a range: views of the cache from its start on (they may reach beyond its end), and what
-    the store has of the rest."""
+    is missing after them."""
 
-    __slots__ = ("missing", "stored", "views")
+    __slots__ = ("missing", "views")
 
     def __init__(self, views: Sequence[Buffer]) -> None:
         self.views = views
-        self.missing: Position | None = None
-        self.stored: Buffer | None = None
+        self.missing: MissingRange | None = None

@@ -43,7 +43,7 @@ STORE_ATTEMPTS = 3
 """How often a draft is stored, if its object becomes too old to be committed."""
 
 Stored = Callable[[str, int, Buffer], None]
-"""Called with every batch that was committed: locator, start, bytes (for the cache of the fetch service)."""
+"""Called with every batch that was written: locator, start, bytes (for the cache of the fetch service)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +298,9 @@ class ProduceService:
                 # The next draft goes on in a later iteration of the event loop: after this one is submitted,
                 # but before an entry is filled.
                 draft.pass_turn()
+            # A fetch may plan these batches in the iteration in which the entry is applied, before this task
+            # goes on.
+            self._cache(draft.batches, placement)
             try:
                 upload = self._upload(draft)
                 commit = await self._shard.submit(
@@ -307,12 +310,17 @@ class ProduceService:
                 await self._abandon(placement.locator)
                 raise
             if isinstance(commit, FileCommit):
-                self._complete(draft.batches, placement, commit)
+                self._complete(draft.batches, commit)
                 return
             assert isinstance(commit, StaleObject)
             log.warning("produce.object_too_old", locator=placement.locator)
             await self._abandon(placement.locator)
         raise StoreError(f"the draft was too old to be committed {STORE_ATTEMPTS} times")
+
+    def _cache(self, draft: Sequence[PendingBatch], placement: Placement) -> None:
+        if self._stored is not None:
+            for pending, start in zip(draft, placement.starts, strict=True):
+                self._stored(placement.locator, start, pending.data)
 
     def _upload(self, draft: Draft) -> Upload | None:
         uploader = self._options.uploader
@@ -354,9 +362,9 @@ class ProduceService:
         except StoreError as error:
             log.warning("produce.object_not_abandoned", locator=locator, error=str(error))
 
-    def _complete(self, draft: list[PendingBatch], placement: Placement, commit: FileCommit) -> None:
+    def _complete(self, draft: list[PendingBatch], commit: FileCommit) -> None:
         has_gaps = bool(self._gaps.first_sequences)
-        for pending, start, result in zip(draft, placement.starts, commit.results, strict=True):
+        for pending, result in zip(draft, commit.results, strict=True):
             if isinstance(result, Refused):
                 # Sequences and epochs are checked against the log; a deleted partition has none.
                 pending.in_log = not result.error.startswith("UNKNOWN_")
@@ -368,8 +376,6 @@ class ProduceService:
             if result.duplicate and pending.append_time_ms < 0:
                 # A quirk of Kafka: the response for a duplicate has a timestamp, also with CreateTime.
                 pending.append_time_ms = pending.header.max_timestamp
-            if self._stored is not None and not result.duplicate:
-                self._stored(placement.locator, start, pending.data)
             if has_gaps:
                 self._gaps.close(pending)
             pending.accepted(result.base_offset, result.log_start)

@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gateway.telemetry.local_metrics import LocalCounters, LocalHistograms
+from gateway.telemetry.object_reads import ObjectReadCounts, ObjectReadsCollector
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and have no use here
 
@@ -172,6 +173,10 @@ class Metrics:
     def watch_space(self, free_bytes: Callable[[], int | None], refused: Callable[[], int]) -> None:
         """Read the free bytes of the disk with the least spare bytes, and how many batches were refused."""
         self.registry.register(_SpaceCollector(free_bytes, refused))
+
+    def watch_object_reads(self, counts: ObjectReadCounts) -> None:
+        """Read how objects of a far store were read, whenever the metrics are collected."""
+        self.registry.register(ObjectReadsCollector(counts))
 
     def render(self) -> bytes:
         """The text exposition format."""

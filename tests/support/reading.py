@@ -217,7 +217,7 @@ async def reading_world(
     segments = segments or counting
     alarms: list[str] = []
     cache = RunCache(cache_bytes)
-    reader = RunReader(segments, cache, lambda number: shard.state.objects.locator(number), alarms.append)
+    reader = RunReader(segments, cache, lambda number: shard.state.objects.by_number[number], alarms.append)
     ids = itertools.count(100)
     fetch = FetchService(
         shard, reader, FetchSessions(slots, lambda: next(ids)), options or FetchOptions(), lambda: NOW_MS
@@ -230,6 +230,7 @@ async def reading_world(
         yield ReadingWorld(shard, counting, produce, fetch, offsets, cache, alarms, opener)
     finally:
         fetch.close()
+        await reader.close()
         opener.close()
         await produce.close(1)
         await shard.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,15 @@ from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import FetchResponse
 from gateway.wire.messages.fetch_encoding import encode_fetch_response
 from ledger.batch.header import HEADER_BYTES, verify_crc
-from tests.support.reading import batch_of, only, parts, reading_world, records_of, with_base
+from tests.support.reading import (
+    CountingSegments,
+    batch_of,
+    only,
+    parts,
+    reading_world,
+    records_of,
+    with_base,
+)
 
 WAIT_S = 30.0
 """For what comes at once, on a busy machine too; shorter than the fetches would wait."""
@@ -55,14 +64,20 @@ async def test_the_cache_and_the_store_give_the_same_bytes() -> None:
             assert bool(world.segments.reads) == (cache_bytes == 0)
 
 
-async def test_all_partitions_of_a_fetch_are_read_in_one_call_of_the_store() -> None:
-    async with reading_world(cache_bytes=0) as world:
-        await world.create(partitions=3)
-        for partition in range(3):
-            await world.produce(A, partition=partition)
-        fetched = await world.fetch(*[("t", partition, 0) for partition in range(3)])
-        assert [records_of(part) for part in parts(fetched)] == [with_base(A, 0)] * 3
-        assert [len(read) for read in world.segments.reads] == [3]
+async def test_all_partitions_of_a_fetch_are_read_in_one_call_of_a_local_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for keeps_reads in (True, False):
+        capabilities = replace(CountingSegments.capabilities, keeps_reads=keeps_reads)
+        monkeypatch.setattr(CountingSegments, "capabilities", capabilities)
+        async with reading_world(cache_bytes=0) as world:
+            await world.create(partitions=3)
+            for partition in range(3):
+                await world.produce(A, partition=partition)
+            fetched = await world.fetch(*[("t", partition, 0) for partition in range(3)])
+            assert [records_of(part) for part in parts(fetched)] == [with_base(A, 0)] * 3
+            # Of a far store each object by itself, so that one that is slow delays no other.
+            assert [len(read) for read in world.segments.reads] == ([3] if keeps_reads else [1, 1, 1])
 
 
 async def test_the_first_batch_is_served_whole_however_small_the_limits() -> None:
