@@ -53,7 +53,8 @@ async def test_a_sweep_after_a_restore_keeps_later_objects_and_deletes_older_orp
     loop_time = asyncio.get_running_loop().time
     shard = await open_shard(first_store, blobs, None, 1, lambda: now)
     now = BACKUP_MS
-    # Raises the floor to the start: what is older was an orphan before the backup already.
+    # Raises the floor to the start, as that passes an object: what is older was an orphan before the backup.
+    await stored(segments, START_MS - 2)
     await GarbageCollector(shard, segments, HOUR_MS, lambda: now, 5.0).sweep(loop_time)
     await shard.close()
     orphan = await stored(segments, START_MS - 1)

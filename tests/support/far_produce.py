@@ -11,7 +11,7 @@ from gateway.produce.service import ProduceOptions, ProduceService
 from gateway.produce.validation import TopicPolicy
 from ledger.batch.header import check_batches
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
-from ledger.ports import PutOutcome, Versioned
+from ledger.ports import MetadataStore, PutOutcome, SegmentStore, Versioned
 from ledger.records import FIRST_LEVEL
 from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch, Placement
@@ -85,10 +85,14 @@ class Far:
         self.shard: Shard
         self.service: ProduceService
 
+    def far_stores(self) -> tuple[MetadataStore, SegmentStore]:
+        return self.metadata, self.segments
+
     async def __aenter__(self) -> "Far":
-        self.shard = await open_shard(self.metadata, None, None, 1, lambda: BEGUN_MS + now_ms())
+        metadata, segments = self.far_stores()
+        self.shard = await open_shard(metadata, None, None, 1, lambda: BEGUN_MS + now_ms())
         await self.shard.submit(CreateTopic("t", topic_id(1), self.partitions, {}))
-        self.service = ProduceService(self.shard, self.segments, self.options, lambda: BEGUN_MS + now_ms())
+        self.service = ProduceService(self.shard, segments, self.options, lambda: BEGUN_MS + now_ms())
         return self
 
     async def __aexit__(self, *_: object) -> None:
