@@ -23,6 +23,7 @@ from tests.support.gateway import Gateway, running_gateway
 from tests.support.kafka import KafkaServer
 
 ALLOWED = Path(__file__).with_name("allowed_differences.toml")
+GATEWAY_OPTIONS = ("--node-id", "1", "--set", "groups.group.initial.rebalance.delay.ms=0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,7 @@ class Comparison:
 @pytest.fixture(scope="session")
 def compared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """With the node id of the Kafka that it is compared with."""
-    with running_gateway(
-        tmp_path_factory.mktemp("differential"),
-        ["--node-id", "1", "--set", "groups.group.initial.rebalance.delay.ms=0"],
-    ) as gateway:
+    with running_gateway(tmp_path_factory.mktemp("differential"), GATEWAY_OPTIONS) as gateway:
         yield gateway
 
 

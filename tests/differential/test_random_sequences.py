@@ -57,6 +57,10 @@ def play(endpoint: Endpoint, sequence: RandomCalls, prefix: str, started_ms: int
 def test_a_random_sequence_gets_the_same_responses(
     kind: type[RandomCalls], seed: int, comparison: Comparison
 ) -> None:
+    compare_sequences(kind, seed, comparison)
+
+
+def compare_sequences(kind: type[RandomCalls], seed: int, comparison: Comparison) -> None:
     prefix = f"{kind.__name__}{comparison.started_ms % 10**8}-{seed}"
     with ThreadPoolExecutor(2) as pool:
         playing = [

@@ -1,4 +1,4 @@
-"""Plays a script of members of one group against a real coordinator and a real shard over memory.
+"""Plays a script of members of one group against a real coordinator and a real shard.
 
 Commands, one a line; names of members are free:
 
@@ -23,31 +23,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from adapters.metadata.memory import MemoryMetadata
+from adapters.open import open_journal
+from gateway.coordination.opening import open_shard
 from gateway.coordination.shard import Shard
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.machine import Note
 from gateway.groups.messages import Join, JoinResult, LeavingMember, Sync
 from gateway.settings import Settings
-from ledger.errors import StoreUnavailable
 from ledger.groups.state import Group
-from ledger.ports import PutOutcome
+from ledger.ports import MetadataStore
+from tests.scenarios.stores import AwayStore, away_store
 from tests.scenarios.transcript import Block
-from tests.support.shards import open_shard
 
 GROUP: Final = "readers"
 BEAT_S: Final = 3.0
 LOOP_ITERATIONS: Final = 100
 """Iterations of the event loop until a command counts as done."""
 FIRST_VERSION_WITH_IDS, FIRST_VERSION_WITH_SKIPPING = 4, 9
-
-
-class Store(MemoryMetadata):
-    is_away = False
-
-    async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
-        if self.is_away:
-            raise StoreUnavailable("the store is away")
-        return await super().put(key, value, expect)
 
 
 @dataclass(slots=True)
@@ -73,8 +65,9 @@ class Player:
 class Play:
     """One script from beginning to end, on the running loop."""
 
-    def __init__(self) -> None:
-        self._store = Store()
+    def __init__(self, store: MetadataStore | None = None) -> None:
+        """By default over memory."""
+        self._store: AwayStore = away_store(store or MemoryMetadata())
         self._players: dict[str, Player] = {}
         self._ids = itertools.count(1)
         self._lines: list[str] = []
@@ -98,7 +91,7 @@ class Play:
         return played
 
     async def _open(self) -> None:
-        self._shard = await open_shard(self._store, None, None, 1, self._clock)
+        self._shard = await open_shard(open_journal(self._store), None, None, 1, self._clock)
         self._coordinator = GroupCoordinator(
             self._shard, Settings(), lambda: str(next(self._ids)), self._noted
         )

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.group_play import Play
+from tests.scenarios.stores import real_store
 from tests.scenarios.transcript import read_transcript, write_transcript
+from tests.support.far_stores import BUCKET_ALONE, ETCD_S3, FILER_S3, far_place
 from tests.support.virtual_time import run_virtually
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "groups").glob("*.txt"))
@@ -20,6 +22,18 @@ def test_a_group_does_what_its_transcript_says(path: Path, renew_transcripts: bo
         path.write_text(played)
     else:
         assert played == written, "if that is as it should be: pytest --renew-transcripts"
+
+
+@pytest.mark.parametrize("row", [ETCD_S3, BUCKET_ALONE, FILER_S3])
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_a_group_does_the_same_over_a_real_far_store(
+    path: Path, row: str, request: pytest.FixtureRequest
+) -> None:
+    blocks = read_transcript(path.read_text())
+    with real_store(far_place(request, row).metadata) as store:
+        played = run_virtually(lambda: Play(store).run(blocks))
+    # Where two are answered at one moment, each after a proof, either may be the first.
+    assert [sorted(block.outcome) for block in played] == [sorted(block.outcome) for block in blocks]
 
 
 def test_each_required_scenario_has_a_transcript() -> None:

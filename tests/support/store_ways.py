@@ -10,19 +10,18 @@ thread.
 """
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
 from tests.support.http_proxy import Denied, HttpFault, HttpProxy, running_proxy
+from tests.support.loop_thread import CALL_TIMEOUT_S, loop_in_thread
 from tests.support.tcp_proxy import Link, linked
 
 T = TypeVar("T")
 
-CALL_TIMEOUT_S: Final = 30.0
 SLOW_S: Final = 0.3
 BETWEEN_CUTS_S: Final = 0.25
 HOST: Final = "127.0.0.1"
@@ -150,7 +149,7 @@ async def _cut_again_and_again(link: Link, loses_answers: bool) -> None:
 @contextmanager
 def ways_to(s3_port: int, etcd_port: int | None = None) -> Iterator[Ways]:
     """To servers on loopback."""
-    with _loop_in_thread() as (loop, call):
+    with loop_in_thread("ways to the stores") as (loop, call):
         stack = AsyncExitStack()
         try:
             yield call(_opened(loop, stack, s3_port, etcd_port))
@@ -165,23 +164,3 @@ async def _opened(
     s3_link = await stack.enter_async_context(linked(int(s3.endpoint.rpartition(":")[2])))
     etcd_link = await stack.enter_async_context(linked(etcd_port)) if etcd_port is not None else None
     return Ways(loop, s3, s3_link, etcd_link)
-
-
-Call = Callable[[Coroutine[Any, Any, Any]], Any]
-
-
-@contextmanager
-def _loop_in_thread() -> Iterator[tuple[asyncio.AbstractEventLoop, Call]]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="ways to the stores", daemon=True)
-    thread.start()
-
-    def call(doing: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(doing, loop).result(CALL_TIMEOUT_S)
-
-    try:
-        yield loop, call
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(CALL_TIMEOUT_S)
-        loop.close()
