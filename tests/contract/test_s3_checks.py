@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import boto3
 import pytest
 
+from adapters.far import FarStores
 from adapters.s3.bucket import S3Bucket, open_bucket
 from adapters.s3.checks import BucketChecks, Inspected, abandoned
 from adapters.s3.lifecycle import is_own, lifecycle_of
@@ -211,6 +213,58 @@ async def test_a_right_that_is_missing_is_a_note_and_not_an_error(moto_s3: S3Ser
     assert (
         "lifecycle rules: not checked, since the credentials lack the right s3:GetLifecycleConfiguration"
         in found.notes
+    )
+
+
+class InRegion(boto3.Session):  # type: ignore[misc] # boto3 is Any to mypy
+    """Of Amazon, with a bucket in this region and without any settings."""
+
+    def __init__(self, region: str) -> None:
+        super().__init__("key", "secret", region_name="us-east-1")
+        self._region = region
+
+    def client(self, *_: object, **__: object) -> Any:
+        headers = {"x-amz-bucket-region": self._region, "date": "Sat, 02 Jan 2027 00:00:00 GMT"}
+        return Answering({"ResponseMetadata": {"HTTPHeaders": headers}})
+
+
+class Answering:
+    """A client whose every call has the same response."""
+
+    def __init__(self, response: Mapping[str, Any]) -> None:
+        self._response = response
+
+    def __getattr__(self, operation: str) -> Any:
+        return lambda **_: self._response
+
+
+@pytest.mark.parametrize(("url", "refused"), [("s3://bucket", True), ("s3://bucket?region=eu-west-1", False)])
+async def test_the_region_of_a_bucket_of_amazon_is_compared_with_that_of_the_url(
+    url: str, refused: bool
+) -> None:
+    found = await inspected(open_bucket(url, PATIENT, InRegion("eu-west-1")))
+    assert [one for one in found.refusals if one.endswith("name it in the URL (?region=eu-west-1)")] == (
+        found.refusals
+    )
+    assert bool(found.refusals) is refused
+
+
+async def test_a_promise_that_a_store_breaks_is_a_finding_of_the_doctor(
+    moto_s3: S3Server, bucket: str
+) -> None:
+    async with running_proxy(moto_s3.endpoint) as proxy:
+        proxy.dropped.add(("PUT", "if-match"))
+        far = FarStores()
+        metadata, blobs = (opened(url_of(proxy.endpoint, bucket)) for opened in (far.metadata, far.blobs))
+        found = await far.inspect()
+        await metadata.close()
+        await blobs.close()
+    (finding,) = found.findings
+    assert finding.startswith(
+        f"proof: s3://{bucket}/ at {proxy.endpoint} cannot be used, since it broke a promise"
+    )
+    assert (
+        f"proof: the data in s3://{bucket}/ at {proxy.endpoint} keeps what the ledger rests on" in found.notes
     )
 
 
