@@ -24,7 +24,7 @@ from gateway.cli.systemd import READY, STOPPING, notify, reloading
 from gateway.config import load_settings, parse_assignment
 from gateway.coordination.journal import OwnershipLost
 from gateway.network.acceptor import ListenFailed
-from gateway.settings import ConfigError, Settings
+from gateway.settings import ConfigError, Settings, Storage
 from gateway.store_assembly import StoreUrls
 from gateway.telemetry.logs import log_loop_errors, set_up_logs, warn_of_variables
 from gateway.version import product_version
@@ -193,15 +193,15 @@ def _places(settings: Settings, gateway: RunningGateway) -> dict[str, object]:
         "listeners": _listening_on(gateway),
         "advertised": [str(Address(listener.host, listener.port)) for listener in gateway.listeners],
         "admin": None if gateway.admin is None else str(gateway.admin),
-        **_stores(gateway.urls),
+        **_stores(settings.storage, gateway.urls),
     }
 
 
-def _stores(urls: StoreUrls) -> dict[str, str]:
-    """Where everything is, for the log. A URL that could be opened holds no secret."""
-    if urls.directory is not None:
-        return {"data_dir": str(urls.directory)}
-    return {"metadata": urls.metadata, "data": urls.segments, "image": urls.image or "none"}
+def _stores(storage: Storage, urls: StoreUrls) -> dict[str, str]:
+    """Where everything is. A URL that could be opened holds no secret."""
+    given = {"metadata": storage.metadata, "data": storage.data, "image": storage.image}
+    directory = {} if urls.directory is None else {"data_dir": str(urls.directory)}
+    return directory | {name: value for name, value in given.items() if value}
 
 
 def _greet(settings: Settings, gateway: RunningGateway) -> None:
@@ -218,7 +218,7 @@ def _greet(settings: Settings, gateway: RunningGateway) -> None:
             advertised=f" It advertises [green]{escape(', '.join(advertised))}[/green]."
             if advertised != bound
             else "",
-            data=escape(settings.storage.data or settings.storage.data_dir),
+            data=escape(_shown_places(settings.storage)),
             bootstrap=escape(bootstrap),
             options="" if listener.name == PLAINTEXT else f" -X security.protocol={listener.name}",
         )
@@ -228,6 +228,11 @@ def _greet(settings: Settings, gateway: RunningGateway) -> None:
     if gateway.admin is not None:
         admin = escape(str(gateway.admin))
         console.print(f"  health    http://{admin}/readyz   metrics  http://{admin}/metrics")
+
+
+def _shown_places(storage: Storage) -> str:
+    metadata = f", metadata: {storage.metadata}" if storage.metadata else ""
+    return f"{storage.data or storage.data_dir}{metadata}"
 
 
 def _own_command() -> str:

@@ -21,6 +21,7 @@ from gateway.settings import Settings
 from ledger.state import LedgerState
 from tests.e2e.client_confluent import ConfluentClient
 from tests.support.far_stores import FarPlace
+from tests.support.s3_servers import BUCKET, S3Server
 
 ON_LOOPBACK: Mapping[str, object] = {"listeners.listen": ("PLAINTEXT://127.0.0.1:0",), "admin.listen": ""}
 TOPIC = "shown"
@@ -76,6 +77,29 @@ def test_a_ledger_in_a_bucket_is_shown_backed_up_and_restored(
         capsys.readouterr()
         show(settings_of(again), True)
         assert [topic["name"] for topic in printed(capsys)["topics"]] == [TOPIC]
+
+
+def test_metadata_and_records_may_have_the_same_url(
+    moto_s3: S3Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = moto_s3.url()
+    same = FarPlace("bucket", url, url)
+    cluster_id = serve_once(same, TOPIC)
+    assert serve_once(same) == cluster_id
+    capsys.readouterr()
+    show(settings_of(same), True)
+    shown = printed(capsys)
+    assert [topic["name"] for topic in shown["topics"]] == [TOPIC]
+    # Nothing of the metadata is taken for an object of records.
+    assert shown["objects"]["orphans"] == [] and shown["objects"]["live"] == 0
+
+
+def test_a_gateway_without_an_image_claims_its_data_all_the_same(moto_s3: S3Server) -> None:
+    url = moto_s3.url()
+    serve_once(FarPlace("bucket", url, url))
+    prefix = url.partition("?")[0].removeprefix(f"s3://{BUCKET}/")
+    found = moto_s3.boto3_client().list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/claim/")
+    assert found["KeyCount"] == 1
 
 
 async def test_a_gateway_that_writes_meanwhile_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,13 @@
 """A gateway with nothing local: what was acknowledged is there on an empty machine."""
 
 import asyncio
+import json
 import os
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ TOPIC = "far"
 GROUP = "readers"
 PARTITIONS = 2
 RECORDS = 200
+READY = '"gateway.ready"'
 
 
 def read_in_group(bootstrap: str, count: int) -> int:
@@ -58,6 +61,12 @@ def test_an_empty_machine_goes_on_where_the_last_one_was_killed(far: FarPlace, t
         assert offsets == [number // PARTITIONS for number in range(100)]
         assert read_in_group(gateway.bootstrap, 60) == 60
         assert written_files(gateway) == set()
+        (event,) = [json.loads(line) for line in gateway.log_path.read_text().splitlines() if READY in line]
+        assert (event["metadata"], event["data"]) == (far.metadata, far.data) and "data_dir" not in event
+        with urllib.request.urlopen(
+            f"http://{gateway.admin.address}/readyz", timeout=CLIENT_TIMEOUT_S
+        ) as page:
+            assert page.status == 200
         gateway.kill9()
     with far_gateway(far, tmp_path / "second") as gateway:
         client = ConfluentClient(gateway.bootstrap)
@@ -75,8 +84,10 @@ def written_files(gateway: FarGateway) -> set[str]:
     """That the gateway has open, but for its log."""
     if sys.platform != "linux":
         pytest.skip("asks /proc")
-    descriptors = Path(f"/proc/{gateway.pid}/fd")
-    names = {os.readlink(descriptor) for descriptor in descriptors.iterdir()}
+    names: set[str] = set()
+    for descriptor in Path(f"/proc/{gateway.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile, as connections are
+            names.add(os.readlink(descriptor))
     return {name for name in names if name.startswith("/") and not name.startswith("/dev/")} - {
         str(gateway.log_path)
     }

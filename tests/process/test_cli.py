@@ -170,6 +170,14 @@ def test_a_greeting_names_the_advertised_address_where_it_differs(tmp_path: Path
     assert "-b kafka.example:9092 " in said
 
 
+def test_a_greeting_says_where_metadata_and_records_are(tmp_path: Path) -> None:
+    unsafe = ["--set", "storage.allow_unsafe_acks=true"]
+    said = greeting(
+        tmp_path, *ANY_PORT[:2], "--metadata", "memory:", "--data", f"file:{tmp_path / 'wal'}", *unsafe
+    )
+    assert f"(data: file:{tmp_path / 'wal'}, metadata: memory:)." in said
+
+
 @pytest.mark.parametrize("setting", ["log.format=json", "log.level=warning"])
 def test_a_gateway_that_is_to_be_silent_or_read_by_programs_does_not_greet(
     tmp_path: Path, setting: str
