@@ -31,25 +31,29 @@ class MissingRange:
     """Bytes of an object that are not in memory as checked batches. Once filled it has `data`, which are not
     checked; or neither, if the store does not have them; or a `failure`."""
 
-    __slots__ = ("data", "failure", "is_of_object", "object_bytes", "position")
+    __slots__ = ("data", "failure", "object_bytes", "position", "whole_bytes")
 
     def __init__(self, position: Position, object_bytes: int) -> None:
         self.position = position
         self.object_bytes = object_bytes
         """Of the whole object; 0 if that is not known."""
         self.data: Buffer | None = None
-        self.is_of_object = False
-        """The data were cut out of the whole object."""
+        self.whole_bytes = 0
+        """Of the object that the data are a view of; 0 if they were read by themselves."""
         self.failure: StoreError | None = None
 
     def cut(self, whole: memoryview) -> None:
-        """Take the data out of the whole object. A view keeps all of it in memory, so small data are
-        copied."""
+        """Take the data out of the whole object."""
         start, size = self.position.start, self.position.size
         view = whole[start : start + size]
         if len(view) == size:
-            self.data = view if len(whole) <= MAX_WASTE * size else bytes(view)
-            self.is_of_object = True
+            self.data, self.whole_bytes = view, len(whole)
+
+    def detached(self) -> Buffer | None:
+        """The data, as a response may keep them: a view keeps the whole object in memory, so small data are
+        copied."""
+        is_small = self.data is not None and self.whole_bytes > MAX_WASTE * self.position.size
+        return bytes(self.data) if self.data is not None and is_small else self.data
 
 
 class ObjectReads:

@@ -90,18 +90,14 @@ class RunReader:
             stored = await self._segments.read([part.position for part in missing])
             for part, data in zip(missing, stored, strict=True):
                 part.data = data
-        at = turn_bytes = 0
+        at, turn = 0, _Turn() if self.objects is not None else None
         for index, (read, group) in enumerate(zip(reads, ranges, strict=True)):
             if failures[index] is None and group:
-                failure = self._fill(read.stream, group, pieces[at : at + len(group)])
+                failure = await self._fill(read.stream, group, pieces[at : at + len(group)], turn)
                 if isinstance(failure, Damaged) and await self._skip_damaged(read.stream, failure):
                     failure = None
                 failures[index] = failure
             at += len(group)
-            turn_bytes += sum([byte_range.size for _, byte_range in group])
-            if turn_bytes >= TURN_BYTES and self.objects is not None:
-                turn_bytes = 0
-                await asyncio.sleep(0)
         return failures
 
     def served(self, stream: BatchStream, last: StoredBatch) -> None:
@@ -178,19 +174,25 @@ class RunReader:
         )
         return True
 
-    def _fill(
-        self, stream: BatchStream, ranges: Sequence[_Placed], pieces: Sequence["_Piece"]
+    async def _fill(
+        self,
+        stream: BatchStream,
+        ranges: Sequence[_Placed],
+        pieces: Sequence["_Piece"],
+        turn: "_Turn | None",
     ) -> Exception | None:
         for (place, byte_range), piece in zip(ranges, pieces, strict=True):
+            if turn is not None:
+                await turn.take(byte_range.size)
             missing = piece.missing
-            stored = missing.data if missing is not None else None
+            stored = missing.detached() if missing is not None else None
             if missing is not None and stored is None:
                 where = f"{place.locator} has no bytes at {byte_range.start} + {byte_range.size}"
                 return missing.failure or MissingObject(where)
             try:
                 whole = stream.take(byte_range, [stored] if stored is not None else [], piece.views)
             except Damaged as error:
-                if missing is not None and missing.is_of_object and self.objects is not None:
+                if missing is not None and missing.whole_bytes and self.objects is not None:
                     self.objects.distrust(place.locator)
                 return Damaged(f"{place.locator}: {error}")
             if self.objects is not None and missing is not None and stored is not None:
@@ -199,9 +201,25 @@ class RunReader:
 
     def _keep(self, missing: MissingRange, stored: Buffer, checked: int) -> None:
         """Of a range that was read by itself: only whole batches go into the cache."""
-        if checked > 0 and not missing.is_of_object:
+        if checked > 0 and not missing.whole_bytes:
             position = missing.position
             self.cache.put_range(position.locator, position.start, memoryview(stored)[:checked])
+
+
+class _Turn:
+    """Counts what is copied and checked in an iteration of the event loop."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    async def take(self, size: int) -> None:
+        """Before `size` bytes more: in the next iteration, if these are too many."""
+        self._bytes += size
+        if self._bytes > TURN_BYTES:
+            self._bytes = size
+            await asyncio.sleep(0)
 
 
 class _Piece:

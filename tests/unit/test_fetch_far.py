@@ -15,6 +15,7 @@ from ledger.partitions.state import PartitionLog
 from ledger.ports import Blobs
 from ledger.types import Buffer
 from tests.support.faulty import Faults, FaultyBlobs
+from tests.support.loop_time import longest_turn
 from tests.support.reading import (
     MIB,
     NOW_MS,
@@ -285,6 +286,19 @@ def test_an_object_of_many_batches_is_one_entry() -> None:
         assert (len(blobs.gets), len(world.cache)) == (1, 1)
 
     far(main)
+
+
+async def test_a_large_fetch_of_cached_objects_does_not_hold_the_loop() -> None:
+    async with far_world(cache_bytes=256 * MIB) as (world, blobs):
+        await world.create(partitions=12)
+        for first in range(0, 12, 3):
+            for _ in range(4):
+                await world.produce_many([("t", first + number, LARGE) for number in range(3)])
+        partitions = [("t", number, 0, 4 * MIB) for number in range(12)]
+        for _ in range(2):
+            turn_s = await longest_turn(world.fetch(*partitions, max_bytes=55 * MIB))
+        assert len(blobs.gets) == 16
+        assert turn_s < 0.02
 
 
 def test_damage_on_the_way_is_not_kept() -> None:
