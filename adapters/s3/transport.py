@@ -4,6 +4,7 @@ client's."""
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
 
 import obstore
@@ -173,8 +174,11 @@ class ObstoreTransport:
             if code_of(str(error)) != NO_SUCH_BUCKET:
                 return len(keys)
             return await self._failed(request, error)
-        except _ERRORS as error:
-            return await self._failed(request, error)
+        except Exception as error:
+            # Also a panic, for which obstore has no class: if the response names a key that was not sent.
+            failed = await self._failed(request, error)
+            is_refusal = not failed.again and status_of(str(error)) is None
+            return replace(failed, certain=True) if is_refusal and len(keys) == 1 else failed
         return len(keys)
 
     def _refused(self, request: Request, text: str) -> PutResult:

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from adapters.s3.bucket import S3Bucket, open_bucket
-from ledger.errors import StoreError, StoreUnavailable
+from ledger.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.ports import Won
 from tests.support.http_proxy import Denied, running_proxy
 from tests.support.s3_servers import BUCKET, S3Server
@@ -138,6 +138,36 @@ async def test_a_bucket_and_a_server_that_are_not_there(moto_s3: S3Server) -> No
     assert "there is no such bucket: create it, or correct the URL" in await refusal_of(absent)
     nowhere = open_bucket("s3://bucket/p?endpoint=http://127.0.0.1:1&region=x", PATIENT)
     assert "cannot be reached: check its endpoint and the network" in await refusal_of(nowhere)
+
+
+async def test_a_delete_that_is_refused_for_the_only_key_had_no_effect(moto_s3: S3Server) -> None:
+    denied, _ = WRONG["no right to delete a key"]
+    async with running_proxy(moto_s3.endpoint) as proxy:
+        proxy.denied = denied
+        url = f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint={proxy.endpoint}&region={REGION}"
+        blobs = open_bucket(url, PATIENT).blobs()
+        with pytest.raises(StoreUnavailable, match="s3:DeleteObject"):
+            await blobs.delete(["a"])
+        with pytest.raises(OutcomeUnknown, match="s3:DeleteObject"):
+            await blobs.delete(["a", "b"])
+        await blobs.close()
+
+
+async def test_a_response_that_obstore_does_not_expect_leaves_the_outcome_open(
+    moto_s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class RustPanic(Exception):
+        """As obstore raises it: of no class of its own."""
+
+    async def panics(*_: object) -> None:
+        raise RustPanic("rust future panicked: unknown error")
+
+    monkeypatch.setattr("adapters.s3.transport.obstore.delete_async", panics)
+    monkeypatch.setattr("adapters.s3.client.retry_wait_s", lambda *_: 0.0)
+    blobs = open_bucket(moto_s3.url(), PATIENT).blobs()
+    with pytest.raises(OutcomeUnknown, match=r"delete .*a failed, since the store broke the connection off"):
+        await blobs.delete(["a"])
+    await blobs.close()
 
 
 def is_signed_with(key: str) -> Callable[[web.Request], bool]:
