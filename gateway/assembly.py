@@ -25,6 +25,7 @@ from gateway.coordination.opening import open_shard
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.ownership_watch import OwnershipWatch
 from gateway.coordination.shard import Shard
+from gateway.coordination.store_quota import StoreQuota
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.host import COUNTS_SUSPEND, dice_of
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
@@ -65,6 +66,8 @@ class RunningGateway:
     reload: Callable[[], None]
     """Read certificates again."""
     urls: StoreUrls
+    quota: StoreQuota
+    """Of the metadata store."""
 
 
 @asynccontextmanager
@@ -84,12 +87,12 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         clock = SteadyClock(world.wall_ms, world.boot_ms if COUNTS_SUSPEND else None)
         shard = await _open_shard(settings, stores, clock, world, candidate, metrics)
         stack.push_async_callback(shard.close)
-        space = _watch_space(settings, stores, shard, metrics, stack)
+        space, quota = await _watch_space(settings, stores, shard, metrics, stack)
         await claim_data(shard, stores.blobs, is_lasting=stores.urls.is_lasting)
         watch = ClockWatch(shard, clock, settings.ledger.orphan_grace_ms, metrics.alarm)
         metrics.clock_behind_seconds.set_function(lambda: watch.ahead_ms / 1000)
-        checkpointer = _checkpointer(settings, stores, shard, world)
-        _start_replica_steps(checkpointer, watch, space, stack)
+        checkpointer = _checkpointer(settings, stores, shard, quota, world)
+        _start_replica_steps(checkpointer, watch, space, quota, stack)
         services = await open_services(
             settings, stores.segments, shard, ConfigService(shard, settings), space, stack, metrics, world
         )
@@ -97,7 +100,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         housekeeping = owner_housekeeping(settings, services, shard, checkpointer, garbage, space)
         scope = await _begin_owner_scope(shard, services.groups, housekeeping, candidate, stack)
         facts = _shard_facts(settings, checkpointer, garbage, metrics)
-        readiness = _readiness(settings, stores, shard, space)
+        readiness = _readiness(settings, stores, shard, space, quota)
         # Before the clients' listeners, so that its pages report "shutting down" while those are drained.
         reasons, shards = readiness.reasons, partial(_shard_pages, shard, facts)
         pages = AdminServer(metrics, product_version(), reasons, shards, settings.admin, watch.warnings)
@@ -114,7 +117,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         stack.callback(setattr, readiness, "is_draining", True)
         reload = certificates.reload if certificates is not None else _nothing_to_reload
         yield RunningGateway(
-            services, shard, scope, shard.lost, listeners, server.bound, admin, reload, stores.urls
+            services, shard, scope, shard.lost, listeners, server.bound, admin, reload, stores.urls, quota
         )
 
 
@@ -166,11 +169,13 @@ async def _open_shard(
     return shard
 
 
-def _checkpointer(settings: Settings, stores: Stores, shard: Shard, world: World) -> Checkpointer:
+def _checkpointer(
+    settings: Settings, stores: Stores, shard: Shard, quota: StoreQuota, world: World
+) -> Checkpointer:
     rule = SnapshotRule(settings.ledger.snapshot_bytes)
-    return Checkpointer(
-        shard, stores.image, stores.blobs, rule, shard.replica.clock, world.random_bytes, world.precise_s
-    )
+    random, precise = world.random_bytes, world.precise_s
+    clock = shard.replica.clock
+    return Checkpointer(shard, stores.image, stores.blobs, rule, clock, random, precise, quota)
 
 
 def _watch_ownership(shard: Shard, server: Server, stack: AsyncExitStack) -> None:
@@ -182,26 +187,31 @@ def _nothing_to_reload() -> None:
     log.info("gateway.nothing_to_reload", reason="there is no SSL:// listener")
 
 
-def _watch_space(
+async def _watch_space(
     settings: Settings, stores: Stores, shard: Shard, metrics: Metrics, stack: AsyncExitStack
-) -> FreeSpace:
+) -> tuple[FreeSpace, StoreQuota]:
+    """On local disks, and of the quota of the metadata store."""
     space = FreeSpace(stores.directories, settings.storage.reserve_bytes)
+    quota = StoreQuota(stores.metered, settings.storage.etcd_quota_bytes)
 
     def keep_for_deletions() -> None:
-        shard.growth_refusal = space.refusal if space.is_critical else ""
+        shard.growth_refusal = space.refusal if space.is_critical else quota.refusal
+        shard.topic_refusal = quota.topic_refusal
+        space.store_refusal = quota.full or quota.refusal
 
-    space.on_change = keep_for_deletions
+    space.on_change = quota.on_change = keep_for_deletions
     space.start()
     stack.callback(space.close)
     metrics.watch_space(lambda: space.free_bytes, lambda: space.refused)
-    return space
+    await quota.measure()
+    return space, quota
 
 
 def _start_replica_steps(
-    checkpointer: Checkpointer, watch: ClockWatch, space: FreeSpace, stack: AsyncExitStack
+    checkpointer: Checkpointer, watch: ClockWatch, space: FreeSpace, quota: StoreQuota, stack: AsyncExitStack
 ) -> None:
     watch.check()
-    housekeeper = replica_steps(checkpointer, watch, space)
+    housekeeper = replica_steps(checkpointer, watch, space, quota)
     stack.push_async_callback(checkpointer.write_last_image)
     task = asyncio.create_task(housekeeper.run(), name="housekeeper")
     stack.push_async_callback(_end, task)
@@ -236,9 +246,11 @@ def _shard_facts(
     )
 
 
-def _readiness(settings: Settings, stores: Stores, shard: Shard, space: FreeSpace) -> Readiness:
+def _readiness(
+    settings: Settings, stores: Stores, shard: Shard, space: FreeSpace, quota: StoreQuota
+) -> Readiness:
     failing, directory = stores.watch.health.failing, stores.urls.directory
-    return Readiness(shard, failing, space, directory, settings.storage.min_free_bytes)
+    return Readiness(shard, failing, space, directory, settings.storage.min_free_bytes, quota=quota)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

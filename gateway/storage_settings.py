@@ -74,6 +74,15 @@ class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, Meta(description="PEM file of the client certificate for etcd, where it asks for one")
     ] = ""
     etcd_key: Annotated[str, Meta(description="PEM file of its private key")] = ""
+    etcd_quota_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1024 * GIB,
+            description="Quota of etcd (its --quota-backend-bytes): at 60 % there is a warning, from 80 % on "
+            "there are no new topics; 0 = what etcd reports (3.6 and newer), else its default of 2 GiB",
+        ),
+    ] = 0
     filer_ca: Annotated[
         str,
         Meta(

@@ -31,7 +31,7 @@ from gateway.settings import ConfigError, Settings, Storage
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedSegments, timed_metadata
 from gateway.world import StoreOpener
-from ledger.ports import Blobs, ImageStore, Journal, MetadataStore, SegmentStore
+from ledger.ports import Blobs, ImageStore, Journal, MetadataStore, MeteredStore, SegmentStore, is_metered
 
 OPENER: Final = StoreOpener(open_metadata, open_segments, open_blobs, open_image, open_journal)
 """The backends of this build."""
@@ -48,6 +48,8 @@ class Stores:
     urls: StoreUrls
     far: FarStores
     """Those of them that are elsewhere."""
+    metered: MeteredStore | None
+    """The metadata store, if it has a quota."""
 
     @property
     def directories(self) -> Sequence[Path]:
@@ -139,9 +141,9 @@ class StoreOpening:
         if not storage.allow_unsafe_acks:
             _check_durable(metadata, segments)
         journal = opener.journal(timed_metadata(metadata, watch), random=self._random)
-        return Stores(
-            journal, TimedSegments(segments, watch), TimedBlobs(blobs, watch), image, watch, urls, far
-        )
+        timed = TimedSegments(segments, watch), TimedBlobs(blobs, watch)
+        metered = metadata if is_metered(metadata) else None
+        return Stores(journal, *timed, image, watch, urls, far, metered)
 
 
 def _far_options(storage: Storage) -> FarOptions:

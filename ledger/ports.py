@@ -7,7 +7,7 @@ have had one. Every call ends: backends bound their own waits.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeGuard
 
 from ledger.read_back import PAGE_BYTES, ReadBack
 from ledger.records import FIRST_LEVEL
@@ -124,6 +124,36 @@ class MetadataStore(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUsage:
+    """How full a metadata store with a quota is."""
+
+    used_bytes: int
+    """What values take, and what is kept of earlier ones."""
+    file_bytes: int
+    """What counts against the quota: also pages that are free again, and used before it grows further."""
+    quota_bytes: int
+    full: str
+    """Why no value can be written, and what to do; empty if they can."""
+
+
+class MeteredStore(MetadataStore, Protocol):
+    """A metadata store with a quota, in which deleting alone frees nothing."""
+
+    async def usage(self) -> StoreUsage:
+        """StoreUnavailable if that cannot be found out."""
+        ...
+
+    async def reclaim(self) -> str:
+        """Free the space of what was deleted. Returns why that was not done, with the remedy, where it is
+        left to the operator; else nothing. Idempotent."""
+        ...
+
+
+def is_metered(store: MetadataStore) -> TypeGuard[MeteredStore]:
+    return hasattr(store, "usage")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,15 @@ from typing import Final
 
 from adapters.metadata.etcd_address import Login, address_of
 from adapters.metadata.etcd_client import EtcdClient
-from adapters.metadata.etcd_endpoint import RANGE, TXN
-from adapters.metadata.etcd_errors import AnswerTooLarge, NoSpace
+from adapters.metadata.etcd_endpoint import COMPACT, RANGE, TXN
+from adapters.metadata.etcd_errors import COMPACTED_ALREADY, OUT_OF_SPACE, AnswerTooLarge, NoSpace
 from adapters.metadata.etcd_opening import check_etcd
 from adapters.names import check_key
 from adapters.rpc.caller import Limits
 from adapters.rpc.generated import etcd_pb2 as pb
 from adapters.rpc.tls import Tls
 from ledger.errors import OutcomeUnknown, StoreUnavailable
-from ledger.ports import SCAN_BYTES, Lost, PutOutcome, Unknown, Versioned, Won
+from ledger.ports import SCAN_BYTES, Lost, PutOutcome, StoreUsage, Unknown, Versioned, Won
 
 FIRST_PAGE: Final = 64
 MAX_PAGE: Final = 1024
@@ -22,6 +22,12 @@ MAX_DELETES: Final = 128
 """Operations that etcd takes in one transaction (--max-txn-ops)."""
 _REVISION: Final = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 MAX_REVISION: Final = (1 << 63) - 1
+DEFAULT_QUOTA: Final = 2 * 1024**3
+"""Of an etcd without --quota-backend-bytes. Before version 3.6 etcd does not say which one it has."""
+NOSPACE: Final = "NOSPACE"
+COMPACT_BY_ITSELF: Final = (
+    "let it compact itself, with --auto-compaction-mode=periodic --auto-compaction-retention=5m"
+)
 
 
 class EtcdMetadata:
@@ -110,6 +116,35 @@ class EtcdMetadata:
                 if not begin:
                     raise
                 raise OutcomeUnknown(f"{error}; {begin} of {len(names)} keys were deleted before") from error
+
+    async def usage(self) -> StoreUsage:
+        """Of the fullest member."""
+        statuses = await self._client.statuses()
+        reported = max(status.db_size_quota for status in statuses)
+        is_full = any(NOSPACE in error for status in statuses for error in status.errors)
+        return StoreUsage(
+            max(status.db_size_in_use for status in statuses),
+            max(status.db_size for status in statuses),
+            reported if reported > 0 else DEFAULT_QUOTA,
+            f"{self._address} {OUT_OF_SPACE}" if is_full else "",
+        )
+
+    async def reclaim(self) -> str:
+        """Compacts etcd, if all its keys are below the prefix: a compaction forgets what other keys were,
+        too, which their watchers may still want."""
+        before, after = (b"\0", self._bytes("")), (end_of(self._bytes("")), b"\0")
+        try:
+            for first, end in (before, after):
+                request = pb.RangeRequest(key=first, range_end=end, limit=1, keys_only=True)
+                response = await self._client.call(RANGE, request)
+                if response.kvs:
+                    return f"{self._address} has keys of others, too: {COMPACT_BY_ITSELF}"
+            await self._client.call(COMPACT, pb.CompactionRequest(revision=response.header.revision))
+        except StoreUnavailable as error:
+            # Of a user who may not look at other keys, this is how etcd says so.
+            if COMPACTED_ALREADY not in str(error):
+                return f"{error} (it is not compacted: {COMPACT_BY_ITSELF})"
+        return ""
 
     async def close(self) -> None:
         await self._client.close()

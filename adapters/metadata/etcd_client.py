@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, TypeVar
 
 from adapters.metadata.etcd_address import EtcdAddress, Login
-from adapters.metadata.etcd_endpoint import AUTHENTICATE, Dialling, Member, metadata_of
+from adapters.metadata.etcd_endpoint import AUTHENTICATE, STATUS, Dialling, Member, metadata_of
 from adapters.metadata.etcd_errors import error_of
 from adapters.rpc.caller import Caller, Limits
 from adapters.rpc.endpoint import Rpc
@@ -42,6 +42,10 @@ class EtcdClient:
             lambda until: self._on_one_endpoint(rpc, request, until), writes=rpc.writes
         )
 
+    async def statuses(self) -> list[pb.StatusResponse]:
+        """Of the members that answer, at least one."""
+        return await self._caller.until_answered(self._statuses, writes=False)
+
     async def close(self) -> None:
         """After the calls that are under way. Idempotent."""
         if await self._caller.close() and self._loop is asyncio.get_running_loop():
@@ -57,6 +61,19 @@ class EtcdClient:
             if failed.meaning in (Meaning.NOT_SENT, Meaning.UNKNOWN):
                 self._turn_from(endpoint)
             raise
+
+    async def _statuses(self, until: float) -> list[pb.StatusResponse]:
+        found: list[pb.StatusResponse] = []
+        failure: CallFailed | None = None
+        for endpoint in self._endpoints_here():
+            try:
+                await self._reach(endpoint)
+                found.append(await self._on(endpoint, STATUS, pb.StatusRequest(), until))
+            except CallFailed as failed:
+                failure = failed
+        if failure is not None and not found:
+            raise failure
+        return found
 
     async def _reach(self, endpoint: Member) -> None:
         """CallFailed: whatever is wrong with it, nothing was sent that could have an effect."""

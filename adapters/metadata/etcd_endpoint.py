@@ -27,10 +27,15 @@ TXN: Final[Rpc[pb.TxnRequest, pb.TxnResponse]] = Rpc(
 STATUS: Final[Rpc[pb.StatusRequest, pb.StatusResponse]] = Rpc(
     "/etcdserverpb.Maintenance/Status", pb.StatusResponse.FromString
 )
+COMPACT: Final[Rpc[pb.CompactionRequest, pb.CompactionResponse]] = Rpc(
+    # A second compaction of the same revision changes nothing, so it may be repeated.
+    "/etcdserverpb.KV/Compact",
+    pb.CompactionResponse.FromString,
+)
 AUTHENTICATE: Final[Rpc[pb.AuthenticateRequest, pb.AuthenticateResponse]] = Rpc(
     "/etcdserverpb.Auth/Authenticate", pb.AuthenticateResponse.FromString
 )
-RPCS: Final = (RANGE, TXN, STATUS, AUTHENTICATE)
+RPCS: Final = (RANGE, TXN, STATUS, COMPACT, AUTHENTICATE)
 
 
 def metadata_of(token: str) -> CallMetadata:

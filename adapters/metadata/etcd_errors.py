@@ -19,6 +19,13 @@ class AnswerTooLarge(StoreUnavailable):
     """The values of a range are longer than what is received at once."""
 
 
+OUT_OF_SPACE: Final = (
+    "is out of space (NOSPACE): compact it, run `etcdctl defrag`, then `etcdctl alarm disarm`, and give "
+    'it more with --quota-backend-bytes; docs/operations.md has the commands ("etcd is out of space")'
+)
+COMPACTED_ALREADY: Final = "has been compacted already"
+
+
 class _Known(NamedTuple):
     text: str
     """In what etcd reports."""
@@ -30,9 +37,9 @@ _KNOWN: Final = (
     _Known(
         "database space exceeded",
         Meaning.NO_SPACE,
-        "is out of space (NOSPACE): compact it, run `etcdctl defrag`, then `etcdctl alarm disarm`, and give "
-        "it more with --quota-backend-bytes",
+        OUT_OF_SPACE,
     ),
+    _Known("required revision has been compacted", Meaning.REFUSED, COMPACTED_ALREADY),
     _Known(
         "message larger than max",
         Meaning.TOO_LARGE,

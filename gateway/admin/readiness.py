@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.shard import Shard
+from gateway.coordination.store_quota import StoreQuota
 
 
 @dataclass(slots=True)
@@ -20,6 +21,7 @@ class Readiness:
     """Where `min_free_bytes` must be free; None: the gateway writes to no disk."""
     min_free_bytes: int = 0
     is_draining: bool = False
+    quota: StoreQuota | None = None
 
     def reasons(self) -> list[dict[str, str]]:
         """Each with `reason`, a fixed word, and `detail`, for people. Empty: ready."""
@@ -30,6 +32,8 @@ class Readiness:
             reasons["journal_outcome_unknown"] = f"whether {entry} is durable"
         if failing := self.failing():
             reasons["store"] = "; ".join(f"{name}: {why}" for name, why in sorted(failing.items()))
+        if self.quota is not None and self.quota.full:
+            reasons["store_full"] = self.quota.full
         if (full := self._disk()) is not None:
             reasons["disk"] = full
         if self.is_draining:

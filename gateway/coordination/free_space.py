@@ -82,6 +82,8 @@ class FreeSpace:
         """The disk with the least spare bytes, as last measured."""
         self.refusal = ""
         """Why records are refused at the moment; empty if they are not."""
+        self.store_refusal = ""
+        """Why none are taken whatever the disks have: the journal's store is nearly full."""
         self.refused = 0
         """Batches refused."""
         self.on_change: Callable[[], None] = lambda: None
@@ -139,6 +141,8 @@ class FreeSpace:
     @contextmanager
     def writing(self, batch_bytes: int) -> Iterator[None]:
         """Around the writing of a draft. DiskFull, before anything is written, if it does not fit."""
+        if self.store_refusal:
+            raise DiskFull(self.store_refusal)
         size = batch_bytes + DRAFT_OVERHEAD_BYTES
         if self.least is not None and size > self._spare_bytes():
             self._wanted = min(size, self.least.reserve_bytes)

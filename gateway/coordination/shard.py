@@ -16,6 +16,7 @@ from ledger.ports import Journal
 from ledger.registry import REGISTRY
 from ledger.requests import LedgerResult, Request
 from ledger.state import LedgerState
+from ledger.topics.requests import AddPartitions, CreateTopic
 
 
 class Shard:
@@ -42,6 +43,8 @@ class Shard:
         self.taking_over = asyncio.Lock()
         self.growth_refusal = ""
         """Why nothing that makes the ledger grow is accepted, while the space left is kept for deletions."""
+        self.topic_refusal = ""
+        """Why there are no new topics and partitions, before that."""
 
     async def start(self, gateway: int, cluster_id: str, deadline: float, feature_level: int = 0) -> None:
         """Begin an epoch and serve. StoreUnavailable if that cannot be made durable by the deadline.
@@ -105,10 +108,16 @@ class Shard:
         return completed
 
     def submit_for(self, completion: Completion[LedgerResult], request: Request) -> None:
-        if self.growth_refusal and not self.why_not and type(request) in REGISTRY.growing:
-            completion.set_exception(StoreUnavailable(self.growth_refusal))
+        refusal = self._refusal(request) if self.growth_refusal or self.topic_refusal else ""
+        if refusal and not self.why_not:
+            completion.set_exception(StoreUnavailable(refusal))
         else:
             self.owner.submit_for(completion, request)
+
+    def _refusal(self, request: Request) -> str:
+        if self.growth_refusal and type(request) in REGISTRY.growing:
+            return self.growth_refusal
+        return self.topic_refusal if isinstance(request, (CreateTopic, AddPartitions)) else ""
 
     async def ask(self, request: Request, deadline: float) -> LedgerResult:
         async with asyncio.timeout_at(deadline):

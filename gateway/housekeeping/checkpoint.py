@@ -13,6 +13,7 @@ import structlog
 from gateway.coordination.blob_keys import applied_of, new_snapshot_key
 from gateway.coordination.recovery import own_snapshots
 from gateway.coordination.shard import Shard
+from gateway.coordination.store_quota import StoreQuota
 from gateway.host import RandomBytes, Seconds, precise_s, random_bytes
 from gateway.housekeeping.pruning import Pruner
 from gateway.housekeeping.snapshot_rule import SnapshotRule as SnapshotRule
@@ -53,14 +54,19 @@ class Checkpointer:
         clock: Callable[[], int],
         random: RandomBytes = random_bytes,
         precise: Seconds = precise_s,
+        quota: StoreQuota | None = None,
     ) -> None:
-        """The random parts of keys are from `random`. `precise` says when to let other tasks run."""
+        """The random parts of keys are from `random`. `precise` says when to let other tasks run. `quota`: of
+        the store that has the journal."""
         self._replica = shard.replica
         self._journal: Journal = shard.journal
         self._image = image
         self._blobs = blobs
         self._rule = rule
         rule.read_back = rule.read_back or shard.journal.read_back
+        self._quota = quota
+        if quota is not None:
+            rule.quota = quota.for_snapshots
         self._clock = clock
         self._random = random
         self._precise_s = precise
@@ -155,6 +161,8 @@ class Checkpointer:
         if self._rule.is_due(self._replica.state.applied, self._replica.journal_bytes, now):
             await self.snapshot()
             await self.prune()
+            if self._quota is not None:
+                await self._quota.reclaim()
 
     async def snapshot(self) -> str:
         """Put the state into the blobs. Returns the key. StateNotWhole once an entry was applied by half."""

@@ -5,32 +5,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.coordination.store_quota import NO_QUOTA, Quota
 from ledger.read_back import ReadBack
 
 READ_BACK_S: Final = 5.0
 """A start reads the journal after the newest snapshot in about this time."""
 MIN_ENTRIES: Final = 256
-"""Before that many entries no reading is so slow, and no quota so small, that a snapshot would be cheaper
-than to keep them."""
+"""Before that many entries no reading is so slow that a snapshot would be cheaper than to keep them."""
 SHARE_OF_TIME: Final = 10
 """A snapshot that is due for the time of reading, or early, waits for this many times what the last one took:
 a large state over a slow store is not written all the time."""
 SHARE_OF_QUOTA: Final = 8
 SHARE_OF_FULL_QUOTA: Final = 64
 """Of the quota, once most of it is used."""
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """Of the metadata store."""
-
-    size_bytes: int
-    """0: it has none."""
-    is_short: bool = False
-    """Most of it is used: snapshots are made early, since the journal before them is pruned."""
-
-
-NO_QUOTA: Final = Quota(0)
 
 
 @dataclass(slots=True)
@@ -61,12 +48,12 @@ class SnapshotRule:
         entries, grown = applied - self.last_applied, journal_bytes - self.last_journal_bytes
         if grown >= max(self.journal_bytes, self.last_size) or entries >= self.entries:
             return True
-        if entries < MIN_ENTRIES or now < self._next_at:
-            return False
-        return self._is_slow(entries, grown) or self._is_large(grown)
+        return now >= self._next_at and (self._is_slow(entries, grown) or self._is_large(grown))
 
     def _is_slow(self, entries: int, grown: int) -> bool:
-        return self.read_back is not None and self.read_back.estimated_s(entries, grown) >= READ_BACK_S
+        if self.read_back is None or entries < MIN_ENTRIES:
+            return False
+        return self.read_back.estimated_s(entries, grown) >= READ_BACK_S
 
     def _is_large(self, grown: int) -> bool:
         quota = self.quota()

@@ -5,6 +5,7 @@ from typing import Final
 
 from gateway.coordination.clock import ClockWatch
 from gateway.coordination.free_space import FreeSpace
+from gateway.coordination.store_quota import MEASURE_S, StoreQuota
 from gateway.housekeeping.checkpoint import Checkpointer
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.housekeeper import TICK_S, Housekeeper
@@ -16,7 +17,9 @@ CLOCK_S: Final = 5.0
 CROWDED_PRODUCERS_S: Final = 1.0
 
 
-def replica_steps(checkpointer: Checkpointer, watch: ClockWatch, space: FreeSpace) -> Housekeeper:
+def replica_steps(
+    checkpointer: Checkpointer, watch: ClockWatch, space: FreeSpace, quota: StoreQuota | None = None
+) -> Housekeeper:
     """On a full disk no image is written, since a restart needs none."""
 
     async def write_image() -> None:
@@ -29,6 +32,8 @@ def replica_steps(checkpointer: Checkpointer, watch: ClockWatch, space: FreeSpac
     housekeeper = Housekeeper()
     housekeeper.add("image", 5.0, write_image)
     housekeeper.add("clock", CLOCK_S, check_clock)
+    if quota is not None:
+        housekeeper.add("quota", MEASURE_S, quota.measure)
     return housekeeper
 
 

@@ -10,8 +10,9 @@ from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.blob_keys import applied_of
 from gateway.coordination.journal import consecutive_entries
 from gateway.coordination.recovery import snapshot_keys
+from gateway.coordination.store_quota import Quota
 from gateway.housekeeping.checkpoint import Checkpointer
-from gateway.housekeeping.snapshot_rule import Quota, SnapshotRule
+from gateway.housekeeping.snapshot_rule import SnapshotRule
 from ledger.ports import Journal, Versioned
 from ledger.read_back import FULL_PAGE, PAGE_BYTES, PAGE_ENTRIES, ReadBack
 from ledger.topics.requests import CreateTopic
