@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from ledger.cluster.owners import Epoch, Owners
+from ledger.cluster.owners import NO_GATEWAY, Epoch, Owners
 from ledger.cluster.requests import Description
 from ledger.errors import StoreError
 from ledger.ports import Journal
@@ -42,8 +42,9 @@ class Candidate:
         return epoch.gateway != self.gateway or (epoch.host, epoch.address) != where
 
     def others(self, epochs: Sequence[Epoch], since_ms: int) -> list[Epoch]:
-        """Epochs of other gateways that began since then."""
-        return [epoch for epoch in epochs if epoch.began_ms >= since_ms and self.is_other(epoch)]
+        """Epochs of other gateways that began since then. A command is none: it does not come back."""
+        recent = (epoch for epoch in epochs if epoch.began_ms >= since_ms)
+        return [epoch for epoch in recent if epoch.gateway != NO_GATEWAY and self.is_other(epoch)]
 
     def is_contested(self, state: LedgerState) -> bool:
         """Of the owner: whether others owned the shard just before, and may come back."""

@@ -17,6 +17,7 @@ from gateway.coordination.archives import pieces, put_archive
 from gateway.coordination.blob_keys import applied_of, entries_of, new_snapshot_key
 from gateway.coordination.claim import Claim, put_claim
 from gateway.coordination.recovery import Recovered, snapshot_keys
+from ledger.cluster.owners import NO_GATEWAY
 from ledger.cluster.records import LedgerRestored, OwnerChanged
 from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError, StoreTooNew
 from ledger.formats.snapshot import (
@@ -39,8 +40,6 @@ from ledger.types import StoredObject
 log = structlog.get_logger(__name__)
 
 PAGE = 1000
-NO_GATEWAY = -1
-"""The owner of the epoch that a restore begins: the command, no gateway."""
 SKIPPED_PRODUCER_IDS = 1_000_000_000
 """More than can have been assigned after the backup: none of those may be assigned to another producer."""
 

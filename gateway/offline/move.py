@@ -33,9 +33,10 @@ from gateway.coordination.claim import (
 from gateway.coordination.cluster_id import claim_cluster_id, cluster_id_in
 from gateway.coordination.recovery import Recovered, snapshot_keys
 from gateway.host import RandomBytes, random_bytes
-from gateway.offline.backup import NO_GATEWAY, all_objects, is_empty
+from gateway.offline.backup import all_objects, is_empty
 from gateway.offline.move_plan import MovePlan
 from gateway.offline.object_copies import ATTEMPTS, FIRST_PAUSE_S, Copied, ObjectCopies, Pause, Progress
+from ledger.cluster.owners import NO_GATEWAY
 from ledger.cluster.records import OwnerChanged
 from ledger.errors import AlreadyExists, OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.formats.snapshot import Snapshot, encode_snapshot

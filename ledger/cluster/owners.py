@@ -4,6 +4,8 @@ confirmed."""
 from typing import Final, NamedTuple
 
 KEPT_EPOCHS: Final = 8
+NO_GATEWAY: Final = -1
+"""The owner of an epoch that a command begins: a restore, or a move to other stores."""
 
 
 class Epoch(NamedTuple):

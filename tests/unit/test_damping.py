@@ -17,7 +17,7 @@ from gateway.coordination.life_signs import EVERY_S, LifeSigns
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.ownership_watch import OwnershipWatch
 from gateway.coordination.shard import Shard
-from ledger.cluster.owners import Owners
+from ledger.cluster.owners import NO_GATEWAY, Epoch, Owners
 from ledger.cluster.requests import Description
 from ledger.errors import StoreError, StoreUnavailable
 from ledger.partitions.requests import ReserveProducerIds
@@ -232,6 +232,13 @@ def test_one_takeover_by_another_within_a_minute_is_no_reason_to_wait(numbers: l
         assert not starts.reasons
 
     assert took(main) < 1.0
+
+
+def test_the_epoch_of_a_restore_or_a_move_is_of_no_other_gateway() -> None:
+    candidate = Candidate(1, Description("host-1", "PLAINTEXT://h1:1"))
+    moved = Epoch(3, NO_GATEWAY, 2_000)
+    other = Epoch(2, 1, 1_000, "host-0", "PLAINTEXT://h0:1")
+    assert candidate.others([other, moved], 0) == [other]
 
 
 def test_where_one_process_alone_can_write_nothing_is_damped() -> None:
