@@ -1,6 +1,7 @@
 """Far stores of one gateway: S3, etcd, a SeaweedFS filer. Their libraries are loaded for the URLs that need
 them."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -8,14 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import structlog
+
 from adapters.proof import all_of, prove_blobs, prove_metadata
 from adapters.rpc.tls import Tls
-from ledger.errors import StoreUnfit
+from ledger.errors import StoreUnavailable, StoreUnfit
 from ledger.ports import Blobs, MetadataStore
 
 if TYPE_CHECKING:
     from adapters.s3.address import S3Address
     from adapters.s3.bucket import S3Bucket
+
+log = structlog.get_logger(__name__)
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -24,6 +29,7 @@ EXTRAS: Final = {"s3": "s3", "etcd": "etcd", "filer": "seaweedfs"}
 """By the scheme of a URL, what its packages come with."""
 PACKAGES: Final = ("boto3", "botocore", "obstore", "grpc", "google")
 """The first names of their modules."""
+PROOF_DEADLINE_S: Final = 60.0
 
 
 class UnknownStore(ValueError):
@@ -94,14 +100,27 @@ class FarStores:
         self._blobs[bucket.client.name, prefix] = store, bucket
         return store
 
-    async def prove(self) -> None:
+    async def prove(self, deadline_s: float = PROOF_DEADLINE_S) -> None:
         """All stores that were opened. StoreUnfit names the promise that one of them broke, or the rule of
-        its bucket that would delete objects; StoreUnavailable and OutcomeUnknown if one fails meanwhile."""
+        its bucket that would delete objects; StoreUnavailable and OutcomeUnknown if one fails meanwhile, or
+        is too slow."""
         checks = [bucket.checks.refuse_unfit(prefix) for bucket, prefix in self._places.values()]
-        await all_of([*(proof for _, proof in self._proofs()), *checks])
+        proofs = self._proofs()
+        try:
+            async with asyncio.timeout(deadline_s):
+                await all_of([*(proof for _, proof in proofs), *checks])
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"the proof of {' and '.join(name for name, _ in proofs)} took more than {deadline_s:g} s: "
+                "look at the load of the store, and at the network"
+            ) from None
         # Only now, since it tries again and again where a store is out of reach.
         for (_, prefix), (_, bucket) in self._blobs.items():
-            await bucket.prove_multipart(prefix)
+            try:
+                async with asyncio.timeout(deadline_s):
+                    await bucket.prove_multipart(prefix)
+            except TimeoutError:
+                log.warning("s3.multipart_unproved", store=bucket.client.name, error="it took too long")
 
     async def inspect(self) -> Inspection:
         """For `doctor`: the same proof, one store after the other, and what the settings of buckets mean.

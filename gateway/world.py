@@ -31,7 +31,8 @@ from ledger.ports import Blobs, ImageStore, Journal, MetadataStore, SegmentStore
 
 @dataclass(frozen=True, slots=True)
 class StoreOpener:
-    """From URLs to stores, as the functions of `adapters/open.py`."""
+    """From URLs to stores, as the functions of `adapters/open.py`. The first three take `far`, which opens
+    what is not on this host."""
 
     metadata: Callable[..., MetadataStore]
     segments: Callable[..., SegmentStore]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from adapters.metadata.etcd_address import Login
+from adapters.open import FarStores
 from gateway.config import load_settings
 from gateway.settings import ConfigError
 from gateway.store_assembly import opened_stores
@@ -15,7 +16,7 @@ from ledger.ports import Appended
 from tests.support.certificates import Authority
 from tests.support.etcd import ServedTls, running_etcd
 from tests.support.far_stores import ETCD_S3, FarPlace, far_place
-from tests.support.http_proxy import running_proxy
+from tests.support.http_proxy import HttpFault, running_proxy
 from tests.support.s3_servers import BUCKET, S3Server
 
 NOWHERE = "?endpoint=http://127.0.0.1:1&region=us-east-1"
@@ -70,6 +71,19 @@ async def test_a_bucket_that_is_out_of_reach_is_unavailable(aws_environment: Non
     with pytest.raises(StoreUnavailable, match=f"s3://{BUCKET}/ at http://127.0.0.1:1"):
         async with opened_stores(load_settings(place.settings(), {}), prove=True):
             pass
+
+
+async def test_a_proof_that_takes_too_long_ends_and_deletes_its_keys(moto_s3: S3Server) -> None:
+    async with running_proxy(moto_s3.endpoint) as proxy:
+        proxy.harm("PUT", *[HttpFault.HELD] * 200)
+        far = FarStores()
+        blobs = far.blobs(f"s3://{BUCKET}/slow/data?endpoint={proxy.endpoint}&region=us-east-1")
+        with pytest.raises(
+            StoreUnavailable, match=r"^the proof of the data in s3://.* took more than 0\.5 s"
+        ):
+            await far.prove(deadline_s=0.5)
+        await blobs.close()
+    assert keys_of(moto_s3, "slow/") == []
 
 
 @pytest.mark.parametrize("url", ["etcd://127.0.0.1:1/x", "filer://127.0.0.1:1/x"])
