@@ -2,8 +2,8 @@
 
 A missing object of at most MAX_OBJECT_BYTES is read whole, by one call however many fetches wait for it. The
 call belongs to no fetch: one that is cancelled, or whose time is over, leaves it to the others. Its memory is
-reserved in the cache before it begins. Where there is no room, or no place among READS_AT_ONCE, only the
-wanted ranges are read, and each object by itself, so that one that hangs delays no other.
+reserved in the cache before it begins. Where there is no room only the wanted ranges are read. Each object is
+waited for by itself, so that one that hangs delays no other. The store bounds how many it reads at once.
 """
 
 import asyncio
@@ -18,8 +18,10 @@ from ledger.ports import SegmentStore
 from ledger.types import Buffer, Position
 
 MAX_OBJECT_BYTES: Final = 16 * 1024 * 1024
-READS_AT_ONCE: Final = 128
-AHEAD_READS_AT_ONCE: Final = READS_AT_ONCE // 2
+MAX_UNDER_WAY: Final = 1024
+"""Whole objects that are being read, or wait for their turn at the store."""
+MAX_BEFORE_AHEAD: Final = 64
+"""With more under way nothing is read ahead: half of what a store reads at once is for fetches that wait."""
 AHEAD_FRACTION: Final = 4
 """Of the cache, what may be objects that were read ahead and that no fetch has wanted yet."""
 AHEAD_S: Final = 5.0
@@ -108,7 +110,7 @@ class ObjectReads:
         while self._ahead and next(iter(self._ahead.values()))[1] < now - AHEAD_S:
             self._wanted(next(iter(self._ahead)))
         most = self._cache.max_bytes // AHEAD_FRACTION
-        if self.ahead_bytes + size > most or len(self._under_way) >= AHEAD_READS_AT_ONCE:
+        if self.ahead_bytes + size > most or len(self._under_way) >= MAX_BEFORE_AHEAD:
             return False
         if not self._cache.reserve(size, is_ahead=True):
             return False
@@ -194,7 +196,7 @@ class ObjectReads:
             return task
         if (
             self._is_known(locator, size)
-            or len(self._under_way) >= READS_AT_ONCE
+            or len(self._under_way) >= MAX_UNDER_WAY
             or not self._cache.reserve(size)
         ):
             return None

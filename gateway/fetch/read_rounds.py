@@ -9,15 +9,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-import structlog
-
 from gateway.fetch.operation import FetchOperation
 from gateway.fetch.planning import MissingBytes, PartitionFetch, planned_bytes, share_out
 from gateway.fetch.reader import MissingObject, ReadRequest
+from gateway.telemetry.logs import QuietLog
 from gateway.wire.errors import ErrorCode
 from ledger.errors import StoreError
 
-log = structlog.get_logger(__name__)
+quiet = QuietLog()
+"""While a store is out of reach every fetch fails."""
 
 MAX_STALE_PLANS: Final = 3
 """How often a fetch is planned again because the store did not have what its plan named."""
@@ -140,7 +140,7 @@ async def _read_round(
             # Clients repeat a storage error in silence; this one they report to the application.
             _fail(operation, part.fetched, "fetch.batch_damaged", str(failure), ErrorCode.CORRUPT_MESSAGE)
     if unread:
-        log.error("fetch.storage_failed", partitions=len(unread), error=str(unread[0]))
+        quiet.error("fetch.storage_failed", partitions=len(unread), error=str(unread[0]))
     return stale
 
 

@@ -12,6 +12,7 @@ from gateway.fetch.object_reads import MissingRange, ObjectReads
 from gateway.fetch.read_ahead import ReadAhead
 from gateway.fetch.stream import BatchStream, ByteRange, Damaged, StoredBatch
 from gateway.telemetry.logs import QuietLog
+from ledger.errors import StoreError, StoreUnavailable
 from ledger.ports import SegmentStore
 from ledger.types import Buffer, Position
 
@@ -94,8 +95,8 @@ class RunReader:
         for index, (read, group) in enumerate(zip(reads, ranges, strict=True)):
             if failures[index] is None and group:
                 failure = await self._fill(read.stream, group, pieces[at : at + len(group)], turn)
-                if isinstance(failure, Damaged) and await self._skip_damaged(read.stream, failure):
-                    failure = None
+                if isinstance(failure, Damaged):
+                    failure = await self._after_damage(read.stream, failure, deadline)
                 failures[index] = failure
             at += len(group)
         return failures
@@ -151,6 +152,15 @@ class RunReader:
         one a minute of each partition is logged, with the number of those left out."""
         self._log.error(event, **fields)
         self._alarm(event)
+
+    async def _after_damage(self, stream: BatchStream, damage: Damaged, deadline: float) -> Exception | None:
+        try:
+            async with asyncio.timeout_at(None if deadline == math.inf else deadline):
+                return None if await self._skip_damaged(stream, damage) else damage
+        except TimeoutError:
+            return StoreUnavailable(f"{damage}; the table of its frame was not read in time")
+        except StoreError as error:
+            return error
 
     async def _skip_damaged(self, stream: BatchStream, damage: Damaged) -> bool:
         """If the damaged batch is before the requested offset, continue the stream after it. Raises

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from adapters.blobs.memory import MemoryBlobs
-from adapters.segments.objects import ObjectSegments
-from gateway.fetch.object_reads import READS_AT_ONCE, ObjectReads
+from adapters.segments.objects import READS_AT_ONCE, ObjectSegments
+from gateway.fetch.object_reads import ObjectReads
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.errors import ErrorCode
 from ledger.partitions.state import PartitionLog
@@ -33,6 +33,22 @@ GET_S = 0.1
 A, B = batch_of(b"a" * 100), batch_of(b"b" * 300, b"c")
 LARGE = batch_of(bytes(MIB - 200))
 NONE, STORAGE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class Damaging(MemoryBlobs):
+    """The first read of these bytes has others in their place."""
+
+    def __init__(self, what: bytes) -> None:
+        super().__init__()
+        self._what = what
+        self._is_due = True
+
+    async def get(self, key: str, start: int = 0, size: int | None = None) -> bytes:
+        data = await super().get(key, start, size)
+        if self._is_due:
+            self._is_due = False
+            data = data.replace(self._what, bytes(len(self._what)), 1)
+        return data
 
 
 @asynccontextmanager
@@ -209,6 +225,21 @@ def test_an_object_that_hangs_holds_a_fetch_to_its_deadline_and_no_other_object(
     far(main)
 
 
+def test_a_search_after_damage_ends_with_the_fetch_as_well() -> None:
+    async def main(world: ReadingWorld, blobs: SlowBlobs) -> None:
+        await world.create(partitions=2)
+        await world.produce_many([("t", 0, A), ("t", 0, B), ("t", 1, B)])
+        (stored,) = await blobs.list("wal/")
+        fetch = asyncio.create_task(world.one("t", 0, 1))
+        await asyncio.sleep(GET_S / 2)
+        # The object is under way; the table of its frame is read after it.
+        with blobs.hanging(stored.key):
+            assert (await fetch).error_code == STORAGE
+            assert abs(now() - 10.0) < 0.001
+
+    far(main, inner=Damaging(b"aaaa"))
+
+
 def test_an_object_above_16_mib_is_read_by_ranges() -> None:
     async def main(world: ReadingWorld, blobs: SlowBlobs) -> None:
         await world.create(partitions=2)
@@ -243,14 +274,16 @@ def test_without_room_for_the_object_only_the_ranges_are_read() -> None:
     far(main, cache_bytes=16 * MIB)
 
 
-def test_many_objects_at_once_keep_to_their_bounds() -> None:
+def test_many_small_objects_are_read_once_and_128_at_once() -> None:
     async def main(world: ReadingWorld, blobs: SlowBlobs) -> None:
         count = 2 * READS_AT_ONCE
         await world.create(partitions=count)
         for partition in range(count):
             await world.produce(A, partition=partition)
-        fetched = await world.fetch(*[("t", partition, 0) for partition in range(count)])
-        assert [records_of(part) for part in parts(fetched)] == [with_base(A, 0)] * count
+        fetches = [world.fetch(*[("t", partition, 0) for partition in range(count)]) for _ in range(3)]
+        for fetched in await asyncio.gather(*fetches):
+            assert [records_of(part) for part in parts(fetched)] == [with_base(A, 0)] * count
+        assert len(blobs.gets) == count
         assert blobs.most_under_way["get"] == READS_AT_ONCE
         assert objects_of(world).under_way == 0
         assert now() < 3 * GET_S
@@ -311,18 +344,7 @@ def test_damage_on_the_way_is_not_kept() -> None:
         assert records_of(await world.one("t", 0, 0)) == with_base(A, 0)
         assert records_of(await world.one("t", 1, 0)) == with_base(B, 0)
 
-    class OnceDamaged(MemoryBlobs):
-        is_damaged = True
-
-        async def get(self, key: str, start: int = 0, size: int | None = None) -> bytes:
-            data = bytearray(await super().get(key, start, size))
-            if self.is_damaged:
-                self.is_damaged = False
-                at = data.index(b"aaaa")
-                data[at : at + 4] = b"xxxx"
-            return bytes(data)
-
-    far(main, inner=OnceDamaged())
+    far(main, inner=Damaging(b"aaaa"))
 
 
 async def test_lookups_by_time_share_the_object_with_fetches() -> None:
