@@ -13,16 +13,16 @@ from adapters.s3.address import DEFAULT_REGION, S3Address
 from adapters.s3.credentials import CredentialChain
 from adapters.s3.failures import CREDENTIAL_CODES, DENIED, SERVER_ERROR, Request, failure_of_status
 from adapters.s3.lifecycle import Lifecycle, is_own, lifecycle_of
-from adapters.s3.options import S3Options, boto3_client
+from adapters.s3.options import Calls, S3Options, boto3_client
 from adapters.threads import StoreThreads
 from ledger.errors import StoreUnavailable, StoreUnfit
 
-STEP_DEADLINE_S: Final = 120.0
-ATTEMPTS: Final = 3
-"""Of each request: all of them may be repeated."""
+STEP_DEADLINE_S: Final = 60.0
+CALLS: Final = Calls(connections=1, attempts=3, read_timeout_s=10)
+"""All of them may be repeated."""
 ABANDONED_AFTER: Final = timedelta(days=1)
 """No upload takes that long: each of its requests has a deadline of minutes."""
-MAX_UPLOADS: Final = 1000
+MAX_UPLOADS: Final = 250
 """Unfinished uploads that are aborted at once."""
 NOT_THERE: Final = frozenset(
     {
@@ -203,14 +203,8 @@ class BucketChecks:
         """Empty where there is no such setting. Errors: _Unread, StoreUnavailable."""
         if self._client is None:
             self._credentials.check()
-            self._client = boto3_client(
-                self._credentials.session,
-                self._address,
-                self._options,
-                region=self._region,
-                connections=1,
-                attempts=ATTEMPTS,
-            )
+            session = self._credentials.session
+            self._client = boto3_client(session, self._address, self._options, self._region, CALLS)
         try:
             response: Response = getattr(self._client, operation)(Bucket=self._address.bucket, **arguments)
         except ClientError as error:

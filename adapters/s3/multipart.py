@@ -25,7 +25,7 @@ from adapters.s3.failures import (
     failure_of_status,
     uncertain,
 )
-from adapters.s3.options import S3Options, boto3_client, encryption_of
+from adapters.s3.options import Calls, S3Options, boto3_client, encryption_of
 from adapters.s3.results import Failed, PutResult, Refused, Stored
 from adapters.threads import StoreThreads
 from ledger.errors import StoreError
@@ -33,6 +33,7 @@ from ledger.errors import StoreError
 MULTIPART_ABOVE: Final = 16 * 1024 * 1024
 PART_BYTES: Final = 8 * 1024 * 1024
 THREADS: Final = 4
+CALLS: Final = Calls(connections=THREADS, attempts=1, read_timeout_s=60)
 REQUEST_DEADLINE_S: Final = 120.0
 
 
@@ -196,13 +197,8 @@ class Multipart:
         with self._opening:
             session = self._credentials.session
             if session is not self._session:
-                self._client = boto3_client(
-                    session,
-                    self._address,
-                    self._options,
-                    region=self._credentials.region,
-                    connections=THREADS,
-                )
+                region = self._credentials.region
+                self._client = boto3_client(session, self._address, self._options, region, CALLS)
                 self._session = session
             return self._client
 

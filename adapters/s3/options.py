@@ -16,7 +16,6 @@ from ledger.errors import StoreUnavailable
 AMAZON: Final = (".amazonaws.com", ".amazonaws.com.cn")
 KMS: Final = "aws:kms"
 CONNECT_TIMEOUT_S: Final = 5
-READ_TIMEOUT_S: Final = 60
 NEVER: Final = timedelta(days=1)
 """The client bounds each attempt itself."""
 IDLE_CONNECTIONS: Final = 128
@@ -30,6 +29,16 @@ class S3Options:
     """The bucket is in the path of a request, not in the name of its host. None: unless it is Amazon's."""
     kms_key: str = ""
     """Key id or ARN of AWS KMS for all objects that are written. Empty: as the bucket encrypts by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Of one client of boto3."""
+
+    connections: int
+    attempts: int
+    """How often a request is sent."""
+    read_timeout_s: int
 
 
 def check_options(address: S3Address, options: S3Options) -> None:
@@ -94,26 +103,19 @@ def obstore_arguments(address: S3Address, options: S3Options) -> dict[str, Any]:
 
 
 def boto3_client(
-    session: Any,
-    address: S3Address,
-    options: S3Options,
-    *,
-    region: str | None,
-    connections: int,
-    attempts: int = 1,
+    session: Any, address: S3Address, options: S3Options, region: str | None, calls: Calls
 ) -> Any:
-    """Several threads may use it; to make it takes a while. `region`: of the credential chain. `attempts`:
-    how often a request is sent."""
+    """Several threads may use it; to make it takes a while. `region`: of the credential chain."""
     return session.client(
         "s3",
         endpoint_url=address.endpoint,
         region_name=address.region or region or DEFAULT_REGION,
         verify=None if options.ca is None else str(options.ca),
         config=Config(
-            retries={"total_max_attempts": attempts},
+            retries={"total_max_attempts": calls.attempts},
             connect_timeout=CONNECT_TIMEOUT_S,
-            read_timeout=READ_TIMEOUT_S,
-            max_pool_connections=connections,
+            read_timeout=calls.read_timeout_s,
+            max_pool_connections=calls.connections,
             # Not every store knows the checksums that boto3 adds.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",

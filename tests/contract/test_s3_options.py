@@ -13,7 +13,7 @@ from obstore.store import S3Store
 
 from adapters.s3.address import BadAddress, parse_address
 from adapters.s3.bucket import open_bucket
-from adapters.s3.options import S3Options, boto3_client, obstore_arguments
+from adapters.s3.options import Calls, S3Options, boto3_client, obstore_arguments
 from adapters.s3.results import Stored
 from ledger.errors import StoreUnavailable
 from tests.support.certificates import Authority
@@ -97,7 +97,7 @@ def test_the_bucket_is_in_the_path_or_in_the_host(url: str, path_style: bool | N
     signed = obstore.sign(store, "GET", "key", timedelta(minutes=1))
     assert signed.partition("?")[0] == expected
     session = boto3.Session("key", "secret", region_name="us-east-1")
-    client = boto3_client(session, address, options, region="us-east-1", connections=1)
+    client = boto3_client(session, address, options, "us-east-1", Calls(1, 1, 60))
     signed = client.generate_presigned_url("get_object", {"Bucket": address.bucket, "Key": "key"})
     # boto3 knows a host without the region too, which Amazon redirects.
     found = signed.partition("?")[0].replace("s3.amazonaws.com", "s3.us-east-1.amazonaws.com")
