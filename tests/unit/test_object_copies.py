@@ -38,14 +38,14 @@ class Counting(MemoryBlobs):
     def __init__(self) -> None:
         super().__init__()
         self.under_way: list[int] = []
-        self.most_bytes = self.most_puts = 0
+        self.peak_bytes = self.peak_puts = 0
         self._several = asyncio.Event()
 
     async def put(self, key: str, parts: Sequence[Buffer]) -> None:
         size = sum(map(len, parts))
         self.under_way.append(size)
-        self.most_bytes = max(self.most_bytes, sum(self.under_way))
-        self.most_puts = max(self.most_puts, len(self.under_way))
+        self.peak_bytes = max(self.peak_bytes, sum(self.under_way))
+        self.peak_puts = max(self.peak_puts, len(self.under_way))
         if len(self.under_way) == SEVERAL:
             self._several.set()
         async with asyncio.timeout(WAIT_S):
@@ -73,7 +73,7 @@ async def test_several_are_copied_at_once_within_the_bound_and_a_larger_one_alon
     assert [await target.get(locator(n)) for n in range(21)] == [
         await source.get(locator(n)) for n in range(21)
     ]
-    assert target.most_puts == 3 and target.most_bytes == 100 * KIB
+    assert target.peak_puts == 3 and target.peak_bytes == 100 * KIB
 
 
 async def test_what_is_there_is_not_read_and_progress_counts_it() -> None:
