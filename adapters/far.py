@@ -100,6 +100,13 @@ class FarStores:
         self._blobs[bucket.client.name, prefix] = store, bucket
         return store
 
+    async def unix_ms(self) -> int | None:
+        """The time of a bucket's store, to the second; None if there is no bucket, or it does not tell.
+        Errors: StoreUnavailable."""
+        for bucket in self._buckets.values():
+            return await bucket.checks.unix_ms()
+        return None
+
     async def prove(self, deadline_s: float = PROOF_DEADLINE_S) -> None:
         """All stores that were opened. StoreUnfit names the promise that one of them broke, or the rule of
         its bucket that would delete objects; StoreUnavailable and OutcomeUnknown if one fails meanwhile, or

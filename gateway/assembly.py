@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -14,9 +14,11 @@ from gateway.admin.readiness import Readiness
 from gateway.admin.server import AdminServer, admin_address
 from gateway.admin.shards import ShardFacts, shard_page
 from gateway.admin.waiting import waiting_pages
+from gateway.config import parse_time
 from gateway.configs.service import ConfigService
 from gateway.coordination.claim import claim_data, verify_data, verify_place
 from gateway.coordination.clock import ClockWatch, SteadyClock
+from gateway.coordination.clocks import Clocks
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.damping import Candidate, Damping
 from gateway.coordination.free_space import FreeSpace
@@ -25,7 +27,9 @@ from gateway.coordination.opening import open_shard
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.ownership_watch import OwnershipWatch
 from gateway.coordination.shard import Shard
+from gateway.coordination.store_clock import StoreClock
 from gateway.coordination.store_quota import StoreQuota
+from gateway.coordination.time_hold import TimeHold
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.host import COUNTS_SUSPEND, dice_of
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
@@ -84,15 +88,14 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
     metrics.built(product_version())
     async with AsyncExitStack() as stack:
         stores = await _open_stores(settings, stack, metrics, world)
-        clock = SteadyClock(world.wall_ms, world.boot_ms if COUNTS_SUSPEND else None)
-        shard = await _open_shard(settings, stores, clock, world, candidate, metrics)
+        clocks = await _clocks(settings, stores, world)
+        shard = await _open_shard(settings, stores, clocks, world, candidate, metrics)
         stack.push_async_callback(shard.close)
         space, quota = await _watch_space(settings, stores, shard, metrics, stack)
         await claim_data(shard, stores.blobs, is_lasting=stores.urls.is_lasting)
-        watch = ClockWatch(shard, clock, settings.ledger.orphan_grace_ms, metrics.alarm)
-        metrics.clock_behind_seconds.set_function(lambda: watch.ahead_ms / 1000)
+        watch = _watch_clocks(settings, shard, clocks, metrics)
         checkpointer = _checkpointer(settings, stores, shard, quota, world)
-        _start_replica_steps(checkpointer, watch, space, quota, stack)
+        _start_replica_steps(checkpointer, watch, clocks.store, space, quota, stack)
         services = await open_services(
             settings, stores.segments, shard, ConfigService(shard, settings), space, stack, metrics, world
         )
@@ -129,6 +132,21 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metri
     return stores
 
 
+async def _clocks(settings: Settings, stores: Stores, world: World) -> Clocks:
+    steady = SteadyClock(world.wall_ms, world.boot_ms if COUNTS_SUSPEND else None)
+    store = StoreClock(stores.far.unix_ms, world.wall_ms)
+    await store.look()
+    return Clocks(steady, store, parse_time(settings.ledger.time_is_right_until))
+
+
+def _watch_clocks(settings: Settings, shard: Shard, clocks: Clocks, metrics: Metrics) -> ClockWatch:
+    assert shard.time_hold is not None
+    others = clocks.store.warnings, shard.time_hold.warnings
+    watch = ClockWatch(shard, clocks.steady, settings.ledger.orphan_grace_ms, metrics.alarm, others)
+    metrics.clock_behind_seconds.set_function(lambda: watch.ahead_ms / 1000)
+    return watch
+
+
 def _candidate(settings: Settings, bindings: Sequence[Binding], world: World) -> Candidate:
     address = ", ".join(f"{binding.name}://{binding.advertised}" for binding in bindings)
     return Candidate(settings.broker.node_id, Description(world.host_name(), address))
@@ -141,7 +159,7 @@ def _admin_bind(settings: Settings) -> Address | None:
 async def _open_shard(
     settings: Settings,
     stores: Stores,
-    clock: SteadyClock,
+    clocks: Clocks,
     world: World,
     candidate: Candidate,
     metrics: Metrics,
@@ -151,21 +169,24 @@ async def _open_shard(
     listen = partial(open_sockets, bind, "--admin") if bind is not None else None
     pages = partial(waiting_pages, listen, settings.admin, metrics, product_version())
     wait_s = settings.ledger.takeover_wait_ms / 1000
+    right_until_ms = None if stores.journal.exclusive else clocks.right_until_ms()
+    described = replace(candidate.described, store=stores.identity, right_until_ms=right_until_ms)
     shard = await open_shard(
         stores.journal,
         stores.blobs,
         stores.image,
         settings.broker.node_id,
-        clock,
+        clocks.steady,
         commit_delay=CommitDelay(timer=world.timer),
-        verify=partial(verify_data, stores.journal, stores.blobs),
+        verify=partial(verify_data, stores.journal, stores.blobs, identity=stores.identity),
         elapsed=world.boot_ms,
         feature_level=settings.ledger.feature_level,
         random=world.random_bytes,
-        described=candidate.described,
-        damping=Damping(candidate, wait_s, dice_of(world.random_bytes), clock, pages),
+        described=described,
+        damping=Damping(candidate, wait_s, dice_of(world.random_bytes), clocks.steady, pages),
     )
-    clock.trust(shard.state.entry_time_ms)
+    clocks.steady.trust(shard.state.entry_time_ms)
+    shard.time_hold = TimeHold(shard, clocks.steady, clocks.right_until_ms)
     return shard
 
 
@@ -208,10 +229,15 @@ async def _watch_space(
 
 
 def _start_replica_steps(
-    checkpointer: Checkpointer, watch: ClockWatch, space: FreeSpace, quota: StoreQuota, stack: AsyncExitStack
+    checkpointer: Checkpointer,
+    watch: ClockWatch,
+    store_clock: StoreClock,
+    space: FreeSpace,
+    quota: StoreQuota,
+    stack: AsyncExitStack,
 ) -> None:
     watch.check()
-    housekeeper = replica_steps(checkpointer, watch, space, quota)
+    housekeeper = replica_steps(checkpointer, watch, space, quota, store_clock)
     stack.push_async_callback(checkpointer.write_last_image)
     task = asyncio.create_task(housekeeper.run(), name="housekeeper")
     stack.push_async_callback(_end, task)

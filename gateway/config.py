@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,6 +109,19 @@ def load_settings(
             )
         values[name] = _checked(name, value, "command line", text=isinstance(value, str))
     return _build(values)
+
+
+def parse_time(text: str) -> int:
+    """Unix ms of `ledger.time_is_right_until`; 0 if it is empty. Raises ConfigError."""
+    if not text:
+        return 0
+    try:
+        parsed = datetime.strptime(f"{text} +0000", "%Y-%m-%dT%H:%M:%SZ %z")
+    except ValueError:
+        raise ConfigError(
+            f"ledger.time_is_right_until = {text!r}: expected a time in UTC, YYYY-MM-DDTHH:MM:SSZ"
+        ) from None
+    return int(parsed.timestamp() * 1000)
 
 
 def secret_of(value: str, file: str, setting: str) -> bytes:
@@ -229,6 +243,7 @@ def _build(values: Mapping[str, Any]) -> Settings:
 
 
 def _check_together(settings: Settings) -> None:
+    parse_time(settings.ledger.time_is_right_until)
     limits = settings.limits
     if limits.frame_bytes > limits.buffer_bytes:
         raise ConfigError(

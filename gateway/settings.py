@@ -133,6 +133,13 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "waits this long, or up to twice as long, before it does so itself; 0 = it never waits",
         ),
     ] = 30 * SECOND
+    time_is_right_until: Annotated[
+        str,
+        Meta(
+            description="Entry times up to this one, YYYY-MM-DDTHH:MM:SSZ, are right: after a jump ahead of "
+            "more than an hour nothing is deleted for its age until this says so, or a day has passed",
+        ),
+    ] = ""
     snapshot_bytes: Annotated[
         int, Meta(ge=MIB, le=64 * GIB, description="Journal bytes after which a snapshot is made")
     ] = 64 * MIB

@@ -31,7 +31,16 @@ from gateway.settings import ConfigError, Settings, Storage
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedSegments, timed_metadata
 from gateway.world import StoreOpener
-from ledger.ports import Blobs, ImageStore, Journal, MetadataStore, MeteredStore, SegmentStore, is_metered
+from ledger.ports import (
+    Blobs,
+    ImageStore,
+    Journal,
+    MetadataStore,
+    MeteredStore,
+    SegmentStore,
+    identity_of,
+    is_metered,
+)
 
 OPENER: Final = StoreOpener(open_metadata, open_segments, open_blobs, open_image, open_journal)
 """The backends of this build."""
@@ -50,6 +59,8 @@ class Stores:
     """Those of them that are elsewhere."""
     metered: MeteredStore | None
     """The metadata store, if it has a quota."""
+    identity: str
+    """Of the metadata store, where it tells itself from a restored copy; else empty."""
 
     @property
     def directories(self) -> Sequence[Path]:
@@ -143,7 +154,7 @@ class StoreOpening:
         journal = opener.journal(timed_metadata(metadata, watch), random=self._random)
         timed = TimedSegments(segments, watch), TimedBlobs(blobs, watch)
         metered = metadata if is_metered(metadata) else None
-        return Stores(journal, *timed, image, watch, urls, far, metered)
+        return Stores(journal, *timed, image, watch, urls, far, metered, identity_of(metadata))
 
 
 def _far_options(storage: Storage) -> FarOptions:

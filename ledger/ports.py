@@ -126,6 +126,12 @@ class MetadataStore(Protocol):
     async def close(self) -> None: ...
 
 
+def identity_of(store: MetadataStore) -> str:
+    """Which metadata store this is, where it can tell itself from a copy that was restored from a backup (an
+    attribute `identity`); else empty."""
+    return str(getattr(store, "identity", ""))
+
+
 @dataclass(frozen=True, slots=True)
 class StoreUsage:
     """How full a metadata store with a quota is."""

@@ -52,6 +52,7 @@ class EtcdMetadata:
         opened = check_etcd(self._address, self._client.dialling, login)
         self._client.opened(opened.cluster_id, opened.token)
         self.cluster_id = opened.cluster_id
+        self.identity = f"etcd cluster {opened.cluster_id:x}"
         self._page = FIRST_PAGE
 
     def __repr__(self) -> str:

@@ -93,10 +93,22 @@ class BucketChecks:
                 inspected.notes.append(str(unread))
         return inspected
 
+    async def unix_ms(self) -> int | None:
+        """The time of the store, to the second; None if it does not tell."""
+        return await self._threads.read(self._time)
+
     def shut(self) -> None:
         self._threads.shut()
         if self._client is not None:
             self._client.close()
+
+    def _time(self) -> int | None:
+        try:
+            response = self._read("head_bucket", "bucket", "s3:ListBucket")
+            date = response["ResponseMetadata"]["HTTPHeaders"]["date"]
+            return int(parsedate_to_datetime(date).timestamp() * 1000)
+        except (_Unread, LookupError, ValueError):
+            return None
 
     def _check_region(self, inspected: Inspected, _: str) -> None:
         response = self._read("head_bucket", "bucket", "s3:ListBucket")

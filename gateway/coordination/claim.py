@@ -21,6 +21,7 @@ import structlog
 
 from gateway.coordination.cluster_id import claim_cluster_id, verify_cluster_id, verify_unclaimed
 from gateway.coordination.shard import Shard
+from ledger.cluster.owners import Owners
 from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError, StoreLocked, StoreTooNew
 from ledger.journal import nonce_of
 from ledger.ports import Blobs, Journal
@@ -68,12 +69,26 @@ class Claim:
     move: Move | None = None
 
 
-async def verify_data(journal: Journal, blobs: Blobs, state: LedgerState) -> None:
-    """Call this before an epoch begins. StoreDamaged if the data belongs to another cluster, or another
-    journal than this has claimed it."""
+async def verify_data(journal: Journal, blobs: Blobs, state: LedgerState, *, identity: str = "") -> None:
+    """Call this before an epoch begins. StoreDamaged if the data belongs to another cluster, another journal
+    than this has claimed it, or the metadata store is not the one in which the journal was written.
+    `identity` of the metadata store: see `identity_of`."""
+    verify_store(state, identity)
     if state.applied:
         await verify_cluster_id(blobs, state.cluster_id)
     await check_claim(journal, blobs)
+
+
+def verify_store(state: LedgerState, identity: str) -> None:
+    """StoreDamaged if the newest owner wrote to another metadata store than this."""
+    recorded = state.part(Owners).store
+    if recorded and identity and recorded != identity:
+        raise StoreDamaged(
+            f"the journal was written in {recorded}, and this is {identity}: the metadata store was restored "
+            "from a backup of its own, or copied, and may lack what was acknowledged since. Start with the "
+            "one that the journal was written in, or name an empty place for the metadata (--metadata) and "
+            "run `dragoman ledger restore`, which begins a journal there from the newest snapshot of this one"
+        )
 
 
 async def claim_data(shard: Shard, blobs: Blobs, *, is_lasting: bool) -> None:

@@ -9,7 +9,7 @@ time since boot.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -29,6 +29,8 @@ TRUST_MS: Final = 60 * 60 * 1000
 """How long after the start a jump to the time of the journal is believed: a host sets its clock soon after
 its boot. Later a jump is more likely an error, and so was the clock that wrote the journal; retention would
 delete for good the records that both make look old."""
+STEP_MS: Final = 60 * 60 * 1000
+"""A jump ahead of more than this is believed, and counted (`gateway/coordination/time_hold.py`)."""
 CHECK_MS: Final = 60_000
 """A clock that has moved less than this since it was checked has not jumped."""
 LOG_PERIOD_S: Final = 3600.0
@@ -49,6 +51,8 @@ class SteadyClock:
         """Without `boot`, on systems that do not count suspension, every jump is believed."""
         self._wall = wall
         self._boot = boot if boot is not None or not COUNTS_SUSPEND else boot_ms
+        self.steps = 0
+        """How often the clock was believed although it jumped ahead by more than STEP_MS."""
         self._checked_ms = wall()
         self._booted_ms = self._checked_ms - (self._boot() if self._boot is not None else 0)
         """The unix time of the boot, the latest that was believed: a clock that is set back and then right
@@ -87,6 +91,7 @@ class SteadyClock:
         jumped = wall - boot - max(self._booted_ms, trusted) > MAX_JUMP_MS
         if jumped and believed >= RELEASED_MS:
             return believed
+        self.steps += wall - boot - max(self._booted_ms, trusted) > STEP_MS
         self._booted_ms = max(self._booted_ms, wall - boot)
         self._checked_ms = wall
         return wall
@@ -97,14 +102,20 @@ class ClockWatch:
     operators."""
 
     def __init__(
-        self, shard: Ledger, clock: SteadyClock, grace_ms: int, alarm: Callable[[str], None]
+        self,
+        shard: Ledger,
+        clock: SteadyClock,
+        grace_ms: int,
+        alarm: Callable[[str], None],
+        others: Sequence[Callable[[], Mapping[str, str]]] = (),
     ) -> None:
         """A ledger that is ahead by less than `grace_ms` is no reason for a warning: clocks are adjusted now
-        and then."""
+        and then. `others` are more warnings about time, each `detail` by its `reason`."""
         self._shard = shard
         self._clock = clock
         self._grace_ms = grace_ms
         self._alarm = alarm
+        self._others = others
         self._logged: dict[str, float] = {}
 
     @property
@@ -117,17 +128,19 @@ class ClockWatch:
         found: dict[str, str] = {}
         if (jump := self._clock.jump) is not None:
             found["clock_jumped"] = (
-                f"the clock of this host has jumped to {_text(jump.clock_ms)}; entries go on at "
-                f"{_text(jump.believed_ms)}, as counted since boot: set the clock right, or restart the "
+                f"the clock of this host has jumped to {time_text(jump.clock_ms)}; entries go on at "
+                f"{time_text(jump.believed_ms)}, as counted since boot: set the clock right, or restart the "
                 "gateway if it is right"
             )
         if self.ahead_ms > self._grace_ms:
-            entry = _text(self._shard.state.entry_time_ms)
+            entry = time_text(self._shard.state.entry_time_ms)
             found["clock_behind"] = (
-                f"the last entry of the journal is of {entry}, the clock says {_text(self._clock())}: "
+                f"the last entry of the journal is of {entry}, the clock says {time_text(self._clock())}: "
                 "set the clock right; if it is right, the journal was written with a clock that was ahead, "
                 "and its time goes at half speed until the clock has caught up"
             )
+        for other in self._others:
+            found.update(other())
         return [{"reason": reason, "detail": detail} for reason, detail in found.items()]
 
     def check(self) -> None:
@@ -146,7 +159,8 @@ class ClockWatch:
             del self._logged[reason]
 
 
-def _text(unix_ms: int) -> str:
+def time_text(unix_ms: int) -> str:
+    """In UTC, as ISO 8601 writes it."""
     try:
         return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):

@@ -9,6 +9,7 @@ from gateway.coordination.journal import OwnershipLost
 from gateway.coordination.ledger import Subscriber
 from gateway.coordination.owner import Owner
 from gateway.coordination.replica import Replica
+from gateway.coordination.time_hold import TimeHold
 from gateway.host import RandomBytes, random_bytes
 from ledger.cluster.requests import Description
 from ledger.errors import StoreUnavailable
@@ -41,6 +42,8 @@ class Shard:
         self._described = described
         self.owner = Owner(journal, self.replica, self._commit_delay, random)
         self.taking_over = asyncio.Lock()
+        self.time_hold: TimeHold | None = None
+        """None: entry time is never in doubt."""
         self.growth_refusal = ""
         """Why nothing that makes the ledger grow is accepted, while the space left is kept for deletions."""
         self.topic_refusal = ""
@@ -98,6 +101,11 @@ class Shard:
     def lost(self) -> asyncio.Event:
         """Set when the present epoch has ended."""
         return self.owner.lost
+
+    @property
+    def is_time_held(self) -> bool:
+        """Whether entry time is in doubt, so that nothing is deleted for its age."""
+        return self.time_hold is not None and self.time_hold.is_held
 
     def now_ms(self) -> int:
         return self.replica.now_ms()

@@ -192,6 +192,8 @@ class GarbageCollector:
                 return
 
     async def expire_producers(self, loop_time: Callable[[], float]) -> None:
+        if self._shard.is_time_held:
+            return
         # A time that is not in the future may be from before the journal's clock was ahead.
         clock_ms, now_ms = self._clock(), self._now_ms()
         before_ms = self._silent_since(self._hearing_by_clock, clock_ms)
@@ -229,7 +231,10 @@ class GarbageCollector:
         return Sweep(objects, orphans or 0)
 
     def _passes(self, floor_ms: int) -> bool:
-        """Whether this floor passes anything: an idle gateway writes no entries for it."""
+        """Whether this floor passes anything: an idle gateway writes no entries for it, and one whose time is
+        in doubt raises none."""
+        if self._shard.is_time_held:
+            return False
         oldest_ms = self._scans.oldest_ms
         return self._shard.state.objects.passes(floor_ms) or (oldest_ms is not None and oldest_ms < floor_ms)
 

@@ -30,7 +30,16 @@ class _Due(NamedTuple):
 
 
 class Retention:
-    def __init__(self, shard: Ledger, value: Value, clock: Callable[[], int], wait_s: float) -> None:
+    def __init__(
+        self,
+        shard: Ledger,
+        value: Value,
+        clock: Callable[[], int],
+        wait_s: float,
+        is_time_held: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """While time is held, only retention.bytes has an effect."""
+        self._is_time_held = is_time_held
         self._shard = shard
         self._value = value
         self._clock = clock
@@ -60,6 +69,8 @@ class Retention:
             return None
         retention_ms = int(self._value("retention.ms", topic.configs))
         retention_bytes = int(self._value("retention.bytes", topic.configs))
+        if self._is_time_held():
+            retention_ms = UNLIMITED
         if retention_ms < 0 and retention_bytes < 0:
             return None
         return max(retention_ms, UNLIMITED), max(retention_bytes, UNLIMITED)

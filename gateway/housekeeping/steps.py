@@ -5,6 +5,7 @@ from typing import Final
 
 from gateway.coordination.clock import ClockWatch
 from gateway.coordination.free_space import FreeSpace
+from gateway.coordination.store_clock import LOOK_S, StoreClock
 from gateway.coordination.store_quota import MEASURE_S, StoreQuota
 from gateway.housekeeping.checkpoint import Checkpointer
 from gateway.housekeeping.garbage import GarbageCollector
@@ -18,7 +19,11 @@ CROWDED_PRODUCERS_S: Final = 1.0
 
 
 def replica_steps(
-    checkpointer: Checkpointer, watch: ClockWatch, space: FreeSpace, quota: StoreQuota | None = None
+    checkpointer: Checkpointer,
+    watch: ClockWatch,
+    space: FreeSpace,
+    quota: StoreQuota | None = None,
+    store_clock: StoreClock | None = None,
 ) -> Housekeeper:
     """On a full disk no image is written, since a restart needs none."""
 
@@ -34,6 +39,8 @@ def replica_steps(
     housekeeper.add("clock", CLOCK_S, check_clock)
     if quota is not None:
         housekeeper.add("quota", MEASURE_S, quota.measure)
+    if store_clock is not None:
+        housekeeper.add("store clock", LOOK_S, store_clock.look)
     return housekeeper
 
 

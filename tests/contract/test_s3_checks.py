@@ -139,6 +139,16 @@ async def test_a_server_that_knows_few_settings_is_no_obstacle(weed_s3: S3Server
     again.shut()
 
 
+@pytest.mark.parametrize("server", ["moto_s3", "weed_s3"])
+async def test_a_store_tells_its_time(request: pytest.FixtureRequest, server: str) -> None:
+    s3: S3Server = request.getfixturevalue(server)
+    opened = open_bucket(s3.url("cluster"), PATIENT)
+    seen_ms = await opened.checks.unix_ms()
+    opened.checks.shut()
+    assert seen_ms is not None and seen_ms % 1_000 == 0
+    assert abs(seen_ms - datetime.now(UTC).timestamp() * 1_000) < 60_000
+
+
 async def test_a_start_refuses_a_bucket_that_deletes_records(moto_s3: S3Server, bucket: str) -> None:
     client, opened = moto_s3.boto3_client(), open_bucket(url_of(moto_s3.endpoint, bucket), PATIENT)
     await opened.checks.refuse_unfit(PREFIX)

@@ -15,7 +15,7 @@ from adapters.metadata.etcd_errors import explained
 from adapters.rpc.caller import Limits
 from adapters.rpc.failures import Meaning, unreached
 from ledger.errors import StoreUnavailable
-from ledger.ports import Lost, Unknown, Won
+from ledger.ports import Lost, Unknown, Won, identity_of
 from tests.support.fake_etcd import CODES, FakeEtcd, Refusal, serving
 from tools.generate_protobuf import GENERATED, SOURCES, head_of
 
@@ -183,6 +183,12 @@ async def test_an_etcd_out_of_space_can_be_opened(url: str, fake: FakeEtcd) -> N
     fake.on_txn = raising(NO_SPACE)
     store = EtcdMetadata(url)
     assert await store.scan("") == []
+    await store.close()
+
+
+async def test_a_store_names_the_cluster_that_it_was_opened_with(url: str, fake: FakeEtcd) -> None:
+    store = EtcdMetadata(url)
+    assert identity_of(store) == f"etcd cluster {fake.cluster_id:x}"
     await store.close()
 
 

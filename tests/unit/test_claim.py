@@ -1,17 +1,23 @@
 """The claim of a journal on its data: copies that were left behind or continued elsewhere."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from adapters.blobs.memory import MemoryBlobs
 from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
-from gateway.coordination.claim import Claim, check_claim, put_claim
+from gateway.coordination.claim import Claim, check_claim, put_claim, verify_data, verify_store
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
+from ledger.cluster.records import OwnerChanged
+from ledger.cluster.requests import Description
 from ledger.errors import AlreadyExists, StoreDamaged, StoreLocked, StoreTooNew
+from ledger.image import all_rows, restore
 from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import Blobs, MetadataStore
+from ledger.registry import REGISTRY
+from ledger.state import LedgerState
 from tests.support.shards import open_shard
 
 NOW_MS = 1_700_000_000_000
@@ -159,3 +165,50 @@ async def test_a_claim_that_cannot_be_read_is_named(content: bytes, error: type[
     await blobs.put("claim/0/00000000000000000007", [content])
     with pytest.raises(error, match="claim/0/00000000000000000007"):
         await check_claim(MetadataJournal(MemoryMetadata(), 0), blobs)
+
+
+# The metadata store itself
+
+
+async def begun_in(store: str, feature_level: int = 0) -> LedgerState:
+    """The state of a journal whose newest owner wrote to this metadata store."""
+    level, described = feature_level, Description("h", "a", store)
+    journal, blobs, clock = MemoryMetadata(), MemoryBlobs(), lambda: NOW_MS
+    shard = await open_shard(journal, blobs, None, 1, clock, described=described, feature_level=level)
+    return shard.state
+
+
+@pytest.mark.parametrize(
+    ("recorded", "identity", "level"),
+    [
+        ("etcd cluster 1", "etcd cluster 1", 2),
+        ("etcd cluster 1", "", 2),
+        ("", "etcd cluster 1", 2),
+        ("etcd cluster 1", "etcd cluster 2", 1),
+    ],
+)
+async def test_a_metadata_store_that_is_the_same_or_does_not_say_is_taken(
+    recorded: str, identity: str, level: int
+) -> None:
+    verify_store(await begun_in(recorded, level), identity)
+
+
+async def test_a_metadata_store_that_was_restored_is_refused_until_the_ledger_is_restored() -> None:
+    state = await begun_in("etcd cluster 1")
+    for later in (state, restore(all_rows(state))):
+        with pytest.raises(StoreDamaged, match="cluster 1, and this is etcd cluster 2") as refused:
+            verify_store(later, "etcd cluster 2")
+        assert "ledger restore" in str(refused.value)
+    REGISTRY.apply(state, OwnerChanged(2, -1, bytes(16)))
+    verify_store(state, "etcd cluster 2")
+
+
+async def test_before_anything_is_written_the_store_is_compared() -> None:
+    store, blobs = MemoryMetadata(), MemoryBlobs()
+    described = Description("h", "a", "etcd cluster 1")
+    first = await open_shard(store, blobs, None, 1, lambda: NOW_MS, described=described)
+    await first.close()
+    verify = partial(verify_data, MetadataJournal(store, 0), blobs, identity="etcd cluster 2")
+    with pytest.raises(StoreDamaged, match="etcd cluster 2"):
+        await open_shard(store, blobs, None, 1, lambda: NOW_MS, described=described, verify=verify)
+    assert await MetadataJournal(store, 0).get(1) is None
