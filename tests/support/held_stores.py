@@ -1,6 +1,7 @@
 """Stores that can be held, and stores whose process dies: wrappers around real backends."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -17,7 +18,8 @@ class Death(BaseException):
 
 
 class Deaths(Faults):
-    """The process dies in the chosen call, before its effect or (ERROR_AFTER) after it."""
+    """The process dies in the chosen call: before its effect, after it (ERROR_AFTER), or before one that
+    happens at `arrive` (LATE)."""
 
     async def _fail(
         self,
@@ -28,6 +30,8 @@ class Deaths(Faults):
     ) -> T:
         if self._fault is Fault.ERROR_AFTER:
             await effect()
+        if self._fault is Fault.LATE:
+            self._late.append((sys.maxsize, effect))
         raise Death(f"in call {call.number}, {call.store}.{call.method}({call.key})")
 
 
