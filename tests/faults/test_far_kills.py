@@ -43,10 +43,10 @@ SENT_EVERY_S: Final = 0.002
 """By each producer."""
 OTHER_NODE_EVERY: Final = 3
 OPTIONS: Final = (
-    "--set",
-    "groups.group.initial.rebalance.delay.ms=200",
-    "--set",
-    "ledger.snapshot_bytes=1048576",
+    *("--set", "groups.group.initial.rebalance.delay.ms=200"),
+    *("--set", "ledger.snapshot_bytes=1048576"),
+    # Other nodes take the place within a minute, on purpose.
+    *("--set", "ledger.takeover_wait_ms=0"),
 )
 
 
