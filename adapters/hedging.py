@@ -1,9 +1,9 @@
 """A second attempt at a request that takes longer than almost all recent ones took.
 
 The tail of a remote store is long: one PUT of a hundred takes ten times as long as the others. A request that
-is still unanswered after the recent 98th percentile is sent once more, and the first answer counts. A token
-bucket bounds the additional requests, so that a store which has become slow as a whole is not asked twice as
-much.
+is still unanswered well after the recent 98th percentile is sent once more, and the first answer counts. A
+token bucket bounds the additional requests, so that a store which has become slow as a whole is not asked
+twice as much.
 """
 
 import asyncio
@@ -22,6 +22,9 @@ SAMPLES: Final = 512
 MIN_SAMPLES: Final = 50
 """Below this many samples a percentile says nothing."""
 PERCENTILE: Final = 0.98
+LATE_FACTOR: Final = 1.2
+"""Of the percentile. Where nearly all requests take equally long, half of them would be late by a hair, and
+use up the tokens that the slow ones need."""
 RENEWED_AFTER: Final = 32
 """Samples after which the percentile is computed again."""
 
@@ -83,7 +86,9 @@ class Hedges:
         recent = self._recent.setdefault(kind, RecentDurations())
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        late_s = recent.percentile_s if self._share else None
+        late_s = None if recent.percentile_s is None else recent.percentile_s * LATE_FACTOR
+        if not self._share:
+            late_s = None
         attempts = Attempts([await attempt()]) if late_s is None else await self._race(attempt, judge, late_s)
         recent.add(loop.time() - begun)
         return attempts

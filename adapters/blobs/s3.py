@@ -20,7 +20,7 @@ class S3Blobs(S3Adapter):
     async def put(self, key: str, parts: Sequence[Buffer]) -> None:
         check_key(key)
         data = b"".join(parts)
-        outcome = await self._open().put(self._prefix + key, data, None)
+        outcome = await self._open().put(self._prefix + key, data, None, own=_has_uuid(key))
         if isinstance(outcome, Stored):
             return
         # The one that is there may be from an earlier attempt of this call. A key with a UUID was made for

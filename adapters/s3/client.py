@@ -21,6 +21,7 @@ from adapters.s3.results import (
     Refused,
     Stored,
     judge_other,
+    judge_own_put,
     judge_put,
     put_outcome,
 )
@@ -155,14 +156,15 @@ class S3Client:
     def name(self) -> str:
         return self._name
 
-    async def put(self, key: str, data: bytes, expect: str | None) -> Stored | Refused:
-        """Write if the present ETag is `expect`; None = the key must not exist."""
+    async def put(self, key: str, data: bytes, expect: str | None, *, own: bool = False) -> Stored | Refused:
+        """Write if the present ETag is `expect`; None = the key must not exist. `own`: the key was made for
+        this put alone."""
         call = _Call(Request(self._name, "put", key), len(data))
 
         async def attempt() -> PutResult:
             return await self._bounded(call, self._transport.put(key, data, expect))
 
-        return await self._call(call, attempt, judge_put, put_outcome)
+        return await self._call(call, attempt, judge_own_put if own else judge_put, put_outcome)
 
     async def get(
         self, key: str, start: int = 0, size: int | None = None, most: int | None = None

@@ -85,6 +85,12 @@ def judge_put(result: PutResult) -> Verdict:
             return Verdict.WAIT
 
 
+def judge_own_put(result: PutResult) -> Verdict:
+    """Of a key that was made for this put alone: if it is refused next to another attempt, that has had its
+    effect."""
+    return Verdict.WAIT if isinstance(result, Failed) else Verdict.FINAL
+
+
 def judge_other(result: object) -> Verdict:
     return Verdict.WAIT if isinstance(result, Failed) else Verdict.FINAL
 

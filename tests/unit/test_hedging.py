@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from adapters.blobs.s3 import S3Blobs
-from adapters.hedging import MIN_SAMPLES, Attempts, Hedges, RecentDurations, Verdict
+from adapters.hedging import LATE_FACTOR, MIN_SAMPLES, Attempts, Hedges, RecentDurations, Verdict
 from adapters.metadata.s3 import S3Metadata
 from adapters.s3.client import Limits, S3Client
 from ledger.errors import StoreUnavailable
@@ -53,7 +53,7 @@ def test_a_put_that_is_slower_than_the_recent_percentile_is_sent_again_and_the_f
         assert transport.objects["a"] == b"one"
         return took
 
-    assert warmed(act) == pytest.approx(2 * USUAL_S)
+    assert warmed(act) == pytest.approx((LATE_FACTOR + 1) * USUAL_S)
 
 
 def test_a_get_that_is_slow_is_sent_again() -> None:
@@ -64,7 +64,7 @@ def test_a_get_that_is_slow_is_sent_again() -> None:
         assert transport.sent == ["get a", "get a"]
         return took
 
-    assert warmed(act) == pytest.approx(2 * USUAL_S)
+    assert warmed(act) == pytest.approx((LATE_FACTOR + 1) * USUAL_S)
 
 
 def test_a_second_put_that_meets_the_first_is_done_under_an_own_uuid() -> None:
@@ -73,8 +73,7 @@ def test_a_second_put_that_meets_the_first_is_done_under_an_own_uuid() -> None:
         transport.plan.append(Answer(after_s=SLOW_S))
         return await seconds_of(S3Blobs(client).put(OWN_KEY, [b"one"]))
 
-    # The percentile, the second attempt, and as long again in which the first might have said so itself.
-    assert warmed(act) == pytest.approx(3 * USUAL_S)
+    assert warmed(act) == pytest.approx((LATE_FACTOR + 1) * USUAL_S)
 
 
 def test_a_second_put_of_metadata_that_meets_the_first_is_unknown_and_read() -> None:
