@@ -13,7 +13,7 @@ import structlog
 
 from adapters.proof import all_of, prove_blobs, prove_metadata
 from adapters.rpc.tls import Tls
-from ledger.errors import StoreUnavailable, StoreUnfit
+from ledger.errors import StoreError, StoreUnavailable, StoreUnfit
 from ledger.ports import Blobs, MetadataStore
 
 if TYPE_CHECKING:
@@ -121,13 +121,16 @@ class FarStores:
                 f"the proof of {' and '.join(name for name, _ in proofs)} took more than {deadline_s:g} s: "
                 "look at the load of the store, and at the network"
             ) from None
-        # Only now, since it tries again and again where a store is out of reach.
-        for (_, prefix), (_, bucket) in self._blobs.items():
+
+    async def prove_uploads(self, deadline_s: float = PROOF_DEADLINE_S) -> None:
+        """Large objects go in parts from now on, where that proves to be create-only; until then, and where
+        it does not, each goes in one PUT. Never fails."""
+        for (name, prefix), (_, bucket) in self._blobs.items():
             try:
                 async with asyncio.timeout(deadline_s):
                     await bucket.prove_multipart(prefix)
-            except TimeoutError:
-                log.warning("s3.multipart_unproved", store=bucket.client.name, error="it took too long")
+            except (TimeoutError, StoreError) as error:
+                log.warning("s3.multipart_unproved", store=name, error=str(error) or "it took too long")
 
     async def inspect(self) -> Inspection:
         """For `doctor`: the same proof, one store after the other, and what the settings of buckets mean.

@@ -51,6 +51,8 @@ from ledger.cluster.requests import Description
 
 log = structlog.get_logger()
 
+FINISH_S: Final = 5.0
+"""For what was begun at the start and has not ended when the gateway does."""
 HOST: Final = World(OPENER, Sockets())
 """This host, with the backends of this build."""
 
@@ -129,6 +131,9 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metri
     stores = await opening.open(stack, metrics)
     # Over a store that breaks a promise two gateways would both number the same offsets.
     await opening.far.prove()
+    # Nothing large is written at first, so a start does not wait for this.
+    uploads = asyncio.create_task(opening.far.prove_uploads(), name="proof of uploads")
+    stack.push_async_callback(_finish, uploads)
     return stores
 
 
@@ -277,6 +282,13 @@ def _readiness(
 ) -> Readiness:
     failing, directory = stores.watch.health.failing, stores.urls.directory
     return Readiness(shard, failing, space, directory, settings.storage.min_free_bytes, quota=quota)
+
+
+async def _finish(task: asyncio.Task[None]) -> None:
+    """It deletes what it wrote, so it may go on for a while."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FINISH_S):
+            await task
 
 
 async def _end(task: asyncio.Task[None]) -> None:

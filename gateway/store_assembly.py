@@ -88,6 +88,7 @@ async def opened_stores(
         stores = await opening.open(stack, Metrics(), thorough=thorough)
         if prove:
             await opening.far.prove()
+            await opening.far.prove_uploads()
         yield stores
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from adapters.metadata.etcd_address import Login
 from adapters.open import FarStores
+from adapters.s3.multipart import MULTIPART_ABOVE
+from gateway.assembly import running_gateway
 from gateway.config import load_settings
 from gateway.settings import ConfigError
 from gateway.store_assembly import opened_stores
@@ -43,7 +45,8 @@ async def test_far_stores_are_proved_and_keep_nothing_of_it(
     with nothing_made_in(tmp_path):
         async with opened_stores(load_settings(far.settings(), {}), prove=True) as stores:
             assert stores.image is None and stores.directories == []
-            assert await stores.journal.append(0, b"an entry") in (Appended(True), Appended(False))
+            # etcd compares `start` in the same step, so an entry counts at once.
+            assert await stores.journal.append(0, b"an entry") == Appended(counts=far.row == ETCD_S3)
             assert await stores.blobs.list("") == []
             assert await stores.segments.objects() == []
     assert [key for key in keys_of(weed_s3, "") if "/proof/" in key] == []
@@ -64,6 +67,37 @@ async def test_a_store_that_ignores_conditions_is_unfit(moto_s3: S3Server, which
                 pass
     assert proxy.endpoint in str(unfit.value)
     assert keys_of(moto_s3, f"unfit-{which}/") == []
+
+
+async def test_a_gateway_proves_uploads_in_parts_next_to_its_first_work(moto_s3: S3Server) -> None:
+    async with running_proxy(moto_s3.endpoint) as proxy:
+        url = f"s3://{BUCKET}/uploads?endpoint={proxy.endpoint}&region=us-east-1"
+        here = {"listeners.listen": ("PLAINTEXT://127.0.0.1:0",), "admin.listen": ""}
+        settings = load_settings({**FarPlace("bucket", url, url).settings(), **here}, {})
+        async with running_gateway(settings):
+            pass
+        # A gateway that ends so early waits for them.
+        assert [one for one in proxy.requests if one.startswith(f"POST /{BUCKET}/uploads/proof/")]
+
+
+async def test_large_objects_go_in_parts_once_that_is_proved(
+    moto_s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def is_create_only(*_: object) -> bool:
+        return True
+
+    # The proof itself: tests/contract/test_s3_multipart.py.
+    monkeypatch.setattr("adapters.s3.bucket.is_create_only", is_create_only)
+    async with running_proxy(moto_s3.endpoint) as proxy:
+        far = FarStores()
+        blobs = far.blobs(f"s3://{BUCKET}/large?endpoint={proxy.endpoint}&region=us-east-1")
+        for number, is_proved in enumerate((False, True)):
+            if is_proved:
+                await far.prove_uploads()
+            key = f"snapshot/0/{number}"
+            await blobs.put(key, [bytes(MULTIPART_ABOVE + 1)])
+            assert (f"POST /{BUCKET}/large/{key}" in proxy.requests) is is_proved
+        await blobs.close()
 
 
 async def test_a_bucket_that_is_out_of_reach_is_unavailable(aws_environment: None) -> None:
