@@ -1,7 +1,8 @@
 """The address of a bucket: `s3://bucket/prefix[?endpoint=URL&region=NAME]`. It never holds credentials."""
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -32,6 +33,18 @@ class S3Address:
         """For messages."""
         at = f" at {self.endpoint}" if self.endpoint else ""
         return f"s3://{self.bucket}/{self.prefix}{at}"
+
+
+ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+"""The first that is set counts. obstore reads them by itself, but takes a virtual host for the bucket's."""
+
+
+def completed(address: S3Address, environment: Mapping[str, str]) -> S3Address:
+    """With the endpoint that the environment names, if the URL names none. Errors: BadAddress."""
+    if address.endpoint is not None:
+        return address
+    named = next((environment[name] for name in ENDPOINT_VARIABLES if environment.get(name)), None)
+    return replace(address, endpoint=_endpoint(named))
 
 
 def parse_address(url: str) -> S3Address:

@@ -1,5 +1,6 @@
 """A bucket as a store: its client, the adapters over it, and the proof that it keeps their promises."""
 
+import os
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +9,7 @@ import boto3
 from adapters.blobs.s3 import S3Blobs
 from adapters.metadata.s3 import S3Metadata
 from adapters.proof import RACES, prove_blobs, prove_metadata
-from adapters.s3.address import S3Address, parse_address
+from adapters.s3.address import S3Address, completed, parse_address
 from adapters.s3.checks import BucketChecks
 from adapters.s3.client import Limits, S3Client
 from adapters.s3.credentials import CredentialChain
@@ -61,7 +62,8 @@ def open_bucket(
 ) -> S3Bucket:
     """Nothing is sent yet. `session`: of the environment if there is none. Errors: BadAddress, and
     StoreUnavailable for a profile that does not exist, or a file of the options that cannot be used."""
-    address, options = parse_address(url) if isinstance(url, str) else url, options or S3Options()
+    address = completed(parse_address(url) if isinstance(url, str) else url, os.environ)
+    options = options or S3Options()
     check_options(address, options)
     name = str(address)
     threads = StoreThreads(f"the credentials of {name}", 1, CREDENTIALS_DEADLINE_S)

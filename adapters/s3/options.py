@@ -116,6 +116,8 @@ def boto3_client(
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=calls.read_timeout_s,
             max_pool_connections=calls.connections,
+            # Of a profile: obstore does not know it, and would go elsewhere.
+            ignore_configured_endpoint_urls=True,
             # Not every store knows the checksums that boto3 adds.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",

@@ -11,7 +11,7 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
-from adapters.s3.address import BadAddress, parse_address
+from adapters.s3.address import ENDPOINT_VARIABLES, BadAddress, parse_address
 from adapters.s3.bucket import open_bucket
 from adapters.s3.options import Calls, S3Options, boto3_client, obstore_arguments
 from adapters.s3.results import Stored
@@ -102,6 +102,33 @@ def test_the_bucket_is_in_the_path_or_in_the_host(url: str, path_style: bool | N
     # boto3 knows a host without the region too, which Amazon redirects.
     found = signed.partition("?")[0].replace("s3.amazonaws.com", "s3.us-east-1.amazonaws.com")
     assert found == expected
+
+
+@pytest.mark.parametrize("name", ENDPOINT_VARIABLES)
+async def test_an_endpoint_of_the_environment_counts_for_both_clients(
+    moto_s3: S3Server, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, moto_s3.endpoint)
+    prefix = uuid.uuid4().hex
+    bucket = open_bucket(f"s3://{BUCKET}/{prefix}?region={REGION}", PATIENT)
+    assert str(bucket.address) == f"s3://{BUCKET}/{prefix}/ at {moto_s3.endpoint}"
+    blobs = bucket.blobs()
+    await blobs.put("a", [b"one"])
+    assert isinstance(await bucket.multipart.put(f"{prefix}/b", b"two"), Stored)
+    listed = moto_s3.boto3_client().list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/")
+    assert [found["Key"] for found in listed["Contents"]] == [f"{prefix}/a", f"{prefix}/b"]
+    await blobs.close()
+
+
+def test_an_endpoint_of_a_profile_is_followed_by_no_client(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "config"
+    file.write_text("[default]\nendpoint_url = https://elsewhere.example\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(file))
+    session = boto3.Session("key", "secret", region_name="us-east-1")
+    client = boto3_client(session, parse_address("s3://bucket"), S3Options(), "us-east-1", Calls(1, 1, 60))
+    assert "amazonaws.com" in client.meta.endpoint_url
 
 
 @pytest.mark.parametrize(
