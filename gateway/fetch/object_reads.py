@@ -7,6 +7,7 @@ waited for by itself, so that one that hangs delays no other. The store bounds h
 """
 
 import asyncio
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
@@ -91,7 +92,7 @@ class ObjectReads:
             return
         try:
             left_s = max(0.0, deadline - asyncio.get_running_loop().time())
-            ended, late = await asyncio.wait(tasks, timeout=left_s)
+            ended, late = await asyncio.wait(tasks, timeout=None if left_s == math.inf else left_s)
         finally:
             for task in tasks:
                 task.cancel()
