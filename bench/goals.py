@@ -49,6 +49,7 @@ GOALS: Mapping[str, Goal] = MappingProxyType(
         "startup.idle_mb": Goal(Of.VALUE, at_most=120.0),
         "startup.ready_s": Goal(Of.VALUE, at_most=1.0),
         "startup_runs.ready_s": Goal(Of.VALUE, at_most=5.0),
+        "startup_runs.snapshot_ready_s": Goal(Of.VALUE, at_most=5.0),
         "ledger.bytes_run": Goal(Of.VALUE, at_most=64.0),
         "ledger.apply_us_batch": Goal(Of.VALUE, at_most=1.5),
         "ledger.apply_longest_ms": Goal(Of.VALUE, at_most=5.0),

@@ -20,8 +20,8 @@ from ledger.partitions.requests import FileCommit
 from ledger.topics.requests import Created, CreateTopic
 from tests.support.versions import ROOT
 
-IMAGE, JOURNAL = "image", "journal"
-"""What the next start reads: an image up to the last entry, or only journal entries."""
+IMAGE, SNAPSHOT, JOURNAL = "image", "snapshot", "journal"
+"""What the next start reads: an image or a snapshot up to the last entry, or only journal entries."""
 TIMEOUT_S = 900.0
 DRAFTS_AN_OBJECT = 10
 
@@ -39,8 +39,11 @@ async def _write(directory: Path, runs: int, partitions: int, source: str) -> No
     image = open_image(f"sqlite:{directory / IMAGE_FILE}") if source == IMAGE else None
     shard = await open_shard(open_journal(store), blobs, image, 1, clock_ms)
     await _fill(shard, runs, partitions)
-    if image is not None:
-        await Checkpointer(shard, image, blobs, SnapshotRule(1 << 40), clock_ms).write_image()
+    checkpointer = Checkpointer(shard, image, blobs, SnapshotRule(1 << 40), clock_ms)
+    if source == IMAGE:
+        await checkpointer.write_image()
+    elif source == SNAPSHOT:
+        await checkpointer.snapshot()
     await shard.close()
     if image is not None:
         await image.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench import proc
 from bench.case import MB, Figures
-from bench.ledger_files import IMAGE, JOURNAL, write_ledger
+from bench.ledger_files import IMAGE, JOURNAL, SNAPSHOT, write_ledger
 from bench.servers import BenchGateway, BenchKafka, Server
 from tests.support.gateway import READY_TIMEOUT_S
 from tests.support.raw import raw_exchange, request
@@ -38,11 +38,12 @@ def start_empty(directory: Path) -> dict[str, Figures]:
 
 
 def start_with_runs(directory: Path) -> Figures:
-    """A gateway over a ledger of a million runs: from its image, and from its journal alone. The ledger is
-    written to `directory` the first time."""
+    """A gateway over a ledger of a million runs: from its image, from a snapshot (and with no image to be
+    written), and from its journal alone. The ledger is written to `directory` the first time."""
     figures: Figures = {}
-    for source, name in ((IMAGE, "ready_s"), (JOURNAL, "journal_ready_s")):
-        gateway = BenchGateway(directory / f"runs-{source}")
+    for source, name in ((IMAGE, "ready_s"), (SNAPSHOT, "snapshot_ready_s"), (JOURNAL, "journal_ready_s")):
+        options = ["--set", "storage.image=none"] if source == SNAPSHOT else []
+        gateway = BenchGateway(directory / f"runs-{source}", options)
         written = directory / f"ledger-{source}"
         try:
             if not written.exists():
