@@ -7,15 +7,19 @@ from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeAlias
 
+import structlog
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from adapters.s3.address import DEFAULT_REGION, S3Address
 from adapters.s3.credentials import CredentialChain
-from adapters.s3.failures import CREDENTIAL_CODES, DENIED, SERVER_ERROR, Request, failure_of_status
+from adapters.s3.failures import CREDENTIAL_CODES, DENIED, NOT_FOUND, SERVER_ERROR, Request, failure_of_status
 from adapters.s3.lifecycle import Lifecycle, is_own, lifecycle_of
 from adapters.s3.options import Calls, S3Options, boto3_client
 from adapters.threads import StoreThreads
 from ledger.errors import StoreUnavailable, StoreUnfit
+
+log = structlog.get_logger(__name__)
 
 STEP_DEADLINE_S: Final = 60.0
 CALLS: Final = Calls(connections=1, attempts=3, read_timeout_s=10)
@@ -70,7 +74,8 @@ class BucketChecks:
         make them unreadable. Where the rules cannot be read there is nothing to refuse."""
         try:
             lifecycle = await self._threads.read(self._lifecycle, prefix)
-        except _Unread:
+        except _Unread as unread:
+            log.info("s3.rules_unread", store=str(self._address), reason=str(unread))
             return
         for harm in lifecycle.harms:
             raise StoreUnfit(f"{self._address} cannot be used, since {harm}; {_REMOVE_THE_RULE}")
@@ -221,6 +226,8 @@ class BucketChecks:
             response: Response = getattr(self._client, operation)(Bucket=self._address.bucket, **arguments)
         except ClientError as error:
             return self._refused(error, what, right)
+        except ResponseParserError:
+            raise _Unread(f"{what}: not checked, since the store's response is no XML of S3") from None
         except BotoCoreError as error:
             raise StoreUnavailable(
                 f"{self._address} cannot be checked, since a request broke off ({type(error).__name__}): "
@@ -233,8 +240,9 @@ class BucketChecks:
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         if code in NOT_THERE:
             return {}
-        is_missing = what == "bucket" and status == 404
-        if (status >= SERVER_ERROR and status != 501) or code in SETTINGS_CODES or is_missing:
+        # Some stores answer 500 for a setting that they do not know, and are sound otherwise.
+        is_down = what == "bucket" and (status >= SERVER_ERROR or status == NOT_FOUND)
+        if is_down or code in SETTINGS_CODES:
             failed = failure_of_status(Request(str(self._address), "list"), status, code)
             raise StoreUnavailable(failed.reason) from None
         if status in DENIED:

@@ -226,6 +226,18 @@ async def test_a_right_that_is_missing_is_a_note_and_not_an_error(moto_s3: S3Ser
     )
 
 
+@pytest.mark.parametrize("text", ["no XML", "<Other><Kind>of answer</Kind></Other>"])
+async def test_a_server_whose_answers_are_of_no_s3_is_no_obstacle(
+    moto_s3: S3Server, bucket: str, text: str
+) -> None:
+    async with running_proxy(moto_s3.endpoint) as proxy:
+        proxy.denied = Denied(lambda request: request.method == "GET", status=200, text=text)
+        opened = open_bucket(url_of(proxy.endpoint, bucket), PATIENT)
+        await opened.checks.refuse_unfit(PREFIX)
+        found = await inspected(opened)
+    assert (found.refusals, found.findings) == ([], [])
+
+
 class InRegion(boto3.Session):  # type: ignore[misc] # boto3 is Any to mypy
     """Of Amazon, with a bucket in this region and without any settings."""
 
