@@ -229,6 +229,7 @@ async def _watch_space(
     space.start()
     stack.callback(space.close)
     metrics.watch_space(lambda: space.free_bytes, lambda: space.refused)
+    metrics.watch_quota(lambda: quota.usage)
     await quota.measure()
     return space, quota
 

@@ -200,7 +200,7 @@ async def _check_snapshots(journal: Journal, blobs: Blobs, state: LedgerState, s
 async def _cluster_of(blobs: Blobs, key: str) -> str:
     snapshot = await _read_snapshot(blobs, key)
     try:
-        return cluster_id_of(snapshot.rows) if snapshot is not None else ""
+        return await asyncio.to_thread(cluster_id_of, snapshot.rows) if snapshot is not None else ""
     except StoreDamaged as error:
         log.warning("snapshot.unreadable", key=key, error=str(error))
         return ""

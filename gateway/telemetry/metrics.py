@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from gateway.telemetry.local_metrics import LocalCounters, LocalHistograms
 from gateway.telemetry.object_reads import ObjectReadCounts, ObjectReadsCollector
+from ledger.ports import StoreUsage
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and have no use here
 
@@ -115,6 +116,22 @@ class _SpaceCollector(Collector):
         return free, refused
 
 
+class _QuotaCollector(Collector):
+    def __init__(self, usage: Callable[[], StoreUsage | None]) -> None:
+        self._usage = usage
+
+    def collect(self) -> Iterable[Metric]:
+        usage = self._usage()
+        if usage is None:
+            return
+        for name, help_text, value in (
+            ("used", "What the metadata store uses of its quota", usage.used_bytes),
+            ("file", "The size of the metadata store's file, with free pages", usage.file_bytes),
+            ("quota", "The quota of the metadata store", usage.quota_bytes),
+        ):
+            yield GaugeMetricFamily(f"dragoman_metadata_{name}_bytes", help_text, value)
+
+
 class Metrics:
     """All metrics of one gateway, in a registry of their own."""
 
@@ -173,6 +190,10 @@ class Metrics:
     def watch_space(self, free_bytes: Callable[[], int | None], refused: Callable[[], int]) -> None:
         """Read the free bytes of the disk with the least spare bytes, and how many batches were refused."""
         self.registry.register(_SpaceCollector(free_bytes, refused))
+
+    def watch_quota(self, usage: Callable[[], StoreUsage | None]) -> None:
+        """Read how full a metadata store with a quota is."""
+        self.registry.register(_QuotaCollector(usage))
 
     def watch_object_reads(self, counts: ObjectReadCounts) -> None:
         """Read how objects of a far store were read, whenever the metrics are collected."""

@@ -92,7 +92,7 @@ def runs_dropped(state: LedgerState, record: RunsDropped) -> None:
     state.dirty[CHUNK].update((log.number, serial) for serial in emptied)
     if log.chunks:
         state.dirty[CHUNK].add((log.number, log.chunks[0].serial))
-    announce(state, set(numbers))
+    announce(state, numbers)
     state.dirty[OBJECT].update(state.objects.release(numbers, state.entry_time_ms))
     if not log.droppable(1):
         del state.draining[log.number]

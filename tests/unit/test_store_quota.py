@@ -140,6 +140,9 @@ async def test_at_80_percent_there_are_no_new_topics_and_records_go_on() -> None
         assert await create(gateway, "t") == "NONE"
         await fill(gateway, store, 800)
         assert await create(gateway, "u") == "KAFKA_STORAGE_ERROR"
+        shown = gateway.running.services.metrics.render().decode()
+        assert "\ndragoman_metadata_used_bytes 800.0\n" in shown
+        assert "\ndragoman_metadata_quota_bytes 1000.0\n" in shown
         assert await gateway.send("t", records(2)) == 0
         await fill(gateway, store, 500)
         assert await create(gateway, "u") == "NONE"
