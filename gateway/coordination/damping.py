@@ -38,13 +38,16 @@ class Candidate:
     def is_other(self, epoch: Epoch) -> bool:
         """Whether another gateway began it. Two on different machines, or with different addresses, are two,
         also if both have the same node id by mistake."""
-        where = self.described.host, self.described.address
-        return epoch.gateway != self.gateway or (epoch.host, epoch.address) != where
+        return epoch.who != (self.gateway, self.described.host, self.described.address)
 
     def others(self, epochs: Sequence[Epoch], since_ms: int) -> list[Epoch]:
-        """Epochs of other gateways that began since then. A command is none: it does not come back."""
-        recent = (epoch for epoch in epochs if epoch.began_ms >= since_ms)
-        return [epoch for epoch in recent if epoch.gateway != NO_GATEWAY and self.is_other(epoch)]
+        """Take-overs by other gateways since then. One that was started again has taken nothing over, and a
+        command does not come back."""
+        taken: list[Epoch] = []
+        for epoch in epochs:
+            if epoch.gateway != NO_GATEWAY and (not taken or taken[-1].who != epoch.who):
+                taken.append(epoch)
+        return [epoch for epoch in taken if epoch.began_ms >= since_ms and self.is_other(epoch)]
 
     def is_contested(self, state: LedgerState) -> bool:
         """Of the owner: whether others owned the shard just before, and may come back."""

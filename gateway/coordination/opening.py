@@ -8,6 +8,7 @@ import structlog
 
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.damping import Damping
+from gateway.coordination.journal import PrunedMeanwhile
 from gateway.coordination.recovery import Recovered, recover
 from gateway.coordination.shard import Shard
 from gateway.host import RandomBytes, random_bytes, uuid4_of
@@ -45,17 +46,22 @@ async def open_shard(  # noqa: PLR0913 - the stores of a gateway
     recovered = await _recovered(journal, blobs, image, verify)
     if damping is not None and await damping.wait(journal, recovered.state):
         recovered = await _recovered(journal, blobs, image, verify)
-    opened = Shard(journal, recovered.state, clock, commit_delay, elapsed, random, described)
-    opened.replica.last_nonce = recovered.nonce
-    opened.replica.journal_bytes = recovered.journal_bytes
-    try:
-        deadline = asyncio.get_running_loop().time() + OPEN_SECONDS
-        await opened.start(node_id, new_cluster_id(random), deadline, feature_level)
-        _note_older_level(opened.state.feature_level)
-    except BaseException:
-        await opened.close()
-        raise
-    return opened
+    while True:
+        opened = Shard(journal, recovered.state, clock, commit_delay, elapsed, random, described)
+        opened.replica.last_nonce = recovered.nonce
+        opened.replica.journal_bytes = recovered.journal_bytes
+        try:
+            deadline = asyncio.get_running_loop().time() + OPEN_SECONDS
+            await opened.start(node_id, new_cluster_id(random), deadline, feature_level)
+            _note_older_level(opened.state.feature_level)
+            return opened
+        except PrunedMeanwhile as error:
+            log.info("shard.opened_again", shard=journal.shard, reason=str(error))
+            await opened.owner.close()
+        except BaseException:
+            await opened.close()
+            raise
+        recovered = await _recovered(journal, blobs, image, verify)
 
 
 async def _recovered(

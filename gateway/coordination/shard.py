@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable
 
 from gateway.completion import Completion
 from gateway.coordination.commit_delay import CommitDelay
-from gateway.coordination.journal import OwnershipLost
+from gateway.coordination.journal import OwnershipLost, PrunedMeanwhile
 from gateway.coordination.ledger import Subscriber
 from gateway.coordination.owner import Owner
 from gateway.coordination.replica import Replica
 from gateway.coordination.time_hold import TimeHold
 from gateway.host import RandomBytes, random_bytes
 from ledger.cluster.requests import Description
-from ledger.errors import StoreUnavailable
+from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.ports import Journal
 from ledger.registry import REGISTRY
 from ledger.requests import LedgerResult, Request
@@ -51,8 +51,32 @@ class Shard:
 
     async def start(self, gateway: int, cluster_id: str, deadline: float, feature_level: int = 0) -> None:
         """Begin an epoch and serve. StoreUnavailable if that cannot be made durable by the deadline.
-        `feature_level`: see `BecomeOwner`."""
-        await self.owner.begin(gateway, cluster_id, deadline, feature_level, self._described)
+        `feature_level`: see `BecomeOwner`. An owner that is at work appends meanwhile: its entries are
+        applied as they come, and the next number is tried. PrunedMeanwhile if some of them need not have
+        counted: nothing may be built on this shard then."""
+        first = self.state.applied
+        while True:
+            try:
+                await self.owner.begin(gateway, cluster_id, deadline, feature_level, self._described)
+                break
+            except (StoreUnavailable, OutcomeUnknown):
+                lost = self.owner.broken
+                if not isinstance(lost, OwnershipLost) or asyncio.get_running_loop().time() >= deadline:
+                    raise
+            await self.owner.close()
+            if not lost.certain:
+                await self._check_not_pruned(first)
+            # One by one, as the quickest reads are what wins the race for the next number.
+            while (entry := await self.journal.get(self.state.applied)) is not None:
+                await self.replica.apply(entry)
+            self.owner = Owner(self.journal, self.replica, self._commit_delay, self._random)
+        if self.state.applied > first + 1:
+            await self._check_not_pruned(first)
+
+    async def _check_not_pruned(self, first: int) -> None:
+        """What was read from this entry on counts."""
+        if await self.journal.start() > first:
+            raise PrunedMeanwhile(f"the journal was pruned past entry {first} while it was read")
 
     async def begin_again(self, gateway: int, deadline: float, claim: Callable[[], Awaitable[None]]) -> None:
         """Begin another epoch after one was lost, on a replica that has caught up, and serve once the data is

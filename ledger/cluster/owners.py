@@ -17,6 +17,11 @@ class Epoch(NamedTuple):
     host: str = ""
     address: str = ""
 
+    @property
+    def who(self) -> tuple[int, str, str]:
+        """The same for all epochs of one gateway, however often that is started."""
+        return self.gateway, self.host, self.address
+
     def __str__(self) -> str:
         where = ", ".join(part for part in (self.host, self.address) if part)
         return f"gateway {self.gateway}" + (f" ({where})" if where else "")

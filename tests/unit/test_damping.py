@@ -224,7 +224,7 @@ def took(main: Callable[[Starts], Coroutine[Any, Any, None]], starts: Starts | N
     return run_virtually(timed)
 
 
-@pytest.mark.parametrize("numbers", [[1], [1, 2], [1, 2, 1], [1, 1, 1, 1, 1]])
+@pytest.mark.parametrize("numbers", [[1], [1, 2], [1, 2, 1], [1, 1, 1, 1, 1], [1, 1, 1, 2, 2]])
 def test_one_takeover_by_another_within_a_minute_is_no_reason_to_wait(numbers: list[int]) -> None:
     async def main(starts: Starts) -> None:
         for number in numbers:

@@ -48,6 +48,8 @@ async def deposed(shared: SharedShard, store: MetadataStore | None = None) -> tu
     new = await shared.take_over()
     with pytest.raises(StoreUnavailable):
         await old.shard.barrier(deadline())
+    # It has read who took over.
+    await old.shard.lost.wait()
     return old, new
 
 
@@ -158,6 +160,40 @@ async def test_of_two_attempts_at_a_time_one_begins_an_epoch(shared: SharedShard
     outcomes = await asyncio.gather(again(shared, old), again(shared, old), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [type(None), StoreUnavailable]
     assert old.shard.state.epoch == new.shard.state.epoch + 1
+
+
+async def test_a_gateway_that_starts_while_the_owner_is_at_work_tries_the_next_number(
+    shared: SharedShard,
+) -> None:
+    owner = await shared.take_over()
+    store = HeldMetadata(shared.store)
+    store.hold()
+    starting = asyncio.create_task(shared.take_over(store))
+    await store.until_held()
+    await owner.grow(70, snapshot=False)
+    store.release()
+    newer = await starting
+    assert newer.shard.state.applied == owner.shard.state.applied + 1 and newer.shard.state.epoch == 2
+    await assert_owns_all(shared, newer)
+    with pytest.raises(StoreUnavailable):
+        await owner.shard.barrier(deadline())
+
+
+async def test_a_gateway_whose_first_entry_was_pruned_starts_again_with_a_snapshot(
+    shared: SharedShard,
+) -> None:
+    owner = await shared.take_over()
+    store = HeldMetadata(shared.store)
+    store.hold()
+    starting = asyncio.create_task(shared.take_over(store))
+    await store.until_held()
+    await prune_up(owner)
+    assert await owner.shard.journal.start() > 1
+    store.release()
+    newer = await starting
+    assert store.put_keys[0] == entry_key(0, 1) and newer.shard.state.epoch == 2
+    assert newer.shard.state.applied == owner.shard.state.applied + 1
+    await assert_owns_all(shared, newer)
 
 
 # The claim

@@ -1,0 +1,56 @@
+"""A gateway that waits before its take-over is not ready, and names the owner on its pages."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+
+from adapters.blobs.memory import MemoryBlobs
+from adapters.metadata.memory import MemoryMetadata
+from gateway.assembly import HOST, running_gateway
+from gateway.config import load_settings
+from gateway.host import clock_ms
+from ledger.cluster.requests import Description
+from tests.support.in_memory import SETTINGS
+from tests.support.ports import free_ports
+from tests.support.shards import open_shard
+
+WAIT_S = 20.0
+
+
+async def page(port: int) -> Mapping[str, Any]:
+    """Of /readyz, as soon as it is served."""
+    async with asyncio.timeout(WAIT_S), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as response:
+                    return {"status": response.status, **json.loads(await response.text())}
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_gateway_that_waits_is_not_ready_and_names_the_owner() -> None:
+    store, blobs = MemoryMetadata(exclusive=False), MemoryBlobs()
+    for node_id in (7, 8, 7):
+        described = Description(f"host-{node_id}", "PLAINTEXT://a:1", right_until_ms=1 << 60)
+        await open_shard(store, None, None, node_id, clock_ms, described=described)
+    (port,) = free_ports(1)
+    opener = replace(HOST.stores, metadata=lambda *_, **__: store, blobs=lambda *_, **__: blobs)
+    settings = load_settings({**SETTINGS, "admin.listen": f"127.0.0.1:{port}"}, {})
+
+    async def serve() -> None:
+        async with running_gateway(settings, replace(HOST, stores=opener)):
+            raise AssertionError("it has not waited")
+
+    serving = asyncio.create_task(serve())
+    shown = await page(port)
+    assert shown["status"] == 503 and not shown["ready"]
+    (reason,) = shown["reasons"]
+    assert reason["reason"] == "waiting_for_owner"
+    assert "gateway 7 (host-7, PLAINTEXT://a:1) owns the shard since its epoch 3" in reason["detail"]
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    assert serving.cancelled()
