@@ -79,6 +79,26 @@ def test_a_ledger_in_a_bucket_is_shown_backed_up_and_restored(
         assert [topic["name"] for topic in printed(capsys)["topics"]] == [TOPIC]
 
 
+def test_a_ledger_is_backed_up_while_its_gateway_runs(
+    moto_s3: S3Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = FarPlace("bucket", moto_s3.url(), moto_s3.url())
+
+    async def run() -> None:
+        async with running_gateway(settings_of(place)) as gateway:
+            client = ConfluentClient(str(gateway.bound[0]))
+            await asyncio.to_thread(client.create_topic, TOPIC, 2)
+            done = await asyncio.to_thread(backup, settings_of(place), str(tmp_path), True)
+            assert done is Exit.OK
+
+    asyncio.run(run())
+    restored = settings_of(FarPlace("bucket", moto_s3.url(), place.data))
+    assert restore(restored, str(tmp_path), True) is Exit.OK
+    capsys.readouterr()
+    show(restored, True)
+    assert [topic["name"] for topic in printed(capsys)["topics"]] == [TOPIC]
+
+
 def test_metadata_and_records_may_have_the_same_url(
     moto_s3: S3Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
