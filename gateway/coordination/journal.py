@@ -60,7 +60,8 @@ async def verify_counts(journal: Journal, number: int, may_wait: Callable[[], bo
         except (StoreUnavailable, OutcomeUnknown) as error:
             if not may_wait():
                 raise _unknown(number, str(error)) from error
-            log.warning("journal.start_not_read", entry=number, error=str(error), retry_s=wait_s)
+            if wait_s == FIRST_RETRY_S:
+                log.warning("journal.start_not_read", entry=number, error=str(error))
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, LONGEST_RETRY_S)
         else:

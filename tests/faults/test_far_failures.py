@@ -17,12 +17,19 @@ from typing import Any, Final
 
 import pytest
 
+from gateway.addresses import Address
+from gateway.cli.client import Client
+from gateway.wire.apis import ApiKey
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ledger.batch.records import Record, build_batch
 from tests.faults.far_clients import Clients, clients_at, until_all_go_on
 from tests.support.etcd import EtcdServer
 from tests.support.far_stores import BUCKET_ALONE, ETCD_S3, FarPlace, far_gateway
 from tests.support.gateway import Gateway
 from tests.support.s3_servers import S3Server
 from tests.support.store_ways import ETCD_TROUBLES, S3_TROUBLES, Store, Trouble, Ways, ways_to
+from tests.support.topics import create_topics
 from tests.support.weed import Weed
 
 WINDOW_S: Final = 1.5
@@ -33,7 +40,12 @@ SENT_EVERY_S: Final = 0.005
 """By each producer."""
 GROWTH_BYTES: Final = 160 * 1024 * 1024
 """Of the process, for what the clients have under way: much less than what an unbounded queue would take."""
-LINES: Final = 40
+LINES: Final = 12
+"""In the log about stores and journal, of one failure however long: a few operations, each when it begins and
+when it ends."""
+DEADLINE_MS: Final = 500
+ANSWERED_S: Final = 15.0
+"""Long after the deadline of a request, and before the gateway gives up calls of its stores."""
 RETRIABLE: Final = frozenset(
     {"NONE", "KAFKA_STORAGE_ERROR", "REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER"}
 )
@@ -159,6 +171,43 @@ def test_failures_of_a_bucket_that_holds_the_journal_pass_without_loss_or_restar
 ) -> None:
     with scene_over(BUCKET_ALONE, weed, etcd, tmp_path) as scene:
         live_through_all(scene, [one for one in S3_TROUBLES if one.name in OF_THE_JOURNAL], WINDOW_S)
+
+
+@pytest.mark.timeout(120)
+def test_a_request_is_answered_when_its_time_is_over_though_a_store_is_silent(
+    weed: Weed, weed_s3: S3Server, etcd: EtcdServer, tmp_path: Path
+) -> None:
+    with ways_to(weed.s3_port, etcd.port) as ways:
+        place = FarPlace(
+            ETCD_S3, etcd.url(ways.etcd_endpoint), S3Server("the way to it", ways.s3_endpoint).url()
+        )
+        with far_gateway(place, tmp_path, OPTIONS) as gateway:
+            create_topics(gateway.bootstrap, {"t": 1})
+            assert produced_to(gateway)[0] == "NONE"
+            for trouble in (one for one in [*S3_TROUBLES, *ETCD_TROUBLES] if one.is_partition):
+                with ways.trouble(trouble):
+                    error, seconds = produced_to(gateway)
+                    assert error == "REQUEST_TIMED_OUT" and seconds < ANSWERED_S, trouble
+            wait_until_ready(gateway)
+
+
+def produced_to(gateway: Gateway) -> tuple[str, float]:
+    """The error of a Produce that may take DEADLINE_MS, and how long it took."""
+    batch = build_batch([Record(0, 0, None, b"x")], base_timestamp=time.time_ns() // 1_000_000)
+    partitions = [PartitionProduceData(0, batch)]
+    request = ProduceRequest(None, -1, DEADLINE_MS, [TopicProduceData("t", partition_data=partitions)])
+    begun = time.monotonic()
+    with Client(Address(gateway.host, gateway.port), timeout=2 * ANSWERED_S) as client:
+        response = client.ask(ApiKey.PRODUCE, 9, request)
+    seconds = time.monotonic() - begun
+    return ErrorCode(response.responses[0].partition_responses[0].error_code).name, seconds
+
+
+def wait_until_ready(gateway: Gateway) -> None:
+    deadline = time.monotonic() + RECOVERY_S
+    while not_ready(gateway):
+        assert time.monotonic() < deadline, not_ready(gateway)
+        time.sleep(POLL_S)
 
 
 @pytest.mark.full

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.journals.metadata import MetadataJournal, entry_key
 from adapters.metadata.memory import MemoryMetadata
@@ -11,8 +12,10 @@ from gateway.coordination.archives import pieces
 from gateway.coordination.journal import OwnershipLost, PrunedMeanwhile, append, verify_counts
 from ledger.journal import NONCE_BYTES, encode_entry
 from ledger.ports import Won
+from tests.support.faulty import Fault, Faults, FaultyMetadata
 from tests.support.held_stores import HeldBlobs, HeldMetadata
 from tests.support.shared_shard import SharedShard
+from tests.support.virtual_time import run_virtually
 
 
 @pytest.fixture
@@ -53,6 +56,15 @@ async def test_a_deposed_gateway_that_goes_on_with_its_prune_does_not_lower_the_
     assert not lost.value.certain
     assert not new.shard.lost.is_set()
     await new.grow(1)
+
+
+def test_a_start_that_cannot_be_read_for_long_is_one_line_in_the_log() -> None:
+    faults = Faults(fail_at=1, fault=Fault.ERROR_BEFORE, times=20, only=["metadata.get"])
+    journal = MetadataJournal(FaultyMetadata(MemoryMetadata(), faults), 0)
+    with capture_logs() as logs:
+        run_virtually(lambda: verify_counts(journal, 11, lambda: True))
+    assert len(faults.failed) == 20
+    assert [line["event"] for line in logs] == ["journal.start_not_read"]
 
 
 # Archives
