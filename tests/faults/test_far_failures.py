@@ -5,11 +5,14 @@ No acknowledged loss, nothing twice, only errors that clients try again, and rec
 """
 
 import json
+import os
 import re
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +21,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.addresses import Address
-from gateway.cli.client import Client
+from gateway.cli.client import Client, ClientError
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -51,6 +54,12 @@ RETRIABLE: Final = frozenset(
 )
 """That clients try again by themselves."""
 OPTIONS: Final = ("--set", "groups.group.initial.rebalance.delay.ms=200")
+FLOOD_BUFFER_BYTES: Final = 32 * 1024 * 1024
+FLOOD_CLIENTS: Final = 64
+FLOOD_PARTITIONS: Final = range(4)
+FLOOD_GROWTH_BYTES: Final = 128 * 1024 * 1024
+"""Of 256 MB that the clients send at once, and what each copy of them would take."""
+CLOSED: Final = "closed"
 OF_THE_JOURNAL: Final = ("500-after", "answers-lost", "late", "expired-credentials")
 """Where the outcome of an append to it is not known, or a refusal is certain; the others are like those of
 segments."""
@@ -93,10 +102,6 @@ class Scene:
             for name, labels, value in samples(self.gateway)
             if name == "dragoman_store_errors_total" and labels["store"] == store
         )
-
-    def resident_bytes(self) -> int:
-        pages = int(Path(f"/proc/{self.gateway.pid}/statm").read_text().split()[1])
-        return pages * 4096
 
     def logged(self) -> list[dict[str, Any]]:
         """What the log says of the stores."""
@@ -141,10 +146,10 @@ def page(gateway: Gateway, path: str) -> bytes:
 
 
 def live_through_all(scene: Scene, troubles: Sequence[Trouble], seconds: float) -> None:
-    pid, before = scene.gateway.pid, scene.resident_bytes()
+    pid, before = scene.gateway.pid, resident_bytes(scene.gateway)
     for trouble in troubles:
         scene.live_through(trouble, seconds)
-        assert scene.resident_bytes() - before < GROWTH_BYTES, trouble
+        assert resident_bytes(scene.gateway) - before < GROWTH_BYTES, trouble
     assert scene.gateway.is_running() and scene.gateway.pid == pid
     assert scene.produced() <= RETRIABLE
 
@@ -191,11 +196,61 @@ def test_a_request_is_answered_when_its_time_is_over_though_a_store_is_silent(
             wait_until_ready(gateway)
 
 
-def produced_to(gateway: Gateway) -> tuple[str, float]:
-    """The error of a Produce that may take DEADLINE_MS, and how long it took."""
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "trouble", [one for one in [*S3_TROUBLES, *ETCD_TROUBLES] if one.is_partition], ids=str
+)
+def test_memory_is_bounded_while_a_store_is_silent_and_clients_send(
+    trouble: Trouble, weed: Weed, weed_s3: S3Server, etcd: EtcdServer, tmp_path: Path
+) -> None:
+    with ways_to(weed.s3_port, etcd.port) as ways:
+        s3 = S3Server("the way to it", ways.s3_endpoint)
+        place = FarPlace(ETCD_S3, etcd.url(ways.etcd_endpoint), s3.url())
+        options = [*OPTIONS, "--set", f"limits.buffer_bytes={FLOOD_BUFFER_BYTES}"]
+        options += ["--set", f"limits.frame_bytes={FLOOD_BUFFER_BYTES // 4}"]
+        with far_gateway(place, tmp_path, options) as gateway, ThreadPoolExecutor(FLOOD_CLIENTS) as pool:
+            create_topics(gateway.bootstrap, {"t": len(FLOOD_PARTITIONS)})
+            assert produced_to(gateway)[0] == "NONE"
+            before, most = resident_bytes(gateway), 0
+            with ways.trouble(trouble):
+                flood = [pool.submit(flooded, gateway) for _ in range(FLOOD_CLIENTS)]
+                ends_at = time.monotonic() + LONG_WINDOW_S
+                while time.monotonic() < ends_at:
+                    most = max(most, resident_bytes(gateway))
+                    time.sleep(POLL_S)
+            outcomes = Counter(one.result() for one in flood)
+            most = max(most, resident_bytes(gateway))
+            print(f"{trouble}: {(most - before) >> 20} MiB more, {outcomes}")  # noqa: T201
+            assert set(outcomes) <= RETRIABLE | {CLOSED}
+            assert most - before < FLOOD_GROWTH_BYTES
+            wait_until_ready(gateway)
+            assert produced_to(gateway, 10_000)[0] == "NONE"
+
+
+def flooded(gateway: Gateway) -> str:
+    """The first error of one large Produce that may take as long as clients wait."""
+    batch = build_batch([Record(0, 0, None, os.urandom(1_000_000))], base_timestamp=1_700_000_000_000)
+    partitions = [PartitionProduceData(index, batch) for index in FLOOD_PARTITIONS]
+    request = ProduceRequest(None, -1, 30_000, [TopicProduceData("t", partition_data=partitions)])
+    try:
+        with Client(Address(gateway.host, gateway.port), timeout=2 * RECOVERY_S) as client:
+            response = client.ask(ApiKey.PRODUCE, 9, request)
+    except ClientError:
+        return CLOSED
+    return ErrorCode(response.responses[0].partition_responses[0].error_code).name
+
+
+def resident_bytes(gateway: Gateway) -> int:
+    pages = int(Path(f"/proc/{gateway.pid}/statm").read_text().split()[1])
+    return pages * 4096
+
+
+def produced_to(gateway: Gateway, timeout_ms: int = DEADLINE_MS) -> tuple[str, float]:
+    """The error of a small Produce, and how long it took."""
     batch = build_batch([Record(0, 0, None, b"x")], base_timestamp=time.time_ns() // 1_000_000)
     partitions = [PartitionProduceData(0, batch)]
-    request = ProduceRequest(None, -1, DEADLINE_MS, [TopicProduceData("t", partition_data=partitions)])
+    request = ProduceRequest(None, -1, timeout_ms, [TopicProduceData("t", partition_data=partitions)])
     begun = time.monotonic()
     with Client(Address(gateway.host, gateway.port), timeout=2 * ANSWERED_S) as client:
         response = client.ask(ApiKey.PRODUCE, 9, request)
