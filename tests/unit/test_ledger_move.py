@@ -235,6 +235,7 @@ async def test_a_move_that_is_cancelled_is_not_completed_by_a_put_that_was_under
         assert await source.holds_the_ledger()
         await deaths.arrive()
         assert await source.holds_the_ledger() and not await target.holds_the_ledger()
+        assert await state_of(target) is MoveState.ARRIVING
     assert cancelled == 4
 
 
@@ -300,10 +301,17 @@ async def test_after_a_cancelled_move_the_ledger_goes_on_and_may_move_again(buil
     await check_moved(grown, target)
 
 
-async def test_a_ledger_that_went_on_after_an_interrupted_move_moves_as_it_is_then(built: InMemory) -> None:
+@pytest.mark.parametrize("after_put", [2, 3, 5])
+async def test_a_ledger_that_went_on_after_an_interrupted_move_moves_as_it_is_then(
+    built: InMemory, after_put: int
+) -> None:
+    """Interrupted after the claim of the new place, after an object, after the snapshot."""
     source, target = built.clone(), empty_target()
+    deaths = Deaths(after_put, Fault.ERROR_AFTER, only=["blobs.put"])
     with pytest.raises(Death):
-        await move(source.place(), with_faults(target, Deaths(2, only=["blobs.put"])))
+        await move(source.place(), with_faults(target, deaths))
+    assert await source.holds_the_ledger()
+    assert len(await target.blobs.list("snapshot/")) == (after_put == 5)
     shard = await open_shard(source.metadata, source.blobs, None, 1, lambda: NOW_MS)
     await claim_data(shard, source.blobs, is_lasting=True)
     await shard.close()
