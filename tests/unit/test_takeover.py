@@ -8,6 +8,7 @@ import pytest
 
 from adapters.blobs.memory import MemoryBlobs
 from adapters.images.sqlite import SqliteImage
+from adapters.journals import metadata as journals
 from adapters.journals.metadata import MetadataJournal, entry_key
 from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.claim import Claim, check_claim, put_claim
@@ -96,7 +97,10 @@ async def test_a_state_that_an_entry_was_applied_to_in_part_is_replaced(shared: 
     await assert_owns_all(shared, old)
 
 
-async def test_a_gateway_takes_over_although_another_prunes_what_it_is_reading(shared: SharedShard) -> None:
+async def test_a_gateway_takes_over_although_another_prunes_what_it_is_reading(
+    shared: SharedShard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "SCAN_ENTRIES", 64)
     store = HeldMetadata(shared.store)
     old, new = await deposed(shared, store)
     await new.grow(100, snapshot=False)
