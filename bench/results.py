@@ -24,6 +24,9 @@ UNITS: Mapping[str, str] = MappingProxyType(
         "batches_s": "batches/s",
         "kib_connection": "KiB/connection",
         "bytes_run": "bytes/run",
+        "usd_gib": "USD/GiB",
+        "puts_s": "PUTs/s",
+        "entries_s": "entries/s",
     }
 )
 _UNITS_BY_ENDING: Mapping[str, str] = MappingProxyType(

@@ -17,6 +17,8 @@ from rich.console import Console
 
 from bench.case import FULL, QUICK, Scale
 from bench.cases import CASES, warm_up
+from bench.far import NAMES as FAR_CASES
+from bench.far import measure_far
 from bench.growth import SCATTERED, Growth, existing_load, in_use, scattered
 from bench.ledger_alone import ledger_alone
 from bench.lifecycle import start_empty, start_with_runs
@@ -35,7 +37,9 @@ ALONE_RUNS = 1_000_000
 QUICK_SCATTER_ROUNDS, FULL_SCATTER_ROUNDS = 2, 5
 GROWTH_CASES = ("growth_partitions", "growth_in_use", "growth_runs", "scattered")
 OTHER_CASES = ("startup", "startup_runs", "ledger")
-NAMES = (*(name for case in CASES for name in case.names), *GROWTH_CASES, *OTHER_CASES)
+FAR_ROUNDS = 2
+"""Most of their figures are requests and waits, which vary little."""
+NAMES = (*(name for case in CASES for name in case.names), *GROWTH_CASES, *OTHER_CASES, *FAR_CASES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,14 @@ class Bench:
         self._growth()
         for round_ in range(self.options.rounds):
             self._lifecycle(round_)
+            self._far(round_)
+
+    def _far(self, round_: int) -> None:
+        for name in FAR_CASES:
+            if self.options.wants(name) and round_ < FAR_ROUNDS:
+                self._say(f"round {round_ + 1}: {name}")
+                figures = measure_far(name, self.options.scale, self._noise, self.options.directory)
+                self.results.add(name, DRAGOMAN, figures)
 
     def _side_by_side(self) -> None:
         with self._both() as servers:
