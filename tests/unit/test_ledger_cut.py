@@ -1,11 +1,16 @@
 """A cut holds entries up for a few steps only, however many offsets, groups, producers or runs there are."""
 
+from collections.abc import Callable
+
 import pytest
 
 from ledger.cut import KEYS_AT_ONCE, StateCut, take_dirty_rows
 from ledger.groups.requests import CommitOffsets, RemoveGroup, RemoveOffsets, StoreGroup
 from ledger.groups.state import Group, OffsetRow
 from ledger.image import all_rows, everything, restore
+from ledger.objects.requests import ForgetObjects, RaiseFloor
+from ledger.objects.rows import OBJECT
+from ledger.objects.uploads import Upload, Uploader
 from ledger.partitions.producers import SILENT_MS
 from ledger.partitions.requests import CommitFile, DeleteRecords, DrainRuns, ForgetProducers
 from ledger.rows import META, Row, digest
@@ -89,6 +94,85 @@ def test_rows_of_groups_and_offsets_are_those_of_the_entry_of_the_cut(
         pass
     assert sorted(cut.rows()) == expected
     # The next one has what came meanwhile.
+    image = {(row.section, row.key): row.value for row in [*expected, *take_dirty_rows(state)]}
+    left = [Row(section, key, value) for (section, key), value in image.items() if value is not None]
+    assert sorted(left) == sorted(all_rows(state))
+
+
+# Objects
+
+
+def object_of(ledger: JournalledLedger, number: int, offset: int = 0, created_ms: int = 0) -> str:
+    """The n-th draft of an uploader, in an object of its own. Its results stay until three more have come."""
+    upload = Upload(Uploader(1, b"u" * 16), number + 1, max(number - 2, 0))
+    batch = commit_batch(TOPIC, number % FEW, offset)
+    where = locator(number, created_ms or ledger.now_ms)
+    ledger.submit(CommitFile(where, offset + 100, [batch], upload=upload))
+    return where
+
+
+def test_entries_are_applied_while_the_rows_of_many_objects_are_made(ledger: JournalledLedger) -> None:
+    for number in range(4 * FEW):
+        object_of(ledger, number)
+    assert begun(StateCut(ledger.state)) < FEW
+    ledger.state.cut = None
+    assert begun(StateCut(ledger.state, whole=True)) < FEW
+
+
+def committed_again(ledger: JournalledLedger) -> None:
+    """Into an object that is known, past what it had."""
+    batch = commit_batch(TOPIC, 9, 100)
+    ledger.submit(CommitFile(locator(9, 909_000), 200, [batch]))
+
+
+def settled(ledger: JournalledLedger) -> None:
+    """Later drafts, with which the uploader lets go of the results of those before."""
+    for number in range(10, 14):
+        object_of(ledger, number, created_ms=900_000 + 1_000 * number)
+
+
+def drained(ledger: JournalledLedger) -> None:
+    for partition in range(5):
+        ledger.submit(DeleteRecords(TOPIC, partition, -1))
+    ledger.submit(DrainRuns(100))
+
+
+def forgotten(ledger: JournalledLedger) -> None:
+    ledger.submit(ForgetObjects([5, 6]))
+
+
+def below_the_floor(ledger: JournalledLedger) -> None:
+    ledger.submit(RaiseFloor(909_500))
+
+
+@pytest.mark.parametrize("change", [committed_again, settled, drained, forgotten, below_the_floor])
+@pytest.mark.parametrize("whole", [False, True], ids=["changes", "whole"])
+@pytest.mark.parametrize("steps", [0, 40, 55])
+def test_rows_of_objects_are_those_of_the_entry_of_the_cut(
+    ledger: JournalledLedger, change: Callable[[JournalledLedger], None], steps: int, whole: bool
+) -> None:
+    for number in range(10):
+        object_of(ledger, number, created_ms=900_000 + 1_000 * number)
+    for partition in (5, 6):
+        ledger.submit(DeleteRecords(TOPIC, partition, -1))
+    ledger.submit(DrainRuns(100))
+    ledger.submit(RaiseFloor(907_500))
+    state = ledger.state
+    if not whole:
+        state.dirty = everything(state)
+    expected = sorted(all_rows(state))
+    cut = StateCut(state, whole=whole)
+    begun(cut)
+    rest = cut.rest()
+    for _ in range(steps):
+        next(rest, None)
+    change(ledger)
+    assert [row for row in all_rows(state) if row.section == OBJECT] != [
+        row for row in expected if row.section == OBJECT
+    ]
+    for _ in rest:
+        pass
+    assert sorted(cut.rows()) == expected
     image = {(row.section, row.key): row.value for row in [*expected, *take_dirty_rows(state)]}
     left = [Row(section, key, value) for (section, key), value in image.items() if value is not None]
     assert sorted(left) == sorted(all_rows(state))
