@@ -39,8 +39,8 @@ after the backup have no offsets any more; their objects are listed, and never d
 MOVE_HELP = help_text("""
 Move a ledger and its records from a data directory to other stores. Stop the gateway first.
 
-    dragoman ledger move --data-dir data --to-metadata s3://bucket/meta --to-data s3://bucket/data
-    dragoman ledger move --data-dir data --to-metadata etcd://host/prefix --to-data s3://bucket/data --dry-run
+    dragoman ledger move --to-metadata s3://b/meta --to-data s3://b/data
+    dragoman ledger move --to-metadata etcd://h/p --to-data s3://b/data --dry-run
 
 Offsets, groups, topic ids, configs, quotas and sequences of producers stay as they are. A move that was
 interrupted goes on when the same command is run again; until its last step the gateway may be started on the
