@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from adapters.images.sqlite import SqliteImage
+from adapters.journals import metadata as journals
 from adapters.journals.metadata import MetadataJournal, entry_key
 from gateway.coordination.recovery import MAX_BEGINNINGS, recover, snapshot_keys
 from ledger.errors import StoreDamaged, StoreUnavailable
@@ -15,6 +16,11 @@ from ledger.ports import Versioned
 from ledger.rows import digest
 from tests.support.held_stores import HeldBlobs, HeldMetadata
 from tests.support.shared_shard import SharedOwner, SharedShard
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "SCAN_ENTRIES", 64)
 
 
 @pytest.fixture

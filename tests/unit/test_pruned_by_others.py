@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.journals import metadata as journals
 from adapters.journals.metadata import MetadataJournal, entry_key
 from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.archives import pieces
@@ -16,6 +17,11 @@ from tests.support.faulty import Fault, Faults, FaultyMetadata
 from tests.support.held_stores import HeldBlobs, HeldMetadata
 from tests.support.shared_shard import SharedShard
 from tests.support.virtual_time import run_virtually
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "SCAN_ENTRIES", 64)
 
 
 @pytest.fixture
