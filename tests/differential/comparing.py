@@ -24,6 +24,8 @@ class Kind(Enum):
     THROTTLE = "throttle"
     TEXT = "text"
     """Texts for people; either may be null."""
+    UNKNOWN_SIZE = "unknown size"
+    """The gateway gives -1, which says that a size is not known."""
     LIE = "lie"
     """Everything about a batch with a lie inside and a right CRC."""
 
@@ -113,6 +115,8 @@ def _is_within(kind: Kind, kafka: Any, gateway: Any) -> bool:
             return all(_is_id(value) for value in (kafka, gateway))
         case Kind.TIMESTAMP | Kind.THROTTLE:
             return all(type(value) is int and value >= 0 for value in (kafka, gateway))
+        case Kind.UNKNOWN_SIZE:
+            return bool(gateway == -1)
         case Kind.HOST:
             return all(isinstance(value, str) and value for value in (kafka, gateway))
 
