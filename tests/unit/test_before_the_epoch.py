@@ -1,4 +1,4 @@
-"""A gateway that waits before its take-over is not ready, and names the owner on its pages."""
+"""What a gateway refuses or waits for before its epoch: a restored metadata store, a contested shard."""
 
 import asyncio
 import json
@@ -7,13 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import aiohttp
+import pytest
 
 from adapters.blobs.memory import MemoryBlobs
+from adapters.journals.metadata import entry_key
 from adapters.metadata.memory import MemoryMetadata
 from gateway.assembly import HOST, running_gateway
 from gateway.config import load_settings
 from gateway.host import clock_ms
+from ledger.cluster.owners import Owners
 from ledger.cluster.requests import Description
+from ledger.errors import StoreDamaged
 from tests.support.in_memory import SETTINGS
 from tests.support.ports import free_ports
 from tests.support.shards import open_shard
@@ -54,3 +58,25 @@ async def test_a_gateway_that_waits_is_not_ready_and_names_the_owner() -> None:
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
     assert serving.cancelled()
+
+
+class Named(MemoryMetadata):
+    """Tells itself from a restored copy, as etcd does."""
+
+    identity = "etcd cluster a"
+
+
+async def test_a_metadata_store_that_was_restored_is_refused_at_the_start() -> None:
+    store, blobs = Named(exclusive=False), MemoryBlobs()
+    opener = replace(HOST.stores, metadata=lambda *_, **__: store, blobs=lambda *_, **__: blobs)
+    world = replace(HOST, stores=opener)
+    settings = load_settings(SETTINGS, {})
+    for _ in range(2):
+        async with running_gateway(settings, world) as gateway:
+            assert gateway.shard.state.part(Owners).store == "etcd cluster a"
+    entries = gateway.shard.state.applied
+    store.identity = "etcd cluster b"
+    with pytest.raises(StoreDamaged, match="in etcd cluster a, and this is etcd cluster b"):
+        async with running_gateway(settings, world):
+            pass
+    assert await store.get(entry_key(0, entries)) is None
