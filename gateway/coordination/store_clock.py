@@ -1,5 +1,6 @@
 """The clock of a store beside the gateway's own, where the store tells its time."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -12,6 +13,7 @@ log = structlog.get_logger(__name__)
 
 TOLERATED_MS: Final = 60_000
 LOOK_S: Final = 600.0
+DEADLINE_S: Final = 10.0
 SECOND_MS: Final = 1_000
 """Stores tell their time to the second."""
 
@@ -41,8 +43,9 @@ class StoreClock:
         """A store that cannot be asked has said nothing new."""
         began_ms = self._clock()
         try:
-            seen_ms = await self._store_time()
-        except StoreError as error:
+            async with asyncio.timeout(DEADLINE_S):
+                seen_ms = await self._store_time()
+        except (StoreError, TimeoutError) as error:
             log.info("clock.store_not_seen", reason=str(error))
             return
         ended_ms = self._clock()

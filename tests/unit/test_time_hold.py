@@ -24,6 +24,7 @@ from ledger.topics.requests import CreateTopic
 from tests.support.embedded import WAIT_S, Client, Embedded
 from tests.support.journalled import topic_id
 from tests.support.shards import open_shard
+from tests.support.virtual_time import run_virtually
 
 BEGUN_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -299,3 +300,15 @@ def test_a_time_that_is_no_time_in_utc_is_refused() -> None:
     for text in ("2027-01-15", "1800000000000", "2027-01-15T08:00:00+01:00", "2027-13-15T08:00:00Z"):
         with pytest.raises(ConfigError, match=r"ledger\.time_is_right_until"):
             parse_time(text)
+
+
+def test_a_store_that_hangs_holds_nothing_up() -> None:
+    async def hang() -> int | None:
+        await asyncio.Event().wait()
+        return None
+
+    async def look() -> float:
+        await StoreClock(hang, Host().wall).look()
+        return asyncio.get_running_loop().time()
+
+    assert run_virtually(look) == 10.0
