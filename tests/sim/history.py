@@ -6,7 +6,7 @@ import random
 import tempfile
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -126,7 +126,8 @@ class Simulation:
         self.host = SimulatedHost(seed)
         self.disk = Disk(seed, directory)
         self.book = Book()
-        self.rates = drawn_rates(self.choose)
+        # Files are locked by one process.
+        self.rates = replace(drawn_rates(self.choose), shared=directory is None and seed % 2 == 0)
         self.settings = drawn_settings(self.choose, directory)
         self.is_calm = False
         self._is_over = False

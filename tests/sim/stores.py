@@ -52,6 +52,8 @@ class Rates:
     late: float = 0.0
     slow_s: float = 0.004
     overlapping: bool = False
+    shared: bool = False
+    """The metadata store does not say that one process alone can write it: appends are proved."""
 
 
 class InlineThreads:
@@ -168,11 +170,11 @@ class Fate:
 
 
 class LivedMetadata:
-    exclusive = True
     unique_versions = True
     durable_ack = True
 
     def __init__(self, store: MetadataStore, disk: Disk, fate: Fate) -> None:
+        self.exclusive = not fate.rates.shared
         self._store = store
         self._written = disk.written
         self._fate = fate
