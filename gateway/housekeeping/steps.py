@@ -14,6 +14,8 @@ from gateway.housekeeping.producers import ProducerRelief
 from gateway.housekeeping.retention import Retention
 
 FULL_S: Final = 2.0
+SNAPSHOT_S = 5.0
+"""How often it is looked whether a snapshot is due."""
 CLOCK_S: Final = 5.0
 CROWDED_PRODUCERS_S: Final = 1.0
 
@@ -64,7 +66,7 @@ def owner_steps(
     now, sweep_s = asyncio.get_running_loop().time, min(60.0, grace_ms / 4_000)
     housekeeper.add("drain", TICK_S, lambda: garbage.drain(now), first_s=0.0)
     housekeeper.add("retention", retention_check_ms / 1000, retention.apply)
-    housekeeper.add("snapshot", 5.0, take_snapshot)
+    housekeeper.add("snapshot", SNAPSHOT_S, take_snapshot)
     housekeeper.add("sweep", sweep_s, lambda: garbage.sweep(now))
     housekeeper.add("full disk", FULL_S, lambda: garbage.sweep_if_full(now))
     housekeeper.add("producers", 600.0, lambda: garbage.expire_producers(now))

@@ -15,6 +15,7 @@ import structlog
 
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.config import load_settings
+from gateway.housekeeping import steps
 from gateway.settings import Settings
 from gateway.world import World
 from ledger.errors import StoreDamaged, StoreError, StoreLocked, StoreTooNew
@@ -42,6 +43,7 @@ IN_MEMORY = {
     "storage.allow_unsafe_acks": "true",
 }
 SNAPSHOT_BYTES = 1_000
+SNAPSHOT_S = 0.5
 GRACE_MS = 3_000
 """Below what operators may set, so that a short history has snapshots, pruning and deletions."""
 TROUBLED_S = 30.0
@@ -274,9 +276,11 @@ async def history(seed: int, change: Change = lambda world: world, in_files: boo
 
 def lived(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     """On virtual time, and nothing is logged."""
-    before = structlog.get_config()
+    before, often_s = structlog.get_config(), steps.SNAPSHOT_S
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    steps.SNAPSHOT_S = SNAPSHOT_S
     try:
         return run_virtually(main)
     finally:
         structlog.configure(**before)
+        steps.SNAPSHOT_S = often_s
