@@ -149,6 +149,8 @@ def _latency(far: Far, scale: Scale, noise: Noise) -> Figures:
             rate=RATE,
             warm_records=warm,
             records=warm + RATE * scale.paced_seconds,
+            # An idempotent one has five requests under way, and waits for them itself.
+            config=DEFAULT_PRODUCER,
         )
         before = gateway.counted()
         measured = measure(gateway.pid, [("paced_produce", spec)])

@@ -2,7 +2,7 @@
 
 A record begins with the monotonic time (ns) at which it was due, so that a consumer on the same machine
 takes the time end to end, and a stall counts for all records that it delayed.
-Spec: bootstrap, topic, partitions, records, payload_bytes, rate, warm_records.
+Spec: bootstrap, topic, partitions, records, payload_bytes, rate, warm_records, config.
 """
 
 import struct
@@ -21,6 +21,7 @@ FLUSH_S = 60.0
 
 def phases(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     config = {"linger.ms": 0, "enable.idempotence": True, "compression.type": "none"}
+    config |= spec.get("config", {})
     producer = Producer({"bootstrap.servers": spec["bootstrap"], **config})
     producer.list_topics(spec["topic"], timeout=30)
     filler = bytes(spec["payload_bytes"] - DUE.size)
