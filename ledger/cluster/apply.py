@@ -9,7 +9,6 @@ from ledger.cluster.records import (
     OwnerDescribed,
     TimeHeld,
 )
-from ledger.records import LEVEL_WITH_ORIGINS
 from ledger.state import LedgerState
 
 OWNERS = 12
@@ -24,20 +23,18 @@ def cluster_created(state: LedgerState, record: ClusterCreated) -> None:
 
 def owner_changed(state: LedgerState, record: OwnerChanged) -> None:
     state.epoch = record.epoch
-    if state.feature_level < LEVEL_WITH_ORIGINS:
-        # Rows of that level do not have it.
-        return
     owners = state.part(Owners)
-    owners.store = ""
-    newest = Epoch(record.epoch, record.gateway, state.entry_time_ms)
-    owners.epochs = (*owners.epochs, newest)[-KEPT_EPOCHS:]
-    state.dirty[OWNERS].add(THE_ROW)
+    # An owner that describes itself does so in the same entry. Images of builds whose owners did not have no
+    # such row, and must say the same as their journal.
+    owners.newest_gateway, owners.store = record.gateway, ""
+    if owners.epochs:
+        state.dirty[OWNERS].add(THE_ROW)
 
 
 def owner_described(state: LedgerState, record: OwnerDescribed) -> None:
     owners = state.part(Owners)
-    newest = owners.epochs[-1]._replace(host=record.host, address=record.address)
-    owners.epochs = (*owners.epochs[:-1], newest)
+    newest = Epoch(state.epoch, owners.newest_gateway, state.entry_time_ms, record.host, record.address)
+    owners.epochs = (*owners.epochs, newest)[-KEPT_EPOCHS:]
     owners.store = record.store
     state.dirty[OWNERS].add(THE_ROW)
 

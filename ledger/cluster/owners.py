@@ -9,8 +9,6 @@ NO_GATEWAY: Final = -1
 
 
 class Epoch(NamedTuple):
-    """`host` and `address` are empty if the owner did not describe itself."""
-
     number: int
     gateway: int
     began_ms: int
@@ -30,11 +28,13 @@ class Epoch(NamedTuple):
 class Owners:
     """Part of the state of a shard (`LedgerState.part`)."""
 
-    __slots__ = ("epochs", "held_until_ms", "store")
+    __slots__ = ("epochs", "held_until_ms", "newest_gateway", "store")
 
     def __init__(self) -> None:
         self.epochs: tuple[Epoch, ...] = ()
-        """The newest KEPT_EPOCHS, the oldest first."""
+        """The newest KEPT_EPOCHS whose owners described themselves, the oldest first."""
+        self.newest_gateway = 0
+        """Of the entry that is being applied."""
         self.store = ""
         """Identity of the metadata store; empty if the newest owner has not named it."""
         self.held_until_ms = 0

@@ -3,7 +3,8 @@
 import pytest
 
 from gateway.settings import NEWEST_FEATURE_LEVEL
-from ledger.cluster.requests import BecomeOwner
+from ledger.cluster.owners import Owners
+from ledger.cluster.requests import BecomeOwner, Description
 from ledger.image import all_rows, format_version, restore
 from ledger.journal import decode_entry
 from ledger.objects.uploads import Upload, Uploader
@@ -112,4 +113,17 @@ def test_journal_image_and_snapshot_give_the_same_state_across_the_raise(level: 
     ledger.submit(commit(10), commit(11))
     for state in (ledger.from_journal(), ledger.from_image(), ledger.from_snapshot()):
         assert state.feature_level == 2
+        assert digest(all_rows(state)) == digest(all_rows(ledger.state))
+
+
+def test_an_image_of_a_build_whose_owners_did_not_describe_themselves_says_what_the_journal_does() -> None:
+    ledger = filled(NEWEST_LEVEL)
+    for number in range(12):
+        described = Description(f"host-{number}", "a") if number > 1 else None
+        ledger.submit(BecomeOwner(number, bytes(16), "", described=described))
+        ledger.write_image()
+    epochs = ledger.state.part(Owners).epochs
+    assert [epoch.gateway for epoch in epochs] == list(range(4, 12))
+    for state in (ledger.from_journal(), ledger.from_image(), ledger.from_snapshot()):
+        assert state.part(Owners).epochs == epochs
         assert digest(all_rows(state)) == digest(all_rows(ledger.state))

@@ -8,7 +8,6 @@ import cramjam
 import pytest
 from crc32c import crc32c
 
-from ledger.cluster.apply import OWNERS
 from ledger.cut import StateCut, take_dirty_rows
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats.snapshot import (
@@ -101,7 +100,7 @@ def rows_of(ledger: JournalledLedger) -> list[Row]:
 
 def test_rows_restore_the_state_that_they_were_made_of(ledger: JournalledLedger) -> None:
     rows = rows_of(ledger)
-    later = {UPLOADER, OWNERS} if ledger.state.feature_level > 1 else set()
+    later = {UPLOADER} if ledger.state.feature_level > 1 else set()
     assert {row.section for row in rows} == {*SECTIONS, *later}
     restored = restore(rows)
     assert sorted(all_rows(restored)) == sorted(rows)
@@ -219,9 +218,8 @@ def test_a_row_of_something_that_is_gone_says_so(ledger: JournalledLedger) -> No
     ledger.submit(RaiseFloor(ledger.now_ms))
     ledger.submit(ForgetObjects(list(ledger.state.objects.garbage)))
     gone = {(row.section, row.key) for row in take_dirty_rows(ledger.state) if row.value is None}
-    assert gone == {(section, key) for section, key in before if section not in (META, OWNERS)}
-    owners = [OWNERS] if ledger.state.feature_level > 1 else []
-    assert [row.section for row in rows_of(ledger)] == [META, *owners]
+    assert gone == before - {(META, b"")}
+    assert [row.section for row in rows_of(ledger)] == [META]
 
 
 def test_rows_that_could_not_be_written_are_written_the_next_time(ledger: JournalledLedger) -> None:
