@@ -39,7 +39,9 @@ USD_A_PUT, USD_A_GET = 0.005 / 1000, 0.0004 / 1000
 """Published prices of S3 Standard (us-east-1): PUT and LIST, and GET."""
 READERS: Final = 3
 PARTITIONS: Final = 6
-RATE: Final = 1_000
+RATE: Final = 250
+"""Records a second, a request each: a connection has 100 requests unanswered at most, and an
+acknowledgement may take 0.3 s."""
 PAYLOAD: Final = 1024
 COST_PAYLOAD: Final = 100_000
 LATENCIES: Final[Mapping[str, Far]] = {
