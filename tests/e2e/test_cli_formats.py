@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from ledger.formats import wal
+from ledger.formats import snapshot, wal
 from ledger.image import FORMAT_VERSION as IMAGE_VERSION
 from ledger.rows import META, sealed
 from tests.support.gateway import Gateway
@@ -22,6 +22,8 @@ COMMAND = [sys.executable, "-m", "gateway.cli.main"]
 FIXTURES = sorted((Path(__file__).parent.parent / "fixtures").glob("data_directory_*"))
 V1 = FIXTURES[0]
 ENTRY = "journal/0/00000000000000000018"
+NEWER = {"snapshot": snapshot.VERSION_IN_PIECES + 1, "archive": snapshot.VERSION + 1}
+"""Versions that this build does not know."""
 
 
 def dragoman(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -162,15 +164,15 @@ def newer_wal(directory: Path) -> None:
 
 def newer_snapshot(directory: Path) -> None:
     (directory / "image.db").unlink()
-    snapshot = shutil.copytree(V1 / "backup" / "blobs" / "snapshot", directory / "blobs" / "snapshot")
-    set_version(newest(snapshot / "0"))
+    copied_to = copied(V1 / "backup" / "blobs" / "snapshot", directory / "blobs" / "snapshot")
+    set_version(newest(copied_to / "0"), NEWER["snapshot"])
 
 
 def newest(directory: Path) -> Path:
     return max(directory.iterdir())
 
 
-def set_version(file: Path, version: int = 2) -> None:
+def set_version(file: Path, version: int) -> None:
     """In the formats that begin with a magic of four bytes and a version of two."""
     data = file.read_bytes()
     file.chmod(0o644)
@@ -208,7 +210,7 @@ def test_a_backup_of_a_newer_version_is_refused_with_one_sentence_and_restores_n
 ) -> None:
     (directory / "metadata.db").unlink()
     backup = Path(shutil.copytree(V1 / "backup", tmp_path / "backup"))
-    set_version(newest(backup / "blobs" / part / "0"))
+    set_version(newest(backup / "blobs" / part / "0"), NEWER[part])
     before = contents(directory)
     refused = dragoman("ledger", "restore", "--from", str(backup), "--data-dir", str(directory))
     check_refused(refused)
