@@ -66,12 +66,22 @@ class Shard:
             await self.owner.close()
             if not lost.certain:
                 await self._check_not_pruned(first)
-            # One by one, as the quickest reads are what wins the race for the next number.
-            while (entry := await self.journal.get(self.state.applied)) is not None:
-                await self.replica.apply(entry)
+            await self._follow_owner(deadline)
             self.owner = Owner(self.journal, self.replica, self._commit_delay, self._random)
         if self.state.applied > first + 1:
             await self._check_not_pruned(first)
+
+    async def _follow_owner(self, deadline: float) -> None:
+        """Up to the journal's end. One by one, as the quickest reads are what wins the race for the next
+        number."""
+        loop = asyncio.get_running_loop()
+        while (entry := await self.journal.get(self.state.applied)) is not None:
+            if loop.time() >= deadline:
+                raise StoreUnavailable(
+                    "another gateway writes the journal faster than this one reads it: stop that one, or "
+                    "start this one closer to the metadata store"
+                )
+            await self.replica.apply(entry)
 
     async def _check_not_pruned(self, first: int) -> None:
         """What was read from this entry on counts."""

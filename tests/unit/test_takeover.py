@@ -19,7 +19,7 @@ from ledger.errors import AlreadyExists, StoreDamaged, StoreError, StoreLocked, 
 from ledger.image import all_rows
 from ledger.partitions.producers import ProducerBounds
 from ledger.partitions.state import PartitionLog
-from ledger.ports import Blobs, MetadataStore
+from ledger.ports import Blobs, MetadataStore, PutOutcome, Versioned
 from ledger.rows import digest
 from ledger.state import LedgerState
 from ledger.topics.requests import CreateTopic
@@ -27,6 +27,7 @@ from ledger.types import Buffer
 from tests.support.held_stores import HeldBlobs, HeldMetadata
 from tests.support.journalled import topic_id
 from tests.support.shared_shard import NOW_MS, SharedOwner, SharedShard
+from tests.support.virtual_time import run_virtually
 
 WAIT_S = 20.0
 
@@ -181,6 +182,44 @@ async def test_a_gateway_that_starts_while_the_owner_is_at_work_tries_the_next_n
     await assert_owns_all(shared, newer)
     with pytest.raises(StoreUnavailable):
         await owner.shard.barrier(deadline())
+
+
+class FarBehind(MemoryMetadata):
+    """Of a gateway whose read of an entry takes as long as the owner needs to write the next one."""
+
+    def __init__(self, near: MemoryMetadata, owner: SharedOwner) -> None:
+        super().__init__(exclusive=False)
+        self._near = near
+        self._owner = owner
+        self.is_busy = False
+
+    async def get(self, key: str) -> Versioned | None:
+        if self.is_busy and key.startswith("journal/"):
+            await self._owner.grow(1, snapshot=False)
+            await asyncio.sleep(1.0)
+        return await self._near.get(key)
+
+    async def scan(self, prefix: str, start: str = "", limit: int = 1000) -> Sequence[tuple[str, Versioned]]:
+        return await self._near.scan(prefix, start, limit)
+
+    async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
+        self.is_busy = True
+        await self._owner.grow(1, snapshot=False)
+        return await self._near.put(key, value, expect)
+
+
+def test_a_gateway_that_reads_more_slowly_than_the_owner_writes_gives_up_after_half_a_minute() -> None:
+    async def start() -> float:
+        shared = SharedShard()
+        owner = await shared.take_over()
+        with pytest.raises(StoreUnavailable, match="faster than this one reads"):
+            await shared.take_over(FarBehind(shared.store, owner))
+        await owner.shard.barrier(deadline())
+        ended = asyncio.get_running_loop().time()
+        await shared.close()
+        return ended
+
+    assert 30.0 <= run_virtually(start) < 40.0
 
 
 async def test_a_gateway_whose_first_entry_was_pruned_starts_again_with_a_snapshot(
