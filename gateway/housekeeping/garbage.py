@@ -232,8 +232,9 @@ class GarbageCollector:
 
     def _passes(self, floor_ms: int) -> bool:
         """Whether this floor passes anything: an idle gateway writes no entries for it, and one whose time is
-        in doubt raises none."""
-        if self._shard.is_time_held:
+        in doubt raises none. But on a full disk it does: else nothing that was stored since the doubt began
+        could be deleted, whatever topics are."""
+        if self._shard.is_time_held and not self._is_disk_full():
             return False
         oldest_ms = self._scans.oldest_ms
         return self._shard.state.objects.passes(floor_ms) or (oldest_ms is not None and oldest_ms < floor_ms)

@@ -14,13 +14,14 @@ from gateway.coordination.shard import Shard
 from gateway.coordination.store_clock import StoreClock
 from gateway.coordination.time_hold import TimeHold
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
+from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.retention import Retention
 from gateway.settings import ConfigError
 from ledger.cluster.decide import HOLD_MS, MAX_STEP_MS
 from ledger.cluster.owners import Owners
 from ledger.cluster.requests import Description
 from ledger.errors import StoreUnavailable
-from ledger.topics.requests import CreateTopic
+from ledger.topics.requests import CreateTopic, DeleteTopic
 from tests.support.embedded import WAIT_S, Client, Embedded
 from tests.support.journalled import topic_id
 from tests.support.shards import open_shard
@@ -224,6 +225,30 @@ async def test_while_it_is_held_nothing_goes_for_its_age_and_bytes_and_garbage_d
     await embedded.sweep()
     assert shard.state.objects.floor_ms > floor_ms
     await embedded.stop()
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_a_full_disk_is_freed_by_deleting_topics_while_it_is_held(
+    tmp_path: Path, is_full: bool
+) -> None:
+    host = Host()
+    steady = SteadyClock(host.wall, host.boot)
+    async with Embedded(tmp_path, steady) as embedded:  # type: ignore[arg-type]
+        shard = embedded.shard
+        shard.time_hold = TimeHold(shard, steady, lambda: NEVER)
+        garbage = GarbageCollector(
+            shard, embedded.segments, HOUR_MS, steady, WAIT_S, is_disk_full=lambda: is_full
+        )
+        host.wall_ms += 2 * HOUR_MS
+        await shard.time_hold.check()
+        await embedded.ask(CreateTopic("t", topic_id(1), 1, {}))
+        await embedded.send("t", 0, Client(7).batch("t", 0))
+        await embedded.ask(DeleteTopic(topic_id(1)))
+        await garbage.drain(embedded.loop_time)
+        host.pass_ms(60_000)
+        await garbage.sweep_if_full(embedded.loop_time)
+        assert shard.is_time_held
+        assert len(await embedded.segments.objects()) == (0 if is_full else 1)
 
 
 # The store's clock
