@@ -36,8 +36,11 @@ class StoreClock:
     @property
     def right_until_ms(self) -> int:
         """Times up to this are right by the store's clock, with what is tolerated. It stands still between
-        two looks, as the gateway's clock may have been set since."""
-        return 0 if self._seen_ms is None else self._seen_ms + TOLERATED_MS
+        two looks, as the gateway's clock may have been set since. 0, none: the store tells no time, or the
+        gateway is ahead of it. Then what was a jump is no less of one when the store's clock gets there."""
+        if self._seen_ms is None or self._ahead_ms > TOLERATED_MS:
+            return 0
+        return self._seen_ms + TOLERATED_MS
 
     async def look(self) -> None:
         """A store that cannot be asked has said nothing new."""

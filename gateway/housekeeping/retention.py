@@ -78,6 +78,9 @@ class Retention:
     def _offset(self, partition: PartitionLog, bounds: tuple[int, int]) -> int:
         by_number = self._shard.state.objects.by_number
         now_ms = self._clock()
+        if self._is_time_held():
+            # The clock may have jumped since the bounds of the topic were made, or with this reading.
+            bounds = UNLIMITED, bounds[1]
         return retention_offset(
             partition,
             *bounds,

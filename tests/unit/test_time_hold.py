@@ -227,6 +227,27 @@ async def test_while_it_is_held_nothing_goes_for_its_age_and_bytes_and_garbage_d
     await embedded.stop()
 
 
+async def test_a_clock_that_jumps_while_retention_is_at_work_deletes_nothing(tmp_path: Path) -> None:
+    host = Host()
+    steady = SteadyClock(host.wall, host.boot)
+
+    def jump() -> int:
+        host.wall_ms += 23 * HOUR_MS
+        return steady()
+
+    async with Embedded(tmp_path, steady) as embedded:  # type: ignore[arg-type]
+        shard = embedded.shard
+        shard.time_hold = TimeHold(shard, steady, lambda: NEVER)
+        configs = {"cleanup.policy": "delete", "retention.ms": "7200000", "retention.bytes": "-1"}
+        await embedded.ask(CreateTopic("t", topic_id(1), 1, configs))
+        for _ in range(3):
+            await embedded.send("t", 0, Client(7).batch("t", 0))
+        retention = Retention(
+            shard, lambda name, values: values[name], jump, WAIT_S, lambda: shard.is_time_held
+        )
+        assert await retention.apply() == 0 and embedded.log("t").log_start == 0
+
+
 @pytest.mark.parametrize("is_full", [False, True])
 async def test_a_full_disk_is_freed_by_deleting_topics_while_it_is_held(
     tmp_path: Path, is_full: bool
@@ -317,6 +338,28 @@ async def test_a_store_that_fails_or_tells_no_time_says_nothing_new() -> None:
     host.pass_ms(HOUR_MS)
     await clock.look()
     assert clock.right_until_ms == BEGUN_MS + 60_000
+
+
+async def test_a_store_confirms_nothing_while_the_gateway_is_ahead_of_it(cluster: Cluster) -> None:
+    await cluster.start(Host())
+    host = Host(BEGUN_MS + 5 * HOUR_MS)
+    store = Store(host)
+    store.ahead_ms = -2 * HOUR_MS
+    clock = StoreClock(store.unix_ms, host.wall)
+    started = await cluster.start(host)
+    for _ in range(3):
+        await clock.look()
+        started.right_until_ms = clock.right_until_ms
+        await started.hold.check()
+        assert started.hold.is_held and clock.warnings()
+        host.pass_ms(HOUR_MS)
+    # The host's clock is set right.
+    host.wall_ms += store.ahead_ms
+    store.ahead_ms = 0
+    await clock.look()
+    started.right_until_ms = clock.right_until_ms
+    await started.hold.check()
+    assert not started.hold.is_held and not clock.warnings()
 
 
 def test_a_time_that_is_no_time_in_utc_is_refused() -> None:
