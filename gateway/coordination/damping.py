@@ -92,7 +92,7 @@ class Damping:
         )
         reason = (
             f"{owner} owns the shard since its epoch {owner.number}, and others have taken it over "
-            f"{len(others)} times within a minute: this gateway waits until {until} {seconds:.0f} s. "
+            f"{len(others)} times within a minute: this gateway waits until {until}. "
             "Run one gateway only, or stop the one that is not wanted"
         )
         log.warning("takeover.damped", shard=journal.shard, detail=reason)

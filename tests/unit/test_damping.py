@@ -265,6 +265,7 @@ def test_the_fourth_gateway_within_a_minute_waits_once_and_names_the_owner() -> 
             shard = await starts.start(number)
         (reason,) = starts.reasons
         assert "gateway 2 (host-2, PLAINTEXT://h2:1) owns the shard since its epoch 2" in reason
+        assert "this gateway waits until 45 s have passed. Run one" in reason
         assert shard.state.part(Owners).epochs[-1].gateway == 3
 
     assert 45.0 <= took(main) < 46.0
@@ -276,6 +277,7 @@ async def standby(starts: Starts) -> tuple[asyncio.Task[Shard], Shard]:
         owner = await starts.start(number)
     waiting = asyncio.create_task(starts.start(1))
     await asyncio.sleep(20.0)
+    assert "this gateway waits until it has written nothing for 45 s. Run one" in starts.reasons[-1]
     return waiting, owner
 
 
