@@ -5,6 +5,8 @@ warned; from 80 % on snapshots are made early, so that the journal is pruned, an
 partitions; from 95 % on records and all that grows are refused, which leaves the rest for deletions.
 """
 
+import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,6 +23,8 @@ WARN_SHARE: Final = 0.6
 SHORT_SHARE: Final = 0.8
 CRITICAL_SHARE: Final = 0.95
 MEASURE_S: Final = 10.0
+RECLAIM_S: Final = 60.0
+"""Between two attempts, while the store is short of space."""
 LOG_PERIOD_S: Final = 3600.0
 RUNBOOK: Final = 'docs/operations.md, "etcd is out of space"'
 
@@ -49,6 +53,10 @@ class StoreQuota:
         self.on_change: Callable[[], None] = lambda: None
         """Called after each measurement."""
         self._quiet = QuietLog(LOG_PERIOD_S, keyed_by=("effect",))
+        self._is_reclaimed = False
+        """Whether the space of all deletions is free; what an earlier process has left is not known."""
+        self._reclaimed_at = -math.inf
+        """Loop time of the last attempt."""
 
     @property
     def usage(self) -> StoreUsage | None:
@@ -93,8 +101,20 @@ class StoreQuota:
         """After deletions, of which the space is not free by itself."""
         if self._store is None:
             return
+        self._is_reclaimed = False
+        self._reclaimed_at = asyncio.get_running_loop().time()
         if why_not := await self._store.reclaim():
             self._quiet.warning("metadata.not_compacted", error=why_not)
+        else:
+            self._is_reclaimed = True
+
+    async def reclaim_if_short(self) -> None:
+        """What an attempt after the last deletions has left, or an earlier process. Once little is taken, no
+        snapshot is due any more, after which it would be done."""
+        now = asyncio.get_running_loop().time()
+        is_due = not self._is_reclaimed and now >= self._reclaimed_at + RECLAIM_S
+        if is_due and self._share >= SHORT_SHARE:
+            await self.reclaim()
 
     @property
     def _share(self) -> float:

@@ -163,6 +163,8 @@ class Checkpointer:
             await self.prune()
             if self._quota is not None:
                 await self._quota.reclaim()
+        elif self._quota is not None:
+            await self._quota.reclaim_if_short()
 
     async def snapshot(self) -> str:
         """Put the state into the blobs. Returns the key. StateNotWhole once an entry was applied by half."""

@@ -24,6 +24,7 @@ from ledger.errors import StoreUnavailable
 from ledger.ports import StoreUsage
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway, records
 from tests.support.shards import open_shard
+from tests.support.virtual_time import run_virtually
 
 QUOTA = 1_000
 EMPTY = StoreUsage(0, 0, QUOTA, "")
@@ -185,6 +186,30 @@ async def test_a_store_without_space_makes_the_gateway_not_ready() -> None:
         await fill(gateway, store, 500)
         assert await asyncio.to_thread(reasons, gateway) == []
         assert await gateway.send("t", records(2)) == 0
+
+
+@pytest.mark.parametrize(("used", "attempts"), [(799, 0), (960, 3)])
+def test_what_could_not_be_reclaimed_is_tried_again_where_no_snapshot_is_due(
+    used: int, attempts: int
+) -> None:
+    """Also what a process has left that was killed after its prune: nothing grows any more that would make
+    another snapshot due."""
+
+    async def steps() -> int:
+        store = Metered()
+        shard = await open_shard(store, MemoryBlobs(), None, 1, lambda: 0)
+        quota = await measured(store, used)
+        checkpointer = Checkpointer(shard, None, MemoryBlobs(), SnapshotRule(1 << 30), lambda: 0, quota=quota)
+        store.why_not = "it cannot be reached"
+        for step in range(200):
+            await checkpointer.snapshot_if_due()
+            await asyncio.sleep(1.0)
+            if step == 100:
+                store.why_not = ""
+        await shard.close()
+        return store.reclaimed
+
+    assert run_virtually(steps) == attempts
 
 
 async def test_after_a_prune_the_store_is_reclaimed() -> None:
