@@ -130,7 +130,8 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=0,
             le=10 * MINUTE,
             description="A gateway that finds that others have taken the shard over twice within a minute "
-            "waits this long, or up to twice as long, before it does so itself; 0 = it never waits",
+            "waits this long, or up to twice as long, before it does so itself; at least 30 s if it owned "
+            "the shard before; 0 = it never waits",
         ),
     ] = 30 * SECOND
     time_is_right_until: Annotated[

@@ -26,6 +26,9 @@ MOST_OTHERS: Final = 1
 """So many take-overs by others within RECENT_MS are a rolling update."""
 CONTEST_MS: Final = 180_000
 LOOK_S: Final = 5.0
+SILENT_S: Final = 30.0
+"""An owner that lives may be silent for twice the time between its signs of life, and its store may be
+slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,9 @@ class Damping:
         clock: Callable[[], int],
         pages: Callable[[Callable[[], str]], AbstractAsyncContextManager[None]],
     ) -> None:
-        """A wait lasts from `wait_s` to twice that, by `dice`, a number in [0, 1); 0: there is none. `clock`:
-        unix ms. While it lasts, `pages` says why the gateway is not ready."""
+        """A wait lasts from `wait_s` to twice that, by `dice`, a number in [0, 1); that of a standby from
+        SILENT_S at least. 0: there is none. `clock`: unix ms. While it lasts, `pages` says why the gateway is
+        not ready."""
         self._candidate = candidate
         self._wait_s = wait_s
         self._dice = dice
@@ -86,7 +90,8 @@ class Damping:
         is_standby = self._candidate.is_other(epochs[-1]) and any(
             not self._candidate.is_other(epoch) for epoch in epochs
         )
-        owner, seconds = epochs[-1], self._wait_s * (1.0 + self._dice())
+        least_s = max(self._wait_s, SILENT_S) if is_standby else self._wait_s
+        owner, seconds = epochs[-1], least_s * (1.0 + self._dice())
         until = (
             f"it has written nothing for {seconds:.0f} s" if is_standby else f"{seconds:.0f} s have passed"
         )

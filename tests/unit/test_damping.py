@@ -174,6 +174,11 @@ def test_three_settle_too(seed: int) -> None:
     assert contested(seed, 3).taken[-1][0] < SETTLED_S
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_two_that_wait_for_less_than_an_owner_needs_to_show_life_settle_too(seed: int) -> None:
+    assert contested(seed, wait_s=5.0).taken[-1][0] < SETTLED_S
+
+
 def test_without_damping_they_replace_each_other_for_ever() -> None:
     contest = contested(0, wait_s=0.0)
     assert contest.taken[-1][0] > OBSERVED_S - 10 and len(contest.taken) > 100
