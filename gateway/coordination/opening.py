@@ -45,6 +45,8 @@ async def open_shard(  # noqa: PLR0913 - the stores of a gateway
     """
     recovered = await _recovered(journal, blobs, image, verify)
     if damping is not None and await damping.wait(journal, recovered.state):
+        # Two states would take twice the memory.
+        del recovered
         recovered = await _recovered(journal, blobs, image, verify)
     while True:
         opened = Shard(journal, recovered.state, clock, commit_delay, elapsed, random, described)

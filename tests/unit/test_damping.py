@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,10 +13,12 @@ import pytest
 from adapters.blobs.memory import MemoryBlobs
 from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
+from gateway.coordination import opening
 from gateway.coordination.damping import Candidate, Damping, JournalEnd
 from gateway.coordination.life_signs import EVERY_S, LifeSigns
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.ownership_watch import OwnershipWatch
+from gateway.coordination.recovery import Recovered, recover
 from gateway.coordination.shard import Shard
 from ledger.cluster.owners import NO_GATEWAY, Epoch, Owners
 from ledger.cluster.requests import Description
@@ -274,6 +277,29 @@ def test_the_fourth_gateway_within_a_minute_waits_once_and_names_the_owner() -> 
         assert shard.state.part(Owners).epochs[-1].gateway == 3
 
     assert 45.0 <= took(main) < 46.0
+
+
+def test_what_was_read_before_a_wait_is_given_back_before_it_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    earlier: list[weakref.ref[Recovered]] = []
+    kept = 0
+
+    async def noted(*stores: Any) -> Recovered:
+        nonlocal kept
+        kept += sum(one() is not None for one in earlier)
+        recovered = await recover(*stores)
+        earlier.append(weakref.ref(recovered))
+        return recovered
+
+    async def main(starts: Starts) -> None:
+        for number in (1, 2):
+            await starts.start(number)
+        monkeypatch.setattr(opening, "recover", noted)
+        await starts.start(3)
+
+    took(main)
+    assert len(earlier) == 2 and not kept
 
 
 async def standby(starts: Starts) -> tuple[asyncio.Task[Shard], Shard]:
