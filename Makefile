@@ -53,7 +53,7 @@ test-unit: $(VENV)/.stamp-test ## the unit tests, or those of PYTEST_ARGS, witho
 	@$(PY) -m tests.support.run_suites --unit $(PYTEST_ARGS)
 
 test-full: test-setup ## the same, with the tests marked `full` (long runs)
-	@DRAGOMAN_TEST_FULL=1 $(PY) -m tests.support.run_suites $(PYTEST_ARGS)
+	@DRAGOMAN_TEST_FULL=1 PYTEST_TIMEOUT=1800 $(PY) -m tests.support.run_suites $(PYTEST_ARGS)
 
 lint: $(VENV)/.stamp-lint $(VENV)/.stamp-test ## ruff, mypy --strict, the import contracts, sizes, printed pages
 	$(VENV)/bin/ruff check .
