@@ -2,17 +2,20 @@
 
 A missing object of at most MAX_OBJECT_BYTES is read whole, by one call however many fetches wait for it. The
 call belongs to no fetch: one that is cancelled, or whose time is over, leaves it to the others. Its memory is
-reserved in the cache before it begins. Where there is no room only the wanted ranges are read. Each object is
-waited for by itself, so that one that hangs delays no other. The store bounds how many it reads at once.
+reserved in the cache before it begins. Where there is no room only the wanted ranges are read. Each whole
+object is waited for by itself, so that one that hangs delays no other. The store bounds how many it reads at
+once, and a fetch how many ranges it waits for.
 """
 
 import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from gateway.fetch.cache import MAX_WASTE, RunCache
+from gateway.fetch.turns import Turn
 from gateway.telemetry.object_reads import ObjectReadCounts
 from ledger.errors import StoreError, StoreUnavailable
 from ledger.ports import SegmentStore
@@ -21,6 +24,8 @@ from ledger.types import Buffer, Position
 MAX_OBJECT_BYTES: Final = 16 * 1024 * 1024
 MAX_UNDER_WAY: Final = 1024
 """Whole objects that are being read, or wait for their turn at the store."""
+RANGES_AT_ONCE: Final = 128
+"""Objects of which one fetch reads ranges: as many as a store reads at once. A fetch may want any number."""
 MAX_BEFORE_AHEAD: Final = 64
 """With more under way nothing is read ahead: half of what a store reads at once is for fetches that wait."""
 AHEAD_FRACTION: Final = 4
@@ -34,29 +39,34 @@ class MissingRange:
     """Bytes of an object that are not in memory as checked batches. Once filled it has `data`, which are not
     checked; or neither, if the store does not have them; or a `failure`."""
 
-    __slots__ = ("data", "failure", "object_bytes", "position", "whole_bytes")
+    __slots__ = ("data", "failure", "is_of_whole", "object_bytes", "position")
 
     def __init__(self, position: Position, object_bytes: int) -> None:
         self.position = position
         self.object_bytes = object_bytes
         """Of the whole object; 0 if that is not known."""
         self.data: Buffer | None = None
-        self.whole_bytes = 0
-        """Of the object that the data are a view of; 0 if they were read by themselves."""
+        self.is_of_whole = False
+        """The data were taken out of the whole object; else they were read by themselves."""
         self.failure: StoreError | None = None
 
     def cut(self, whole: memoryview) -> None:
-        """Take the data out of the whole object."""
+        """Take the data out of the whole object. A view keeps all of it in memory, also while the fetch waits
+        for other objects, and nothing counts that: so small data are copied at once."""
         start, size = self.position.start, self.position.size
         view = whole[start : start + size]
         if len(view) == size:
-            self.data, self.whole_bytes = view, len(whole)
+            self.data = bytes(view) if len(whole) > MAX_WASTE * size else view
+            self.is_of_whole = True
 
-    def detached(self) -> Buffer | None:
-        """The data, as a response may keep them: a view keeps the whole object in memory, so small data are
-        copied."""
-        is_small = self.data is not None and self.whole_bytes > MAX_WASTE * self.position.size
-        return bytes(self.data) if self.data is not None and is_small else self.data
+
+@dataclass(slots=True, eq=False)
+class _Unread:
+    """What a fetch wants of an object that is not in memory."""
+
+    parts: Sequence[MissingRange]
+    whole: "asyncio.Task[memoryview | None] | None"
+    """The call that reads it, perhaps for others. None: its ranges are read."""
 
 
 class ObjectReads:
@@ -84,12 +94,31 @@ class ObjectReads:
         of_object: dict[str, list[MissingRange]] = {}
         for part in missing:
             of_object.setdefault(part.position.locator, []).append(part)
-        tasks = {}
+        turn = Turn()
+        unread = []
         for locator, parts in of_object.items():
+            await turn.take(sum([part.position.size for part in parts]))
             if not self._cut_cached(locator, parts):
-                tasks[asyncio.create_task(self._fill_object(locator, parts))] = parts
-        if not tasks:
-            return
+                unread.append(_Unread(parts, self._whole(locator, parts[0].object_bytes)))
+        if unread:
+            await self._wait_for(unread, deadline, turn)
+
+    async def _wait_for(self, unread: Sequence[_Unread], deadline: float, turn: Turn) -> None:
+        unfinished = dict.fromkeys(unread)
+        ranges = iter([one for one in unread if one.whole is None])
+
+        async def read_ranges() -> None:
+            for one in ranges:
+                await self._fill_ranges(one.parts)
+                del unfinished[one]
+
+        async def wait_for(one: _Unread, whole: "asyncio.Task[memoryview | None]") -> None:
+            await self._fill_by(whole, one.parts)
+            del unfinished[one]
+
+        wholes = [wait_for(one, one.whole) for one in unread if one.whole is not None]
+        works = [read_ranges() for _ in range(min(RANGES_AT_ONCE, len(unread) - len(wholes)))]
+        tasks = [asyncio.create_task(work) for work in (*wholes, *works)]
         try:
             left_s = max(0.0, deadline - asyncio.get_running_loop().time())
             ended, late = await asyncio.wait(tasks, timeout=None if left_s == math.inf else left_s)
@@ -97,8 +126,8 @@ class ObjectReads:
             for task in tasks:
                 task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
-        for task in late:
-            for part in tasks[task]:
+        for one in unfinished:
+            for part in one.parts:
                 part.failure = StoreUnavailable(f"{part.position.locator} was not read in time")
         for task in ended:
             task.result()
@@ -155,29 +184,26 @@ class ObjectReads:
             part.cut(whole)
         return True
 
-    async def _fill_object(self, locator: str, parts: Sequence[MissingRange]) -> None:
-        whole = self._whole(locator, parts[0].object_bytes)
-        if whole is not None:
-            await asyncio.wait([whole])
-            if whole.cancelled():
-                failure: BaseException | None = StoreUnavailable("the gateway is closing")
-            else:
-                failure = whole.exception()
-            if isinstance(failure, StoreError):
-                for part in parts:
-                    part.failure = failure
-                return
-            if failure is not None:
-                raise failure
-            if (data := whole.result()) is not None:
-                for part in parts:
-                    part.cut(data)
-                return
-        # Some of the ranges may be there, even if the object is not as long as the ledger says.
-        self.counts.ranges += 1
-        await self._fill_ranges(parts)
+    async def _fill_by(self, whole: "asyncio.Task[memoryview | None]", parts: Sequence[MissingRange]) -> None:
+        await asyncio.wait([whole])
+        if whole.cancelled():
+            failure: BaseException | None = StoreUnavailable("the gateway is closing")
+        else:
+            failure = whole.exception()
+        if isinstance(failure, StoreError):
+            for part in parts:
+                part.failure = failure
+        elif failure is not None:
+            raise failure
+        elif (data := whole.result()) is not None:
+            for part in parts:
+                part.cut(data)
+        else:
+            # Some of the ranges may be there, even if the object is not as long as the ledger says.
+            await self._fill_ranges(parts)
 
     async def _fill_ranges(self, parts: Sequence[MissingRange]) -> None:
+        self.counts.ranges += 1
         try:
             found = await self._segments.read([part.position for part in parts])
         except StoreError as error:

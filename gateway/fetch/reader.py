@@ -11,6 +11,7 @@ from gateway.fetch.frame_tables import FrameTables
 from gateway.fetch.object_reads import MissingRange, ObjectReads
 from gateway.fetch.read_ahead import ReadAhead
 from gateway.fetch.stream import BatchStream, ByteRange, Damaged, StoredBatch
+from gateway.fetch.turns import Turn
 from gateway.telemetry.logs import QuietLog
 from ledger.errors import StoreError, StoreUnavailable
 from ledger.ports import SegmentStore
@@ -18,8 +19,6 @@ from ledger.types import Buffer, Position
 
 ALARM_QUIET_S: Final = 60.0
 """Every fetch of a partition meets the same damage again, and clients try again at once."""
-TURN_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of a far store that are copied and checked in one iteration of the event loop, about."""
 
 
 class MissingObject(Exception):
@@ -91,7 +90,7 @@ class RunReader:
             stored = await self._segments.read([part.position for part in missing])
             for part, data in zip(missing, stored, strict=True):
                 part.data = data
-        at, turn = 0, _Turn() if self.objects is not None else None
+        at, turn = 0, Turn() if self.objects is not None else None
         for index, (read, group) in enumerate(zip(reads, ranges, strict=True)):
             if failures[index] is None and group:
                 failure = await self._fill(read.stream, group, pieces[at : at + len(group)], turn)
@@ -189,20 +188,20 @@ class RunReader:
         stream: BatchStream,
         ranges: Sequence[_Placed],
         pieces: Sequence["_Piece"],
-        turn: "_Turn | None",
+        turn: Turn | None,
     ) -> Exception | None:
         for (place, byte_range), piece in zip(ranges, pieces, strict=True):
             if turn is not None:
                 await turn.take(byte_range.size)
             missing = piece.missing
-            stored = missing.detached() if missing is not None else None
+            stored = missing.data if missing is not None else None
             if missing is not None and stored is None:
                 where = f"{place.locator} has no bytes at {byte_range.start} + {byte_range.size}"
                 return missing.failure or MissingObject(where)
             try:
                 whole = stream.take(byte_range, [stored] if stored is not None else [], piece.views)
             except Damaged as error:
-                if missing is not None and missing.whole_bytes and self.objects is not None:
+                if missing is not None and missing.is_of_whole and self.objects is not None:
                     self.objects.distrust(place.locator)
                 return Damaged(f"{place.locator}: {error}")
             if self.objects is not None and missing is not None and stored is not None:
@@ -211,25 +210,9 @@ class RunReader:
 
     def _keep(self, missing: MissingRange, stored: Buffer, checked: int) -> None:
         """Of a range that was read by itself: only whole batches go into the cache."""
-        if checked > 0 and not missing.whole_bytes:
+        if checked > 0 and not missing.is_of_whole:
             position = missing.position
             self.cache.put_range(position.locator, position.start, memoryview(stored)[:checked])
-
-
-class _Turn:
-    """Counts what is copied and checked in an iteration of the event loop."""
-
-    __slots__ = ("_bytes",)
-
-    def __init__(self) -> None:
-        self._bytes = 0
-
-    async def take(self, size: int) -> None:
-        """Before `size` bytes more: in the next iteration, if these are too many."""
-        self._bytes += size
-        if self._bytes > TURN_BYTES:
-            self._bytes = size
-            await asyncio.sleep(0)
 
 
 class _Piece:

@@ -1,19 +1,23 @@
 """Fetches over a far store: an object is read once for all, in bounded memory, and delays no other one."""
 
 import asyncio
+import os
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from adapters.blobs.memory import MemoryBlobs
+from adapters.segments.locators import WalLocators
 from adapters.segments.objects import READS_AT_ONCE, ObjectSegments
-from gateway.fetch.object_reads import ObjectReads
+from gateway.fetch.cache import RunCache
+from gateway.fetch.object_reads import MissingRange, ObjectReads
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.errors import ErrorCode
+from ledger.errors import StoreUnavailable
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Blobs
-from ledger.types import Buffer
+from ledger.types import Buffer, Position
 from tests.support.faulty import Faults, FaultyBlobs
 from tests.support.loop_time import longest_turn
 from tests.support.reading import (
@@ -33,6 +37,14 @@ GET_S = 0.1
 A, B = batch_of(b"a" * 100), batch_of(b"b" * 300, b"c")
 LARGE = batch_of(bytes(MIB - 200))
 NONE, STORAGE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class Zeros(MemoryBlobs):
+    """Any object, of any size."""
+
+    async def get(self, key: str, start: int = 0, size: int | None = None) -> bytes:
+        await asyncio.sleep(0)
+        return bytes(size or 0)
 
 
 class Damaging(MemoryBlobs):
@@ -308,6 +320,35 @@ def whole_of(records: Sequence[Buffer]) -> int:
     """Bytes that the views among these keep in memory."""
     views = [record for record in records if isinstance(record, memoryview)]
     return sum({id(view.obj): memoryview(view.obj).nbytes for view in views}.values())
+
+
+def test_small_data_keep_no_object_while_the_fetch_waits_for_others() -> None:
+    async def main(world: ReadingWorld, blobs: SlowBlobs) -> None:
+        await world.create(partitions=2)
+        await world.produce_many([("t", 0, A), ("t", 1, LARGE)])
+        (large,) = await blobs.list("wal/")
+        await world.produce(B)
+        hangs = next(found for found in await blobs.list("wal/") if found.key != large.key)
+        small = MissingRange(Position(large.key, 0, 100), large.size)
+        other = MissingRange(Position(hangs.key, 0, 100), hangs.size)
+        with blobs.hanging(hangs.key):
+            fill = asyncio.create_task(objects_of(world).fill([small, other], now() + 10.0))
+            await asyncio.sleep(2 * GET_S)
+            assert not fill.done() and isinstance(small.data, bytes)
+            await fill
+        assert isinstance(other.failure, StoreUnavailable)
+
+    far(main)
+
+
+async def test_a_fetch_of_very_many_objects_does_not_hold_the_loop() -> None:
+    locators = WalLocators(0, os.urandom)
+    locators.see(NOW_MS)
+    objects = ObjectReads(ObjectSegments(Zeros()), RunCache(64 * MIB))
+    missing = [MissingRange(Position(locators.new(), 100, 100), MIB) for _ in range(5000)]
+    turn_s = await longest_turn(objects.fill(missing, now() + 60.0))
+    assert all(part.data == bytes(100) for part in missing)
+    assert turn_s < 0.02
 
 
 def test_an_object_of_many_batches_is_one_entry() -> None:
