@@ -1,6 +1,7 @@
 """Starts a gateway from its settings: stores, shard, services, server; and closes them in reverse."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.steps import OwnerHousekeeping, replica_steps
 from gateway.network.acceptor import open_sockets, warn_of_plaintext
+from gateway.network.links import Listening
 from gateway.network.server import Server
 from gateway.network.sockets import Sockets
 from gateway.requests.context import Services
@@ -91,6 +93,8 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
     async with AsyncExitStack() as stack:
         stores = await _open_stores(settings, stack, metrics, world)
         clocks = await _clocks(settings, stores, world)
+        if not stores.journal.exclusive:
+            await _try_to_listen(bindings, _admin_bind(settings), world)
         shard = await _open_shard(settings, stores, clocks, world, candidate, metrics)
         stack.push_async_callback(shard.close)
         space, quota = await _watch_space(settings, stores, shard, metrics, stack)
@@ -135,6 +139,19 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metri
     uploads = asyncio.create_task(opening.far.prove_uploads(), name="proof of uploads")
     stack.push_async_callback(_finish, uploads)
     return stores
+
+
+async def _try_to_listen(bindings: Sequence[Binding], admin: Address | None, world: World) -> None:
+    """Raises ListenFailed. A gateway that nobody can connect to must not replace another."""
+    opened: list[Listening | socket.socket] = []
+    try:
+        for one in bindings:
+            opened += await world.links.listen(one.bind, "--listen")
+        if admin is not None:
+            opened += await open_sockets(admin, "--admin")
+    finally:
+        for listening in opened:
+            listening.close()
 
 
 async def _clocks(settings: Settings, stores: Stores, world: World) -> Clocks:

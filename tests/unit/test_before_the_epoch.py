@@ -1,4 +1,4 @@
-"""What a gateway refuses or waits for before its epoch: a restored metadata store, a contested shard."""
+"""What a gateway refuses or waits for before its epoch: a restored store, a contested shard, a taken port."""
 
 import asyncio
 import json
@@ -15,6 +15,8 @@ from adapters.metadata.memory import MemoryMetadata
 from gateway.assembly import HOST, running_gateway
 from gateway.config import load_settings
 from gateway.host import clock_ms
+from gateway.network.acceptor import ListenFailed
+from gateway.world import World
 from ledger.cluster.owners import Owners
 from ledger.cluster.requests import Description
 from ledger.errors import StoreDamaged
@@ -36,17 +38,21 @@ async def page(port: int) -> Mapping[str, Any]:
                 await asyncio.sleep(0.01)
 
 
+def world_of(store: MemoryMetadata, blobs: MemoryBlobs) -> World:
+    opener = replace(HOST.stores, metadata=lambda *_, **__: store, blobs=lambda *_, **__: blobs)
+    return replace(HOST, stores=opener)
+
+
 async def test_a_gateway_that_waits_is_not_ready_and_names_the_owner() -> None:
     store, blobs = MemoryMetadata(exclusive=False), MemoryBlobs()
     for node_id in (7, 8, 7):
         described = Description(f"host-{node_id}", "PLAINTEXT://a:1", right_until_ms=1 << 60)
         await open_shard(store, None, None, node_id, clock_ms, described=described)
     (port,) = free_ports(1)
-    opener = replace(HOST.stores, metadata=lambda *_, **__: store, blobs=lambda *_, **__: blobs)
     settings = load_settings({**SETTINGS, "admin.listen": f"127.0.0.1:{port}"}, {})
 
     async def serve() -> None:
-        async with running_gateway(settings, replace(HOST, stores=opener)):
+        async with running_gateway(settings, world_of(store, blobs)):
             raise AssertionError("it has not waited")
 
     serving = asyncio.create_task(serve())
@@ -68,8 +74,7 @@ class Named(MemoryMetadata):
 
 async def test_a_metadata_store_that_was_restored_is_refused_at_the_start() -> None:
     store, blobs = Named(exclusive=False), MemoryBlobs()
-    opener = replace(HOST.stores, metadata=lambda *_, **__: store, blobs=lambda *_, **__: blobs)
-    world = replace(HOST, stores=opener)
+    world = world_of(store, blobs)
     settings = load_settings(SETTINGS, {})
     for _ in range(2):
         async with running_gateway(settings, world) as gateway:
@@ -80,3 +85,18 @@ async def test_a_metadata_store_that_was_restored_is_refused_at_the_start() -> N
         async with running_gateway(settings, world):
             pass
     assert await store.get(entry_key(0, entries)) is None
+
+
+@pytest.mark.parametrize("taken", ["listeners.listen", "admin.listen"])
+async def test_a_gateway_whose_port_is_in_use_leaves_the_shard_to_its_owner(taken: str) -> None:
+    world = world_of(MemoryMetadata(exclusive=False), MemoryBlobs())
+    settings = load_settings({**SETTINGS, "admin.listen": "127.0.0.1:0"}, {})
+    async with running_gateway(settings, world) as running:
+        ports = {"listeners.listen": f"PLAINTEXT://{running.bound[0]}", "admin.listen": str(running.admin)}
+        again = load_settings({**SETTINGS, taken: ports[taken]}, {})
+        with pytest.raises(ListenFailed, match="the port is in use"):
+            async with running_gateway(again, world):
+                pass
+        # Its next entry counts.
+        await running.shard.barrier(asyncio.get_running_loop().time() + WAIT_S)
+        assert running.shard.state.epoch == 1
