@@ -1,5 +1,6 @@
 """The `dragoman` command. Heavy modules are imported only when a command runs, so that --help is quick."""
 
+import os
 import sys
 from typing import Annotated, Final
 
@@ -20,6 +21,8 @@ from gateway.cli.ledger_commands import DOCTOR_HELP, doctor, ledger_app
 from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata
 
 PLATFORMS: Final = ("linux", "darwin")
+HAVE_THREADS: Final = ("obstore", "grpc")
+"""Libraries whose threads go on until the process ends."""
 HELP = help_text("""
 A Kafka endpoint that stores nothing itself.
 
@@ -42,7 +45,7 @@ Every setting has a name, section.key. A value comes from a flag, else the envir
 (DRAGOMAN_SECTION_KEY), else the --config file (TOML), else the default: see [bold]dragoman settings[/bold].
 
 Exit codes: 0 stopped and drained, 1 failed while running, 2 wrong flag or setting, 4 a store is out of
-reach or damaged, 5 data directory locked or port in use, 130 interrupted.
+reach or damaged, 5 data directory locked, port in use or shard taken over, 130 interrupted.
 """)
 
 app = typer.Typer(
@@ -137,7 +140,26 @@ def main() -> None:
     if not sys.platform.startswith(PLATFORMS):
         typer.echo(f"dragoman: it runs on Linux and macOS, not on {sys.platform}; WSL has a Linux", err=True)
         raise SystemExit(2)
-    app()
+    try:
+        app()
+    except SystemExit as ended:
+        if isinstance(ended.code, int) and any(map(sys.modules.get, HAVE_THREADS)):
+            _leave(ended.code)
+        raise
+
+
+def _leave(code: int) -> None:
+    """End the process at once. All is closed by now; but while Python finalizes itself, a thread of a library
+    that wants to call it, if only to free an object, is killed within that library, and the process with it
+    (SIGABRT)."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            # Its reader is gone.
+            continue
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -113,6 +113,21 @@ async def test_one_client_for_each_bucket_however_many_stores_are_in_it(
         await store.close()
 
 
+async def test_uploads_that_cannot_be_proved_for_whatever_reason_end_no_gateway(
+    aws_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from adapters.s3 import bucket
+
+    async def fails(*_: object) -> None:
+        raise KeyError("UploadId")
+
+    monkeypatch.setattr(bucket.S3Bucket, "prove_multipart", fails)
+    far = FarStores()
+    blobs = far.blobs(f"s3://one/data{ENDPOINT}")
+    await far.prove_uploads()
+    await blobs.close()
+
+
 def test_a_password_is_in_no_text_of_the_options() -> None:
     assert "secret" not in repr(FarOptions(etcd_user="user", etcd_password="secret"))
 
@@ -150,6 +165,19 @@ def test_the_packages_of_the_extras_are_not_loaded_without_such_a_url() -> None:
         "sys.exit(bool({'boto3', 'botocore', 'obstore', 'grpc', 'google.protobuf'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=WAIT_S).returncode == 0
+
+
+@pytest.mark.parametrize("library", ["obstore", "grpc"])
+def test_a_command_ends_before_threads_of_a_library_meet_the_end_of_python(library: str) -> None:
+    code = (
+        "import atexit, sys, types; from gateway.cli.main import main; "
+        f"sys.modules[{library!r}] = types.ModuleType({library!r}); "
+        "atexit.register(print, 'Python ends'); sys.argv = ['dragoman', 'doctor', '--data-dir', 'nowhere']; "
+        "main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("dragoman: there is no ledger in nowhere")
 
 
 HERE = f"sqlite:{DATA / 'image.db'}"
