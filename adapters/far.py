@@ -115,7 +115,7 @@ class FarStores:
         proofs = self._proofs()
         try:
             async with asyncio.timeout(deadline_s):
-                await all_of([*(proof for _, proof in proofs), *checks])
+                await all_of([*(proof() for _, proof in proofs), *checks])
         except TimeoutError:
             raise StoreUnavailable(
                 f"the proof of {' and '.join(name for name, _ in proofs)} took more than {deadline_s:g} s: "
@@ -131,6 +131,9 @@ class FarStores:
                     await bucket.prove_multipart(prefix)
             except (TimeoutError, StoreError) as error:
                 log.warning("s3.multipart_unproved", store=name, error=str(error) or "it took too long")
+            except Exception:
+                # Nobody waits for this, and a gateway does without.
+                log.exception("s3.multipart_unproved", store=name)
 
     async def inspect(self) -> Inspection:
         """For `doctor`: the same proof, one store after the other, and what the settings of buckets mean.
@@ -138,7 +141,7 @@ class FarStores:
         inspection = Inspection()
         for name, proof in self._proofs():
             try:
-                await proof
+                await proof()
             except StoreUnfit as error:
                 inspection.findings.append(f"proof: {error}")
             else:
@@ -158,13 +161,13 @@ class FarStores:
             inspection.notes.append(f"uploads: large objects go to {bucket.client.name} {how}")
         return inspection
 
-    def _proofs(self) -> list[tuple[str, Awaitable[None]]]:
+    def _proofs(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """Each with what is proved."""
-        proofs: list[tuple[str, Awaitable[None]]] = []
+        proofs: list[tuple[str, Callable[[], Awaitable[None]]]] = []
         for metadata, name in self._metadata:
-            proofs.append((f"the metadata in {name}", prove_metadata(metadata, name)))
+            proofs.append((f"the metadata in {name}", partial(prove_metadata, metadata, name)))
         for (name, _), (blobs, _) in self._blobs.items():
-            proofs.append((f"the data in {name}", prove_blobs(blobs, name)))
+            proofs.append((f"the data in {name}", partial(prove_blobs, blobs, name)))
         return proofs
 
     def _bucket(self, url: str) -> tuple["S3Bucket", str]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from adapters.s3.address import S3Address
 from adapters.s3.credentials import RENEWED_AFTER_S, CredentialChain
@@ -178,7 +179,7 @@ class Multipart:
                 self._renew()
             text = str(error.response.get("Error", {}).get("Message", ""))
             raise _Broken(failure_of_status(request, status, code, text), status) from None
-        except BotoCoreError as error:
+        except (BotoCoreError, ResponseParserError) as error:
             raise _Broken(uncertain(request, f"the request broke off ({type(error).__name__})")) from None
         return response
 

@@ -34,6 +34,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def only_sentence(finished: subprocess.CompletedProcess[str]) -> str:
     assert "Traceback" not in finished.stderr
     assert SECRET_KEY not in finished.stderr
+    # Other lines are of the log, and of nothing else: no warning of Python.
+    assert "Warning" not in finished.stderr
     (line,) = (line for line in finished.stderr.splitlines() if line.startswith("dragoman: "))
     return line
 
