@@ -265,6 +265,9 @@ def _check_together(settings: Settings) -> None:
 
 
 def _check_storage(storage: Storage) -> None:
+    scheme, _, path = storage.image.partition(":")
+    if storage.image not in ("", "none") and (scheme != "sqlite" or not path):
+        raise ConfigError(f"storage.image = {storage.image!r}: expected none, or sqlite:PATH")
     if storage.etcd_password and storage.etcd_password_file:
         raise ConfigError(
             "storage.etcd_password and storage.etcd_password_file are both set: give one of them"

@@ -31,7 +31,6 @@ class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     image: Annotated[
         str,
         Meta(
-            pattern="^(none|sqlite:.+)?$",
             description="Where the state is kept for a fast restart: none, or sqlite:PATH, which may be "
             "lost; empty = image.db in the data directory if metadata or data is on this host, else none",
         ),

@@ -15,8 +15,8 @@ USER = "DRAGOMAN_STORAGE_ETCD_USER"
 @pytest.mark.parametrize(
     ("flags", "environment", "says"),
     [
-        ({"storage.image": "file:/x"}, {}, r"storage\.image = 'file:/x'"),
-        ({"storage.image": "sqlite:"}, {}, r"storage\.image"),
+        ({"storage.image": "file:/x"}, {}, r"storage\.image = 'file:/x': expected none, or sqlite:PATH$"),
+        ({"storage.image": "sqlite:"}, {}, r"storage\.image = 'sqlite:': expected none, or sqlite:PATH$"),
         ({"storage.s3_path_style": "yes"}, {}, r"storage\.s3_path_style"),
         ({"storage.etcd_user": "u"}, {}, r"storage\.etcd_user and its password"),
         ({}, {PASSWORD: "secret"}, r"storage\.etcd_user and its password"),
