@@ -152,7 +152,9 @@ def start_etcd(place: Place) -> Program:
 
 def start_s3(place: Place) -> Program:
     """SeaweedFS with the bucket. Errors: CannotStart."""
-    ports = place.ports
+    ports, weed = place.ports, Path(sys.executable).with_name("weed")
+    if not weed.exists():
+        raise CannotStart("SeaweedFS is not installed: run it as `make cluster`")
     files = place.directory / "s3"
     logs = place.directory / "s3-logs"
     for made in (files, logs):
@@ -164,7 +166,7 @@ def start_s3(place: Place) -> Program:
         json.dumps({"identities": [{"name": "dragoman", "credentials": [keys], "actions": ["Admin"]}]})
     )
     command = [
-        *(str(Path(sys.executable).with_name("weed")), f"-logdir={logs}", "server"),
+        *(str(weed), f"-logdir={logs}", "server"),
         *(f"-ip={HOST}", f"-ip.bind={HOST}", f"-dir={files}"),
         *(f"-master.port={ports['master']}", f"-master.port.grpc={ports['master_grpc']}"),
         *(f"-master.volumeSizeLimitMB={VOLUME_MB}", "-master.telemetry=false"),
