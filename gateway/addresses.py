@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.settings import ConfigError
+from gateway.limit_settings import ConfigError
 
 _LISTEN = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]*)://(?P<address>.*)")
 _ADDRESS = re.compile(r"(\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:/]*)):(?P<port>\d{1,5})")

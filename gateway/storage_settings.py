@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from gateway.setting_units import GIB, MIB, SECRET
+from gateway.limit_settings import GIB, MIB, SECRET
 
 
 class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

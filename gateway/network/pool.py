@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from gateway.limit_settings import Limits
 from gateway.network.pipeline import PipelinedRequest, Router
-from gateway.settings import Limits
 from gateway.wire.framing import START_BYTES
 
 PATIENCE_SECONDS: Final = 2.0

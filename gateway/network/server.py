@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from gateway.addresses import Address, Binding, Listener
+from gateway.limit_settings import Limits
 from gateway.network.acceptor import Acceptor, ListenFailed, raise_file_limit, warn_of_plaintext
 from gateway.network.connection import FLUSH_SECONDS, ClientConnection
 from gateway.network.connection_limits import Admitted, ConnectionLimiter, Rejected, Rules
@@ -18,7 +19,6 @@ from gateway.network.pool import PATIENCE_SECONDS, STILL_SECONDS, Budget, Connec
 from gateway.network.sockets import Sockets
 from gateway.security.principals import principal_of
 from gateway.security.tls import Certificates, refusal
-from gateway.settings import Limits
 from gateway.telemetry.logs import QuietLog
 from gateway.telemetry.metrics import Metrics
 

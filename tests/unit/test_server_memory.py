@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from gateway.limit_settings import MIB
 from gateway.network.pool import PATIENCE_SECONDS, STILL_SECONDS
-from gateway.setting_units import MIB
 from tests.support.held_requests import METADATA, PRODUCE, SHORT_S, serving, until
 
 
