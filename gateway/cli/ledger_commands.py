@@ -1,11 +1,14 @@
 """Flags and help of `dragoman ledger ...` and `dragoman doctor`; the work is imported when it runs."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gateway.cli.help_text import help_text
 from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
 
 LEDGER_HELP = help_text("""
 Inspect the offset ledger of a data directory, back it up, restore it, move it to other stores.
@@ -73,11 +76,9 @@ def show(
     assignments: Assignments = None,
 ) -> None:
     from gateway.cli.ledger import show as work
-    from gateway.cli.offline_state import settings_for
     from gateway.cli.output import end_with
 
-    flags = {"storage.metadata": metadata, "storage.data": data}
-    end_with(lambda: work(settings_for(config, data_dir, flags, assignments or ()), as_json))
+    end_with(lambda: work(_settings(config, data_dir, metadata, data, assignments), as_json))
 
 
 @ledger_app.command(help=BACKUP_HELP)
@@ -91,11 +92,9 @@ def backup(
     assignments: Assignments = None,
 ) -> None:
     from gateway.cli.ledger import backup as work
-    from gateway.cli.offline_state import settings_for
     from gateway.cli.output import end_with
 
-    flags = {"storage.metadata": metadata, "storage.data": data}
-    end_with(lambda: work(settings_for(config, data_dir, flags, assignments or ()), to, as_json))
+    end_with(lambda: work(_settings(config, data_dir, metadata, data, assignments), to, as_json))
 
 
 @ledger_app.command(help=RESTORE_HELP)
@@ -112,11 +111,9 @@ def restore(
     assignments: Assignments = None,
 ) -> None:
     from gateway.cli.ledger import restore as work
-    from gateway.cli.offline_state import settings_for
     from gateway.cli.output import end_with
 
-    flags = {"storage.metadata": metadata, "storage.data": data}
-    end_with(lambda: work(settings_for(config, data_dir, flags, assignments or ()), source, as_json))
+    end_with(lambda: work(_settings(config, data_dir, metadata, data, assignments), source, as_json))
 
 
 @ledger_app.command(help=MOVE_HELP)
@@ -145,12 +142,10 @@ def move(
     assignments: Assignments = None,
 ) -> None:
     from gateway.cli.ledger_move import MoveOptions, move_ledger
-    from gateway.cli.offline_state import settings_for
     from gateway.cli.output import end_with
 
-    flags = {"storage.metadata": metadata, "storage.data": data}
     options = MoveOptions(to_metadata, to_data, dry_run, accept_damage, cancel, as_json)
-    end_with(lambda: move_ledger(settings_for(config, data_dir, flags, assignments or ()), options))
+    end_with(lambda: move_ledger(_settings(config, data_dir, metadata, data, assignments), options))
 
 
 def doctor(
@@ -163,8 +158,16 @@ def doctor(
     assignments: Assignments = None,
 ) -> None:
     from gateway.cli.doctor import diagnose
-    from gateway.cli.offline_state import settings_for
     from gateway.cli.output import end_with
 
+    end_with(lambda: diagnose(_settings(config, data_dir, metadata, data, assignments), whole, as_json))
+
+
+def _settings(
+    config: Config, data_dir: DataDir, metadata: Metadata, data: Data, assignments: Assignments
+) -> "Settings":
+    """Of the stores that a command works on. Raises ConfigError."""
+    from gateway.cli.offline_state import settings_for
+
     flags = {"storage.metadata": metadata, "storage.data": data}
-    end_with(lambda: diagnose(settings_for(config, data_dir, flags, assignments or ()), whole, as_json))
+    return settings_for(config, data_dir, flags, assignments or ())
