@@ -4,7 +4,18 @@ import uuid
 
 import pytest
 
-from ledger.keys import created_ms, uuid7
+from adapters.names import check_key
+from ledger.keys import (
+    SegmentName,
+    created_ms,
+    index_locator,
+    is_segment,
+    segment_locator,
+    segment_name,
+    segment_of_index,
+    uuid7,
+)
+from ledger.types import TopicId
 
 NOISE = bytes(range(0xF6, 0x100))
 
@@ -42,3 +53,44 @@ VERSION_4 = uuid.UUID("3c424ed0-7fa6-4946-86de-4f64ae396c4e")
 def test_a_locator_without_a_time_is_refused(locator: str) -> None:
     with pytest.raises(ValueError):
         created_ms(locator)
+
+
+TOPIC = TopicId(bytes(range(16)))
+
+
+@pytest.mark.parametrize("base", [0, 7, 2**63 - 1])
+@pytest.mark.parametrize("partition", [0, 10, 2**31 - 1])
+def test_the_key_of_a_segment_says_where_it_belongs(base: int, partition: int) -> None:
+    locator = segment_locator(TOPIC, partition, base, 1_700_000_000_000, NOISE)
+    index = index_locator(locator)
+    assert check_key(locator) == locator and check_key(index) == index
+    assert segment_name(locator) == SegmentName(TOPIC, partition, base, 1_700_000_000_000)
+    assert created_ms(locator) == created_ms(index) == 1_700_000_000_000
+    assert segment_of_index(index) == locator
+    assert segment_of_index(locator) is None and segment_name(index) is None
+    assert is_segment(locator) and is_segment(index) and not is_segment("wal/0/x")
+
+
+def test_an_index_sorts_right_before_its_segment() -> None:
+    locators = [segment_locator(TOPIC, 0, base, 5, NOISE) for base in (0, 9, 10, 10**18)]
+    keys = sorted(key for locator in locators for key in (locator, index_locator(locator)))
+    assert keys == [key for locator in locators for key in (index_locator(locator), locator)]
+
+
+def test_no_other_key_is_taken_for_that_of_a_segment() -> None:
+    right = segment_locator(TOPIC, 0, 5, 1_700_000_000_000, NOISE)
+    wrong = [
+        right.replace("/0/", "/00/"),
+        right.replace("/0/", "/-1/"),
+        right.replace("/0/", "/../"),
+        right.upper(),
+        right + "x",
+        right.replace("0005-", "5-"),
+        right.replace(".kfs", ""),
+        right.replace("-7", "-4"),
+        "x" + right,
+        "",
+    ]
+    for locator in wrong:
+        assert segment_name(locator) is None, locator
+        assert segment_of_index(locator.replace(".kfs", ".index")) is None, locator
