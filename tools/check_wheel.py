@@ -21,7 +21,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 DIST: Final = ROOT / "dist"
-PACKAGES: Final = ("gateway", "ledger", "adapters")
+PACKAGES: Final = ("gateway", "ledger", "adapters", "pipeline")
 READY_S: Final = 30.0
 STOPPED_S: Final = 30.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PACKAGES: Final = ("gateway", "ledger", "adapters")
+PACKAGES: Final = ("gateway", "ledger", "adapters", "pipeline")
 BEGIN: Final = "<!-- printed by tools/print_docs.py from the docstrings of modules -->\n"
 END: Final = "<!-- end of what is printed -->\n"
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PRODUCT: Final = ("gateway", "ledger", "adapters")
+PRODUCT: Final = ("gateway", "ledger", "adapters", "pipeline")
 GENERATED: Final = ("gateway/wire/messages/generated/", "adapters/rpc/generated/")
 MODULE_LINES: Final = {
     "gateway": 500,
     "ledger": 500,
     "adapters": 500,
+    "pipeline": 500,
     "tools": 500,
     "bench": 500,
     "tests": 650,

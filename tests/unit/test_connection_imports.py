@@ -8,7 +8,7 @@ MAX_MODULES = 20
 LOADED = """
 import json, sys
 import gateway.network.connection
-ours = {"gateway", "ledger", "adapters"}
+ours = {"gateway", "ledger", "adapters", "pipeline"}
 print(json.dumps([name for name in sys.modules if name.partition(".")[0] in ours]))
 """
 SERVICES = ("requests", "fetch", "produce", "groups", "topics", "coordination", "telemetry")

@@ -15,7 +15,7 @@ NAMED_IN = {
 def test_keys_of_a_journal_are_made_in_one_module(kind: str) -> None:
     naming = {
         str(path.relative_to(ROOT))
-        for package in ("gateway", "ledger", "adapters", "bench", "tools")
+        for package in ("gateway", "ledger", "adapters", "pipeline", "bench", "tools")
         for path in (ROOT / package).rglob("*.py")
         if kind in path.read_text()
     }

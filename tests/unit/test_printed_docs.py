@@ -68,7 +68,7 @@ def test_the_protocol_page_has_every_api_of_kafka_once(key: ApiKey) -> None:
 
 def test_the_file_map_has_every_package_and_its_modules() -> None:
     rows = file_map().splitlines()
-    for package in ("gateway", "ledger", "adapters"):
+    for package in ("gateway", "ledger", "adapters", "pipeline"):
         assert sum(row.startswith(f"| **`{package}/`** |") for row in rows) == 1
         inside = [path for path in (ROOT / package).iterdir() if path.suffix == ".py" or path.is_dir()]
         left_out = {"__init__.py", "__main__.py", "__pycache__"}

@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.versions import ROOT
 
-CODE = ("gateway", "ledger", "adapters", "tests", "tools", "bench")
-PRODUCT = ("gateway", "ledger", "adapters")
+CODE = ("gateway", "ledger", "adapters", "pipeline", "tests", "tools", "bench")
+PRODUCT = ("gateway", "ledger", "adapters", "pipeline")
 GENERATED = frozenset({ROOT / "gateway/wire/messages/generated", ROOT / "adapters/rpc/generated"})
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "deploy")
 DECISIONS = ROOT / "docs/decisions"
