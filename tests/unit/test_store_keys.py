@@ -68,6 +68,8 @@ async def test_every_key_that_a_gateway_makes_is_of_a_known_kind(tmp_path: Path)
         "proof/0123456789abcdef/race-0",
         WalLocators(0, os.urandom).new(),
         WalLocators(0, os.urandom, ".wal").new(),
+        segment_locator(ZERO_TOPIC_ID, 0, 0, 1, os.urandom(10)),
+        index_locator(segment_locator(ZERO_TOPIC_ID, 0, 0, 1, os.urandom(10))),
         *keys_in(tmp_path),
     ]
     assert {check_key(key).partition("/")[0] for key in made} == set(KEY_PARTS)
