@@ -15,10 +15,9 @@ from adapters.segments.locators import WalLocators
 from gateway.assembly import running_gateway
 from gateway.config import load_settings
 from gateway.coordination.blob_keys import new_archive_key, new_snapshot_key
-from ledger.keys import KEY_PARTS, index_locator, segment_locator
+from ledger.keys import KEY_PARTS
 from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import PutOutcome, Versioned
-from ledger.types import ZERO_TOPIC_ID
 from tests.support.shards import open_shard
 from tests.support.versions import ROOT
 
