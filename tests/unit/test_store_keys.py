@@ -16,9 +16,10 @@ from gateway.assembly import running_gateway
 from gateway.config import load_settings
 from gateway.coordination.blob_keys import new_archive_key, new_snapshot_key
 from gateway.coordination.mark import new_mark_key
-from ledger.keys import KEY_PARTS
+from ledger.keys import KEY_PARTS, index_locator, segment_locator
 from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import PutOutcome, Versioned
+from ledger.types import ZERO_TOPIC_ID
 from tests.support.shards import open_shard
 from tests.support.versions import ROOT
 
