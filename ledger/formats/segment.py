@@ -49,7 +49,7 @@ from ledger.batch.header import (
 )
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.keys import SegmentName
-from ledger.partitions.runs import later_timestamp
+from ledger.partitions.runs import are_of_one_age, later_timestamp
 from ledger.types import NO_TIMESTAMP, Buffer
 
 SEGMENT_MAGIC: Final = b"KAFS"
@@ -216,11 +216,11 @@ class _Writer:
 
     def _enter(self, batch: EncodedRun) -> None:
         run = self._runs[-1] if self._runs else None
-        if run is None or run.size + batch.size > MAX_RUN_BYTES:
+        size = run.size + batch.size if run is not None else 0
+        if run is None or size > MAX_RUN_BYTES or not are_of_one_age(run.max_timestamp, batch.max_timestamp):
             self._runs.append(batch)
             return
         stamp = later_timestamp(run.max_timestamp, batch.max_timestamp)
-        size = run.size + batch.size
         self._runs[-1] = run._replace(size=size, last=batch.last, max_timestamp=stamp)
 
     def _append(self, head: bytes, rest: memoryview) -> None:

@@ -26,6 +26,7 @@ _STAMP_WORD, _OBJECT_WORD, _SIZE_WORD = 4, 6, 9
 _COLUMNS = ((2, 2), (0, 2), (6, 2), (8, 1), (9, 1), (4, 2))
 # Of feature level 1: object numbers of 32 bits. Words are little-endian, so the lower one comes first.
 _NARROW_COLUMNS = ((2, 2), (0, 2), (6, 1), (8, 1), (9, 1), (4, 2))
+SAME_AGE_MS = 3_600_000
 _FIRST_WINDOW, _LAST_WINDOW = 8, 512
 
 
@@ -43,6 +44,14 @@ def committed_ms(max_timestamp: int) -> int | None:
 def later_timestamp(one: int, other: int) -> int:
     """Of a run that is joined from two."""
     return max(one, other) if max(one, other) >= 0 else min(one, other)
+
+
+def are_of_one_age(one: int, other: int) -> bool:
+    """Whether retention may see these two as one run. With timestamps it is as old as those say: so records
+    that have none, and are as old as their commit, may not be joined with others that are much older."""
+    timed, untimed = max(one, other), min(one, other)
+    committed = committed_ms(untimed)
+    return timed < 0 or committed is None or timed >= committed - SAME_AGE_MS
 
 
 class Run(NamedTuple):
