@@ -1,0 +1,89 @@
+"""A partition as find-batches shows it, and what swaps make of it: for tests of plans, without a ledger."""
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+from ledger.keys import segment_locator
+from ledger.merging.found import FoundRun, RunPage
+from ledger.merging.plan import MergePolicy, MergeTask, PartitionPlanner
+from ledger.objects.uploads import ObjectKind
+from ledger.partitions.runs import later_timestamp
+from ledger.types import TopicId
+
+TOPIC = TopicId(bytes(range(16)))
+SEGMENT_HEAD_BYTES = 32
+SEGMENT_RUN_BYTES = 4 * 1024 * 1024
+MAX_PAGES = 1_000_000
+
+
+class FoundPartition:
+    """Runs in offset order. `page_runs`: how many a page has."""
+
+    def __init__(self, page_runs: int = 1_000) -> None:
+        self.runs: list[FoundRun] = []
+        self.layout_version = 0
+        self.log_start = 0
+        self.high_watermark = 0
+        self.page_runs = page_runs
+        self._keys = count(1)
+
+    def append(
+        self, locator: str, start: int, size: int, records: int = 1, max_timestamp: int = -1
+    ) -> FoundRun:
+        """One flush. It lengthens the last run, as in the ledger, if it begins where that ends."""
+        base, last = self.high_watermark, self.high_watermark + records - 1
+        run = FoundRun(locator, ObjectKind.WAL, start, size, base, last, max_timestamp)
+        before = self.runs[-1] if self.runs else None
+        if before is not None and (before.locator, before.start + before.size) == (locator, start):
+            stamp = later_timestamp(before.max_timestamp, max_timestamp)
+            run = before._replace(size=before.size + size, last=last, max_timestamp=stamp)
+            self.runs.pop()
+        self.runs.append(run)
+        self.high_watermark = last + 1
+        return run
+
+    def page(self, offset: int) -> RunPage:
+        first = next((at for at, run in enumerate(self.runs) if run.last >= offset), len(self.runs))
+        return RunPage(
+            self.layout_version,
+            self.log_start,
+            self.high_watermark,
+            self.runs[first : first + self.page_runs],
+        )
+
+    def pages(self, planner: PartitionPlanner) -> Iterator[RunPage]:
+        for _ in range(MAX_PAGES):
+            if planner.next_offset is None:
+                return
+            yield self.page(max(planner.next_offset, self.log_start))
+        raise AssertionError("a plan without an end")
+
+    def plan(self, policy: MergePolicy, now_ms: int) -> list[MergeTask]:
+        planner = PartitionPlanner(TOPIC, 0, policy, now_ms)
+        return [task for page in self.pages(planner) for task in planner.feed(page)]
+
+    def swap(self, task: MergeTask, now_ms: int) -> list[FoundRun]:
+        """As the ledger does it. AssertionError unless the runs of the task are live and adjacent."""
+        at = self.runs.index(task.runs[0])
+        assert self.runs[at : at + len(task.runs)] == list(task.runs)
+        random = next(self._keys).to_bytes(10, "big")
+        locator = segment_locator(task.topic_id, task.partition, task.first, now_ms, random)
+        entered = _entered(task.runs, locator)
+        self.runs[at : at + len(task.runs)] = entered
+        self.layout_version += 1
+        return entered
+
+
+def _entered(runs: Sequence[FoundRun], locator: str) -> list[FoundRun]:
+    found: list[FoundRun] = []
+    position = SEGMENT_HEAD_BYTES
+    for run in runs:
+        before = found[-1] if found else None
+        if before is not None and before.size + run.size <= SEGMENT_RUN_BYTES:
+            stamp = later_timestamp(before.max_timestamp, run.max_timestamp)
+            size = before.size + run.size
+            found[-1] = before._replace(size=size, last=run.last, max_timestamp=stamp)
+        else:
+            found.append(run._replace(locator=locator, kind=ObjectKind.SEGMENT, start=position))
+        position += run.size
+    return found
