@@ -25,8 +25,12 @@ from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.memory import MemorySegments
 from adapters.segments.objects import ObjectSegments
-from adapters.segments.wal import ROLL_AGE_MS, WalSegments
-from ledger.ports import Blobs, ImageStore, Journal, MetadataStore, SegmentStore
+from adapters.segments.segment_blobs import LocalRanges, SegmentBlobs
+from adapters.segments.wal import ROLL_AGE_MS, WalFilesRead, WalSegments
+from adapters.segments.wal_and_segments import WalAndSegments, WalAndSegmentsOfJob
+from adapters.threads import DEADLINE_S
+from ledger.errors import StoreUnavailable
+from ledger.ports import Blobs, ImageStore, JobSegments, Journal, MetadataStore, SegmentStore
 
 S3_URL: Final = "s3://BUCKET/PREFIX"
 METADATA_URLS = ("memory:", "sqlite:PATH", S3_URL, "etcd://HOST[,HOST]/PREFIX", "filer://HOST/ROOT")
@@ -39,6 +43,8 @@ BLOBS_DIRECTORY = "blobs"
 MEMORY: Final = "memory:"
 NO_IMAGE: Final = "none"
 OBJECTS: Final = "objects+"
+JOB_DEADLINE_S: Final = 300.0
+"""A job writes up to 2 GiB with one call."""
 METADATA_FILE: Final = "metadata.db"
 IMAGE_FILE: Final = "image.db"
 """These two are in the data directory."""
@@ -106,34 +112,76 @@ def open_segments(
     url: str, *, shard: int = 0, roll_age_ms: int = ROLL_AGE_MS, far: FarStores | None = None
 ) -> SegmentStore:
     """`memory:`, `file:DIR` (appended WAL files), or an object a draft: `s3://`, or `objects+` and the URL of
-    blobs.
+    blobs. Segments are in the blobs of the same URL.
 
     `roll_age_ms` is how long a WAL file grows: a quarter of the orphan grace at most.
     """
     match _split(url):
         case ("memory", ""):
-            return MemorySegments(shard=shard)
+            return WalAndSegments(MemorySegments(shard=shard), SegmentBlobs(MemoryBlobs()))
         case ("file", path) if path:
-            return WalSegments(path, shard=shard, roll_age_ms=roll_age_ms)
-        case ("s3", _):
-            return ObjectSegments(open_blobs(url, far=far), shard=shard)
-    if url.startswith((f"{OBJECTS}memory:", f"{OBJECTS}file:")):
+            wal = WalSegments(path, shard=shard, roll_age_ms=roll_age_ms)
+            try:
+                return WalAndSegments(wal, _segments_in(url, path))
+            except BaseException:
+                wal.shut()
+                raise
+    blobs = _blobs_of_objects(url, Access.OWNED, far)
+    return WalAndSegments(ObjectSegments(blobs, shard=shard), SegmentBlobs(blobs))
+
+
+def open_job_segments(url: str, *, far: FarStores | None = None) -> JobSegments:
+    """The segment store of a gateway for a job in another process: it reads what `open_segments` of the same
+    URL has, and makes segments. It takes no lock and changes nothing else, so the gateway may run.
+
+    UnknownStore for `memory:`, which no other process can reach. A store in a bucket is reached with the
+    options of `far`, as that of the gateway is (`FarStores(FarOptions(...))`), and is not proved.
+    """
+    match _split(url.removeprefix(OBJECTS)):
+        case ("memory", ""):
+            raise UnknownStore(f"{url} is in the memory of its gateway, where no other process can read it")
+        case ("file", path) if path and not os.path.isdir(os.path.join(path, BLOBS_DIRECTORY)):
+            raise StoreUnavailable(f"there is no data of a gateway in {path}: name its storage.data")
+        case ("file", path) if path and not url.startswith(OBJECTS):
+            return WalAndSegmentsOfJob(WalFilesRead(path), _segments_in(url, path, JOB_DEADLINE_S))
+    blobs = _blobs_of_objects(url, Access.SHARED, far)
+    return WalAndSegmentsOfJob(ObjectSegments(blobs), SegmentBlobs(blobs))
+
+
+def _segments_in(url: str, path: str, deadline_s: float = DEADLINE_S) -> SegmentBlobs:
+    """Segments in a local directory, which its gateway and jobs share."""
+    directory = Path(path) / BLOBS_DIRECTORY
+    blobs = open_blobs(url, Access.SHARED, deadline_s=deadline_s)
+    return SegmentBlobs(blobs, LocalRanges(directory, deadline_s))
+
+
+def _blobs_of_objects(url: str, access: Access, far: FarStores | None) -> Blobs:
+    """Where WAL objects and segments are."""
+    if _split(url)[0] == "s3" or url.startswith((f"{OBJECTS}memory:", f"{OBJECTS}file:")):
         try:
-            return ObjectSegments(open_blobs(url.removeprefix(OBJECTS)), shard=shard)
+            return open_blobs(url.removeprefix(OBJECTS), access, far=far)
         except UnknownStore:
-            pass
+            if _split(url)[0] == "s3":
+                raise
     raise _unknown("segment", url, SEGMENT_URLS)
 
 
-def open_blobs(url: str, access: Access = Access.OWNED, *, far: FarStores | None = None) -> Blobs:
-    """`memory:`, `file:DIR`, whose parent must exist (the blobs are in `DIR/blobs`), or `s3://`."""
+def open_blobs(
+    url: str,
+    access: Access = Access.OWNED,
+    *,
+    far: FarStores | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> Blobs:
+    """`memory:`, `file:DIR`, whose parent must exist (the blobs are in `DIR/blobs`), or `s3://`.
+    `deadline_s`: of a call to a local one."""
     match _split(url):
         case ("memory", ""):
             return MemoryBlobs()
         case ("file", path) if path:
             if access is not Access.READ_ONLY:
                 Directories(Path(path)).open_root()
-            return FileBlobs(os.path.join(path, BLOBS_DIRECTORY), access=access)
+            return FileBlobs(os.path.join(path, BLOBS_DIRECTORY), deadline_s, access)
         case ("s3", _):
             return (far or FarStores()).blobs(url)
     raise _unknown("blob", url, BLOB_URLS)

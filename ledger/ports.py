@@ -325,7 +325,8 @@ class Capabilities:
 
 
 class SegmentStore(Protocol):
-    """Record batches as opaque bytes: written once, read by position."""
+    """Record batches as opaque bytes: written once, read by position. WAL objects are written here, segments
+    by jobs (`JobSegments`); both are read, listed and deleted here."""
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -354,7 +355,30 @@ class SegmentStore(Protocol):
         ...
 
     async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
-        """What is stored, live or not, ascending by locator (and so by creation time)."""
+        """What is stored, live or not, ascending by locator: segments by partition and base offset, then WAL
+        objects of a shard by creation time. A segment and its `.index` are one object; an `.index` without
+        its segment is listed under the name of that, with 0 bytes."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class JobSegments(Protocol):
+    """What a job in a process of its own has of a gateway's segment store: it reads everything, makes new
+    segments, and deletes nothing. The gateway goes on meanwhile, so an object may have gone."""
+
+    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
+        """As `SegmentStore.read`; also of an `.index`, by its own key."""
+        ...
+
+    async def write_segment(self, locator: str, buffers: Sequence[Buffer], index: Buffer) -> None:
+        """Store a segment and its `.index`, durably, under a new key (`ledger.keys.segment_locator`): an
+        orphan until a swap names it. StoreUnavailable on every failure: the job takes another key then, as
+        nothing is known of what is stored under this one. The buffers must not change before this returns."""
+        ...
+
+    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
+        """As `SegmentStore.objects`."""
         ...
 
     async def close(self) -> None: ...

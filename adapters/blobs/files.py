@@ -28,12 +28,15 @@ from ledger.types import Buffer
 THREADS = 4
 # No key has a component that begins with a dot.
 INCOMING = ".incoming-"
+MAX_CLEANED = 20
+"""How often the directory of a put may be removed under it. A gateway that starts removes those that are
+empty, one level after the other."""
 
 
 class Access(Enum):
     """What opening may do to a directory."""
 
-    OWNED = "no other process uses it, as a lock says: leftovers of unfinished puts are removed"
+    OWNED = "no other gateway uses it, as a lock says: leftovers are removed, and jobs put theirs again"
     SHARED = "other processes may be putting: their unfinished puts are left alone"
     READ_ONLY = "nothing is written or created"
 
@@ -93,7 +96,8 @@ class _BlobFiles:
         try:
             for path, _, names in os.walk(self._root, topdown=False):
                 if self._access is Access.SHARED or not self._clean(path, names):
-                    sync_directory(path)
+                    with suppress(FileNotFoundError):
+                        sync_directory(path)
             check_writable(self._root)
         except OSError as error:
             raise explain(error, "write to the directory", self._root) from error
@@ -110,7 +114,9 @@ class _BlobFiles:
         """Remove leftovers of unfinished puts. True if the directory itself is gone."""
         for name in names:
             if name.startswith(INCOMING):
-                os.unlink(os.path.join(path, name))
+                # A job of the gateway before may still be putting.
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(path, name))
         if Path(path) == self._root:
             return False
         with suppress(OSError):
@@ -123,12 +129,7 @@ class _BlobFiles:
         path = self._root / key
         incoming = path.with_name(f"{INCOMING}{os.urandom(12).hex()}")
         try:
-            try:
-                self._put(path, incoming, parts)
-            except FileNotFoundError:
-                # Another process has cleaned the directory, or removed it while it was empty.
-                self._directories.forget(path.parent)
-                self._put(path, incoming, parts)
+            self._put_again(path, incoming, parts)
         except FileExistsError as error:
             self._refuse_existing(key, path, incoming, error)
         except OSError as error:
@@ -138,6 +139,15 @@ class _BlobFiles:
             raise explain(error, "write the blob", path) from error
         self._discard(incoming)
         self._sync(path.parent, key)
+
+    def _put_again(self, path: Path, incoming: Path, parts: Sequence[Buffer]) -> None:
+        for _ in range(MAX_CLEANED):
+            try:
+                return self._put(path, incoming, parts)
+            except FileNotFoundError:
+                # Another process has cleaned the directory, or removed it while it was empty.
+                self._directories.forget(path.parent)
+        self._put(path, incoming, parts)
 
     def _put(self, path: Path, incoming: Path, parts: Sequence[Buffer]) -> None:
         self._directories.ensure(path.parent)

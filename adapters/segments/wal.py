@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from adapters.disk import explain
 from adapters.segments.wal_files import WalReader, WalWriter
 from adapters.threads import DEADLINE_S, NewThreads, Overdue, StoreThreads
 from ledger.errors import StoreUnavailable
@@ -49,9 +50,13 @@ class WalSegments:
         try:
             self._writing.run_now(self._writer.open)
         except BaseException:
-            self._writing.shut()
-            self._reading.shut()
+            self.shut()
             raise
+
+    def shut(self) -> None:
+        """Close from plain code, before any call was made."""
+        self._writing.shut()
+        self._reading.shut()
 
     async def write(
         self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
@@ -81,4 +86,32 @@ class WalSegments:
 
     async def close(self) -> None:
         await self._writing.close(self._writer.abandon)
+        await self._reading.close(self._reader.close)
+
+
+class WalFilesRead:
+    """The WAL files of a gateway, read by another process: nothing is written or locked."""
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        deadline_s: float = DEADLINE_S,
+        threads: NewThreads = StoreThreads,
+    ) -> None:
+        """StoreUnavailable if there is no such directory."""
+        root = Path(directory)
+        try:
+            os.scandir(root).close()
+        except OSError as error:
+            raise explain(error, "read the data directory", root) from error
+        self._reader = WalReader(root, OPEN_FILES)
+        self._reading = threads(f"the WAL in {root}", READ_THREADS, deadline_s)
+
+    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
+        return await self._reading.read(self._reader.read, positions)
+
+    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
+        return await self._reading.read(self._reader.objects, after, limit)
+
+    async def close(self) -> None:
         await self._reading.close(self._reader.close)

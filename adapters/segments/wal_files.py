@@ -1,8 +1,6 @@
 """The files of the local WAL store: the one that grows, and the ones that are read. Plain blocking calls."""
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,16 +11,15 @@ from adapters.disk import (
     Directories,
     check_writable,
     explain,
-    read_at,
     sync_data,
     sync_directory,
     write_all,
 )
+from adapters.segments.file_ranges import FileRanges
 from adapters.segments.locators import WAL_PREFIX, WalLocators, wal_created_ms
-from adapters.segments.ranges import MergedRange, merge_adjacent
 from adapters.segments.wal_version import check_newest
 from ledger.formats.wal import encode_frame, frame_version
-from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
+from ledger.types import DraftBatch, Placement, StoredObject
 
 ENDING = ".wal"
 ROLL_BYTES = 64 * 1024 * 1024
@@ -156,41 +153,11 @@ def _roll_bytes(root: Path) -> int:
     return min(ROLL_BYTES, max(MIN_ROLL_BYTES, status.f_blocks * status.f_frsize // ROLL_SHARE))
 
 
-@dataclass(slots=True)
-class _ReadFile:
-    fd: int
-    users: int = 0
-    is_evicted: bool = False
-
-
-class WalReader:
-    """Reads ranges of WAL files, with a bounded number of them kept open. Used by many threads."""
+class WalReader(FileRanges):
+    """Reads and lists WAL files."""
 
     def __init__(self, root: Path, max_open: int) -> None:
-        self._root = root
-        self._max_open = max_open
-        self._files: OrderedDict[str, _ReadFile] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def read(self, positions: Sequence[Position]) -> list[Buffer | None]:
-        """The bytes of each position; None where file or range is not there."""
-        found: list[Buffer | None] = [None] * len(positions)
-        for merged in merge_adjacent(positions):
-            try:
-                self._read_merged(merged, positions, found)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise explain(error, "read the WAL file", self._root / merged.locator) from error
-        return found
-
-    def forget(self, locators: Sequence[str]) -> None:
-        """Keep these files open no longer."""
-        with self._lock:
-            for locator in locators:
-                file = self._files.pop(locator, None)
-                if file is not None:
-                    self._evict(file)
+        super().__init__(root, max_open, lambda locator: wal_created_ms(locator, ENDING) is not None)
 
     def objects(self, after: str, limit: int) -> list[StoredObject]:
         """The WAL files of all shards, ascending by locator."""
@@ -204,52 +171,6 @@ class WalReader:
             return [StoredObject(name, created, size) for name, created, size in sized if size is not None]
         except OSError as error:
             raise explain(error, "list the WAL files in", base) from error
-
-    def close(self) -> None:
-        with self._lock:
-            while self._files:
-                self._evict(self._files.popitem()[1])
-
-    def _read_merged(
-        self, merged: MergedRange, positions: Sequence[Position], found: list[Buffer | None]
-    ) -> None:
-        if wal_created_ms(merged.locator, ENDING) is None:
-            return
-        file = self._acquire(merged.locator)
-        try:
-            # A read allocates its size, so it requests no more than there is.
-            size = min(merged.size, os.fstat(file.fd).st_size - merged.start)
-            data = memoryview(read_at(file.fd, merged.start, size) if size > 0 else b"")
-        finally:
-            self._release(file)
-        for index, offset in merged.pieces:
-            end = offset + positions[index].size
-            if end <= len(data) and size >= 0:
-                found[index] = data[offset:end]
-
-    def _acquire(self, locator: str) -> _ReadFile:
-        with self._lock:
-            file = self._files.get(locator)
-            if file is None:
-                file = _ReadFile(os.open(self._root / locator, os.O_RDONLY | os.O_CLOEXEC))
-                self._files[locator] = file
-                if len(self._files) > self._max_open:
-                    self._evict(self._files.popitem(last=False)[1])
-            self._files.move_to_end(locator)
-            file.users += 1
-            return file
-
-    def _release(self, file: _ReadFile) -> None:
-        with self._lock:
-            file.users -= 1
-            if file.is_evicted and not file.users:
-                os.close(file.fd)
-
-    def _evict(self, file: _ReadFile) -> None:
-        # A file in use is closed by its last user: its number must not come to mean another file.
-        file.is_evicted = True
-        if not file.users:
-            os.close(file.fd)
 
     def _in_shard(self, shard: str, after: str) -> list[tuple[str, int]]:
         if not shard.isdecimal():

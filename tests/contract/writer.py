@@ -10,7 +10,8 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 
-from adapters.open import open_image, open_segments
+from adapters.open import open_image, open_job_segments, open_segments
+from ledger.keys import segment_locator
 from ledger.partitions.rows import PARTITION
 from ledger.ports import Won
 from ledger.rows import Row
@@ -78,6 +79,24 @@ def segments_writer(url: str) -> Write:
     return write
 
 
+def segment_of(number: int) -> tuple[str, bytes]:
+    """A segment that a job writes: its key and its bytes, the first 32 of which are its index."""
+    random = hashlib.sha256(b"%d" % number).digest()[:10]
+    locator = segment_locator(TopicId(bytes(16)), number % 3, number, 1_700_000_000_000, random)
+    return locator, content(number)
+
+
+def merged_writer(url: str) -> Write:
+    store = open_job_segments(url)
+
+    async def write(number: int) -> dict[str, object]:
+        locator, data = segment_of(number)
+        await store.write_segment(locator, [data], data[:32])
+        return {}
+
+    return write
+
+
 def images_writer(url: str) -> Write:
     image = open_image(url)
 
@@ -107,6 +126,7 @@ WRITERS = {
     "blobs": blobs_writer,
     "segments": segments_writer,
     "images": images_writer,
+    "merged": merged_writer,
 }
 
 if __name__ == "__main__":

@@ -1,0 +1,98 @@
+"""Ranges of immutable files, read by position. Plain blocking calls."""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapters.disk import explain, read_at
+from adapters.segments.ranges import MergedRange, merge_adjacent
+from ledger.types import Buffer, Position
+
+
+@dataclass(slots=True)
+class _ReadFile:
+    fd: int
+    users: int = 0
+    is_evicted: bool = False
+
+
+class FileRanges:
+    """Reads ranges of files below a directory, with a bounded number of them kept open. Used by many
+    threads."""
+
+    def __init__(self, root: Path, max_open: int, is_known: Callable[[str], bool]) -> None:
+        """Nothing is read of a locator that is not `is_known`."""
+        self._root = root
+        self._max_open = max_open
+        self._is_known = is_known
+        self._files: OrderedDict[str, _ReadFile] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, positions: Sequence[Position]) -> list[Buffer | None]:
+        """The bytes of each position; None where file or range is not there."""
+        found: list[Buffer | None] = [None] * len(positions)
+        for merged in merge_adjacent(positions):
+            try:
+                self._read_merged(merged, positions, found)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise explain(error, "read the file", self._root / merged.locator) from error
+        return found
+
+    def forget(self, locators: Sequence[str]) -> None:
+        """Keep these files open no longer."""
+        with self._lock:
+            for locator in locators:
+                file = self._files.pop(locator, None)
+                if file is not None:
+                    self._evict(file)
+
+    def close(self) -> None:
+        with self._lock:
+            while self._files:
+                self._evict(self._files.popitem()[1])
+
+    def _read_merged(
+        self, merged: MergedRange, positions: Sequence[Position], found: list[Buffer | None]
+    ) -> None:
+        if not self._is_known(merged.locator):
+            return
+        file = self._acquire(merged.locator)
+        try:
+            # A read allocates its size, so it requests no more than there is.
+            size = min(merged.size, os.fstat(file.fd).st_size - merged.start)
+            data = memoryview(read_at(file.fd, merged.start, size) if size > 0 else b"")
+        finally:
+            self._release(file)
+        for index, offset in merged.pieces:
+            end = offset + positions[index].size
+            if end <= len(data) and size >= 0:
+                found[index] = data[offset:end]
+
+    def _acquire(self, locator: str) -> _ReadFile:
+        with self._lock:
+            file = self._files.get(locator)
+            if file is None:
+                file = _ReadFile(os.open(self._root / locator, os.O_RDONLY | os.O_CLOEXEC))
+                self._files[locator] = file
+                if len(self._files) > self._max_open:
+                    self._evict(self._files.popitem(last=False)[1])
+            self._files.move_to_end(locator)
+            file.users += 1
+            return file
+
+    def _release(self, file: _ReadFile) -> None:
+        with self._lock:
+            file.users -= 1
+            if file.is_evicted and not file.users:
+                os.close(file.fd)
+
+    def _evict(self, file: _ReadFile) -> None:
+        # A file in use is closed by its last user: its number must not come to mean another file.
+        file.is_evicted = True
+        if not file.users:
+            os.close(file.fd)

@@ -1,0 +1,90 @@
+"""WAL objects of any store, and segments in blobs, as one store."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from adapters.segments.locators import WAL_PREFIX
+from adapters.segments.segment_blobs import SegmentBlobs
+from ledger.keys import SEGMENT_PREFIX, is_segment
+from ledger.ports import Capabilities, SegmentStore
+from ledger.records import FIRST_LEVEL
+from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
+
+
+class StoredWal(Protocol):
+    """WAL objects for reading."""
+
+    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]: ...
+
+    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]: ...
+
+    async def close(self) -> None: ...
+
+
+class WalAndSegmentsOfJob:
+    """A store for jobs (`ledger.ports.JobSegments`): reads both, and makes segments."""
+
+    def __init__(self, wal: StoredWal, segments: SegmentBlobs) -> None:
+        """Both are closed with it."""
+        self._stored_wal = wal
+        self._segments = segments
+
+    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
+        of_segments = [i for i, position in enumerate(positions) if is_segment(position.locator)]
+        if not of_segments:
+            return await self._stored_wal.read(positions)
+        if len(of_segments) == len(positions):
+            return await self._segments.read(positions)
+        found = await self._segments.read([positions[i] for i in of_segments])
+        in_segments = dict(zip(of_segments, found, strict=True))
+        others = [position for i, position in enumerate(positions) if i not in in_segments]
+        in_wal = iter(await self._stored_wal.read(others))
+        return [in_segments[i] if i in in_segments else next(in_wal) for i in range(len(positions))]
+
+    async def write_segment(self, locator: str, buffers: Sequence[Buffer], index: Buffer) -> None:
+        await self._segments.write(locator, buffers, index)
+
+    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
+        found: list[StoredObject] = []
+        if after < WAL_PREFIX:
+            found = await self._segments.objects(after, limit)
+            after = ""
+        if len(found) < limit:
+            found.extend(await self._stored_wal.objects(after, limit - len(found)))
+        return found
+
+    async def close(self) -> None:
+        try:
+            await self._stored_wal.close()
+        finally:
+            await self._segments.close()
+
+
+class WalAndSegments(WalAndSegmentsOfJob):
+    """A SegmentStore of both."""
+
+    def __init__(self, wal: SegmentStore, segments: SegmentBlobs) -> None:
+        super().__init__(wal, segments)
+        self._wal = wal
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._wal.capabilities
+
+    async def write(
+        self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
+    ) -> Placement:
+        return await self._wal.write(batches, created_ms, feature_level)
+
+    async def abandon(self, locator: str) -> None:
+        await self._wal.abandon(locator)
+
+    async def delete(self, locators: Sequence[str]) -> None:
+        segments = [locator for locator in locators if is_segment(locator)]
+        if len(segments) < len(locators):
+            await self._wal.delete([locator for locator in locators if not is_segment(locator)])
+        if segments:
+            await self._segments.delete(segments)
+
+
+assert SEGMENT_PREFIX < WAL_PREFIX, "objects are listed in this order"
