@@ -24,6 +24,7 @@ from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.damping import Candidate, Damping
 from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.life_signs import LifeSigns
+from gateway.coordination.marking import Marking
 from gateway.coordination.opening import open_shard
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.ownership_watch import OwnershipWatch
@@ -98,7 +99,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         shard = await _open_shard(settings, stores, clocks, world, candidate, metrics)
         stack.push_async_callback(shard.close)
         space, quota = await _watch_space(settings, stores, shard, metrics, stack)
-        await claim_data(shard, stores.blobs, is_lasting=stores.urls.is_lasting)
+        marking = await _claim(stores, shard, world)
         watch = _watch_clocks(settings, shard, clocks, metrics)
         checkpointer = _checkpointer(settings, stores, shard, quota, world)
         _start_replica_steps(checkpointer, watch, clocks.store, space, quota, stack)
@@ -107,7 +108,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         )
         garbage = garbage_collector(settings, stores.segments, shard, space, metrics)
         housekeeping = owner_housekeeping(settings, services, shard, checkpointer, garbage, space)
-        scope = await _begin_owner_scope(shard, services.groups, housekeeping, candidate, stack)
+        scope = await _begin_owner_scope(shard, services.groups, housekeeping, candidate, marking, stack)
         facts = _shard_facts(settings, checkpointer, garbage, metrics)
         readiness = _readiness(settings, stores, shard, space, quota)
         # Before the clients' listeners, so that its pages report "shutting down" while those are drained.
@@ -221,6 +222,13 @@ def _checkpointer(
     return Checkpointer(shard, stores.image, stores.blobs, rule, clock, random, precise, quota)
 
 
+async def _claim(stores: Stores, shard: Shard, world: World) -> Marking:
+    """Claim the data for this epoch. Returns what says from then on which entries were durable."""
+    clock, is_lasting = shard.replica.clock, stores.urls.is_lasting
+    await claim_data(shard, stores.blobs, is_lasting=is_lasting)
+    return Marking(shard, stores.blobs, clock, world.random_bytes, is_lasting=is_lasting)
+
+
 def _watch_ownership(shard: Shard, server: Server, stack: AsyncExitStack) -> None:
     looking = OwnershipWatch(shard, lambda: server.has_clients).run()
     stack.push_async_callback(_end, asyncio.create_task(looking, name="ownership"))
@@ -271,9 +279,12 @@ async def _begin_owner_scope(
     groups: GroupCoordinator,
     housekeeping: OwnerHousekeeping,
     candidate: Candidate,
+    marking: Marking,
     stack: AsyncExitStack,
 ) -> OwnerScope:
     scope = OwnerScope(shard)
+    # The first ends last, so its last mark covers what the others have written.
+    scope.add(marking)
     scope.add(LifeSigns(shard, candidate))
     scope.add(groups)
     scope.add(housekeeping)

@@ -17,6 +17,7 @@ KEY_PARTS: Final[Mapping[str, int]] = MappingProxyType(
         "cluster-id": 1,
         "journal": 3,
         "journal-start": 2,
+        "mark": 3,
         "proof": 3,
         "seg": 4,
         "snapshot": 3,

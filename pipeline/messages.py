@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from ledger.errors import ErrorName
 from ledger.objects.uploads import ObjectKind
+from ledger.swaps.requests import Pinned, SegmentRun, Swapped, SwapSegments
 from ledger.types import TopicId
 from pipeline.primitives import Reader, Writer
 
@@ -19,6 +20,8 @@ ZERO_UUID: Final = bytes(16)
 _LAYOUT_VERSION: Final = 0
 _OBJECT_KIND: Final = 2
 """Tags of FindBatches, of a partition and of a batch."""
+_IS_DUPLICATE: Final = 0
+"""Tag of SegmentsSwap."""
 _HEADER_VERSION: Final = 0
 
 
@@ -41,9 +44,11 @@ ERRORS: Final[Mapping[int, ErrorName]] = MappingProxyType(
         1: ErrorName.OFFSET_OUT_OF_RANGE,
         3: ErrorName.UNKNOWN_TOPIC_OR_PARTITION,
         7: ErrorName.REQUEST_TIMED_OUT,
+        15: ErrorName.COORDINATOR_NOT_AVAILABLE,
         35: ErrorName.UNSUPPORTED_VERSION,
         42: ErrorName.INVALID_REQUEST,
         56: ErrorName.KAFKA_STORAGE_ERROR,
+        95: ErrorName.INVALID_UPDATE_VERSION,
         100: ErrorName.UNKNOWN_TOPIC_ID,
     }
 )
@@ -279,6 +284,55 @@ def journal_follow_response(reader: Reader) -> JournalPage:
     page = JournalPage(_failure(reader), reader.int64(), reader.int64(), reader.array(_entry))
     reader.tags()
     return page
+
+
+def swap_request(swap: SwapSegments, timeout_ms: int) -> bytes:
+    writer = Writer()
+    writer.uuid(swap.job)
+    writer.int32(swap.attempt)
+    writer.uuid(swap.topic_id)
+    writer.int32(swap.partition)
+    writer.int64(swap.first)
+    writer.int64(swap.last)
+    writer.int32(swap.layout_version)
+    runs: list[list[SegmentRun]] = [[] for _ in swap.segments]
+    for run in swap.runs:
+        runs[run.segment].append(run)
+    writer.count(len(swap.segments))
+    for segment, inside in zip(swap.segments, runs, strict=True):
+        writer.string(segment.locator)
+        writer.int64(segment.object_bytes)
+        writer.count(len(inside))
+        for run in inside:
+            writer.int32(run.start)
+            writer.int32(run.size)
+            writer.int64(run.base)
+            writer.int64(run.last)
+            writer.int64(run.max_timestamp)
+            writer.tags()
+        writer.tags()
+    return _end(writer, timeout_ms)
+
+
+def swap_response(reader: Reader) -> tuple[Failure, Swapped]:
+    reader.int32()
+    failure, layout_version, log_start = _failure(reader), reader.int32(), reader.int64()
+    is_duplicate = any(reader.tags().get(_IS_DUPLICATE, b""))
+    return failure, Swapped(layout_version, log_start, is_duplicate)
+
+
+def pin_request(job: bytes, release: bool, timeout_ms: int) -> bytes:
+    writer = Writer()
+    writer.uuid(job)
+    writer.boolean(release)
+    return _end(writer, timeout_ms)
+
+
+def pin_response(reader: Reader) -> tuple[Failure, Pinned]:
+    reader.int32()
+    failure, pinned = _failure(reader), Pinned(reader.int64(), reader.int64())
+    reader.tags()
+    return failure, pinned
 
 
 def _end(writer: Writer, timeout_ms: int) -> bytes:

@@ -7,10 +7,12 @@ the deadline of its call.
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, TypeVar
 
 from ledger.errors import ErrorName
+from ledger.requests import Refused
+from ledger.swaps.requests import Pinned, Swapped, SwapSegments
 from ledger.types import TopicId
 from pipeline import messages
 from pipeline.links import Link, Unreachable
@@ -41,7 +43,9 @@ LONGEST_WAIT_S: Final = 5.0
 """Between two attempts."""
 GRACE_S: Final = 2.0
 """The connection waits longer than the gateway, which then says itself that there was no time."""
-RETRIABLE: Final = frozenset({ErrorName.REQUEST_TIMED_OUT, ErrorName.KAFKA_STORAGE_ERROR})
+SAME_AGAIN: Final = frozenset({ErrorName.REQUEST_TIMED_OUT, ErrorName.COORDINATOR_NOT_AVAILABLE})
+RETRIABLE: Final = SAME_AGAIN | {ErrorName.KAFKA_STORAGE_ERROR}
+"""Errors after which a request is sent again; a swap that names what is too old is not one of them."""
 _LENGTH: Final = struct.Struct(">i")
 
 
@@ -59,13 +63,15 @@ class PeerRefused(Exception):
 
 class PeerClient:
     """One connection to a gateway's internal listener, made at the first request and again when it is lost.
-    For one thread. Every method raises PeerUnavailable, and PeerRefused where its result carries no error."""
+    Where there never was one the first request fails at once. For one thread. Every method raises
+    PeerUnavailable, and PeerRefused where its result carries no error."""
 
     def __init__(self, link: Link, timeout_s: float = TIMEOUT_S) -> None:
         """`timeout_s`: of every call, with its repeats."""
         self._link = link
         self._timeout_s = timeout_s
         self._sock: socket.socket | None = None
+        self._was_connected = False
         self._correlation_id = 0
 
     def __enter__(self) -> "PeerClient":
@@ -150,14 +156,45 @@ class PeerClient:
 
         return _checked(self._call(Api.JOURNAL_FOLLOW, body, messages.journal_follow_response, _own_failure))
 
+    def swap(self, swap: SwapSegments) -> Swapped | Refused:
+        """Put segments in the place of runs. A repeat gets its first result. PeerUnavailable: the outcome is
+        unknown, and the same request may be sent again."""
+
+        def body(timeout_ms: int) -> bytes:
+            return messages.swap_request(swap, timeout_ms)
+
+        failure, swapped = self._call(Api.SEGMENTS_SWAP, body, messages.swap_response, _first, SAME_AGAIN)
+        if failure.error is ErrorName.REQUEST_TIMED_OUT:
+            raise PeerUnavailable(f"the outcome of the swap is unknown: {failure.message}")
+        return Refused(*failure) if failure else swapped
+
+    def pin(self, job: bytes) -> Pinned:
+        """Take the job's pin, or renew it: to be called every few minutes. An `entry` that has changed: the
+        first pin was lost, and the job begins again."""
+        return self._pinned(job, release=False)
+
+    def release(self, job: bytes) -> None:
+        """The job has ended."""
+        self._pinned(job, release=True)
+
+    def _pinned(self, job: bytes, release: bool) -> Pinned:
+        def body(timeout_ms: int) -> bytes:
+            return messages.pin_request(job, release, timeout_ms)
+
+        failure, pinned = self._call(Api.PIN, body, messages.pin_response, _first)
+        if failure:
+            raise PeerRefused(failure)
+        return pinned
+
     def _call(
         self,
         api: Api,
         body: Callable[[int], bytes],
         read: Callable[[Reader], Result],
         failure_of: Callable[[Result], Failure | None],
+        again: Collection[ErrorName] = RETRIABLE,
     ) -> Result:
-        """The first response without a retriable failure, or the last one before the deadline."""
+        """The first response without a failure of `again`, or the last one before the deadline."""
         deadline = time.monotonic() + self._timeout_s
         wait_s = FIRST_WAIT_S
         while True:
@@ -165,13 +202,14 @@ class PeerClient:
             try:
                 result = self._exchange(api, body, read, deadline)
                 failure = failure_of(result)
-                if failure is None or failure.error not in RETRIABLE:
+                if failure is None or failure.error not in again:
                     return result
                 reason = str(PeerRefused(failure))
             except (Unreachable, OSError, Garbled) as error:
                 self.close()
                 reason = str(error)
-                if isinstance(error, Garbled) or not self._link.connects_again:
+                can_go_on = self._was_connected and self._link.connects_again
+                if isinstance(error, Garbled) or not can_go_on:
                     raise PeerUnavailable(f"no response of the gateway: {reason}") from error
             if time.monotonic() + wait_s >= deadline:
                 if result is not None:
@@ -186,6 +224,7 @@ class PeerClient:
         left_s = max(deadline - time.monotonic(), FIRST_WAIT_S)
         if self._sock is None:
             self._sock = self._link.connect(left_s)
+            self._was_connected = True
         self._correlation_id = (self._correlation_id + 1) % 2**31
         ends_at = time.monotonic() + left_s + GRACE_S
         self._sock.settimeout(left_s)
@@ -216,6 +255,10 @@ class PeerClient:
 
 def _own_failure(page: ShardPage | JournalPage) -> Failure | None:
     return page.failure or None
+
+
+def _first(result: tuple[Failure, object]) -> Failure:
+    return result[0]
 
 
 def _first_failure(found: dict[Result, FoundRuns] | dict[Result, FoundOffset]) -> Failure | None:

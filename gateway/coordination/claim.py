@@ -20,6 +20,7 @@ from typing import Any
 import structlog
 
 from gateway.coordination.cluster_id import claim_cluster_id, verify_cluster_id, verify_unclaimed
+from gateway.coordination.mark import verify_mark
 from gateway.coordination.shard import Shard
 from ledger.cluster.owners import Owners
 from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError, StoreLocked, StoreTooNew
@@ -71,12 +72,14 @@ class Claim:
 
 async def verify_data(journal: Journal, blobs: Blobs, state: LedgerState, *, identity: str = "") -> None:
     """Call this before an epoch begins. StoreDamaged if the data belongs to another cluster, another journal
-    than this has claimed it, or the metadata store is not the one in which the journal was written.
-    `identity` of the metadata store: see `identity_of`."""
+    than this has claimed it, the metadata store is not the one in which the journal was written, or the
+    journal lacks an entry that was durable. `state` is that at the journal's end; `identity` of the metadata
+    store: see `identity_of`."""
     verify_store(state, identity)
     if state.applied:
         await verify_cluster_id(blobs, state.cluster_id)
     await check_claim(journal, blobs)
+    await verify_mark(journal, blobs, state)
 
 
 def verify_store(state: LedgerState, identity: str) -> None:

@@ -16,6 +16,7 @@ import structlog
 from gateway.coordination.archives import pieces, put_archive
 from gateway.coordination.blob_keys import applied_of, entries_of, new_snapshot_key
 from gateway.coordination.claim import Claim, put_claim
+from gateway.coordination.mark import mark_keys
 from gateway.coordination.recovery import Recovered, snapshot_keys
 from ledger.cluster.owners import NO_GATEWAY
 from ledger.cluster.records import LedgerRestored, OwnerChanged
@@ -155,8 +156,9 @@ async def restore_backup(
         raise StoreNotEmpty("the metadata store holds a journal already: restore into an empty one")
     snapshot, state, key = found.snapshot, found.state, found.backup.key
     stored = {each.locator: each.created_ms async for each in all_objects(segments)}
-    # After every snapshot in the blobs: a start takes those for snapshots of the replaced journal.
-    replaced = [created_ms(there) + 1 for there in await snapshot_keys(blobs, journal.shard)]
+    # After every snapshot and mark in the blobs: a start takes those for ones of the replaced journal.
+    before = [*await snapshot_keys(blobs, journal.shard), *await mark_keys(blobs, journal.shard)]
+    replaced = [created_ms(there) + 1 for there in before]
     newest_ms = max([now_ms, state.entry_time_ms, *stored.values(), *replaced])
     if image is not None:
         await image.remove()

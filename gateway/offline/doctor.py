@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from gateway.coordination.claim import check_claim
 from gateway.coordination.journal import stored_entries
+from gateway.coordination.mark import verify_mark
 from gateway.coordination.recovery import Recovered, own_snapshots, recover
 from gateway.offline.backup import all_objects
 from ledger.batch.header import BatchError, verify_crc, walk
@@ -49,6 +50,7 @@ async def check_journal(journal: Journal, blobs: Blobs, diagnosis: Diagnosis) ->
     )
     try:
         await check_claim(journal, blobs)
+        await verify_mark(journal, blobs, recovered.state)
     except (StoreDamaged, StoreTooNew) as error:
         diagnosis.findings.append(f"journal: {error}")
     return recovered

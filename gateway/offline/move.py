@@ -31,6 +31,7 @@ from gateway.coordination.claim import (
     verify_data,
 )
 from gateway.coordination.cluster_id import claim_cluster_id, cluster_id_in
+from gateway.coordination.mark import mark_keys
 from gateway.coordination.recovery import Recovered, snapshot_keys
 from gateway.host import RandomBytes, random_bytes
 from gateway.offline.backup import all_objects, is_empty
@@ -237,6 +238,9 @@ class LedgerMove:
             raise self._refused("its data belongs to a ledger already")
         if claim is None and there:
             raise self._refused("its data has objects of something else")
+        if await mark_keys(blobs, self._shard):
+            # A start would compare the journal with them.
+            raise self._refused("its data names the newest entry of another journal (mark/)")
         if claim is not None and claim.cluster_id != state.cluster_id:
             raise self._refused("another ledger is being moved there")
         if not await is_empty(self._target.journal):

@@ -121,6 +121,11 @@ class EtcdServer:
         """With a prefix that no other test has, by way of this server or of proxies in front of it."""
         return f"etcd://{','.join(endpoints or [self.endpoint])}/test/{next(_prefixes)}"
 
+    @property
+    def data(self) -> Path:
+        """What it keeps, and what a backup of a stopped member copies."""
+        return self._directory / "data"
+
     def start(self) -> None:
         """Serves when this returns. Errors: RuntimeError with the log."""
         with_other_ports(self._start)
@@ -128,7 +133,7 @@ class EtcdServer:
     def _start(self) -> None:
         self.port, self._peer_port, self._metrics_port = free_ports(3)
         # Of a member that has found one of its ports taken.
-        shutil.rmtree(self._directory / "data", ignore_errors=True)
+        shutil.rmtree(self.data, ignore_errors=True)
         self.launch()
 
     def launch(self) -> None:
@@ -137,7 +142,7 @@ class EtcdServer:
         peers = f"http://{HOST}:{self._peer_port}"
         command = [
             str(self._program.path),
-            f"--data-dir={self._directory / 'data'}",
+            f"--data-dir={self.data}",
             f"--listen-client-urls={clients}",
             f"--advertise-client-urls={clients}",
             f"--listen-peer-urls={peers}",

@@ -11,6 +11,7 @@ from adapters.blobs.memory import MemoryBlobs
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.objects import ObjectSegments
 from gateway.coordination.claim import Claim, MoveState, claim_data, newest_claim, put_claim
+from gateway.coordination.mark import Mark, encode_mark, new_mark_key
 from gateway.coordination.recovery import recover
 from gateway.offline.move import LedgerMove, MoveRefused, MoveSummary, Place, has_left, interrupted_move
 from gateway.offline.move_plan import plan_move
@@ -337,6 +338,9 @@ async def test_a_place_with_anything_else_in_it_is_refused_and_stays_as_it_is(bu
     async def with_objects(target: InMemory) -> None:
         await target.blobs.put(f"wal/0/{'0' * 8}-0000-7000-8000-{'0' * 12}", [b"x"])
 
+    async def with_a_mark(target: InMemory) -> None:
+        await target.blobs.put(new_mark_key(0, 9, 1, bytes), [encode_mark(Mark("c", 1, 9, bytes(16)))])
+
     async def with_a_move_of_another(target: InMemory) -> None:
         with pytest.raises(Death):
             await move(built.clone().place(), with_faults(target, Deaths(3, only=["blobs.put"])))
@@ -346,7 +350,15 @@ async def test_a_place_with_anything_else_in_it_is_refused_and_stays_as_it_is(bu
         other = Claim("another", claim.epoch, claim.entry, claim.nonce, claim.move)
         await put_claim(target.blobs, 0, other, is_restored=True)
 
-    for prepare in (of_another_cluster, of_a_ledger, with_a_journal, with_objects, with_a_move_of_another):
+    places = (
+        of_another_cluster,
+        of_a_ledger,
+        with_a_journal,
+        with_objects,
+        with_a_mark,
+        with_a_move_of_another,
+    )
+    for prepare in places:
         source, target = built.clone(), empty_target()
         await prepare(target)
         before = target.clone()

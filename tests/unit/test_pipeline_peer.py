@@ -10,6 +10,8 @@ from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.errors import ErrorCode
 from ledger.errors import ErrorName
 from ledger.objects.uploads import ObjectKind
+from ledger.requests import Refused
+from ledger.swaps.requests import Pinned, SegmentFile, SegmentRun, Swapped, SwapSegments
 from ledger.types import TopicId
 from pipeline.links import UNIX_PATH_BYTES, InheritedLink, UnixLink, Unreachable
 from pipeline.messages import ERRORS, RESOURCE_NOT_FOUND, FoundRun, RunQuery
@@ -17,6 +19,18 @@ from pipeline.peer import PeerClient, PeerRefused, PeerUnavailable
 from tests.support.peers import ScriptedPeer
 
 TOPIC = TopicId(bytes.fromhex("00112233445566778899aabbccddeeff"))
+JOB = bytes.fromhex("0f1e2d3c4b5a69788796a5b4c3d2e1f0")
+SWAP = SwapSegments(
+    JOB,
+    2,
+    TOPIC,
+    1,
+    10,
+    29,
+    7,
+    [SegmentFile("a", 200), SegmentFile("b", 100)],
+    [SegmentRun(0, 32, 152, 10, 19, 1000), SegmentRun(1, 32, 52, 20, 29, -1)],
+)
 REQUEST_HEAD = "0000 00000001 0011 647261676f6d616e2d706970656c696e65 00"
 """Version 0, correlation id 1, client id "dragoman-pipeline", no tagged fields."""
 SHARD = (
@@ -151,6 +165,72 @@ def test_the_journal_is_followed_as_stored() -> None:
     assert sent(peer, "4e21", body)
 
 
+def test_a_swap_names_runs_below_their_segments() -> None:
+    peer = peer_of("00000000 0000 00 00000008 0000000000000002 01 00 01 01")
+    with client_of(peer) as client:
+        assert client.swap(SWAP) == Swapped(8, 2, duplicate=True)
+    body = (
+        JOB.hex()  # job id
+        + "00000002"  # attempt
+        + TOPIC.hex()
+        + "00000001"  # partition
+        + "000000000000000a 000000000000001d"  # first, last
+        + "00000007"  # layout version
+        + "03"  # two segments
+        + "02 61 00000000000000c8"  # object key "a", 200 bytes
+        + "02 00000020 00000098 000000000000000a 0000000000000013 00000000000003e8 00"  # its run
+        + "00"
+        + "02 62 0000000000000064"  # object key "b", 100 bytes
+        + "02 00000020 00000034 0000000000000014 000000000000001d ffffffffffffffff 00"  # its run
+        + "00"
+        + "00000000 00"
+    )
+    assert sent(peer, "4e23", body)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [("005f", ErrorName.INVALID_UPDATE_VERSION), ("0038", ErrorName.KAFKA_STORAGE_ERROR)]
+)
+def test_a_swap_that_would_be_refused_again_is_sent_once(code: str, error: ErrorName) -> None:
+    peer = peer_of(f"00000000 {code} 03 6e6f 00000000 0000000000000000 00")
+    with client_of(peer) as client:
+        assert client.swap(SWAP) == Refused(error, "no")
+    assert len(peer.requests) == 1
+
+
+@pytest.mark.parametrize("code", ["0007", "000f"])
+def test_a_swap_whose_outcome_is_unknown_or_that_may_succeed_later_is_sent_again(code: str) -> None:
+    peer = peer_of(f"00000000 {code} 00 00000000 0000000000000000 00", "00000000 0000 00 00000008" + "00" * 9)
+    with client_of(peer) as client:
+        assert client.swap(SWAP) == Swapped(8, 0)
+    first, second = peer.requests
+    assert first[8:-5] == second[8:-5]
+
+
+def test_a_swap_without_a_known_outcome_is_not_refused() -> None:
+    unknown = "00000000 0007 00 00000000 0000000000000000 00"
+    with client_of(peer_of(*[unknown] * 9), 0.3) as client:
+        with pytest.raises(PeerUnavailable, match="outcome of the swap is unknown"):
+            client.swap(SWAP)
+
+
+def test_a_pin_is_taken_and_released() -> None:
+    pinned = "00000000 0000 00 0000000000000005 0000000000000009 00"
+    taking, releasing = peer_of(pinned), peer_of(pinned)
+    with client_of(taking) as client:
+        assert client.pin(JOB) == Pinned(5, 9)
+    with client_of(releasing) as client:
+        client.release(JOB)
+    assert sent(taking, "4e24", JOB.hex() + "00 00000000 00")
+    assert sent(releasing, "4e24", JOB.hex() + "01 00000000 00")
+
+
+def test_a_pin_that_is_refused_says_why() -> None:
+    refused = "00000000 0023 04 6c6f77 0000000000000000 0000000000000000 00"
+    with client_of(peer_of(refused)) as client, pytest.raises(PeerRefused, match="UNSUPPORTED_VERSION: low"):
+        client.pin(JOB)
+
+
 def test_a_retriable_error_is_tried_again() -> None:
     peer = peer_of(STORAGE_ERROR, JOURNAL)
     with client_of(peer) as client:
@@ -228,6 +308,12 @@ def test_a_socket_where_nothing_listens_is_named(tmp_path: Path, name: str, why:
         stale.bind(str(tmp_path / "stale"))
     with pytest.raises(Unreachable, match=why):
         UnixLink(tmp_path / name).connect(1.0)
+
+
+def test_a_gateway_that_was_never_there_is_reported_at_once(tmp_path: Path) -> None:
+    with PeerClient(UnixLink(tmp_path / "none"), 60.0) as client:
+        with pytest.raises(PeerUnavailable, match="there is no such socket"):
+            client.journal(0)
 
 
 def test_errors_have_kafkas_codes() -> None:

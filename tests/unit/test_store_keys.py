@@ -15,6 +15,7 @@ from adapters.segments.locators import WalLocators
 from gateway.assembly import running_gateway
 from gateway.config import load_settings
 from gateway.coordination.blob_keys import new_archive_key, new_snapshot_key
+from gateway.coordination.mark import new_mark_key
 from ledger.keys import KEY_PARTS, index_locator, segment_locator
 from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import PutOutcome, Versioned
@@ -65,6 +66,7 @@ async def test_every_key_that_a_gateway_makes_is_of_a_known_kind(tmp_path: Path)
         start_key(0),
         new_snapshot_key(0, 1, 1),
         new_archive_key(0, 0, 1, 1),
+        new_mark_key(0, 1, 1, os.urandom),
         "proof/0123456789abcdef/race-0",
         WalLocators(0, os.urandom).new(),
         WalLocators(0, os.urandom, ".wal").new(),
