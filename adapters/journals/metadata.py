@@ -5,6 +5,7 @@ value of `journal-start/<shard>`. No other module makes these keys.
 """
 
 import asyncio
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -34,6 +35,9 @@ log = structlog.get_logger(__name__)
 
 FIRST_RETRY_S = 0.01
 LONGEST_RETRY_S = 1.0
+QUIET_S = 60.0
+"""A store that fails makes the outcome of one entry after the other unknown, mostly for a moment."""
+LONG_UNKNOWN_S = 5.0
 SCAN_ENTRIES = PAGE_ENTRIES
 """Of a store where each is an object of its own, they are read side by side."""
 RAISE_ATTEMPTS = 8
@@ -65,6 +69,11 @@ class MetadataJournal:
         self._shard = shard
         self._random = random
         self._unknown_entry = ""
+        self._unknown_since = 0.0
+        self._logged_at = -math.inf
+        """When an unknown outcome was logged last, as loop time."""
+        self._is_logged = False
+        """Whether that of the present entry is."""
         self.read_back = ReadBack()
 
     @property
@@ -121,15 +130,21 @@ class MetadataJournal:
         return Lost() if start <= number else Unknown(f"the journal was pruned past entry {number}")
 
     def _is_unknown(self, key: str, reason: str) -> None:
-        """One line in the log, however often it is tried to find out."""
+        """One line in the log, however often it is tried to find out, and however many entries in a row are
+        concerned while a store fails; but each that stays unknown has its line."""
+        now = asyncio.get_running_loop().time()
         if not self._unknown_entry:
-            log.warning("journal.outcome_unknown", key=key, error=reason)
+            self._unknown_since = now
         self._unknown_entry = key
+        is_due = now - self._logged_at >= QUIET_S or now - self._unknown_since >= LONG_UNKNOWN_S
+        if is_due and not self._is_logged:
+            self._is_logged, self._logged_at = True, now
+            log.warning("journal.outcome_unknown", key=key, error=reason)
 
     def _is_known(self) -> None:
-        if self._unknown_entry:
+        if self._is_logged:
             log.info("journal.outcome_known", key=self._unknown_entry)
-            self._unknown_entry = ""
+        self._unknown_entry, self._is_logged = "", False
 
     async def _put_entry(self, key: str, value: bytes) -> PutOutcome:
         return await self._put(key, value, None)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.journals import metadata as metadata_journal
 from adapters.metadata.memory import MemoryMetadata
 from gateway.admin.readiness import Readiness
 from gateway.coordination.free_space import FreeSpace
@@ -16,7 +17,7 @@ from gateway.telemetry import stores
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedMetadata, TimedSegments
 from ledger.errors import StoreUnavailable
-from ledger.ports import MetadataStore, Won
+from ledger.ports import MetadataStore, PutOutcome, Unknown, Won
 from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch
 from tests.support.embedded import GRACE_MS, Clock, Embedded
@@ -179,6 +180,37 @@ async def test_a_journal_entry_of_unknown_outcome_is_a_reason_until_it_is_known(
     assert ready(shard) == []
     assert [line["event"] for line in logs] == ["journal.outcome_unknown", "journal.outcome_known"]
     assert "fault on purpose" in logs[0]["error"]
+    await shard.close()
+
+
+class UnsureOnce(MemoryMetadata):
+    """The first put of each entry is lost on the way, and nobody says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tried: set[str] = set()
+
+    async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
+        if key.startswith("journal/") and key not in self._tried:
+            self._tried.add(key)
+            return Unknown("fault on purpose")
+        return await super().put(key, value, expect)
+
+
+async def test_unknown_outcomes_of_many_entries_are_one_line_unless_one_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with capture_logs() as logs:
+        shard = await opened(UnsureOnce())
+        deadline = asyncio.get_running_loop().time() + WAIT_S
+        for number in range(3):
+            await shard.ask(CreateTopic(f"t{number}", topic_id(number), 1, {}), deadline)
+        events = [line["event"] for line in logs if line["event"].startswith("journal.")]
+        assert events == ["journal.outcome_unknown", "journal.outcome_known"]
+        monkeypatch.setattr(metadata_journal, "LONG_UNKNOWN_S", 0.0)
+        await shard.ask(CreateTopic("late", topic_id(9), 1, {}), deadline)
+    events = [line["event"] for line in logs if line["event"].startswith("journal.")]
+    assert events == 2 * ["journal.outcome_unknown", "journal.outcome_known"]
     await shard.close()
 
 
