@@ -1,4 +1,4 @@
-"""Flags and help of `dragoman ledger ...` and `dragoman doctor`; the work is imported when it runs."""
+"""Flags and help of `dragoman ledger ...`, `doctor` and `audit`; the work is imported when it runs."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,6 +61,24 @@ stores their proof, and of a bucket its rights, lifecycle rules, versions and un
 
 Exits with 0 without findings, with 3 otherwise, and with 4 where a store cannot be used. Each finding is a
 sentence with its remedy.
+""")
+
+AUDIT_HELP = help_text("""
+Read every batch that a consumer could fetch, account for every stored object, and compare the image and the
+snapshots with the journal.
+
+    dragoman audit --data-dir data
+    dragoman audit --data-dir data --topics orders,payments
+    dragoman audit --metadata etcd://host/p --data s3://b/p --json
+
+[bold]doctor[/bold] is the quick look before a start: permissions, disk, settings of a bucket, and a sample of
+each partition. [bold]audit[/bold] reads everything, and takes as long as that takes: it checks each CRC, that
+each offset is in exactly one run, and that each object is live, garbage, new, or kept after a restore.
+
+Each damage is named with topic, partition, offset, object, position and remedy; then this exits with 3,
+without damage with 0, and with 4 where a store cannot be used. --repair deletes stray objects and changes
+nothing else: objects below the orphan floor that no journal entry names. A data directory must not be in use;
+next to a gateway on stores elsewhere this may run.
 """)
 
 ledger_app = typer.Typer(name="ledger", help=LEDGER_HELP, no_args_is_help=True, rich_markup_mode="rich")
@@ -161,6 +179,28 @@ def doctor(
     from gateway.cli.output import end_with
 
     end_with(lambda: diagnose(_settings(config, data_dir, metadata, data, assignments), whole, as_json))
+
+
+def audit(
+    config: Config = None,
+    data_dir: DataDir = None,
+    metadata: Metadata = None,
+    data: Data = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(help="Read these alone; several by commas, or repeat.", metavar="TOPIC"),
+    ] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Delete stray objects.", metavar="")] = False,
+    as_json: AsJson = False,
+    assignments: Assignments = None,
+) -> None:
+    from gateway.cli.audit import AuditOptions
+    from gateway.cli.audit import audit as work
+    from gateway.cli.output import end_with
+
+    names = [name for text in topics or () for name in text.split(",") if name]
+    options = AuditOptions(names, repair, as_json)
+    end_with(lambda: work(_settings(config, data_dir, metadata, data, assignments), options))
 
 
 def _settings(

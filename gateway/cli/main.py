@@ -17,7 +17,7 @@ from gateway.cli.client_commands import (
 )
 from gateway.cli.group_commands import groups_app
 from gateway.cli.help_text import help_text
-from gateway.cli.ledger_commands import DOCTOR_HELP, doctor, ledger_app
+from gateway.cli.ledger_commands import AUDIT_HELP, DOCTOR_HELP, audit, doctor, ledger_app
 from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata
 
 PLATFORMS: Final = ("linux", "darwin")
@@ -133,6 +133,7 @@ app.command(help=CONSUME_HELP)(consume)
 app.command(help=DEMO_HELP)(demo)
 app.add_typer(ledger_app)
 app.command(help=DOCTOR_HELP)(doctor)
+app.command(help=AUDIT_HELP)(audit)
 
 
 def main() -> None:

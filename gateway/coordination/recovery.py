@@ -19,9 +19,10 @@ from ledger.formats.snapshot import (
     snapshot_prefix,
 )
 from ledger.image import cluster_id_of, everything, restore
-from ledger.journal import NONCE_BYTES, apply_entry, decode_entry, nonce_of
+from ledger.journal import NONCE_BYTES, Entry, apply_entry, decode_entry, nonce_of
 from ledger.keys import created_ms
-from ledger.ports import Blobs, ImageStore, Journal
+from ledger.partitions.state import OffsetsTaken
+from ledger.ports import Blobs, ImageStore, Journal, StoredEntry
 from ledger.state import LedgerState
 
 log = structlog.get_logger(__name__)
@@ -43,7 +44,12 @@ class Recovered:
 
 
 class DoesNotFit(StoreDamaged):
-    """A journal entry cannot be applied to the state from an image or a snapshot."""
+    """A journal entry cannot be applied to the state from an image or a snapshot. `taken`: (topic, partition,
+    first and last offset) where it gives offsets that another run has."""
+
+    def __init__(self, message: str, taken: tuple[str, int, int, int] | None = None) -> None:
+        super().__init__(message)
+        self.taken = taken
 
 
 async def recover(journal: Journal, image: ImageStore | None, blobs: Blobs | None) -> Recovered:
@@ -259,14 +265,27 @@ async def continues(journal: Journal, applied: int, nonce: bytes, start: int) ->
 
 
 async def _follow(journal: Journal, recovered: Recovered) -> None:
-    state = recovered.state
-    async for stored in consecutive_entries(journal, state.applied):
-        entry = decode_entry(stored.data, stored.where)
-        try:
-            apply_entry(state, entry)
-        except (StoreDamaged, LookupError, ValueError, struct.error) as error:
-            raise DoesNotFit(
-                f"journal entry {stored.where} does not fit the state from {recovered.source}: {error!r}"
-            ) from error
+    async for stored in consecutive_entries(journal, recovered.state.applied):
+        entry = apply_stored(recovered.state, stored, recovered.source)
         recovered.nonce = entry.nonce
         recovered.journal_bytes += len(stored.data)
+
+
+def apply_stored(state: LedgerState, stored: StoredEntry, source: str) -> Entry:
+    """Decode and apply the next entry. DoesNotFit if the state, which is from `source`, contradicts it; other
+    StoreDamaged and StoreTooNew if it cannot be read."""
+    entry = decode_entry(stored.data, stored.where)
+    try:
+        apply_entry(state, entry)
+    except (StoreDamaged, LookupError, ValueError, struct.error) as error:
+        raise DoesNotFit(
+            f"journal entry {stored.where} does not fit the state from {source}: {error!r}",
+            _taken(state, error) if isinstance(error, OffsetsTaken) else None,
+        ) from error
+    return entry
+
+
+def _taken(state: LedgerState, error: OffsetsTaken) -> tuple[str, int, int, int] | None:
+    log = state.logs[error.number]
+    topic = state.topics.by_id.get(log.topic_id)
+    return (topic.name, log.index, error.base, error.last) if topic is not None else None

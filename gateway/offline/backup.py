@@ -244,10 +244,16 @@ async def _all_keys(blobs: Blobs, prefix: str) -> AsyncIterator[str]:
 
 async def all_objects(segments: SegmentStore) -> AsyncIterator[StoredObject]:
     """Everything that a segment store holds."""
-    after = ""
-    while page := await segments.objects(after, PAGE):
+    async for page in all_pages(segments):
         for found in page:
             yield found
+
+
+async def all_pages(segments: SegmentStore) -> AsyncIterator[Sequence[StoredObject]]:
+    """The same, some at a time."""
+    after = ""
+    while page := await segments.objects(after, PAGE):
+        yield page
         after = page[-1].locator
 
 

@@ -37,23 +37,34 @@ class Diagnosis:
 async def check_journal(journal: Journal, blobs: Blobs, diagnosis: Diagnosis) -> Recovered | None:
     """The state of the journal without the image; None if it cannot be read."""
     try:
-        recovered = await recover(journal, None, blobs)
-        # A start reads no entry that a snapshot or the image has, but an archive and a backup do.
-        async for stored in stored_entries(journal):
-            decode_entry(stored.data, stored.where)
+        recovered = await read_journal(journal, blobs)
     except (StoreDamaged, StoreTooNew) as error:
         diagnosis.findings.append(f"journal: {error}")
         return None
-    diagnosis.notes.append(
-        f"journal: {_counted(recovered.state.applied, 'entry is', 'entries are')} readable, "
-        f"begun from {_begun(recovered)}"
-    )
+    diagnosis.notes.append(f"journal: {read_in_words(recovered)}")
     try:
         await check_claim(journal, blobs)
         await verify_mark(journal, blobs, recovered.state)
     except (StoreDamaged, StoreTooNew) as error:
         diagnosis.findings.append(f"journal: {error}")
     return recovered
+
+
+async def read_journal(journal: Journal, blobs: Blobs) -> Recovered:
+    """The state without the image. StoreDamaged, StoreTooNew if an entry that is stored cannot be read."""
+    recovered = await recover(journal, None, blobs)
+    # A start reads no entry that a snapshot or the image has, but an archive and a backup do.
+    async for stored in stored_entries(journal):
+        decode_entry(stored.data, stored.where)
+    return recovered
+
+
+def read_in_words(recovered: Recovered) -> str:
+    """What of the journal was read."""
+    return (
+        f"{_counted(recovered.state.applied, 'entry is', 'entries are')} readable, begun from "
+        f"{_begun(recovered)}"
+    )
 
 
 def _begun(recovered: Recovered) -> str:

@@ -23,7 +23,7 @@ CRC also covers the batches, so that it is a hint then: `batches_of_run` says wh
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -170,6 +170,12 @@ def read_frame_head(view: memoryview, position: int = 0) -> FrameHead | DamagedF
 def is_table_of(head: FrameHead, table: memoryview) -> bool:
     """False if the table is certainly damaged. In version 1 that cannot be known."""
     return len(table) == head.table_bytes and head.table_crc in (None, crc32c(table))
+
+
+def read_table(table: memoryview, frame_start: int) -> Iterator[tuple[TopicId, int, TableBatch]]:
+    """(topic id, partition, batch) for each row; starts count from the object's first byte."""
+    for topic_id, partition, start, size, count, *_ in _ENTRY.iter_unpack(table):
+        yield TopicId(topic_id), partition, TableBatch(frame_start + start, size, count)
 
 
 def batches_of_run(

@@ -21,6 +21,17 @@ NO_OBJECT = -1
 _NO_PRODUCERS: Final[Mapping[int, ProducerState]] = MappingProxyType({})
 
 
+class OffsetsTaken(StoreDamaged):
+    """An entry gives offsets of partition `number` from `base` to `last` that a run has already."""
+
+    def __init__(self, number: int, base: int, last: int, high_watermark: int) -> None:
+        super().__init__(
+            f"offsets {base} to {last} of partition number {number} are given to a second run: it has "
+            f"records up to {high_watermark - 1} already"
+        )
+        self.number, self.base, self.last = number, base, last
+
+
 class PartitionLog:
     """What the ledger holds of one partition. Changed by `apply` of metadata records alone."""
 
@@ -76,12 +87,9 @@ class PartitionLog:
         self, object_number: int, start: int, size: int, base: int, last: int, max_timestamp: int
     ) -> bool:
         """Append a run. True if it is a new run, False if it only lengthened the last one.
-        StoreDamaged if its offsets are taken: the entry is applied for the second time."""
+        OffsetsTaken if a run has them already: the entry is applied for the second time."""
         if base < self.high_watermark:
-            raise StoreDamaged(
-                f"offsets {base} to {last} of partition number {self.number} are given to a second run: it "
-                f"has records up to {self.high_watermark - 1} already"
-            )
+            raise OffsetsTaken(self.number, base, last, self.high_watermark)
         goes_on = (
             start == self._end_position
             and object_number == self._end_object

@@ -1,0 +1,257 @@
+"""`dragoman audit` over real stores: what is whole is clean, and each damage is named with its place."""
+
+import asyncio
+import json
+import shutil
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.cli.audit import AuditOptions, audit
+from gateway.cli.exits import Exit
+from gateway.cli.output import UsageError
+from gateway.config import load_settings
+from gateway.settings import Settings
+from ledger.errors import StoreLocked, StoreUnavailable
+from ledger.topics.records import TopicDeleted
+from tests.support.audited import OBJECTS, RECORDS, TOPIC, AuditedLedger, built
+from tests.support.s3_servers import S3Server
+from tests.support.versions import ROOT
+
+Damage = Mapping[str, Any]
+Seed = Callable[[AuditedLedger], Awaitable[object]]
+Run = Callable[..., tuple[Exit, Any]]
+
+
+@pytest.fixture(params=["file", "s3"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    given: dict[str, object] = {"storage.data_dir": str(tmp_path / "data")}
+    if request.param == "s3":
+        server: S3Server = request.getfixturevalue("moto_s3")
+        url = server.url(f"audit-{uuid.uuid4().hex}")
+        given |= {"storage.metadata": url, "storage.data": url}
+    return load_settings(given, {})
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Settings:
+    return load_settings({"storage.data_dir": str(tmp_path / "data")}, {})
+
+
+def seed(settings: Settings, make: Seed | None = None) -> Any:
+    async def build() -> object:
+        async with built(settings) as ledger:
+            return None if make is None else await make(ledger)
+
+    return asyncio.run(build())
+
+
+@pytest.fixture
+def run_audit(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(settings: Settings, **options: Any) -> tuple[Exit, Any]:
+        code = audit(settings, AuditOptions(as_json=True, **options))
+        # The log is in front of it: without `serve` or a command line it goes to stdout.
+        return code, json.loads("{" + capsys.readouterr().out.partition("\n{")[2])
+
+    return run
+
+
+def test_a_whole_ledger_is_clean(settings: Settings, run_audit: Run) -> None:
+    seed(settings)
+    code, said = run_audit(settings)
+    assert said["damages"] == []
+    assert code is Exit.OK
+    totals = said["totals"]
+    assert totals["partitions"] == 2
+    assert totals["batches"] == totals["runs"] == 2 * OBJECTS
+    assert totals["records"] == totals["offsets"] == 2 * OBJECTS * RECORDS
+    assert totals["objects"]["live"] == OBJECTS
+
+
+@pytest.mark.parametrize("version", ["v1", "v3", "v4"])
+def test_directories_of_older_versions_are_clean(tmp_path: Path, run_audit: Run, version: str) -> None:
+    data_dir = tmp_path / "data"
+    shutil.copytree(ROOT / f"tests/fixtures/data_directory_{version}/directory", data_dir)
+    code, said = run_audit(load_settings({"storage.data_dir": str(data_dir)}, {}))
+    assert (code, said["damages"]) == (Exit.OK, [])
+    assert said["totals"]["records"] == 100
+    assert [note for note in said["notes"] if "the same as the journal" in note]
+
+
+async def make_overlap(ledger: AuditedLedger) -> None:
+    await ledger.commit_lying(base_change=-2)
+
+
+async def make_gap(ledger: AuditedLedger) -> None:
+    await ledger.commit_lying(base_change=5)
+
+
+async def make_wrong_count(ledger: AuditedLedger) -> None:
+    await ledger.commit_lying(last_change=1)
+
+
+async def make_stale_entry(ledger: AuditedLedger) -> None:
+    await ledger.append([], epoch=0)
+
+
+HELD = OBJECTS * RECORDS
+"""Records of each partition."""
+SECOND = {"partition": 1, "offset": RECORDS, "last_offset": 2 * RECORDS - 1}
+DAMAGES: Mapping[str, tuple[Seed, Damage]] = {
+    "flipped byte": (AuditedLedger.flip_byte, {"kind": "damaged batch", "topic": "orders", **SECOND}),
+    "missing object": (
+        AuditedLedger.remove_object,
+        {"kind": "missing object", "topic": "orders", **SECOND},
+    ),
+    "short object": (AuditedLedger.cut_object, {"kind": "short object", "topic": "orders", **SECOND}),
+    "overlap": (
+        make_overlap,
+        {"kind": "overlap", "topic": "orders", "partition": 0, "offset": HELD - 2, "last_offset": HELD + 1},
+    ),
+    "gap": (
+        make_gap,
+        {"kind": "gap", "topic": "orders", "partition": 0, "offset": HELD, "last_offset": HELD + 4},
+    ),
+    "stray object": (AuditedLedger.strayed, {"kind": "stray object", "topic": None}),
+    "wrong count": (
+        make_wrong_count,
+        {"kind": "wrong count", "topic": "orders", "partition": 0, "offset": HELD},
+    ),
+    "stale owner": (make_stale_entry, {"kind": "stale owner"}),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_each_damage_is_named(settings: Settings, run_audit: Run, name: str) -> None:
+    make, expected = DAMAGES[name]
+    seed(settings, make)
+    code, said = run_audit(settings)
+    assert code is Exit.FINDINGS
+    found = [damage for damage in said["damages"] if expected.items() <= damage.items()]
+    assert len(found) == 1, said["damages"]
+    assert found[0]["what"] and found[0]["remedy"]
+    # The second partition of a missing object is the only further damage that any of these makes.
+    others = [damage for damage in said["damages"] if damage["kind"] != expected["kind"]]
+    assert others == []
+
+
+def test_the_objects_of_damages_are_named(settings: Settings, run_audit: Run) -> None:
+    async def make(ledger: AuditedLedger) -> str:
+        await ledger.flip_byte()
+        return (await ledger.locators())[1]
+
+    locator = seed(settings, make)
+    _, said = run_audit(settings)
+    (damage,) = said["damages"]
+    assert damage["object"] == locator
+    assert damage["position"] > 0
+
+
+def test_repair_deletes_stray_objects_alone(settings: Settings, run_audit: Run) -> None:
+    stray = seed(settings, AuditedLedger.strayed)
+    code, said = run_audit(settings, repair=True)
+    assert code is Exit.OK
+    assert said["repaired"] == [stray]
+    code, said = run_audit(settings)
+    assert (code, said["damages"]) == (Exit.OK, [])
+    assert said["totals"]["objects"]["live"] == OBJECTS
+
+
+def test_a_damaged_ledger_deletes_nothing(settings: Settings, run_audit: Run) -> None:
+    async def make(ledger: AuditedLedger) -> None:
+        await ledger.strayed()
+        await make_gap(ledger)
+
+    seed(settings, make)
+    code, said = run_audit(settings, repair=True)
+    assert code is Exit.FINDINGS
+    assert said["repaired"] == []
+    assert {damage["kind"] for damage in said["damages"]} == {"gap", "stray object"}
+    assert said["notes"][-1].startswith("repair: nothing is deleted")
+
+
+def test_a_byte_outside_of_every_batch_is_found_by_the_frame(settings: Settings, run_audit: Run) -> None:
+    seed(settings, lambda ledger: ledger.flip_byte(at=40))
+    _, said = run_audit(settings)
+    (damage,) = said["damages"]
+    assert damage["kind"] == "damaged frame"
+    assert said["totals"]["records"] == 2 * OBJECTS * RECORDS
+
+
+def test_one_topic_may_be_read_alone(local: Settings, run_audit: Run) -> None:
+    seed(local)
+    code, said = run_audit(local, topics=["orders"])
+    assert (code, said["totals"]["partitions"]) == (Exit.OK, 2)
+    with pytest.raises(UsageError, match="no topic absent"):
+        audit(local, AuditOptions(["absent"]))
+
+
+def test_topics_are_not_repaired_alone(local: Settings) -> None:
+    with pytest.raises(UsageError, match="--repair"):
+        audit(local, AuditOptions(["orders"], repair=True))
+
+
+def test_what_a_deleted_topic_had_is_not_read(local: Settings, run_audit: Run) -> None:
+    async def make(ledger: AuditedLedger) -> None:
+        await ledger.append([TopicDeleted(TOPIC)])
+        await ledger.flip_byte()
+
+    seed(local, make)
+    code, said = run_audit(local)
+    assert (code, said["damages"]) == (Exit.OK, [])
+    assert said["totals"]["objects"]["unread"] == OBJECTS
+
+
+def test_an_image_that_says_something_else_is_named(local: Settings, run_audit: Run) -> None:
+    async def make(ledger: AuditedLedger) -> None:
+        recovered = await ledger.recovered()
+        recovered.state.topics.by_name["orders"].partitions[1].log_start = 2
+        await ledger.write_image(recovered.state, recovered.nonce)
+
+    seed(local, make)
+    code, said = run_audit(local)
+    (damage,) = said["damages"]
+    assert (code, damage["kind"]) == (Exit.FINDINGS, "image")
+    assert damage["what"].endswith("differs from the journal in offsets of orders-1")
+
+
+def test_a_snapshot_that_says_something_else_is_named(settings: Settings, run_audit: Run) -> None:
+    async def make(ledger: AuditedLedger) -> str:
+        recovered = await ledger.recovered()
+        recovered.state.next_producer_id = 5
+        key = await ledger.put_snapshot(recovered)
+        # So that the state is that of the journal again: one more entry, and an older snapshot to begin from.
+        await ledger.append([])
+        return key
+
+    key = seed(settings, make)
+    code, said = run_audit(settings)
+    (damage,) = said["damages"]
+    assert (code, damage["kind"]) == (Exit.FINDINGS, "snapshot")
+    assert key in damage["what"]
+    assert "the numbers of the whole ledger" in damage["what"]
+
+
+def test_a_store_that_is_in_use_is_left_alone(local: Settings) -> None:
+    """One sentence, that of every command on a data directory."""
+
+    def while_open(_: AuditedLedger) -> Awaitable[None]:
+        return asyncio.to_thread(refused)
+
+    def refused() -> None:
+        with pytest.raises(StoreLocked):
+            audit(local, AuditOptions())
+
+    seed(local, while_open)
+
+
+def test_a_store_out_of_reach_is_no_damage(tmp_path: Path, moto_s3: S3Server) -> None:
+    url = moto_s3.url().replace(moto_s3.endpoint, "http://127.0.0.1:1")
+    settings = load_settings(
+        {"storage.data_dir": str(tmp_path), "storage.metadata": url, "storage.data": url}, {}
+    )
+    with pytest.raises(StoreUnavailable):
+        audit(settings, AuditOptions())
