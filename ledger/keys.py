@@ -20,6 +20,7 @@ KEY_PARTS: Final[Mapping[str, int]] = MappingProxyType(
         "mark": 3,
         "proof": 3,
         "seg": 4,
+        "settled": 4,
         "snapshot": 3,
         "wal": 3,
     }

@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 from itertools import count
 
+from ledger.formats.segment import EncodedRun
 from ledger.keys import segment_locator
 from ledger.merging.found import FoundRun, RunPage
 from ledger.merging.plan import MergePolicy, MergeTask, PartitionPlanner
 from ledger.objects.uploads import ObjectKind
 from ledger.partitions.runs import later_timestamp
+from ledger.swaps.requests import SEGMENT_HEAD_BYTES, SEGMENT_RUN_BYTES
 from ledger.types import TopicId
 
 TOPIC = TopicId(bytes(range(16)))
-SEGMENT_HEAD_BYTES = 32
-SEGMENT_RUN_BYTES = 4 * 1024 * 1024
 MAX_PAGES = 1_000_000
 
 
@@ -68,14 +68,15 @@ class FoundPartition:
         assert self.runs[at : at + len(task.runs)] == list(task.runs)
         random = next(self._keys).to_bytes(10, "big")
         locator = segment_locator(task.topic_id, task.partition, task.first, now_ms, random)
-        entered = _entered(task.runs, locator)
+        entered = [FoundRun(locator, ObjectKind.SEGMENT, *run) for run in entered_runs(task.runs)]
         self.runs[at : at + len(task.runs)] = entered
         self.layout_version += 1
         return entered
 
 
-def _entered(runs: Sequence[FoundRun], locator: str) -> list[FoundRun]:
-    found: list[FoundRun] = []
+def entered_runs(runs: Sequence[FoundRun]) -> list[EncodedRun]:
+    """The runs of a segment that is made of these, of which only the sizes are known."""
+    found: list[EncodedRun] = []
     position = SEGMENT_HEAD_BYTES
     for run in runs:
         before = found[-1] if found else None
@@ -84,6 +85,6 @@ def _entered(runs: Sequence[FoundRun], locator: str) -> list[FoundRun]:
             size = before.size + run.size
             found[-1] = before._replace(size=size, last=run.last, max_timestamp=stamp)
         else:
-            found.append(run._replace(locator=locator, kind=ObjectKind.SEGMENT, start=position))
+            found.append(EncodedRun(position, run.size, run.base, run.last, run.max_timestamp))
         position += run.size
     return found

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.merging.found import FoundRun, RunPage
@@ -238,6 +238,7 @@ def history(rows: list[tuple[str, int, int, int]], page_runs: int) -> FoundParti
     return partition
 
 
+@settings(deadline=None)
 @given(st.lists(RUN, max_size=40), st.integers(1, 41), st.integers(0, 100))
 def test_invariant_7_a_plan_covers_whole_adjacent_runs_once_and_not_the_tail(
     rows: list[tuple[str, int, int, int]], page_runs: int, log_start: int
@@ -261,12 +262,14 @@ def test_invariant_7_a_plan_covers_whole_adjacent_runs_once_and_not_the_tail(
         assert run.is_segment or not is_young or run.created_ms <= NOW_MS - SMALL_POLICY.age_ms
 
 
+@settings(deadline=None)
 @given(st.lists(RUN, max_size=40), st.integers(1, 41))
 def test_a_plan_is_the_same_whatever_the_pages(rows: list[tuple[str, int, int, int]], page_runs: int) -> None:
     in_one = history(rows, 1_000).plan(SMALL_POLICY, NOW_MS)
     assert spans(history(rows, page_runs).plan(SMALL_POLICY, NOW_MS)) == spans(in_one)
 
 
+@settings(deadline=None)
 @given(st.lists(RUN, max_size=40))
 def test_no_old_run_of_a_wal_object_stays_before_the_tail(rows: list[tuple[str, int, int, int]]) -> None:
     partition = history(rows, 1_000)

@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.merging.found import FoundRun
@@ -72,6 +72,7 @@ PLACES = st.lists(
 RULES = st.builds(ReadRule, st.integers(0, 400), st.floats(0, 2), st.integers(1, 3_000))
 
 
+@settings(deadline=None)
 @given(PLACES, RULES)
 def test_every_run_is_read_once_and_found_again(
     rows: list[tuple[str, int, int, int]], rule: ReadRule

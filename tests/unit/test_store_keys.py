@@ -16,6 +16,7 @@ from gateway.assembly import running_gateway
 from gateway.config import load_settings
 from gateway.coordination.blob_keys import new_archive_key, new_snapshot_key
 from gateway.coordination.mark import new_mark_key
+from ledger.formats.settled_meta import settled_keys
 from ledger.keys import KEY_PARTS, index_locator, segment_locator
 from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import PutOutcome, Versioned
@@ -72,6 +73,7 @@ async def test_every_key_that_a_gateway_makes_is_of_a_known_kind(tmp_path: Path)
         WalLocators(0, os.urandom, ".wal").new(),
         segment_locator(ZERO_TOPIC_ID, 0, 0, 1, os.urandom(10)),
         index_locator(segment_locator(ZERO_TOPIC_ID, 0, 0, 1, os.urandom(10))),
+        *settled_keys(ZERO_TOPIC_ID, 0, 1, os.urandom(10)),
         *keys_in(tmp_path),
     ]
     assert {check_key(key).partition("/")[0] for key in made} == set(KEY_PARTS)

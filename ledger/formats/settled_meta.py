@@ -1,0 +1,85 @@
+"""Keys of a settled ledger, and its `meta.json`: what a reader finds first, as text that people read too.
+
+`settled/{topic id}/{partition}/{uuidv7}.log`, `.index` and `.json` belong together. They are put once each,
+the `.json` last, so that a reader who finds it finds the others. The newest `.json` of a partition counts.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
+
+from ledger.errors import StoreDamaged, StoreTooNew
+from ledger.formats.settled import VERSION
+from ledger.keys import uuid7
+from ledger.types import Buffer, TopicId
+
+SETTLED_PREFIX: Final = "settled/"
+META_ENDING: Final = ".json"
+_FORMAT: Final = "dragoman settled ledger"
+
+
+class SettledKeys(NamedTuple):
+    """Where the three files of one settled ledger are."""
+
+    log: str
+    index: str
+    meta: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettledMeta:
+    """One partition as of one entry of the journal: `entry` entries were applied."""
+
+    cluster_id: str
+    topic_id: str
+    """32 hexadecimal digits."""
+    topic: str
+    partition: int
+    entry: int
+    entry_time_ms: int
+    layout_version: int
+    log_start: int
+    high_watermark: int
+    created_ms: int
+    log: str
+    log_bytes: int
+    index: str
+    index_bytes: int
+    runs: int
+    objects: int
+
+
+def settled_keys(topic_id: TopicId, partition: int, created_ms: int, random: bytes) -> SettledKeys:
+    """New keys, from 10 random bytes."""
+    stem = f"{settled_prefix(topic_id, partition)}{uuid7(created_ms, random)}"
+    return SettledKeys(f"{stem}.log", f"{stem}.index", stem + META_ENDING)
+
+
+def settled_prefix(topic_id: TopicId, partition: int) -> str:
+    """Of all settled ledgers of a partition. The last key of these with META_ENDING is the newest."""
+    return f"{SETTLED_PREFIX}{topic_id.hex()}/{partition}/"
+
+
+def encode_meta(meta: SettledMeta) -> bytes:
+    fields = {"format": _FORMAT, "version": VERSION} | asdict(meta)
+    return json.dumps(fields, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def decode_meta(data: Buffer, where: str) -> SettledMeta:
+    """StoreDamaged unless it has all fields of this version; StoreTooNew. Fields besides them are ignored."""
+    try:
+        fields: Any = json.loads(bytes(data))
+    except (ValueError, RecursionError):
+        raise StoreDamaged(f"{where} is damaged: it is no JSON") from None
+    if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
+        raise StoreDamaged(f"{where} is damaged: it describes no settled ledger")
+    version = fields.get("version")
+    if isinstance(version, int) and version > VERSION:
+        raise StoreTooNew(f"{where} has format version {version}; this build reads {VERSION}")
+    if version != VERSION:
+        raise StoreDamaged(f"{where} is damaged: version {version!r} is not written here")
+    values = {name: fields.get(name) for name in SettledMeta.__slots__}
+    for name, kind in SettledMeta.__annotations__.items():
+        if type(values[name]) is not kind:
+            raise StoreDamaged(f"{where} is damaged: its {name} is {values[name]!r}")
+    return SettledMeta(**values)
