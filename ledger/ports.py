@@ -298,8 +298,8 @@ class Journal(Protocol):
     async def begin(self, number: int, entry: bytes, before: bytes | None) -> None:
         """Begin a journal that has no entries and no `start`, with `entry` under `number`, and `before` under
         the number before it, if that one is known; `start` is the lower of them. A process that is killed in
-        between leaves what is refused at the next start, or all of it. StoreError if it cannot be written:
-        the caller discards it. For a restore or a move."""
+        between leaves what is refused at the next start, or all of it; the same call puts what is missing of
+        it. StoreError if it cannot be written, or if something else is there. For a restore or a move."""
         ...
 
     async def discard(self, number: int) -> None:

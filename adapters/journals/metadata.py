@@ -241,11 +241,20 @@ class MetadataJournal:
         if before is not None:
             await self._create(entry_key(self._shard, number - 1), before)
         start = number if before is None else number - 1
-        await self._create(start_key(self._shard), encode_start(start, self._random(NONCE_BYTES)))
+        key = start_key(self._shard)
+        await self._create(
+            key,
+            encode_start(start, self._random(NONCE_BYTES)),
+            lambda found: decode_start(found, key) == start,
+        )
 
-    async def _create(self, key: str, value: bytes) -> None:
+    async def _create(self, key: str, value: bytes, is_same: Callable[[bytes], bool] | None = None) -> None:
+        """What is there already may be of an earlier call, if `is_same`: by default the same bytes."""
         outcome = await self.store.put(key, value, None)
-        if not isinstance(outcome, Won):
+        if isinstance(outcome, Won):
+            return
+        found = await self.store.get(key) if isinstance(outcome, Lost) else None
+        if found is None or not (is_same(found.value) if is_same is not None else found.value == value):
             raise StoreError(
                 f"{key} could not be written ({outcome}): remove the new metadata store, try again"
             )

@@ -54,7 +54,8 @@ class Move:
     metadata: str
     data: str
     begin: bytes = b""
-    """The entry with which the journal begins there. Only of a place that is left."""
+    """The entry with which the journal begins there: of a place that is left. In one that a ledger arrives
+    at: that of a move that was given up, and may be in the journal."""
     replaced: "Claim | None" = None
     """The claim that this one is in the place of, which a cancelled move puts back."""
 
@@ -134,12 +135,14 @@ def _moving(move: Move) -> str:
         return f"this ledger was moved {to}: start the gateway there (--metadata, --data)"
     if move.state is MoveState.LEAVING:
         return (
-            f"a move of this ledger {to} was interrupted at its last step: run the same `dragoman ledger "
-            "move` again, which completes it, or with --cancel, which gives it up"
+            f"a move of this ledger {to} was interrupted at its last step, in which neither place starts: "
+            "run the same `dragoman ledger move` again, which completes it; or the same with --cancel, which "
+            "gives it up, and then start the gateway here again"
         )
     return (
         "a ledger is being moved here by `dragoman ledger move`, and that is not complete: run the same "
-        "command again, which goes on, or start the gateway where the ledger was"
+        "command again, which goes on; or start the gateway where the ledger was, and if that says that the "
+        "move was interrupted at its last step, run the command with --cancel first"
     )
 
 

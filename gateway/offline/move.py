@@ -14,7 +14,7 @@ A process may die at any step. The next one finds by the claims where it is to g
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -42,7 +42,7 @@ from ledger.cluster.records import OwnerChanged
 from ledger.errors import AlreadyExists, OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.formats.snapshot import Snapshot, encode_snapshot
 from ledger.image import all_rows
-from ledger.journal import NONCE_BYTES, encode_entry, nonce_of
+from ledger.journal import MAX_ENTRY_BYTES, NONCE_BYTES, encode_entry, nonce_of
 from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
 from ledger.registry import encode_record
 from ledger.state import LedgerState
@@ -50,6 +50,11 @@ from ledger.state import LedgerState
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+SETTLED_S: Final = 120.0
+"""A store that is asked to delete something has done so by then, or never will: a client gives a request up
+after 30 s, and a request whose client is gone is carried out within seconds."""
+BEGUN_BYTES: Final = 4 * MAX_ENTRY_BYTES
+"""More than the two entries with which a journal begins."""
 
 
 class MoveRefused(StoreError):
@@ -197,9 +202,9 @@ class LedgerMove:
         assert leaving.move is not None
         if has_left(leaving):
             raise self._has_moved()
+        # What the journal there has begun with stays: a deletion that takes effect late might meet a later
+        # move. The claim says that it may be there.
         await self._persist(lambda: self._keep_from_completing(leaving))
-        if await self._target.journal.get(leaving.entry) == leaving.move.begin:
-            await self._target.journal.discard(leaving.entry)
         await self._put_back(leaving.move.replaced)
 
     async def _keep_from_completing(self, leaving: Claim) -> None:
@@ -208,7 +213,9 @@ class LedgerMove:
         key, completed, keys = await self._next_claim(leaving)
         if completed is not None:
             raise self._has_moved()
-        arriving = replace(leaving, nonce=self._random(NONCE_BYTES), move=self._move(MoveState.ARRIVING))
+        assert leaving.move is not None
+        given_up = replace(self._move(MoveState.ARRIVING), begin=leaving.move.begin)
+        arriving = replace(leaving, nonce=self._random(NONCE_BYTES), move=given_up)
         try:
             await self._target.blobs.put(key, [encode_claim(arriving)])
         except AlreadyExists as error:
@@ -243,6 +250,8 @@ class LedgerMove:
             raise self._refused("its data names the newest entry of another journal (mark/)")
         if claim is not None and claim.cluster_id != state.cluster_id:
             raise self._refused("another ledger is being moved there")
+        if claim is not None and claim.move is not None and claim.move.begin:
+            await self._clear(claim.entry, claim.move.begin)
         if not await is_empty(self._target.journal):
             raise self._refused("its metadata store holds a journal")
         await claim_cluster_id(blobs, state.cluster_id, lasting=True)
@@ -258,6 +267,21 @@ class LedgerMove:
         if self._target.image is not None:
             await self._target.image.remove()
         return there
+
+    async def _clear(self, number: int, begin: bytes) -> None:
+        """Remove what the journal has begun with in a move that was given up, or may have. The claim says so
+        until this is over: a process that dies here leaves it to the next."""
+        journal = self._target.journal
+        if await self._has_begun(number, begin, None) is None:
+            raise self._refused("its metadata store holds a journal")
+        for _ in range(ATTEMPTS):
+            await self._persist(lambda: journal.discard(number))
+            # An earlier process may have died with puts or deletions under way, and a call that was made
+            # again may take effect twice: that would take away what this move puts under the same keys.
+            log.warning("move.waits", seconds=SETTLED_S, reason="what a move before may have under way")
+            await self._pause(SETTLED_S)
+            if await is_empty(journal):
+                return
 
     async def _put_snapshot(self, recovered: Recovered) -> None:
         state, blobs = recovered.state, self._target.blobs
@@ -306,22 +330,34 @@ class LedgerMove:
         journal, number, begin = self._target.journal, leaving.entry, leaving.move.begin
         # With it in the journal no snapshot of another journal is taken for one of this.
         before = await self._source.journal.get(number - 1)
-        found = await journal.get(number)
-        if found == begin:
-            first = number if before is None else number - 1
-            is_whole = before is None or await journal.get(number - 1) == before
-            if is_whole and await journal.start() == first:
-                return
-            # No gateway has begun here, as the claim says.
-            await journal.discard(number)
-        elif found is not None or not await is_empty(journal):
+        has_begun = await self._has_begun(number, begin, before)
+        if has_begun is None:
             raise self._refused("its metadata store holds a journal")
+        if has_begun:
+            return
+        # Only what is missing is put, and nothing is deleted: a deletion that takes effect late would take
+        # away what was put since.
         try:
             await journal.begin(number, begin, before)
         except StoreUnavailable:
             raise
         except StoreError as error:
             raise OutcomeUnknown(str(error)) from error
+
+    async def _has_begun(self, number: int, begin: bytes, before: bytes | None) -> bool | None:
+        """Whether all of the journal's beginning is in the target; None if something else is. Without
+        `before` any entry may be in its place."""
+        journal = self._target.journal
+        page = await journal.read(0, BEGUN_BYTES)
+        found = {stored.number: stored.data for stored in page.entries}
+        start, first = await journal.start(), number if before is None else number - 1
+        others = found.keys() - {number, number - 1}
+        is_other = found.get(number, begin) != begin or (
+            before is not None and found.get(number - 1, before) != before
+        )
+        if others or is_other or start not in (0, number - 1, number):
+            return None
+        return start == first and number in found and (before is None or number - 1 in found)
 
     # Claims
 

@@ -7,6 +7,7 @@ No test needs more than S3 gives.
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -433,11 +434,33 @@ async def test_a_beginning_that_failed_can_be_discarded_whole(
 ) -> None:
     faults = Faults(call, fault, only=["put"])
     journal = faulty_journal(store, faults)
-    with pytest.raises(StoreError):
+    # What is there after a conflict is what was to be put.
+    failing = nullcontext() if fault is Fault.CONFLICT_AFTER_RETRY else pytest.raises(StoreError)
+    with failing:
         await journal.begin(7, entry(7), entry(6))
     await faults.arrive()
     await journal.discard(7)
     assert not await store.scan("")
+
+
+@pytest.mark.parametrize("fault", EVERY_FAULT)
+@pytest.mark.parametrize("call", [1, 2, 3])
+async def test_the_same_beginning_again_puts_what_is_missing(
+    store: MetadataStore, fault: Fault, call: int
+) -> None:
+    faults = Faults(call, fault, only=["put"])
+    with suppress(StoreError):
+        await faulty_journal(store, faults).begin(7, entry(7), entry(6))
+    await faults.arrive()
+    journal = faulty_journal(store, Faults())
+    for _ in range(2):
+        await journal.begin(7, entry(7), entry(6))
+    assert await journal.start() == 6
+    assert [await journal.get(number) for number in (6, 7)] == [entry(6), entry(7)]
+    with pytest.raises(StoreError):
+        await journal.begin(7, entry(9), entry(6))
+    with pytest.raises(StoreError):
+        await journal.begin(7, entry(7), None)
 
 
 # Batches within an entry

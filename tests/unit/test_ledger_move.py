@@ -13,10 +13,18 @@ from adapters.segments.objects import ObjectSegments
 from gateway.coordination.claim import Claim, MoveState, claim_data, newest_claim, put_claim
 from gateway.coordination.mark import Mark, encode_mark, new_mark_key
 from gateway.coordination.recovery import recover
-from gateway.offline.move import LedgerMove, MoveRefused, MoveSummary, Place, has_left, interrupted_move
+from gateway.offline.move import (
+    SETTLED_S,
+    LedgerMove,
+    MoveRefused,
+    MoveSummary,
+    Place,
+    has_left,
+    interrupted_move,
+)
 from gateway.offline.move_plan import plan_move
 from ledger.batch.records import Record, build_batch
-from ledger.errors import AlreadyExists, StoreDamaged, StoreError
+from ledger.errors import AlreadyExists, OutcomeUnknown, StoreDamaged, StoreError
 from ledger.image import all_rows
 from ledger.journal import apply_entry, decode_entry
 from ledger.partitions.requests import CommitBatch, CommitFile, FileCommit
@@ -204,6 +212,67 @@ async def test_stores_that_fail_at_any_call_lose_nothing(built: InMemory, fault:
         await check_moved(built, target)
         assert not await source.holds_the_ledger()
     assert call > 40
+
+
+class LateDeletes(FaultyMetadata):
+    """Deletions are not answered, and take effect when `arrive` is called."""
+
+    def __init__(self, store: MemoryMetadata) -> None:
+        super().__init__(store, Faults())
+        self._below = store
+        self.deletions: list[list[str]] = []
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        self.deletions.append(list(keys))
+        raise OutcomeUnknown("no answer")
+
+    async def arrive(self) -> None:
+        for keys in self.deletions:
+            await self._below.delete(keys)
+
+
+@pytest.mark.parametrize("put", [1, 2, 3])
+@pytest.mark.parametrize("when", [Fault.ERROR_BEFORE, Fault.ERROR_AFTER])
+async def test_a_move_that_goes_on_deletes_nothing_of_the_journal_it_has_begun(
+    built: InMemory, put: int, when: Fault
+) -> None:
+    source, target = built.clone(), empty_target()
+    with pytest.raises(Death):
+        await move(source.place(), with_faults(target, Deaths(put, when, only=["metadata.put"])))
+    assert await state_of(source) is MoveState.LEAVING
+    late = LateDeletes(target.metadata)
+    assert (await move(source.place(), place_over(late, target.blobs))).moved
+    assert not late.deletions
+    await check_moved(built, target)
+
+
+async def test_a_move_after_one_that_was_given_up_waits_for_what_that_may_delete_late(
+    built: InMemory,
+) -> None:
+    source, target = built.clone(), empty_target()
+    with pytest.raises(Death):
+        await move(source.place(), with_faults(target, Deaths(3, only=["metadata.put"])))
+    await cancel(source.place(), target.place())
+    # The ledger is as it was, so the next move begins its journal under the same keys.
+    late = LateDeletes(target.metadata)
+    with pytest.raises(OutcomeUnknown):
+        await move(source.place(), place_over(late, target.blobs))
+    assert late.deletions and await source.holds_the_ledger()
+
+    waited: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        waited.append(seconds)
+        if seconds == SETTLED_S:
+            await late.arrive()
+
+    recovered = await recover(source.place().journal, None, source.blobs)
+    plan = await plan_move(recovered.state, source.place().segments)
+    again = LedgerMove(source.place(), target.place(), METADATA, DATA, lambda: NOW_MS, pause=pause)
+    assert (await again.run(recovered, plan, lambda _: None)).moved
+    assert waited == [SETTLED_S]
+    await check_moved(built, target)
+    assert not await source.holds_the_ledger()
 
 
 class DeathsWithCallsUnderWay(Faults):
