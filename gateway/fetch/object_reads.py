@@ -1,7 +1,8 @@
 """Reads of a store whose reads nothing else keeps: whole objects once for all who want them, or ranges.
 
-A missing object of at most MAX_OBJECT_BYTES is read whole, by one call however many fetches wait for it. The
-call belongs to no fetch: one that is cancelled, or whose time is over, leaves it to the others. Its memory is
+A missing object of at most MAX_OBJECT_BYTES is read whole, by one call however many fetches wait for it. Of a
+segment each run is read as if it were an object, since a segment is as large as a job makes it. The call
+belongs to no fetch: one that is cancelled, or whose time is over, leaves it to the others. Its memory is
 reserved in the cache before it begins. Where there is no room only the wanted ranges are read. Each whole
 object is waited for by itself, so that one that hangs delays no other. The store bounds how many it reads at
 once, and a fetch how many ranges it waits for.
@@ -39,25 +40,37 @@ class MissingRange:
     """Bytes of an object that are not in memory as checked batches. Once filled it has `data`, which are not
     checked; or neither, if the store does not have them; or a `failure`."""
 
-    __slots__ = ("data", "failure", "is_of_whole", "object_bytes", "position")
+    __slots__ = ("data", "failure", "is_of_whole", "object_bytes", "object_start", "position")
 
-    def __init__(self, position: Position, object_bytes: int) -> None:
+    def __init__(self, position: Position, object_bytes: int, object_start: int = 0) -> None:
+        """`object_bytes` from `object_start` on are what may be read whole: the object, or a run of a
+        segment. 0: its size is not known."""
         self.position = position
         self.object_bytes = object_bytes
-        """Of the whole object; 0 if that is not known."""
+        self.object_start = object_start
         self.data: Buffer | None = None
         self.is_of_whole = False
         """The data were taken out of the whole object; else they were read by themselves."""
         self.failure: StoreError | None = None
 
+    @property
+    def name(self) -> str:
+        """Of what may be read whole."""
+        return name_of(self.position.locator, self.object_start)
+
     def cut(self, whole: memoryview) -> None:
         """Take the data out of the whole object. A view keeps all of it in memory, also while the fetch waits
         for other objects, and nothing counts that: so small data are copied at once."""
-        start, size = self.position.start, self.position.size
+        start, size = self.position.start - self.object_start, self.position.size
         view = whole[start : start + size]
         if len(view) == size:
             self.data = bytes(view) if len(whole) > MAX_WASTE * size else view
             self.is_of_whole = True
+
+
+def name_of(locator: str, start: int) -> str:
+    """Of an object, or of a run of a segment, which does not begin with the object."""
+    return f"{locator}@{start}" if start else locator
 
 
 @dataclass(slots=True, eq=False)
@@ -93,13 +106,13 @@ class ObjectReads:
         """Read all of these. What does not come until `deadline` (loop time) has failed: StoreUnavailable."""
         of_object: dict[str, list[MissingRange]] = {}
         for part in missing:
-            of_object.setdefault(part.position.locator, []).append(part)
+            of_object.setdefault(part.name, []).append(part)
         turn = Turn()
         unread = []
-        for locator, parts in of_object.items():
+        for name, parts in of_object.items():
             await turn.take(sum([part.position.size for part in parts]))
-            if not self._cut_cached(locator, parts):
-                unread.append(_Unread(parts, self._whole(locator, parts[0].object_bytes)))
+            if not self._cut_cached(name, parts):
+                unread.append(_Unread(parts, self._whole(name, parts[0])))
         if unread:
             await self._wait_for(unread, deadline, turn)
 
@@ -132,9 +145,11 @@ class ObjectReads:
         for task in ended:
             task.result()
 
-    def read_ahead(self, locator: str, size: int) -> bool:
-        """Begin to read an object that a fetch will probably want. False if there is no room now."""
-        if self._is_known(locator, size):
+    def read_ahead(self, locator: str, size: int, start: int = 0) -> bool:
+        """Begin to read an object, or a run of a segment, that a fetch will probably want. False if there is
+        no room now."""
+        name = name_of(locator, start)
+        if self._is_known(name, size):
             return True
         now = asyncio.get_running_loop().time()
         while self._ahead and next(iter(self._ahead.values()))[1] < now - AHEAD_S:
@@ -144,16 +159,16 @@ class ObjectReads:
             return False
         if not self._cache.reserve(size, is_ahead=True):
             return False
-        self._begin(locator, size)
-        self._ahead[locator] = size, now
+        self._begin(name, Position(locator, start, size))
+        self._ahead[name] = size, now
         self.ahead_bytes += size
         self.counts.ahead += 1
         return True
 
-    def distrust(self, locator: str) -> None:
+    def distrust(self, name: str) -> None:
         """A batch in it is damaged. That may have happened on the way, so it is not kept."""
-        self._cache.discard_object(locator)
-        self._distrusted[locator] = None
+        self._cache.discard_object(name)
+        self._distrusted[name] = None
         if len(self._distrusted) > MAX_DISTRUSTED:
             self._distrusted.popitem(last=False)
 
@@ -165,20 +180,20 @@ class ObjectReads:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _is_known(self, locator: str, size: int) -> bool:
+    def _is_known(self, name: str, size: int) -> bool:
         """Nothing is to be done for this object."""
         return (
-            locator in self._under_way
-            or locator in self._distrusted
+            name in self._under_way
+            or name in self._distrusted
             or not 0 < size <= MAX_OBJECT_BYTES
             or self._is_closed
         )
 
-    def _cut_cached(self, locator: str, parts: Sequence[MissingRange]) -> bool:
-        whole = self._cache.object(locator)
+    def _cut_cached(self, name: str, parts: Sequence[MissingRange]) -> bool:
+        whole = self._cache.object(name)
         if whole is None:
             return False
-        self._wanted(locator)
+        self._wanted(name)
         self.counts.hits += 1
         for part in parts:
             part.cut(whole)
@@ -214,42 +229,43 @@ class ObjectReads:
             part.data = data
             self.counts.bytes_read += len(data or b"")
 
-    def _whole(self, locator: str, size: int) -> asyncio.Task[memoryview | None] | None:
+    def _whole(self, name: str, part: MissingRange) -> asyncio.Task[memoryview | None] | None:
         """The call that reads it, perhaps for others already. None: it is not to be read whole now."""
-        self._wanted(locator)
-        task = self._under_way.get(locator)
+        self._wanted(name)
+        task = self._under_way.get(name)
         if task is not None:
             self.counts.hits += 1
             return task
+        size = part.object_bytes
         if (
-            self._is_known(locator, size)
+            self._is_known(name, size)
             or len(self._under_way) >= MAX_UNDER_WAY
             or not self._cache.reserve(size)
         ):
             return None
         self.counts.misses += 1
-        return self._begin(locator, size)
+        return self._begin(name, Position(part.position.locator, part.object_start, size))
 
-    def _begin(self, locator: str, size: int) -> asyncio.Task[memoryview | None]:
-        task = self._under_way[locator] = asyncio.create_task(self._read(locator, size))
+    def _begin(self, name: str, where: Position) -> asyncio.Task[memoryview | None]:
+        task = self._under_way[name] = asyncio.create_task(self._read(where))
 
         def done(task: asyncio.Task[memoryview | None]) -> None:
-            del self._under_way[locator]
-            self._cache.release(size)
+            del self._under_way[name]
+            self._cache.release(where.size)
             if not task.cancelled() and task.exception() is None and (data := task.result()) is not None:
                 self.counts.bytes_read += len(data)
-                if locator not in self._distrusted:
-                    self._cache.put_object(locator, data)
+                if name not in self._distrusted:
+                    self._cache.put_object(name, data)
 
         task.add_done_callback(done)
         return task
 
-    async def _read(self, locator: str, size: int) -> memoryview | None:
-        (data,) = await self._segments.read([Position(locator, 0, size)])
+    async def _read(self, where: Position) -> memoryview | None:
+        (data,) = await self._segments.read([where])
         return None if data is None else memoryview(data)
 
-    def _wanted(self, locator: str) -> None:
+    def _wanted(self, name: str) -> None:
         """It does not count as read ahead any more."""
-        entry = self._ahead.pop(locator, None)
+        entry = self._ahead.pop(name, None)
         if entry is not None:
             self.ahead_bytes -= entry[0]

@@ -1,4 +1,4 @@
-"""Reads the next objects of a partition before a sequential reader wants them.
+"""Reads the next objects of a partition, or runs of its segments, before a sequential reader wants them.
 
 A fetch that begins where an earlier one ended is sequential. From the second fetch on the objects that follow
 are begun in steps, each when the reader arrives at the one before it, so that at most two steps are ahead of
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gateway.fetch.cache import RunCache
-from gateway.fetch.object_reads import MAX_OBJECT_BYTES, ObjectReads
+from gateway.fetch.object_reads import MAX_OBJECT_BYTES, ObjectReads, name_of
+from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 
 if TYPE_CHECKING:
@@ -66,10 +67,9 @@ class ReadAhead:
         start = max(end, sequence.until)
         left, seen, has_begun = sequence.step_bytes, set[int](), False
         for run in log.find(start, sequence.step_bytes, STEP_RUNS):
-            number = run.object_number
-            if number not in seen:
-                seen.add(number)
-                size = self._begin(number, run.start)
+            if not run.dense or run.object_number not in seen:
+                seen.add(run.object_number)
+                size = self._begin(run)
                 if size is None:
                     # No room now. If there was none for anything: again with the next fetch.
                     sequence.trigger = start if has_begun else end
@@ -82,16 +82,18 @@ class ReadAhead:
         sequence.trigger = start
         sequence.step_bytes = min(2 * sequence.step_bytes, LAST_STEP_BYTES)
 
-    def _begin(self, number: int, start: int) -> int | None:
-        """The bytes of the object that will be read; 0 if it is here, or is none to read ahead. None: there
-        is no room for it."""
+    def _begin(self, run: Run) -> int | None:
+        """The bytes that will be read for this run: those of its object, or in a segment its own. 0 if they
+        are here, or are none to read ahead. None: there is no room for them."""
         try:
-            place = self._find_object(number)
+            place = self._find_object(run.object_number)
         except KeyError:
             return 0
+        start, size = (0, place.size) if run.dense else (run.start, run.size)
         # To look for the object is a use of it, so that it is still there when the reader comes.
-        if self._cache.object(place.locator) is not None or self._cache.has_written(place.locator, start):
+        is_here = self._cache.object(name_of(place.locator, start)) is not None
+        if is_here or self._cache.has_written(place.locator, run.start):
             return 0
-        if not 0 < place.size <= MAX_OBJECT_BYTES:
+        if not 0 < size <= MAX_OBJECT_BYTES:
             return 0
-        return place.size if self._objects.read_ahead(place.locator, place.size) else None
+        return size if self._objects.read_ahead(place.locator, size, start) else None

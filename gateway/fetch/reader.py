@@ -10,10 +10,12 @@ from gateway.fetch.cache import RunCache
 from gateway.fetch.frame_tables import FrameTables
 from gateway.fetch.object_reads import MissingRange, ObjectReads
 from gateway.fetch.read_ahead import ReadAhead
+from gateway.fetch.segment_indexes import SegmentIndexes
 from gateway.fetch.stream import BatchStream, ByteRange, Damaged, StoredBatch
 from gateway.fetch.turns import Turn
 from gateway.telemetry.logs import QuietLog
 from ledger.errors import StoreError, StoreUnavailable
+from ledger.partitions.runs import Run
 from ledger.ports import SegmentStore
 from ledger.types import Buffer, Position
 
@@ -69,6 +71,7 @@ class RunReader:
         self._find_object = find_object
         self._alarm = alarm
         self._tables = FrameTables(segments)
+        self._indexes = SegmentIndexes(segments)
         self._log = QuietLog(ALARM_QUIET_S, keyed_by=("topic", "partition"))
         self.cache = cache
 
@@ -143,7 +146,7 @@ class RunReader:
                 pieces.append(piece)
                 if covered < byte_range.size:
                     position = Position(locator, byte_range.start + covered, byte_range.size - covered)
-                    piece.missing = MissingRange(position, place.size)
+                    piece.missing = _missing(position, place, byte_range.run)
         return pieces
 
     def alarm(self, event: str, **fields: object) -> None:
@@ -157,7 +160,7 @@ class RunReader:
             async with asyncio.timeout_at(None if deadline == math.inf else deadline):
                 return None if await self._skip_damaged(stream, damage) else damage
         except TimeoutError:
-            return StoreUnavailable(f"{damage}; the table of its frame was not read in time")
+            return StoreUnavailable(f"{damage}; what the store has of its object was not read in time")
         except StoreError as error:
             return error
 
@@ -171,8 +174,12 @@ class RunReader:
             locator = self._find_object(run.object_number).locator
         except KeyError:
             return False
-        table = await self._tables.of(locator, run, stream.log)
-        if table is None or not stream.skip_damaged(table):
+        if run.dense:
+            table = await self._tables.of(locator, run, stream.log)
+            has_passed = table is not None and stream.skip_damaged(table)
+        else:
+            has_passed = stream.skip_to(await self._indexes.of(locator, run))
+        if not has_passed:
             return False
         self.alarm(
             "fetch.damaged_batch_passed",
@@ -202,7 +209,7 @@ class RunReader:
                 whole = stream.take(byte_range, [stored] if stored is not None else [], piece.views)
             except Damaged as error:
                 if missing is not None and missing.is_of_whole and self.objects is not None:
-                    self.objects.distrust(place.locator)
+                    self.objects.distrust(missing.name)
                 return Damaged(f"{place.locator}: {error}")
             if self.objects is not None and missing is not None and stored is not None:
                 self._keep(missing, stored, byte_range.start + whole - missing.position.start)
@@ -213,6 +220,12 @@ class RunReader:
         if checked > 0 and not missing.is_of_whole:
             position = missing.position
             self.cache.put_range(position.locator, position.start, memoryview(stored)[:checked])
+
+
+def _missing(position: Position, place: ObjectPlace, run: Run) -> MissingRange:
+    if run.dense:
+        return MissingRange(position, place.size)
+    return MissingRange(position, run.size, run.start)
 
 
 class _Piece:

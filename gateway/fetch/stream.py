@@ -6,7 +6,8 @@ again from its start, so that batches are never joined from two reads. A batch b
 again: only the rest of it is checked.
 
 True offsets come from counting records, so every batch from the store has its CRC checked, also those before
-the offset. Batches from the cache were checked before.
+the offset. Batches from the cache were checked before. In a segment offsets are those of headers, which no
+CRC covers: they ascend, and a batch that comes after a gap does not overlap the next one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from gateway.fetch.offset_index import Point, SparseOffsetIndex
+from gateway.fetch.sound_batches import SoundBatch, overlaps_next
 from ledger.batch.header import (
     CRC_COVERS_FROM,
     HEADER_BYTES,
@@ -213,6 +215,10 @@ class BatchStream:
                 data = view[walked.position : taken]
                 if not (is_checked or verify_crc(data)):
                     raise Damaged(f"the batch at {self._position} does not match its CRC")
+                is_after_gap = not run.dense and walked.base_offset > self._next_offset
+                if is_after_gap and not is_checked and not self._is_in_place(run, walked, view, taken):
+                    self._cut = read_header(data), view[walked.position :]
+                    return False
                 self._batch(run, walked, data)
         if taken < len(view):
             self._cut = self._cut_off(run, view[taken:])
@@ -236,12 +242,25 @@ class BatchStream:
             return
         self.batches.append(StoredBatch(run, self._position, base, last, attributes, max_timestamp, data))
 
+    def _is_in_place(self, run: Run, walked: WalkedBatch, view: memoryview, end: int) -> bool:
+        """Of a batch to be served that comes after a gap and ends at `end` of the view: whether its offsets
+        are before those of the next batch. False if that is yet to be read."""
+        last = walked.base_offset + walked.last_offset_delta
+        if len(view) - end >= HEADER_BYTES:
+            if overlaps_next(view, end, last):
+                raise Damaged(f"the batch at {self._position} overlaps the one after it")
+            return True
+        left_in_run = run.start + run.size - self._position - walked.size_bytes
+        return last < self.offset or left_in_run < HEADER_BYTES
+
     def _offsets(self, run: Run, stored_base: int, last_offset_delta: int, size: int) -> tuple[int, int]:
         """True base and last offset of the batch at the current position."""
         base = self._next_offset if run.dense else stored_base
         last = base + last_offset_delta
         if last_offset_delta < 0 or last > run.last or base < self._next_offset:
             raise Damaged(f"offsets {base} to {last} at {self._position} in a run up to {run.last}")
+        if not run.dense and last < run.last and self._position + size == run.start + run.size:
+            raise Damaged(f"the run up to offset {run.last} ends at {last}")
         if self._table is not None:
             row = self._table.get(self._position)
             if row is None or (row.size, row.record_count) != (size, last_offset_delta + 1):
@@ -272,7 +291,8 @@ class BatchStream:
         base, last = self._offsets(run, header.base_offset, header.last_offset_delta, size)
         if last >= self.offset:
             self.found = True
-            self.next_size = size
+            # One that is here comes after a gap, and what follows it is to be seen.
+            self.next_size = size if len(begun) < size else size + HEADER_BYTES
             return
         crc = crc32c(begun[CRC_COVERS_FROM:])
         self._skipping = _Skipped(self._position, header, base, last, size - len(begun), crc)
@@ -324,8 +344,20 @@ class BatchStream:
             self._finish_run(run)
         return True
 
+    def skip_to(self, sound: Sequence[SoundBatch]) -> bool:
+        """In a segment: go on with the first of the run's sound batches after the damaged one that the stream
+        is before. False if there is none, or if the offset may be in what is left out."""
+        following = next((batch for batch in sound if batch.start > self._position), None)
+        if following is None or following.base > self.offset:
+            return False
+        self.available -= following.start - self._position
+        self._position, self._next_offset = following
+        self._skipping = None
+        self.next_size = 0
+        return True
+
     def _finish_run(self, run: Run) -> None:
-        if run.dense and self._next_offset != run.last + 1:
+        if self._next_offset != run.last + 1:
             raise Damaged(f"the run up to offset {run.last} ends at {self._next_offset - 1}")
         self._at += 1
         self.next_size = 0
