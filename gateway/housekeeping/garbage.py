@@ -5,13 +5,13 @@ clock, so the grace must also pass in full on that clock, in case the host's clo
 """
 
 import asyncio
-import math
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 
 import structlog
 
 from gateway.coordination.shard import Shard
+from gateway.housekeeping.orphan_scans import OrphanScans, Scan
 from gateway.housekeeping.producers import Hearing, in_slices
 from gateway.telemetry.logs import QuietLog
 from ledger.errors import StoreError
@@ -20,7 +20,6 @@ from ledger.objects.state import ObjectState
 from ledger.partitions.requests import DrainRuns, ExpireProducers
 from ledger.ports import SegmentStore
 from ledger.requests import Done
-from ledger.types import StoredObject
 
 log = structlog.get_logger(__name__)
 quiet = QuietLog(3600.0, keyed_by=("locator",))
@@ -33,12 +32,6 @@ PRODUCER_EXPIRATION_MS = 24 * 60 * 60 * 1000
 FULL_GRACE_MS = 10_000
 """The grace while a disk is full and the data is not being copied. The floor may be raised at any time: an
 upload under way is then stored again under a new key. A reader of a dead run plans again."""
-SCAN_S = 600.0
-"""Over a far store, where listings cost requests: how often it is listed while the floor stays."""
-FULL_SCAN_S = 24 * 3600.0
-"""And how often from its beginning on: for what was uploaded longer than the grace."""
-MAX_ABOVE_FLOOR = 2_000
-"""There, so many objects above the floor are looked at: of a busy store they are those of an hour."""
 HANGING_S = 5.0
 """If a deletion takes longer to fail, the store hangs; otherwise one object cannot be deleted."""
 
@@ -72,75 +65,6 @@ class Graces:
     def is_over(self, number: int, grace_ms: int, elapsed_ms: int) -> bool:
         """For an object that was noted."""
         return number in self._before or self._since[number] + grace_ms <= elapsed_ms
-
-
-class Scan:
-    """One listing of the stored objects, and what it has found (sans-I/O)."""
-
-    def __init__(self, after: str, floor_ms: int, max_above: float) -> None:
-        self.after = after
-        """The locator from which the next page goes on."""
-        self.left = 0
-        """Objects that no entry names and that were kept, and not for want of a deletion."""
-        self.oldest_ms: int | None = None
-        """The creation time of the oldest of these that is not below the floor."""
-        self.is_over = False
-        self.cleared = after
-        """Up to here nothing is left to be deleted, and nothing will be."""
-        self._floor_ms = floor_ms
-        self._may_see = max_above
-        self._is_cleared = True
-
-    def saw(self, page: Sequence[StoredObject], kept: Sequence[StoredObject], failed: Set[str]) -> None:
-        """Of a page that is not empty, those that are kept although no entry names them, and those that
-        could not be deleted."""
-        self.after = page[-1].locator
-        self.left += len(kept)
-        for stored in page:
-            is_below = stored.created_ms < self._floor_ms
-            self._is_cleared = self._is_cleared and is_below and stored.locator not in failed
-            if self._is_cleared:
-                self.cleared = stored.locator
-            self._may_see -= not is_below
-        above = [stored.created_ms for stored in kept if stored.created_ms >= self._floor_ms]
-        if above and self.oldest_ms is None:
-            self.oldest_ms = min(above)
-        self.is_over = self._may_see <= 0
-
-
-class OrphanScans:
-    """When the stored objects are listed, and from where on (sans-I/O).
-
-    A local store is listed whole at each sweep. Listing a far one costs requests, so it is listed when the
-    floor has risen, from where the last scan has left nothing to delete.
-    """
-
-    def __init__(self, *, is_far: bool) -> None:
-        self._is_far = is_far
-        self.begin()
-
-    def begin(self) -> None:
-        """Nothing is known of what is stored."""
-        self.oldest_ms: int | None = None
-        """The creation time of the oldest object above the floor that no entry names, as of the last scan."""
-        self._cleared = ""
-        self._floor_ms = -1
-        self._scanned_s = self._whole_s = -math.inf
-
-    def is_due(self, floor_ms: int, now_s: float) -> bool:
-        """`now_s` is loop time."""
-        return not self._is_far or floor_ms > self._floor_ms or now_s - self._scanned_s >= SCAN_S
-
-    def scan(self, floor_ms: int, now_s: float) -> Scan:
-        self._floor_ms, self._scanned_s = floor_ms, now_s
-        if not self._is_far:
-            return Scan("", floor_ms, math.inf)
-        if now_s - self._whole_s >= FULL_SCAN_S:
-            self._whole_s, self._cleared = now_s, ""
-        return Scan(self._cleared, floor_ms, MAX_ABOVE_FLOOR)
-
-    def ended(self, scan: Scan) -> None:
-        self._cleared, self.oldest_ms = scan.cleared, scan.oldest_ms
 
 
 class GarbageCollector:
@@ -299,8 +223,18 @@ class GarbageCollector:
         objects = self._shard.state.objects
         if not self._segments.capabilities.deletes or not self._scans.is_due(objects.floor_ms, now_s):
             return None
-        scan, deleted = self._scans.scan(objects.floor_ms, now_s), 0
-        while not scan.is_over and (page := await self._segments.objects(scan.after, SLICE_OBJECTS)):
+        scans = self._scans.scans(objects.floor_ms, now_s)
+        deleted = sum([await self._delete_found(scan) for scan in scans])
+        self._scans.ended(scans)
+        self.orphans_left = self._scans.left
+        return deleted
+
+    async def _delete_found(self, scan: Scan) -> int:
+        objects, deleted = self._shard.state.objects, 0
+        while not scan.is_over:
+            page = scan.part_of(await self._segments.objects(scan.after, SLICE_OBJECTS))
+            if not page:
+                break
             unnamed = [stored for stored in page if stored.locator not in objects.by_locator]
             orphans = {
                 stored.locator
@@ -312,8 +246,6 @@ class GarbageCollector:
             if gone:
                 log.info("orphans.deleted", objects=len(gone))
             scan.saw(page, [stored for stored in unnamed if stored.locator not in orphans], orphans - gone)
-        self._scans.ended(scan)
-        self.orphans_left = scan.left
         return deleted
 
     def _note_dead(self) -> None:

@@ -30,7 +30,7 @@ from ledger.formats.snapshot import (
 )
 from ledger.image import all_rows, restore
 from ledger.journal import NONCE_BYTES, encode_entry, nonce_of
-from ledger.keys import created_ms
+from ledger.keys import created_ms, is_segment
 from ledger.partitions.records import ProducerIdsReserved
 from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
 from ledger.registry import REGISTRY, encode_record
@@ -155,10 +155,11 @@ async def restore_backup(
     if not await is_empty(journal):
         raise StoreNotEmpty("the metadata store holds a journal already: restore into an empty one")
     snapshot, state, key = found.snapshot, found.state, found.backup.key
-    stored = {each.locator: each.created_ms async for each in all_objects(segments)}
+    there = [each async for each in all_objects(segments)]
+    stored = {each.locator: each.created_ms for each in there if not is_lone_index(each)}
     # After every snapshot and mark in the blobs: a start takes those for ones of the replaced journal.
     before = [*await snapshot_keys(blobs, journal.shard), *await mark_keys(blobs, journal.shard)]
-    replaced = [created_ms(there) + 1 for there in before]
+    replaced = [created_ms(each) + 1 for each in before]
     newest_ms = max([now_ms, state.entry_time_ms, *stored.values(), *replaced])
     if image is not None:
         await image.remove()
@@ -255,6 +256,11 @@ async def all_pages(segments: SegmentStore) -> AsyncIterator[Sequence[StoredObje
     while page := await segments.objects(after, PAGE):
         yield page
         after = page[-1].locator
+
+
+def is_lone_index(stored: StoredObject) -> bool:
+    """Whether this is no segment but an `.index` that a job has left."""
+    return not stored.size and is_segment(stored.locator)
 
 
 def _backup(key: str, state: LedgerState) -> Backup:

@@ -14,16 +14,17 @@ from gateway.coordination.recovery import Recovered, own_snapshots, recover
 from gateway.offline.backup import all_objects
 from ledger.batch.header import BatchError, verify_crc, walk
 from ledger.errors import StoreDamaged, StoreTooNew
-from ledger.formats import wal
+from ledger.formats import segment, wal
 from ledger.formats.snapshot import decode_snapshot
 from ledger.image import all_rows, restore
 from ledger.journal import apply_entry, decode_entry
+from ledger.keys import is_segment
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
 from ledger.rows import digest
 from ledger.state import LedgerState
-from ledger.types import Position
+from ledger.types import Buffer, Position
 
 SHOWN = 3
 
@@ -118,7 +119,7 @@ async def check_objects(state: LedgerState, segments: SegmentStore, diagnosis: D
     for number, size in needed.items():
         locator = state.objects.locator(number)
         found = stored.get(locator)
-        if found is None:
+        if found is None or (not found.size and is_segment(locator)):
             short.append(f"{locator} is missing")
         elif found.size < size:
             short.append(f"{locator} has {found.size} of {size} bytes")
@@ -165,21 +166,30 @@ def readable_runs(log: PartitionLog) -> Iterator[Run]:
 
 
 async def check_versions(segments: SegmentStore, diagnosis: Diagnosis) -> None:
-    """Objects begin with a frame of a version that this build reads."""
+    """Objects begin with a frame, and segments with a header, of a version that this build reads."""
     odd: list[str] = []
     async for found in all_objects(segments):
         if found.size < wal.BEGIN_BYTES:
             continue
         (head,) = await segments.read([Position(found.locator, 0, wal.BEGIN_BYTES)])
-        version = wal.version_of(head or b"")
-        if version is None or version > wal.VERSION:
-            how = "no frame" if version is None else f"a frame of version {version}"
+        how = _odd_beginning(found.locator, head or b"")
+        if how:
             odd.append(f"{found.locator} begins with {how}")
     if odd:
         diagnosis.findings.append(
             f"formats: {_counted(len(odd), 'object is', 'objects are')} of no version that this build reads "
             f"({_some(odd)}); run the version of Dragoman that wrote them"
         )
+
+
+def _odd_beginning(locator: str, head: Buffer) -> str:
+    """Why this build does not read an object; empty if it does."""
+    what, newest, version = "frame", wal.VERSION, wal.version_of(head)
+    if is_segment(locator):
+        what, newest, version = "segment", segment.VERSION, segment.version_of(head)
+    if version is None:
+        return f"no {what}"
+    return f"a {what} of version {version}" if version > newest else ""
 
 
 async def check_batches(
@@ -219,16 +229,22 @@ async def _read(state: LedgerState, segments: SegmentStore, run: Run) -> memoryv
 def _wrong_with(run: Run, data: memoryview) -> tuple[str, int]:
     """(what is wrong, or an empty text; batches read)."""
     count = records = 0
+    next_offset = run.base
     try:
         for batch in walk(data):
             count += 1
             records += batch.last_offset_delta + 1
             if not verify_crc(data[batch.position : batch.position + batch.size_bytes]):
                 return f"the batch at byte {run.start + batch.position} does not match its CRC", count
+            if not run.dense and batch.base_offset < next_offset:
+                return f"the offsets of the batch at byte {run.start + batch.position} do not ascend", count
+            next_offset = batch.base_offset + batch.last_offset_delta + 1
     except BatchError as error:
         return error.reason, count
     if run.dense and records != run.last - run.base + 1:
         return f"{_counted(records, 'record is', 'records are')} there", count
+    if not run.dense and next_offset != run.last + 1:
+        return f"it ends at offset {next_offset - 1}", count
     return "", count
 
 

@@ -34,7 +34,7 @@ from gateway.coordination.cluster_id import claim_cluster_id, cluster_id_in
 from gateway.coordination.mark import mark_keys
 from gateway.coordination.recovery import Recovered, snapshot_keys
 from gateway.host import RandomBytes, random_bytes
-from gateway.offline.backup import all_objects, is_empty
+from gateway.offline.backup import all_objects, is_empty, is_lone_index
 from gateway.offline.move_plan import MovePlan
 from gateway.offline.object_copies import ATTEMPTS, FIRST_PAUSE_S, Copied, ObjectCopies, Pause, Progress
 from ledger.cluster.owners import NO_GATEWAY
@@ -238,12 +238,13 @@ class LedgerMove:
         blobs = self._target.blobs
         owner = await cluster_id_in(blobs)
         keys, claim = await newest_claim(blobs, self._shard)
-        there = {found.locator: found.size async for found in all_objects(self._target.segments)}
+        found = [found async for found in all_objects(self._target.segments)]
+        there = {one.locator: one.size for one in found if not is_lone_index(one)}
         if owner not in (None, state.cluster_id):
             raise self._refused("its data belongs to another cluster")
         if claim is not None and (claim.move is None or claim.move.state is not MoveState.ARRIVING):
             raise self._refused("its data belongs to a ledger already")
-        if claim is None and there:
+        if claim is None and found:
             raise self._refused("its data has objects of something else")
         if await mark_keys(blobs, self._shard):
             # A start would compare the journal with them.

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gateway.offline.backup import all_objects
+from gateway.offline.backup import all_objects, is_lone_index
 from gateway.offline.doctor import readable_runs
 from ledger.batch.header import BatchError, verify_crc, walk
 from ledger.ports import SegmentStore
@@ -70,6 +70,8 @@ async def plan_move(state: LedgerState, segments: SegmentStore) -> MovePlan:
     runs = _runs_by_object(state)
     plan, stored = MovePlan(), set[str]()
     async for found in all_objects(segments):
+        if is_lone_index(found):
+            continue
         stored.add(found.locator)
         known = state.objects.by_locator.get(found.locator)
         is_kept = state.objects.keeps(found.created_ms)

@@ -9,11 +9,25 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
+import structlog
+
 from gateway.host import Seconds, precise_s
 from gateway.offline.move_plan import MovePlan, PlannedObject, damage_in
-from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreError, StoreUnavailable
+from ledger.errors import (
+    AlreadyExists,
+    NotFound,
+    OutcomeUnknown,
+    StoreDamaged,
+    StoreError,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from ledger.formats.segment import INDEX_HEAD_BYTES, index_bytes
+from ledger.keys import index_locator, is_segment
 from ledger.ports import Blobs, SegmentStore
 from ledger.types import Buffer, Position
+
+log = structlog.get_logger(__name__)
 
 TRANSFERS = 8
 BYTES_IN_FLIGHT = 256 * 1024 * 1024
@@ -119,9 +133,25 @@ class ObjectCopies:
             copied.damaged.append(f"{planned.locator}: {wrong}")
             if not damaged_too:
                 return
+        if is_segment(planned.locator):
+            await self._copy_index(index_locator(planned.locator))
         await self._persist(lambda: self._put(planned.locator, data))
         copied.objects += 1
         copied.size_bytes += planned.size
+
+    async def _copy_index(self, key: str) -> None:
+        """Before its segment, as a job writes it. A segment without one is served all the same."""
+        (head,) = await self._persist(lambda: self._source.read([Position(key, 0, INDEX_HEAD_BYTES)]))
+        try:
+            whole = [Position(key, 0, index_bytes(head or b"", key))]
+        except (StoreDamaged, StoreTooNew) as error:
+            log.warning("move.index_not_copied", index=key, error=str(error))
+            return
+        (index,) = await self._persist(lambda: self._source.read(whole))
+        if index is None:
+            log.warning("move.index_not_copied", index=key, error="it is cut short")
+            return
+        await self._persist(lambda: self._put(key, index))
 
     async def _put(self, locator: str, data: Buffer) -> None:
         try:

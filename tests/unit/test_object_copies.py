@@ -7,11 +7,15 @@ import pytest
 
 from adapters.blobs.memory import MemoryBlobs
 from adapters.segments.objects import ObjectSegments
+from adapters.segments.segment_blobs import SegmentBlobs
+from adapters.segments.wal_and_segments import WalAndSegments
 from gateway.offline.move_plan import LiveRun, MovePlan, PlannedObject, RunColumns, damage_in
 from gateway.offline.object_copies import ATTEMPTS, ObjectCopies, Progress
 from ledger.batch.records import Record, build_batch
 from ledger.errors import OutcomeUnknown, StoreUnavailable
-from ledger.types import Buffer
+from ledger.formats.segment import SegmentBatch, encode_segment
+from ledger.keys import index_locator, segment_locator
+from ledger.types import Buffer, TopicId
 from tests.support.faulty import Fault, Faults, FaultyBlobs
 
 KIB = 1024
@@ -163,3 +167,22 @@ def test_bytes_that_no_run_needs_are_not_looked_at() -> None:
     runs = RunColumns()
     runs.add(LiveRun(10, len(batch()), 3))
     assert damage_in(b"x" * 10 + batch() + b"torn", runs) == ""
+
+
+async def test_a_segment_is_copied_with_its_index_before_it() -> None:
+    clean, without, damaged = (segment_locator(TopicId(bytes(16)), n, 0, 1, bytes(10)) for n in range(3))
+    index = encode_segment([SegmentBatch(0, batch())], 0, 1).index
+    source, target = MemoryBlobs(), MemoryBlobs()
+    for key in (clean, without, damaged):
+        await source.put(key, [b"kfs"])
+    await source.put(index_locator(clean), [index])
+    await source.put(index_locator(damaged), [index[:3]])
+    # An earlier attempt has put an index, and no segment after it.
+    await target.put(index_locator(clean), [index])
+    plan = MovePlan([PlannedObject(key, 3, RunColumns()) for key in (clean, without, damaged)])
+    copies = ObjectCopies(
+        WalAndSegments(ObjectSegments(source), SegmentBlobs(source)), target, nothing, pause=no_pause
+    )
+    assert (await copies.copy(plan, {}, damaged_too=False)).objects == 3
+    assert {info.key for info in await target.list("")} == {clean, index_locator(clean), without, damaged}
+    assert await target.get(index_locator(clean)) == index

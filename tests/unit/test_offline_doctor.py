@@ -1,9 +1,17 @@
 """What `doctor` says of a ledger that it could not lock a gateway out of."""
 
+from adapters.blobs.memory import MemoryBlobs
 from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
+from adapters.segments.memory import MemorySegments
+from adapters.segments.segment_blobs import SegmentBlobs
+from adapters.segments.wal_and_segments import WalAndSegments
 from gateway.coordination.recovery import recover
-from gateway.offline.doctor import Diagnosis, check_no_gateway_writes
+from gateway.offline.doctor import Diagnosis, check_no_gateway_writes, check_versions
+from ledger.batch.records import Record, build_batch
+from ledger.formats.segment import SegmentBatch, encode_segment
+from ledger.keys import index_locator, segment_locator
+from ledger.types import TopicId
 from tests.support.shards import open_shard
 
 NOW_MS = 1_700_000_000_000
@@ -28,3 +36,22 @@ async def test_a_gateway_that_has_written_meanwhile_is_noted() -> None:
     (note,) = diagnosis.notes
     assert note.startswith("journal: a gateway has written meanwhile")
     assert diagnosis.findings == []
+
+
+async def test_segments_of_a_newer_version_and_what_is_no_segment_are_named() -> None:
+    blobs = MemoryBlobs()
+    store = WalAndSegments(MemorySegments(), SegmentBlobs(blobs))
+    right, newer, odd, lone = (segment_locator(TopicId(bytes(16)), n, 0, 1, bytes(10)) for n in range(4))
+    encoded = encode_segment([SegmentBatch(0, build_batch([Record(0, 0, None, b"v")]))], 0, 1)
+    kfs = b"".join(encoded.buffers)
+    await store.write_segment(right, [kfs], encoded.index)
+    await blobs.put(index_locator(lone), [encoded.index])
+    diagnosis = Diagnosis()
+    await check_versions(store, diagnosis)
+    assert diagnosis.findings == []
+    await store.write_segment(newer, [kfs[:5], b"\2", kfs[6:]], encoded.index)
+    await store.write_segment(odd, [b"DWAL", kfs[4:]], encoded.index)
+    await check_versions(store, diagnosis)
+    (finding,) = diagnosis.findings
+    assert f"{newer} begins with a segment of version 2; {odd} begins with no segment" in finding
+    assert "2 objects are" in finding and right not in finding

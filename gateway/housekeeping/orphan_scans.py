@@ -1,0 +1,132 @@
+"""When the stored objects are listed to find orphans, and from where on (sans-I/O).
+
+A local store is listed whole at each sweep. Listing a far one costs requests. Its WAL objects are listed by
+age: when the orphan floor has risen, from where the last scan has left nothing to delete. Its segments are
+listed by partition, so a scan of them is whole, and is made more seldom: orphans are what a job has left that
+failed.
+"""
+
+import math
+from collections.abc import Sequence, Set
+from typing import Final
+
+from ledger.keys import SEGMENT_PREFIX
+from ledger.types import StoredObject
+
+SCAN_S: Final = 600.0
+"""How often a far store is listed while the floor stays."""
+FULL_SCAN_S: Final = 24 * 3600.0
+"""And how often all of its WAL objects: for what was uploaded longer than the grace."""
+SEGMENTS_SCAN_S: Final = 3600.0
+"""And its segments: 1,000 of them are two requests."""
+MAX_ABOVE_FLOOR: Final = 2_000
+"""Of WAL objects, so many above the floor are looked at: of a busy store they are those of an hour."""
+AFTER_SEGMENTS: Final = SEGMENT_PREFIX.replace("/", "0")
+"""After the locators of segments, and before those of WAL objects."""
+TO_THE_END: Final = "\x7f"
+
+
+class Scan:
+    """One listing of the stored objects, and what it has found."""
+
+    def __init__(
+        self, after: str, floor_ms: int, max_above: float = math.inf, until: str = TO_THE_END
+    ) -> None:
+        self.after = after
+        """The locator from which the next page goes on."""
+        self.left = 0
+        """Objects that no entry names and that were kept, and not for want of a deletion."""
+        self.oldest_ms: int | None = None
+        """The creation time of the oldest of these that is not below the floor."""
+        self.is_over = False
+        self.cleared = after
+        """Up to here nothing is left to be deleted, and nothing will be."""
+        self.is_of_segments = until == AFTER_SEGMENTS
+        self._floor_ms = floor_ms
+        self._may_see = max_above
+        self._until = until
+        self._is_cleared = True
+
+    def part_of(self, page: Sequence[StoredObject]) -> Sequence[StoredObject]:
+        """What of a page is in this scan."""
+        if not page or page[-1].locator < self._until:
+            return page
+        self.is_over = True
+        return [stored for stored in page if stored.locator < self._until]
+
+    def saw(self, page: Sequence[StoredObject], kept: Sequence[StoredObject], failed: Set[str]) -> None:
+        """Of a page that is not empty, those that are kept although no entry names them, and those that
+        could not be deleted."""
+        self.after = page[-1].locator
+        self.left += len(kept)
+        for stored in page:
+            is_below = stored.created_ms < self._floor_ms
+            self._is_cleared = self._is_cleared and is_below and stored.locator not in failed
+            if self._is_cleared:
+                self.cleared = stored.locator
+            self._may_see -= not is_below
+        above = [stored.created_ms for stored in kept if stored.created_ms >= self._floor_ms]
+        self.oldest_ms = _older(self.oldest_ms, min(above, default=None))
+        self.is_over |= self._may_see <= 0
+
+
+class _Left:
+    """What the last scan of segments, or of all else, has left."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.oldest_ms: int | None = None
+
+
+class OrphanScans:
+    """Decides about the scans of one store."""
+
+    def __init__(self, *, is_far: bool) -> None:
+        self._is_far = is_far
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is known of what is stored."""
+        self._left = {False: _Left(), True: _Left()}
+        """By whether they are segments, which in a local store have no scan of their own."""
+        self._cleared = AFTER_SEGMENTS
+        self._floor_ms = -1
+        self._scanned_s = self._whole_s = self._segments_s = -math.inf
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """The creation time of the oldest object above the floor that no entry names, at the last scans."""
+        return _older(self._left[False].oldest_ms, self._left[True].oldest_ms)
+
+    @property
+    def left(self) -> int:
+        """Objects that no entry names and that the last scans kept."""
+        return self._left[False].count + self._left[True].count
+
+    def is_due(self, floor_ms: int, now_s: float) -> bool:
+        """`now_s` is loop time."""
+        return not self._is_far or floor_ms > self._floor_ms or now_s - self._scanned_s >= SCAN_S
+
+    def scans(self, floor_ms: int, now_s: float) -> Sequence[Scan]:
+        self._floor_ms, self._scanned_s = floor_ms, now_s
+        if not self._is_far:
+            return [Scan("", floor_ms)]
+        if now_s - self._whole_s >= FULL_SCAN_S:
+            self._whole_s, self._cleared = now_s, AFTER_SEGMENTS
+        wal = Scan(self._cleared, floor_ms, MAX_ABOVE_FLOOR)
+        oldest_ms = self._left[True].oldest_ms
+        if now_s - self._segments_s < SEGMENTS_SCAN_S and (oldest_ms is None or oldest_ms >= floor_ms):
+            return [wal]
+        self._segments_s = now_s
+        return [wal, Scan("", floor_ms, until=AFTER_SEGMENTS)]
+
+    def ended(self, scans: Sequence[Scan]) -> None:
+        for scan in scans:
+            left = self._left[scan.is_of_segments]
+            left.count, left.oldest_ms = scan.left, scan.oldest_ms
+            if not scan.is_of_segments:
+                self._cleared = scan.cleared
+
+
+def _older(one: int | None, other: int | None) -> int | None:
+    return min((at for at in (one, other) if at is not None), default=None)
