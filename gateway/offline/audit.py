@@ -22,7 +22,9 @@ from ledger.auditing.objects import (
     stray_damage,
 )
 from ledger.auditing.offsets import check_offsets
+from ledger.auditing.segments import SegmentCheck
 from ledger.auditing.windows import ObjectRuns, objects_with_runs, places_of, without_overlaps
+from ledger.keys import is_segment
 from ledger.ports import SegmentStore
 from ledger.state import LedgerState
 from ledger.types import Buffer, Position
@@ -172,16 +174,17 @@ class StoreAudit:
             runs = [run for run in runs if run.end <= size]
         # Of a short object it is known already that its last frame is cut.
         report = self._report_but_frames if short else self._report
-        check = WalObjectCheck(found.locator, size, runs, self._place_of, report)
+        kind = SegmentCheck if is_segment(found.locator) else WalObjectCheck
+        check = kind(found.locator, size, runs, self._place_of, report)
         try:
             await self._drive(check, size)
         except ObjectGone:
             self._lose(found._replace(runs=runs), None)
         self._count(check.checked)
 
-    async def _drive(self, check: WalObjectCheck, size: int) -> None:
+    async def _drive(self, check: WalObjectCheck | SegmentCheck, size: int) -> None:
         """Read what the check asks for. ObjectGone."""
-        window, reading = _Window(self._segments, size), check.reading()
+        window, reading = _Window(self._segments, check.locator, size), check.reading()
         try:
             wanted = next(reading)
             while True:
@@ -207,15 +210,18 @@ class StoreAudit:
 class _Window:
     """Reads an object from front to back with few calls: small pieces are cut out of the last one."""
 
-    def __init__(self, segments: SegmentStore, size: int) -> None:
+    def __init__(self, segments: SegmentStore, locator: str, size: int) -> None:
         self._segments = segments
+        self._locator = locator
         self._size = size
         self._start = 0
         self._data = memoryview(b"")
         self.read_bytes = 0
 
     async def read(self, wanted: Position) -> Buffer | None:
-        """None if the store does not have these bytes."""
+        """None if the store does not have these bytes. What is not of the object is read by itself."""
+        if wanted.locator != self._locator:
+            return await self._read(wanted)
         begin = wanted.start - self._start
         if begin >= 0 and begin + wanted.size <= len(self._data):
             return self._data[begin : begin + wanted.size]
@@ -223,12 +229,16 @@ class _Window:
         if wanted.start + wanted.size > start + PIECE_BYTES:
             start = wanted.start
         size = min(max(PIECE_BYTES, wanted.size), self._size - start)
-        (data,) = await self._segments.read([Position(wanted.locator, start, size)])
+        data = await self._read(Position(wanted.locator, start, size))
         if data is None:
             return None
         self._start, self._data = start, memoryview(data)
-        self.read_bytes += len(data)
         return self._data[wanted.start - start : wanted.start - start + wanted.size]
+
+    async def _read(self, wanted: Position) -> Buffer | None:
+        (data,) = await self._segments.read([wanted])
+        self.read_bytes += 0 if data is None else len(data)
+        return data
 
 
 async def delete_stray(state: LedgerState, segments: SegmentStore) -> list[str]:

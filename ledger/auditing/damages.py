@@ -22,6 +22,8 @@ class DamageKind(StrEnum):
     WRONG_COUNT = "wrong count"
     FOREIGN_BATCH = "foreign batch"
     DAMAGED_FRAME = "damaged frame"
+    DAMAGED_SEGMENT = "damaged segment"
+    DAMAGED_INDEX = "damaged index"
     STRAY_OBJECT = "stray object"
 
 
@@ -54,8 +56,10 @@ Report: TypeAlias = Callable[[Damage], None]
 
 
 class Place(NamedTuple):
-    """A partition, with the name of its topic."""
+    """A partition, with the name of its topic. `compacts`: its topic's records may be removed by their keys,
+    which leaves gaps between offsets in segments."""
 
     topic: str
     topic_id: TopicId
     partition: int
+    compacts: bool = False

@@ -54,7 +54,7 @@ class WalObjectCheck:
         self, locator: str, size: int, runs: Sequence[AuditedRun], place_of: PlaceOf, report: Report
     ) -> None:
         """`runs`: ascending by start, within `size` bytes and without overlaps."""
-        self._locator = locator
+        self.locator = locator
         self._size = size
         self._runs = runs
         self._place_of = place_of
@@ -100,7 +100,7 @@ class WalObjectCheck:
         crc, table = yield from self._table(at, head)
         tables = _rows_of(table, at, runs, self._place_of) if table is not None else {}
         checks = [
-            RunCheck(run, self._place_of(run.number), self._locator, self._count, tables.get(run))
+            RunCheck(run, self._place_of(run.number), self.locator, self._count, tables.get(run))
             for run in runs
         ]
         crc = yield from self._batches(checks, runs, batches_at, end, crc)
@@ -150,7 +150,7 @@ class WalObjectCheck:
     def _check_alone(self, count: int) -> Reading[None]:
         """The runs up to number `count`, without a frame."""
         for run in self._runs[self._done : count]:
-            check = RunCheck(run, self._place_of(run.number), self._locator, self._count)
+            check = RunCheck(run, self._place_of(run.number), self.locator, self._count)
             yield from self._batches([check], [run], run.start, run.end, 0)
         self._done = count
 
@@ -160,13 +160,13 @@ class WalObjectCheck:
         self.checked.records += check.records
 
     def _get(self, start: int, size: int) -> Reading[memoryview]:
-        data = yield Position(self._locator, start, size)
+        data = yield Position(self.locator, start, size)
         if data is None:
             raise ObjectGone
         return memoryview(data)
 
     def _foreign(self, run: AuditedRun, what: str) -> None:
-        topic, _, partition = self._place_of(run.number)
+        topic, _, partition, _ = self._place_of(run.number)
         offsets = run.base, run.last
         self._count(
             Damage(
@@ -176,13 +176,13 @@ class WalObjectCheck:
                 topic,
                 partition,
                 *offsets,
-                self._locator,
+                self.locator,
                 run.start,
             )
         )
 
     def _say(self, kind: DamageKind, what: str, position: int) -> None:
-        self._count(Damage(kind, what, CHECK_DISK, object=self._locator, position=position))
+        self._count(Damage(kind, what, CHECK_DISK, object=self.locator, position=position))
 
     def _count(self, damage: Damage) -> None:
         self._reported += 1
@@ -197,14 +197,15 @@ def _rows_of(
     rows = read_table(table, frame_start)
     row = next(rows, None)
     for run in runs:
-        _, topic_id, partition = place_of(run.number)
+        place = place_of(run.number)
         mine: list[TableBatch] = []
         expected, is_own = run.start, True
         while row is not None and row[2].start < run.start:
             row = next(rows, None)
         while row is not None and row[2].start < run.end:
             row_topic, row_partition, batch = row
-            is_own &= row_topic == topic_id and row_partition == partition and batch.start == expected
+            is_own &= (row_topic, row_partition) == (place.topic_id, place.partition)
+            is_own &= batch.start == expected
             expected = batch.start + batch.size
             mine.append(batch)
             row = next(rows, None)

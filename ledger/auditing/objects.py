@@ -149,7 +149,7 @@ def lost_runs(
     kind = DamageKind.MISSING_OBJECT if size is None else DamageKind.SHORT_OBJECT
     for number, group in groupby(sorted(runs, key=_by_partition), key=_partition_number):
         mine = list(group)
-        topic, _, partition = place_of(number)
+        topic, _, partition, _ = place_of(number)
         needed = max(run.end for run in mine)
         what = "the object is not there" if size is None else f"it has {size} bytes, {needed} are needed"
         offsets = mine[0].base, mine[-1].last

@@ -18,10 +18,11 @@ def check_offsets(place: Place, log: PartitionLog) -> Iterator[Damage]:
             log.log_start,
         )
         return
-    expected, before = log.log_start, -1
+    expected, before, is_dense = log.log_start, -1, True
     for run in log.runs():
-        yield from _check_run(place, run, expected, before)
-        before = max(before, run.last)
+        if run.base <= expected or not place.compacts or (is_dense and run.dense):
+            yield from _check_run(place, run, expected, before)
+        before, is_dense = max(before, run.last), run.dense
         expected = max(expected, run.last + 1)
     if expected < log.high_watermark:
         yield _gap(place, expected, log.high_watermark - 1)

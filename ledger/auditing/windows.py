@@ -37,7 +37,8 @@ def places_of(state: LedgerState) -> PlaceOf:
         if place is None:
             log = state.logs[number]
             topic = state.topics.by_id[log.topic_id]
-            place = places[number] = Place(topic.name, log.topic_id, log.index)
+            compacts = "compact" in topic.configs.get("cleanup.policy", "")
+            place = places[number] = Place(topic.name, log.topic_id, log.index, compacts)
         return place
 
     return place_of
@@ -68,7 +69,7 @@ def without_overlaps(found: ObjectRuns, place_of: PlaceOf, report: Report) -> li
     kept: list[AuditedRun] = []
     for run in found.runs:
         if kept and run.start < kept[-1].end:
-            topic, _, partition = place_of(run.number)
+            topic, _, partition, _ = place_of(run.number)
             other = place_of(kept[-1].number)
             what = (
                 f"offsets {kept[-1].base} to {kept[-1].last} of {other.topic}-{other.partition} have the "
@@ -103,8 +104,12 @@ def _runs_in(log: PartitionLog, first: int, last: int) -> Iterator[AuditedRun]:
     """The readable runs of a partition in objects from number `first` to `last`."""
     for chunk in log.chunks:
         numbers = chunk.object_numbers(chunk.head, len(chunk))
-        if not numbers or max(numbers) < first or min(numbers) > last:
+        if not numbers or max(numbers) < first or min(numbers) > last or chunk.last < log.log_start:
             continue
-        for end, base, _, object_number, start, size in chunk.rows(chunk.find(log.log_start)):
-            if first <= object_number <= last:
-                yield AuditedRun(object_number, start, size, base, end, log.number, True)
+        for run in log.runs_from(max(log.log_start, chunk.row(chunk.head)[1])):
+            if run.last > chunk.last:
+                break
+            if first <= run.object_number <= last:
+                yield AuditedRun(
+                    run.object_number, run.start, run.size, run.base, run.last, log.number, run.dense
+                )

@@ -274,6 +274,17 @@ def index_bytes(head: Buffer, where: str) -> int:
     return INDEX_HEAD_BYTES + _index_head(head, where)[0] * ENTRY_BYTES
 
 
+def index_head(data: Buffer, where: str) -> tuple[int, int]:
+    """How many entries an index has, and their interval, by its first INDEX_HEAD_BYTES. StoreDamaged,
+    StoreTooNew."""
+    return _index_head(data, where)
+
+
+def index_entries(data: Buffer) -> list[IndexEntry]:
+    """Some entries of an index, as they are."""
+    return [IndexEntry._make(row) for row in _ENTRY.iter_unpack(data)]
+
+
 def read_index(data: Buffer, where: str) -> SegmentIndex:
     """The whole index. StoreDamaged unless it is one, as long as it claims, with entries that ascend from the
     first batch on; StoreTooNew."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +61,7 @@ def test_a_whole_run_has_no_damage() -> None:
     assert (found, check.batches, check.records) == ([], 3, 3 * RECORDS)
 
 
+@hypothesis.settings(deadline=None)
 @given(
     flipped=st.none() | st.integers(0, len(RUN_BYTES) - 1),
     cuts=st.lists(st.integers(0, len(RUN_BYTES)), max_size=8),
@@ -102,7 +104,9 @@ def test_without_a_table_a_wrong_length_takes_the_rest_with_it() -> None:
 def test_a_run_that_ends_within_a_batch_is_damaged() -> None:
     run = RUN._replace(size=BATCH_BYTES + 30, last=105)
     found, _ = check_run([RUN_BYTES[: BATCH_BYTES + 30]], run)
-    assert [each.what for each in found] == ["30 bytes are too few for a batch header"]
+    assert [each.what for each in found] == [
+        "30 bytes are too few for a batch header; the 30 bytes from there on cannot be read"
+    ]
 
 
 @pytest.mark.parametrize("last", [107, 109])
@@ -167,6 +171,7 @@ def test_no_more_than_a_piece_is_needed_at_a_time() -> None:
     assert stored.longest <= PIECE_BYTES
 
 
+@hypothesis.settings(deadline=None)
 @given(st.data())
 def test_every_flipped_byte_of_a_frame_with_records_is_found(data: st.DataObject) -> None:
     whole, runs = framed(data.draw(st.sampled_from([1, 2])))
