@@ -1,6 +1,7 @@
 """Damaged segments: no batch is ever served at another offset than its own, and all that can be are.
 
-Base offsets are outside of the CRC of a batch, and in a segment they count."""
+Base offsets are outside of the CRC of a batch, and in a segment they count.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -63,7 +64,7 @@ DENSE_1, DENSE_5 = Segment([0] * 8, 1), Segment([0] * 8, 5)
 SPARSE_1, SPARSE_5 = Segment(GAPS, 1), Segment(GAPS, 5)
 GAPLESS = [DENSE_1, DENSE_5]
 ALL = [*GAPLESS, SPARSE_1, SPARSE_5]
-by_name = {"argvalues": ALL, "ids": ["dense 1", "dense 5", "sparse 1", "sparse 5"]}
+each_segment = pytest.mark.parametrize("segment", ALL, ids=["dense 1", "dense 5", "sparse 1", "sparse 5"])
 
 
 def flipped(data: bytes, at: int, bit: int) -> bytes:
@@ -168,7 +169,7 @@ def sampled(segment: Segment) -> Iterator[int]:
         yield from (start + place for place in (*places, HEADER_BYTES + 3))
 
 
-@pytest.mark.parametrize("segment", **by_name)
+@each_segment
 def test_a_flipped_bit_never_moves_a_batch_to_another_offset(segment: Segment, want: int) -> None:
     for at in sampled(segment):
         for bit in (0, 1, 3, 7):
@@ -177,7 +178,7 @@ def test_a_flipped_bit_never_moves_a_batch_to_another_offset(segment: Segment, w
 
 @pytest.mark.full
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("segment", **by_name)
+@each_segment
 def test_no_flipped_bit_of_a_segment_moves_a_batch_to_another_offset(segment: Segment, want: int) -> None:
     for at in range(segment.run.start, segment.run.start + segment.run.size):
         for bit in range(8):

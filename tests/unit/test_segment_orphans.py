@@ -37,7 +37,7 @@ class World:
         self.clock = Clock()
         self.blobs = MemoryBlobs()
         wal = MemorySegments()
-        wal.capabilities = replace(wal.capabilities, overlapping=is_far)  # type: ignore[misc]
+        wal.capabilities = replace(wal.capabilities, overlapping=is_far)
         self.store = WalAndSegments(wal, SegmentBlobs(self.blobs))
         self.skew_s = 0.0
 
