@@ -21,9 +21,9 @@ _FORMAT: Final = "dragoman settled ledger"
 class SettledKeys(NamedTuple):
     """Where the three files of one settled ledger are."""
 
-    log: str
-    index: str
-    meta: str
+    log_key: str
+    index_key: str
+    meta_key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def decode_meta(data: Buffer, where: str) -> SettledMeta:
         raise StoreTooNew(f"{where} has format version {version}; this build reads {VERSION}")
     if version != VERSION:
         raise StoreDamaged(f"{where} is damaged: version {version!r} is not written here")
-    values = {name: fields.get(name) for name in SettledMeta.__slots__}
+    values: dict[str, Any] = {name: fields.get(name) for name in SettledMeta.__slots__}
     for name, kind in SettledMeta.__annotations__.items():
         if type(values[name]) is not kind:
             raise StoreDamaged(f"{where} is damaged: its {name} is {values[name]!r}")

@@ -262,6 +262,6 @@ def test_a_newer_description_is_named() -> None:
 
 def test_keys_of_a_partition_sort_by_age() -> None:
     old, new = (settled_keys(TOPIC, 3, at, bytes(10)) for at in (NOW_MS, NOW_MS + 1))
-    assert old.meta < new.meta
-    assert old.log == f"settled/{TOPIC.hex()}/3/018bcfe5-687b-7000-8000-000000000000.log"
+    assert old.meta_key < new.meta_key
+    assert old.log_key == f"settled/{TOPIC.hex()}/3/018bcfe5-687b-7000-8000-000000000000.log"
     assert all(key.startswith(settled_prefix(TOPIC, 3)) and created_ms(key) == NOW_MS for key in old)
