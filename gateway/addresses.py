@@ -15,6 +15,7 @@ PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
 PROTOCOLS: Final = (PLAINTEXT, SSL)
 """Kafka's names of security protocols; a listener is called by its protocol."""
+INTERNAL_SETTING: Final = "internal.listen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +96,45 @@ def parse_bindings(listen: Sequence[str], advertise: Sequence[str]) -> list[Bind
     return bindings
 
 
-def _parse_listen(text: str) -> tuple[str, Address]:
+def parse_internal_bindings(listen: Sequence[str]) -> list[Binding]:
+    """Internal listeners from the setting `internal.listen`; nothing is advertised. Raises ConfigError, also
+    for one without encryption on an address beyond loopback."""
+    bindings = []
+    for text in listen:
+        name, bind = _parse_listen(text, INTERNAL_SETTING)
+        if name == PLAINTEXT and (bind.is_every_address or _is_beyond_loopback(bind.host)):
+            raise PlainBeyondLoopback(text)
+        bindings.append(Binding(name, bind, bind))
+    return bindings
+
+
+class PlainBeyondLoopback(ConfigError):
+    """An internal listener without encryption that other machines could reach."""
+
+    def __init__(self, listen: str) -> None:
+        super().__init__(
+            f"{INTERNAL_SETTING} = {listen}: without encryption only loopback may be listened on; use SSL://"
+        )
+
+
+def _parse_listen(text: str, setting: str = "listeners.listen") -> tuple[str, Address]:
     match = _LISTEN.fullmatch(text.strip())
     if match is None:
-        raise ConfigError(f"listeners.listen = {text!r}: expected PLAINTEXT://HOST:PORT or SSL://HOST:PORT")
+        raise ConfigError(f"{setting} = {text!r}: expected PLAINTEXT://HOST:PORT or SSL://HOST:PORT")
     name = match["name"].upper()
     if name not in PROTOCOLS:
         known = " and ".join(f"{protocol}://" for protocol in PROTOCOLS)
-        raise ConfigError(f"listeners.listen = {text!r}: there is no {name}://, only {known}")
-    return name, parse_address(match["address"], "listeners.listen")
+        raise ConfigError(f"{setting} = {text!r}: there is no {name}://, only {known}")
+    return name, parse_address(match["address"], setting)
+
+
+def _is_beyond_loopback(host: str) -> bool:
+    """Of a name that is not known yet."""
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return not is_loopback(host)
 
 
 def is_loopback(host: str) -> bool:

@@ -10,7 +10,14 @@ from typing import Final
 
 import structlog
 
-from gateway.addresses import Address, Binding, Listener, parse_address, parse_bindings
+from gateway.addresses import (
+    INTERNAL_SETTING,
+    Address,
+    Binding,
+    Listener,
+    parse_address,
+    parse_bindings,
+)
 from gateway.admin.readiness import Readiness
 from gateway.admin.server import AdminServer, admin_address
 from gateway.admin.shards import ShardFacts, shard_page
@@ -37,6 +44,8 @@ from gateway.host import COUNTS_SUSPEND, dice_of
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.steps import OwnerHousekeeping, replica_steps
+from gateway.internal.listener import InternalListener, bindings_of
+from gateway.internal.shard_access import ShardAccess
 from gateway.network.acceptor import open_sockets, warn_of_plaintext
 from gateway.network.links import Listening
 from gateway.network.server import Server
@@ -46,7 +55,7 @@ from gateway.router import RequestRouter
 from gateway.security.tls import Certificates
 from gateway.service_assembly import garbage_collector, open_services, owner_housekeeping
 from gateway.settings import Settings
-from gateway.store_assembly import OPENER, StoreOpening, Stores, StoreUrls
+from gateway.store_assembly import OPENER, StoreOpening, Stores, StoreUrls, data_url_of
 from gateway.telemetry.metrics import Metrics
 from gateway.version import product_version
 from gateway.world import World
@@ -77,6 +86,7 @@ class RunningGateway:
     urls: StoreUrls
     quota: StoreQuota
     """Of the metadata store."""
+    internal: InternalListener
 
 
 @asynccontextmanager
@@ -87,6 +97,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
     Raises ConfigError, the StoreErrors of `ledger.errors`, and `gateway.network.acceptor.ListenFailed`.
     """
     bindings = parse_bindings(settings.listeners.listen, settings.listeners.advertise)
+    internal_bindings = bindings_of(settings)
     candidate = _candidate(settings, bindings, world)
     certificates = Certificates(settings.tls) if any(binding.is_tls for binding in bindings) else None
     metrics = Metrics()
@@ -95,7 +106,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         stores = await _open_stores(settings, stack, metrics, world)
         clocks = await _clocks(settings, stores, world)
         if not stores.journal.exclusive:
-            await _try_to_listen(bindings, _admin_bind(settings), world)
+            await _try_to_listen(bindings, internal_bindings, _admin_bind(settings), world)
         shard = await _open_shard(settings, stores, clocks, world, candidate, metrics)
         stack.push_async_callback(shard.close)
         space, quota = await _watch_space(settings, stores, shard, metrics, stack)
@@ -116,19 +127,24 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         pages = AdminServer(metrics, product_version(), reasons, shards, settings.admin, watch.warnings)
         admin = await _open_admin(_admin_bind(settings), pages, stack)
         router = RequestRouter(services)
+        internal = await _open_internal(settings, services, shard, stores.urls, stack, world)
         wait_ms = services.quotas.connection_wait_ms
         server = Server(settings.limits, router, metrics, certificates, wait_ms, world.links)
         stack.push_async_callback(server.close)
         listeners = await server.listen(bindings)
         _watch_ownership(shard, server, stack)
-        # First at shutdown: waiting requests are answered, so that the drain need not wait for them.
-        stack.callback(services.fetch.close)
-        stack.callback(services.groups.close)
-        stack.callback(setattr, readiness, "is_draining", True)
-        reload = certificates.reload if certificates is not None else _nothing_to_reload
-        yield RunningGateway(
-            services, shard, scope, shard.lost, listeners, server.bound, admin, reload, stores.urls, quota
-        )
+        stack.callback(_answer_waiting, services, internal, readiness)
+        reload, urls = partial(_reload, certificates, internal.certificates), stores.urls
+        places = listeners, server.bound, admin
+        yield RunningGateway(services, shard, scope, shard.lost, *places, reload, urls, quota, internal)
+
+
+def _answer_waiting(services: Services, internal: InternalListener, readiness: Readiness) -> None:
+    """First at shutdown: requests that wait are answered, so that the drain need not wait for them."""
+    readiness.is_draining = True
+    internal.stop_waiting()
+    services.groups.close()
+    services.fetch.close()
 
 
 async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metrics, world: World) -> Stores:
@@ -142,12 +158,15 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metri
     return stores
 
 
-async def _try_to_listen(bindings: Sequence[Binding], admin: Address | None, world: World) -> None:
+async def _try_to_listen(
+    bindings: Sequence[Binding], internal: Sequence[Binding], admin: Address | None, world: World
+) -> None:
     """Raises ListenFailed. A gateway that nobody can connect to must not replace another."""
     opened: list[Listening | socket.socket] = []
     try:
-        for one in bindings:
-            opened += await world.links.listen(one.bind, "--listen")
+        for flag, some in (("--listen", bindings), (INTERNAL_SETTING, internal)):
+            for one in some:
+                opened += await world.links.listen(one.bind, flag)
         if admin is not None:
             opened += await open_sockets(admin, "--admin")
     finally:
@@ -234,8 +253,27 @@ def _watch_ownership(shard: Shard, server: Server, stack: AsyncExitStack) -> Non
     stack.push_async_callback(_end, asyncio.create_task(looking, name="ownership"))
 
 
-def _nothing_to_reload() -> None:
-    log.info("gateway.nothing_to_reload", reason="there is no SSL:// listener")
+async def _open_internal(
+    settings: Settings,
+    services: Services,
+    shard: Shard,
+    urls: StoreUrls,
+    stack: AsyncExitStack,
+    world: World,
+) -> InternalListener:
+    access = ShardAccess(shard, data_url_of(urls))
+    internal = InternalListener(settings, services, access, urls.directory, world.links)
+    stack.push_async_callback(internal.close)
+    await internal.open()
+    return internal
+
+
+def _reload(*certificates: Certificates | None) -> None:
+    there = [some for some in certificates if some is not None]
+    for some in there:
+        some.reload()
+    if not there:
+        log.info("gateway.nothing_to_reload", reason="there is no SSL:// listener")
 
 
 async def _watch_space(

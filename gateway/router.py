@@ -58,7 +58,7 @@ from gateway.requests.throttling import throttle_request
 from gateway.response import Buffers, Response
 from gateway.telemetry.handler_time import HandlerTime
 from gateway.telemetry.parked import Parked, parked_in_this_task
-from gateway.wire.apis import RANGES, ApiKey
+from gateway.wire.apis import INTERNAL_RANGES, RANGES, AnyApi, ApiKey, InternalApi
 from gateway.wire.connection import CloseConnection, Request
 from gateway.wire.errors import Malformed, NeedsSlices
 from gateway.wire.header import encode_response_header
@@ -67,7 +67,7 @@ from ledger.errors import ErrorName
 from ledger.types import Buffer
 
 _THROTTLE_TIME: Final = Struct(">i")
-NOT_SERVED_BELOW: Final[Mapping[ApiKey, int]] = {ApiKey.PRODUCE: 3}
+NOT_SERVED_BELOW: Final[Mapping[AnyApi, int]] = {ApiKey.PRODUCE: 3}
 """Versions that are advertised, because clients check for them, but never served."""
 
 
@@ -105,6 +105,7 @@ class Inline:
 
 
 AnyHandler: TypeAlias = Handler | Pipelined | Inline
+Handlers: TypeAlias = Mapping[ApiKey, AnyHandler] | Mapping[AnyApi, AnyHandler]
 
 HANDLERS: Final[Mapping[ApiKey, AnyHandler]] = {
     ApiKey.PRODUCE: Pipelined(produce.start),
@@ -148,10 +149,12 @@ HANDLERS: Final[Mapping[ApiKey, AnyHandler]] = {
 }
 
 
-def served_versions(handlers: Mapping[ApiKey, AnyHandler]) -> dict[int, tuple[int, int]]:
+def served_versions(handlers: Handlers) -> dict[int, tuple[int, int]]:
     """Lowest and highest version of each API, as ApiVersions reports them: every version that the codec
     knows."""
-    return {int(key): RANGES[key] for key in handlers}
+    return {
+        int(key): INTERNAL_RANGES[key] if isinstance(key, InternalApi) else RANGES[key] for key in handlers
+    }
 
 
 CANCELLED: Final = "CANCELLED"
@@ -161,11 +164,19 @@ CANCELLED: Final = "CANCELLED"
 class RequestRouter:
     """Decodes, calls the handler, encodes, and counts."""
 
-    def __init__(self, services: Services, handlers: Mapping[ApiKey, AnyHandler] = HANDLERS) -> None:
+    def __init__(
+        self,
+        services: Services,
+        handlers: Handlers = HANDLERS,
+        *,
+        has_quotas: bool = True,
+    ) -> None:
+        """`has_quotas`: client quotas of handler time hold for these requests."""
         self._services = services
-        self._handlers: dict[int, tuple[ApiKey, Handler]] = {}
-        self._pipelined: dict[int, tuple[ApiKey, Pipelined]] = {}
-        self._inline: dict[int, tuple[ApiKey, Inline]] = {}
+        self._has_quotas = has_quotas
+        self._handlers: dict[int, tuple[AnyApi, Handler]] = {}
+        self._pipelined: dict[int, tuple[AnyApi, Pipelined]] = {}
+        self._inline: dict[int, tuple[AnyApi, Inline]] = {}
         for key, handler in handlers.items():
             if isinstance(handler, Pipelined):
                 self._pipelined[int(key)] = (key, handler)
@@ -227,7 +238,7 @@ class RequestRouter:
 
     def _start_inline(
         self,
-        key: ApiKey,
+        key: AnyApi,
         inline: Inline,
         request: Request,
         peer: Peer,
@@ -252,7 +263,7 @@ class RequestRouter:
             if context.handler_time is not None:
                 context.handler_time.stop()
 
-    def _context(self, key: ApiKey, request: Request, peer: Peer, received_at: float) -> RequestContext:
+    def _context(self, key: AnyApi, request: Request, peer: Peer, received_at: float) -> RequestContext:
         header = request.header
         if key in NOT_SERVED_BELOW and header.api_version < NOT_SERVED_BELOW[key]:
             raise CloseConnection(f"version {header.api_version} of {key.name} is not answered")
@@ -266,17 +277,17 @@ class RequestRouter:
             peer.connection_id,
             peer.mute,
             peer.is_lost,
-            HandlerTime() if self._services.quotas.has(REQUEST) else None,
+            HandlerTime() if self._has_quotas and self._services.quotas.has(REQUEST) else None,
         )
 
     def _timed_body(
-        self, key: ApiKey, handler: Handler, context: RequestContext, request: Request
+        self, key: AnyApi, handler: Handler, context: RequestContext, request: Request
     ) -> Awaitable[Response | None]:
         body = self._body(key, handler, context, request)
         return body if context.handler_time is None else context.handler_time.timed(body)
 
     async def _body(
-        self, key: ApiKey, handler: Handler, context: RequestContext, request: Request
+        self, key: AnyApi, handler: Handler, context: RequestContext, request: Request
     ) -> Response | None:
         version = request.header.api_version
         if request.unsupported_api_versions:
@@ -301,7 +312,7 @@ class _Counted:
 
     __slots__ = ("_began", "_key", "_parked", "context")
 
-    def __init__(self, key: ApiKey, context: RequestContext, parked: Parked | None = None) -> None:
+    def __init__(self, key: AnyApi, context: RequestContext, parked: Parked | None = None) -> None:
         self._key = key
         self._parked = parked
         self.context = context
@@ -340,10 +351,10 @@ class _CountedCompletion(_Counted):
 
     def __init__(
         self,
-        key: ApiKey,
+        key: AnyApi,
         context: RequestContext,
         completion: Completion[Buffers | None],
-        encode: Callable[[ApiKey, RequestContext, Any], Buffers] | None = None,
+        encode: Callable[[AnyApi, RequestContext, Any], Buffers] | None = None,
     ) -> None:
         super().__init__(key, context)
         self._completion = completion
@@ -367,18 +378,18 @@ class _CountedCompletion(_Counted):
         self._completion.set_exception(error)
 
 
-def _inline_body(key: ApiKey, context: RequestContext, response: Any) -> Buffers:
+def _inline_body(key: AnyApi, context: RequestContext, response: Any) -> Buffers:
     if context.handler_time is not None:
         context.handler_time.start()
     return [response if isinstance(response, bytes) else _encoded(key, context, response)]
 
 
-async def _decoded(key: ApiKey, context: RequestContext, body: memoryview) -> Any:
+async def _decoded(key: AnyApi, context: RequestContext, body: memoryview) -> Any:
     decoding = partial(codec.decoding_request, key, context.header.api_version, body)
     return await context.decoded(decoding, len(body))
 
 
-async def _heavy_body(key: ApiKey, inline: Inline, context: RequestContext, body: memoryview) -> Buffer:
+async def _heavy_body(key: AnyApi, inline: Inline, context: RequestContext, body: memoryview) -> Buffer:
     try:
         response = await inline.wait(context, await _decoded(key, context, body))
         return await _encoded_in_slices(key, context, response)
@@ -386,7 +397,7 @@ async def _heavy_body(key: ApiKey, inline: Inline, context: RequestContext, body
         context.end()
 
 
-async def _encoded_in_slices(key: ApiKey, context: RequestContext, response: Any) -> Buffer:
+async def _encoded_in_slices(key: AnyApi, context: RequestContext, response: Any) -> Buffer:
     if not context.is_heavy:
         return _encoded(key, context, response)
     _prepare(context, response)
@@ -402,7 +413,7 @@ def _with_throttle_time(context: RequestContext, response: Encoded) -> Buffer:
     return _THROTTLE_TIME.pack(throttle_ms) + response.body[_THROTTLE_TIME.size :]
 
 
-def _encoded(key: ApiKey, context: RequestContext, response: Any) -> bytes:
+def _encoded(key: AnyApi, context: RequestContext, response: Any) -> bytes:
     _prepare(context, response)
     return codec.encode_response(key, context.header.api_version, response)
 

@@ -74,6 +74,40 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"Tls(certificate={self.certificate!r}, client_auth={self.client_auth!r})"
 
 
+class Internal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The internal listener, for jobs that rewrite what is stored. Who connects may change all data."""
+
+    socket: Annotated[
+        str,
+        Meta(
+            description="Unix socket for jobs of the gateway's own user on this host; empty = internal.sock "
+            "in the data directory, if there is one; none = no socket"
+        ),
+    ] = ""
+    listen: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=16,
+            description="Where jobs of other hosts connect, each SSL://HOST:PORT (9094 by convention), with "
+            "client certificates of internal.principals; PLAINTEXT://HOST:PORT on loopback alone, where "
+            "every user of this host may change all data",
+        ),
+    ] = ()
+    principals: Annotated[
+        str,
+        Meta(
+            description="Principals of client certificates that may use the SSL:// listeners of "
+            "internal.listen, separated by semicolons: User:CN=jobs,O=Example;User:CN=other"
+        ),
+    ] = ""
+    ca: Annotated[
+        str, Meta(description="PEM file of the CAs of these client certificates; empty = tls.ca")
+    ] = ""
+    connections: Annotated[
+        int, Meta(ge=1, le=10_000, description="Internal connections; further ones are closed")
+    ] = 64
+
+
 class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shards: Annotated[
         int, Meta(ge=1, le=1, description="Number of journals; more than one is not supported yet")
@@ -283,6 +317,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     listeners: Listeners = Listeners()
     tls: Tls = Tls()
+    internal: Internal = Internal()
     storage: Storage = Storage()
     ledger: Ledger = Ledger()
     limits: Limits = Limits()

@@ -73,6 +73,13 @@ def urls_of(storage: Storage) -> StoreUrls:
     return urls_in(Path(storage.data_dir), storage.metadata, storage.data, storage.image)
 
 
+def data_url_of(urls: StoreUrls) -> str:
+    """The URL of the record data for another process, whose working directory may be another one."""
+    scheme, _, path = urls.segments.partition(":")
+    directory = directory_of(urls.segments)
+    return urls.segments if directory is None else f"{scheme}:{Path(path).absolute()}"
+
+
 @asynccontextmanager
 async def opened_stores(
     settings: Settings, *, thorough: bool = False, prove: bool = False

@@ -17,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from gateway.config import ENVIRONMENT_PREFIX, SETTINGS, Setting
 from gateway.groups.classic.states import MEANINGS, TRANSITIONS, State
+from gateway.internal.apis import HANDLERS as INTERNAL_HANDLERS
 from gateway.router import HANDLERS, NOT_SERVED_BELOW, Pipelined
-from gateway.wire.apis import FIRST_FLEXIBLE, RANGES, ApiKey
+from gateway.wire.apis import FIRST_FLEXIBLE, INTERNAL_RANGES, RANGES, AnyApi, ApiKey
 from tools.file_map import with_file_map
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -29,6 +30,8 @@ SECTIONS: Final[Mapping[str, str]] = {
     "listeners": "Where clients connect, and the addresses that they get.",
     "tls": "Of all SSL:// listeners. SIGHUP reads the files again, for new connections; if a file cannot be "
     "used, those that were loaded before stay in force.",
+    "internal": "The internal listener, for jobs that rewrite what is stored: who connects may change all "
+    "data.",
     "storage": "Where data is stored.",
     "ledger": "When drafts are written, and how long things are kept.",
     "limits": "Every bound has a default. A client beyond one waits or is closed; the others are served.",
@@ -40,6 +43,11 @@ SECTIONS: Final[Mapping[str, str]] = {
     "groups": "Consumer groups, under the names of Kafka's broker configs.",
 }
 
+INTERNAL_HEAD: Final = (
+    "Printed from the table in `gateway/internal/apis.py`. These APIs are served on the internal listener "
+    "alone (settings `internal.*`), with ApiVersions, to jobs that rewrite what is stored. Those below 20000 "
+    "are of KIP-1164. All are flexible; their fields are in `gateway/wire/messages/internal`."
+)
 GROUPS_HEAD: Final = """# Consumer groups
 
 Printed from `gateway/groups/classic/states.py` by `tools/print_docs.py`; a test holds them together.
@@ -139,6 +147,18 @@ def protocol_page() -> str:
         lines.append(_row(row))
     lines += ["", "## Not supported yet", "", "| API | key | Apache Kafka 4.3.1 |", "| --- | --- | --- |"]
     lines += [_row([_api_name(key), int(key), _versions(RANGES[key])]) for key in sorted(missing)]
+    lines += [
+        "",
+        "## Internal listener",
+        "",
+        INTERNAL_HEAD,
+        "",
+        "| API | key | versions |",
+        "| --- | --- | --- |",
+    ]
+    lines += [
+        _row([_api_name(key), int(key), _versions(INTERNAL_RANGES[key])]) for key in sorted(INTERNAL_HANDLERS)
+    ]
     return "\n".join([*lines, ""])
 
 
@@ -248,7 +268,7 @@ def _remark(key: ApiKey) -> str:
     return "; ".join(remarks)
 
 
-def _api_name(key: ApiKey) -> str:
+def _api_name(key: AnyApi) -> str:
     return "".join(word.capitalize() for word in key.name.split("_"))
 
 

@@ -24,6 +24,7 @@ from gateway.cli.systemd import READY, STOPPING, notify, reloading
 from gateway.config import load_settings, parse_assignment
 from gateway.coordination.journal import OwnershipLost
 from gateway.network.acceptor import ListenFailed
+from gateway.network.unix_sockets import SocketFailed
 from gateway.settings import ConfigError, Settings, Storage
 from gateway.store_assembly import StoreUrls
 from gateway.telemetry.logs import log_loop_errors, set_up_logs, warn_of_variables
@@ -56,7 +57,7 @@ def run_gateway(
             return runner.run(_served(settings, Path(ready_file) if ready_file else None))
     except ConfigError as error:
         return _complain(error, Exit.USAGE)
-    except ListenFailed as error:
+    except (ListenFailed, SocketFailed) as error:
         return _complain(error, Exit.IN_USE if error.in_use else Exit.USAGE)
     except StoreLocked as error:
         return _complain(error, Exit.IN_USE)
@@ -171,6 +172,10 @@ def write_ready_file(path: Path, gateway: RunningGateway) -> None:
         "pid": os.getpid(),
         "listeners": listeners,
         "admin": None if admin is None else {"host": admin.host, "port": admin.port},
+        "internal": {
+            "socket": None if gateway.internal.socket is None else str(gateway.internal.socket),
+            "listeners": [{"host": bound.host, "port": bound.port} for bound in gateway.internal.bound],
+        },
     }
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -193,8 +198,18 @@ def _places(settings: Settings, gateway: RunningGateway) -> dict[str, object]:
         "listeners": _listening_on(gateway),
         "advertised": [str(Address(listener.host, listener.port)) for listener in gateway.listeners],
         "admin": None if gateway.admin is None else str(gateway.admin),
+        **_internal(gateway),
         **_stores(settings.storage, gateway.urls),
     }
+
+
+def _internal(gateway: RunningGateway) -> dict[str, object]:
+    """Where jobs connect, if anywhere."""
+    internal = gateway.internal
+    places = [str(address) for address in internal.bound]
+    if internal.socket is not None:
+        places.append(str(internal.socket))
+    return {"internal": places} if places else {}
 
 
 def _stores(storage: Storage, urls: StoreUrls) -> dict[str, str]:

@@ -80,6 +80,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         pool.connections[self._peer.connection_id] = self
         if pool.is_draining:
             self.abort("draining")
+            return
+        refusal = pool.refusal_of(self._listener.name, principal)
+        if refusal:
+            self._refuse("principal", refusal)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closing = self._is_lost = True

@@ -99,6 +99,8 @@ class ConnectionPool(Generic[AnyConnection]):
     is_draining: bool = False
     emptied: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the last connection and request of a draining server have gone."""
+    refusal_of: Callable[[str, str], str] = lambda listener, principal: ""
+    """Why a principal may not use a listener, by its name; empty if it may."""
     _is_shedding: bool = False
 
     @property

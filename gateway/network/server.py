@@ -39,9 +39,9 @@ TLS_SHUTDOWN_SECONDS: Final = 10.0
 
 
 class Server:
-    """The client listeners of a gateway."""
+    """Listeners of a gateway with all their connections: those of its clients, or the internal ones."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a server is made of
         self,
         limits: Limits,
         router: Router,
@@ -49,10 +49,12 @@ class Server:
         certificates: Certificates | None = None,
         quota_wait_ms: Callable[[str], int] = lambda _: 0,
         links: Links | None = None,
+        refusal_of: Callable[[str, str], str] | None = None,
     ) -> None:
         """`certificates` is for bindings of TLS, and may be renewed at any time. `quota_wait_ms` counts a
         connection of an address against its quota. Above 0 the connection is over it, and is closed after
-        that time. `links` are sockets by default."""
+        that time. `links` are sockets by default. `refusal_of`: of internal
+        listeners, see `ConnectionPool`; their connections are not counted as those of clients."""
         self._limits = limits
         self._links = links or Sockets()
         self._metrics = metrics
@@ -64,6 +66,8 @@ class Server:
             self._count_closed,
             principal_of,
         )
+        if refusal_of is not None:
+            self._pool.refusal_of = refusal_of
         self._limiter = ConnectionLimiter(_rules(limits))
         self._certificates = certificates
         self._quota_wait_ms = quota_wait_ms
@@ -76,8 +80,9 @@ class Server:
         self._quiet = QuietLog(keyed_by=("reason", "why"))
         self.bound: list[Address] = []
         """Where each listener really listens, in the order of the bindings."""
-        metrics.buffer_bytes.set_function(lambda: self._pool.budget.used)
-        metrics.connections.set_function(lambda: len(self._pool.connections))
+        if refusal_of is None:
+            metrics.buffer_bytes.set_function(lambda: self._pool.budget.used)
+            metrics.connections.set_function(lambda: len(self._pool.connections))
 
     async def listen(self, bindings: Sequence[Binding]) -> list[Listener]:
         """Open all listeners, or none. Raises ListenFailed."""
@@ -100,12 +105,24 @@ class Server:
             if not binding.is_tls:
                 hosts = [listening.bound.host for listening in addresses]
                 warn_of_plaintext(f"{binding.name}://{binding.bind}", hosts, "use SSL://, or loopback")
-            for listening in addresses:
-                self._acceptors.append(
-                    Acceptor(listening, self._limiter, self._quiet, partial(self._admit, binding, listener))
-                )
-        self._watch = asyncio.create_task(self._watch_connections())
+            self.serve(listener, addresses, is_tls=binding.is_tls)
         return [listener for _, listener, _ in opened]
+
+    def serve(self, listener: Listener, addresses: Sequence[Listening], *, is_tls: bool) -> None:
+        """Accept the connections of a listener that is open."""
+        self._begin_watch()
+        for listening in addresses:
+            admit = partial(self._admit, is_tls, listener)
+            self._acceptors.append(Acceptor(listening, self._limiter, self._quiet, admit))
+
+    def adopt(self, listener: Listener, accepted: Accepted) -> None:
+        """Serve a connection that no listener has accepted: one end of a pair, whose other is a child's."""
+        self._begin_watch()
+        self._admit(False, listener, accepted, "")
+
+    def _begin_watch(self) -> None:
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._watch_connections())
 
     @property
     def has_clients(self) -> bool:
@@ -140,7 +157,7 @@ class Server:
     def _count_closed(self, reason: str) -> None:
         self._metrics.connections_refused.labels(reason).inc()
 
-    def _admit(self, binding: Binding, listener: Listener, accepted: Accepted, host: str) -> None:
+    def _admit(self, is_tls: bool, listener: Listener, accepted: Accepted, host: str) -> None:
         verdict = self._limiter.admit(host, asyncio.get_running_loop().time())
         if isinstance(verdict, Rejected):
             self._reject(verdict.reason, host)
@@ -153,20 +170,20 @@ class Server:
             self._reject("address_quota", host)
             opening = asyncio.create_task(asyncio.sleep(wait_ms / 1000))
         else:
-            opening = asyncio.create_task(self._open(binding, accepted, connection, verdict))
+            opening = asyncio.create_task(self._open(is_tls, accepted, connection, verdict))
         self._openings[opening] = None
         opening.add_done_callback(partial(self._opened, accepted, connection, verdict))
 
     async def _open(
-        self, binding: Binding, accepted: Accepted, connection: ClientConnection, admitted: Admitted
+        self, is_tls: bool, accepted: Accepted, connection: ClientConnection, admitted: Admitted
     ) -> None:
         """Serve an accepted connection."""
         if admitted.wait_s:
             await asyncio.sleep(admitted.wait_s)
         try:
-            await accepted.serve(connection, self._tls_options() if binding.is_tls else None)
+            await accepted.serve(connection, self._tls_options() if is_tls else None)
         except OSError as error:
-            self._reject("tls" if binding.is_tls else "socket", admitted.address, why=refusal(error))
+            self._reject("tls" if is_tls else "socket", admitted.address, why=refusal(error))
 
     def _tls_options(self) -> TlsOptions:
         assert self._certificates is not None, "a TLS listener without certificates"

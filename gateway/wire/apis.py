@@ -7,6 +7,7 @@ its handler table; the ranges here are the ones a handler may claim and the code
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
+from typing import TypeAlias
 
 
 class ApiKey(IntEnum):
@@ -107,6 +108,22 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
 
 
+class InternalApi(IntEnum):
+    """What the internal listener serves besides ApiVersions: APIs of KIP-1164, and from 20000 on our own.
+    Kafka 4.4 gives some of these keys to others, so they are never served to clients."""
+
+    DISKLESS_COMMIT_FILE = 95
+    DISKLESS_LIST_OFFSETS = 97
+    DISKLESS_FIND_BATCHES = 98
+    DISKLESS_DESCRIBE_FILES = 100
+    JOURNAL_FOLLOW = 20001
+    SEGMENTS_SWAP = 20003
+    PIN = 20004
+    DESCRIBE_SHARD = 20005
+
+
+AnyApi: TypeAlias = ApiKey | InternalApi
+
 # As a Kafka 4.3.1 broker advertises them. Produce is advertised from 0, because librdkafka takes a broker
 # that does not list 0-2 for one without compression; a request of such a version is refused all the same.
 RANGES: Mapping[ApiKey, tuple[int, int]] = MappingProxyType(
@@ -194,10 +211,12 @@ MINIMUM_SERVED: Mapping[ApiKey, int] = MappingProxyType({ApiKey.PRODUCE: 3})
 
 # The APIs that gateways speak among themselves: never advertised to clients.
 PEER_RANGES: Mapping[ApiKey, tuple[int, int]] = MappingProxyType({ApiKey.ENVELOPE: (0, 0)})
+INTERNAL_RANGES: Mapping[InternalApi, tuple[int, int]] = MappingProxyType(dict.fromkeys(InternalApi, (0, 0)))
 
 # The first flexible version of request and response; an API that is absent has none.
-FIRST_FLEXIBLE: Mapping[ApiKey, int] = MappingProxyType(
+FIRST_FLEXIBLE: Mapping[AnyApi, int] = MappingProxyType(
     {
+        **dict.fromkeys(InternalApi, 0),
         ApiKey.PRODUCE: 9,
         ApiKey.FETCH: 12,
         ApiKey.LIST_OFFSETS: 6,
@@ -278,24 +297,26 @@ FIRST_FLEXIBLE: Mapping[ApiKey, int] = MappingProxyType(
 NEVER = 1 << 15
 
 
-def codec_range(key: ApiKey) -> tuple[int, int] | None:
+def codec_range(key: AnyApi) -> tuple[int, int] | None:
     """The versions (both inclusive) that the codec knows; None for an API without messages here."""
+    if isinstance(key, InternalApi):
+        return INTERNAL_RANGES[key]
     bounds = RANGES.get(key) or PEER_RANGES.get(key)
     if bounds is None:
         return None
     return MINIMUM_SERVED.get(key, bounds[0]), bounds[1]
 
 
-def flexible(key: ApiKey, version: int) -> bool:
+def flexible(key: AnyApi, version: int) -> bool:
     """Whether messages of this version use compact encodings and tagged fields."""
     return version >= FIRST_FLEXIBLE.get(key, NEVER)
 
 
-def request_header_version(key: ApiKey, version: int) -> int:
+def request_header_version(key: AnyApi, version: int) -> int:
     """2 with tagged fields, else 1; known above the range too, for a too new ApiVersions has a header."""
     return 2 if flexible(key, version) else 1
 
 
-def response_header_version(key: ApiKey, version: int) -> int:
+def response_header_version(key: AnyApi, version: int) -> int:
     """1 with tagged fields, else 0. ApiVersions: always 0, its reader knows no versions yet (KIP-511)."""
     return 1 if key != ApiKey.API_VERSIONS and flexible(key, version) else 0

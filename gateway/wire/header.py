@@ -8,7 +8,15 @@ and, in version 1, tagged fields.
 from struct import Struct
 from typing import NamedTuple
 
-from gateway.wire.apis import FIRST_FLEXIBLE, NEVER, ApiKey, flexible, response_header_version
+from gateway.wire.apis import (
+    FIRST_FLEXIBLE,
+    NEVER,
+    AnyApi,
+    ApiKey,
+    InternalApi,
+    flexible,
+    response_header_version,
+)
 from gateway.wire.errors import Malformed
 from gateway.wire.primitives import encode_string, read_nullable_string, skip_tagged_fields
 
@@ -60,12 +68,12 @@ def encode_request_header(header: RequestHeader) -> bytes:
     return fixed + encode_string(header.client_id) + tags
 
 
-def encode_response_header(key: ApiKey, version: int, correlation_id: int) -> bytes:
+def encode_response_header(key: AnyApi, version: int, correlation_id: int) -> bytes:
     tags = _NO_TAGS if response_header_version(key, version) else b""
     return _CORRELATION.pack(correlation_id) + tags
 
 
-def decode_response_header(key: ApiKey, version: int, frame: memoryview) -> tuple[int, int]:
+def decode_response_header(key: AnyApi, version: int, frame: memoryview) -> tuple[int, int]:
     """(correlation id, position of the body), for peers and tests. Raises Malformed."""
     if len(frame) < _CORRELATION.size:
         raise Malformed(f"response header in {len(frame)} bytes")
@@ -76,4 +84,4 @@ def decode_response_header(key: ApiKey, version: int, frame: memoryview) -> tupl
     return correlation_id, pos
 
 
-_FIRST_FLEXIBLE = {int(key): FIRST_FLEXIBLE.get(key, NEVER) for key in ApiKey}
+_FIRST_FLEXIBLE = {int(key): FIRST_FLEXIBLE.get(key, NEVER) for key in (*ApiKey, *InternalApi)}

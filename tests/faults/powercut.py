@@ -293,8 +293,8 @@ def write_tree(tree: Tree, to: Path) -> None:
 
 
 def read_tree(directory: Path) -> Tree:
-    """The present tree, in the form that `Disk` rebuilds."""
-    paths = sorted(directory.rglob("*"))
+    """The present tree, in the form that `Disk` rebuilds. Sockets have no bytes to lose."""
+    paths = sorted(path for path in directory.rglob("*") if not path.is_socket())
     return {str(path.relative_to(directory)): None if path.is_dir() else path.read_bytes() for path in paths}
 
 

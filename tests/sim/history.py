@@ -32,6 +32,7 @@ Change = Callable[[World], World]
 SETTINGS = {
     "listeners.listen": "PLAINTEXT://127.0.0.1:9092",
     "admin.listen": "",
+    "internal.socket": "none",
     "storage.reserve_bytes": "0",
     "ledger.commit_timeout_ms": "2000",
     "groups.group.initial.rebalance.delay.ms": "50",

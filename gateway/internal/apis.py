@@ -1,0 +1,37 @@
+"""Which handler serves which internal API."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from gateway.handlers import api_versions
+from gateway.internal import (
+    commit_file,
+    describe_files,
+    describe_shard,
+    find_batches,
+    journal_follow,
+    list_offsets,
+)
+from gateway.internal.shard_access import ShardAccess
+from gateway.requests.context import RequestContext
+from gateway.router import AnyHandler, Handler
+from gateway.wire.apis import AnyApi, ApiKey, InternalApi
+
+HANDLERS: Final[Mapping[InternalApi, Callable[[ShardAccess, RequestContext, Any], Awaitable[Any]]]] = {
+    InternalApi.DISKLESS_COMMIT_FILE: commit_file.handle,
+    InternalApi.DISKLESS_LIST_OFFSETS: list_offsets.handle,
+    InternalApi.DISKLESS_FIND_BATCHES: find_batches.handle,
+    InternalApi.DISKLESS_DESCRIBE_FILES: describe_files.handle,
+    InternalApi.JOURNAL_FOLLOW: journal_follow.handle,
+    InternalApi.DESCRIBE_SHARD: describe_shard.handle,
+}
+
+
+def handlers_of(access: ShardAccess) -> dict[AnyApi, AnyHandler]:
+    """All APIs of an internal listener."""
+    handlers: dict[AnyApi, AnyHandler] = {
+        key: Handler(partial(handle, access)) for key, handle in HANDLERS.items()
+    }
+    handlers[ApiKey.API_VERSIONS] = Handler(api_versions.handle)
+    return handlers

@@ -1,0 +1,119 @@
+"""DisklessFindBatches (98), v0.
+
+KIP-1164: where the batches of partitions are stored, from an offset on. A run is returned as one batch: the
+whole run, also where a part of it is below the log start offset. All runs of a partition in a response are of
+one layout version: they are taken in one step.
+
+Offset errors are those of Fetch. A partition for which there was no place in the response has no batches, and
+its high watermark says that there are more.
+"""
+
+from typing import Final
+
+from gateway.internal.shard_access import ShardAccess
+from gateway.requests.context import RequestContext
+from gateway.wire.error_names import ERROR_CODES
+from gateway.wire.messages.internal.diskless_find_batches import (
+    DisklessFindBatchesRequest,
+    DisklessFindBatchesResponse,
+    FindBatchesPartition,
+    FindBatchesPartitionResponse,
+    FindBatchesTopicResponse,
+    FoundBatch,
+)
+from ledger.errors import ErrorName
+from ledger.objects.state import Objects
+from ledger.partitions.runs import Run
+from ledger.requests import Refused
+
+MAX_RUNS: Final = 10_000
+"""Of a response."""
+MAX_RUNS_OF_A_PARTITION: Final = 2_000
+"""Taken in one step."""
+
+
+async def handle(
+    access: ShardAccess, context: RequestContext, request: DisklessFindBatchesRequest
+) -> DisklessFindBatchesResponse:
+    slices = context.slices
+    refused: Refused | None = None
+    if await _needs_proof(access, context, request):
+        refused = await access.confirm(context.deadline(request.timeout_ms))
+    finding = _Finding(access, request, refused)
+    topics = []
+    async for topic in slices.paced(request.topics):
+        parts = []
+        async for part in slices.paced(topic.partitions):
+            found = finding.partition(topic.topic_id, part)
+            slices.is_due(len(found.batches))  # the next partition waits for a slice
+            slices.keep(found.batches)
+            parts.append(found)
+        topics.append(FindBatchesTopicResponse(topic.topic_id, slices.keep(parts)))
+    return DisklessFindBatchesResponse(topics=slices.keep(topics))
+
+
+async def _needs_proof(
+    access: ShardAccess, context: RequestContext, request: DisklessFindBatchesRequest
+) -> bool:
+    """Whether an answer would say that something is not there, which a later entry may have brought."""
+    async for topic in context.slices.paced(request.topics):
+        async for part in context.slices.paced(topic.partitions):
+            log = access.partition(topic.topic_id, part.partition_index)
+            if isinstance(log, Refused) or part.offset >= log.high_watermark:
+                return True
+    return False
+
+
+class _Finding:
+    """The partitions of one response."""
+
+    def __init__(
+        self, access: ShardAccess, request: DisklessFindBatchesRequest, unproved: Refused | None
+    ) -> None:
+        """`unproved`: why it is not known whether what is not here is nowhere."""
+        self._access = access
+        self._unproved = unproved
+        self._runs_left = MAX_RUNS
+        self._bytes_left = max(request.fetch_max_bytes, 1)
+        self._max_runs = min(max(request.max_batches_per_partition, 1), MAX_RUNS_OF_A_PARTITION)
+
+    def partition(self, topic_id: bytes, part: FindBatchesPartition) -> FindBatchesPartitionResponse:
+        log = self._access.partition(topic_id, part.partition_index)
+        if isinstance(log, Refused):
+            error = (self._unproved or log).error
+            return FindBatchesPartitionResponse(part.partition_index, ERROR_CODES[error])
+        response = FindBatchesPartitionResponse(
+            part.partition_index,
+            log_start_offset=log.log_start,
+            high_watermark=log.high_watermark,
+            layout_version=log.layout_version,
+        )
+        if part.offset < log.log_start:
+            response.error_code = ERROR_CODES[ErrorName.OFFSET_OUT_OF_RANGE]
+        elif part.offset >= log.high_watermark and self._unproved is not None:
+            response.error_code = ERROR_CODES[self._unproved.error]
+        elif part.offset > log.high_watermark:
+            response.error_code = ERROR_CODES[ErrorName.OFFSET_OUT_OF_RANGE]
+        elif self._bytes_left > 0 and self._runs_left > 0:
+            max_bytes = min(max(part.max_partition_fetch_bytes, 1), self._bytes_left)
+            runs = log.find(part.offset, max_bytes, min(self._max_runs, self._runs_left))
+            self._runs_left -= len(runs)
+            self._bytes_left -= sum(run.size for run in runs)
+            objects = self._access.shard.state.objects
+            response.batches = [_found(objects, run) for run in runs]
+        return response
+
+
+def _found(objects: Objects, run: Run) -> FoundBatch:
+    stored = objects.by_number[run.object_number]
+    return FoundBatch(
+        batch_id=run.base,
+        object_key=stored.locator,
+        byte_offset=run.start,
+        byte_size=run.size,
+        base_offset=run.base,
+        last_offset=run.last,
+        batch_max_timestamp=run.max_timestamp,
+        record_count=run.last - run.base + 1 if run.dense else -1,
+        object_kind=stored.kind,
+    )
