@@ -39,6 +39,9 @@ STALLED_SECONDS: Final = 5.0
 QUIET_SECONDS: Final = 60.0
 CLIENTS_WAIT_FOR: Final = frozenset({"metadata.get", "metadata.put", "segments.read", "segments.write"})
 """What takes long elsewhere, such as the upload of a large snapshot, is no failure."""
+QUEUED: Final = frozenset({"segments.read"})
+"""Far stores serve so many at once, and the others wait for their turn. A store that answers others meanwhile
+has not stopped to."""
 
 
 @dataclass(slots=True)
@@ -70,7 +73,7 @@ class StoreHealth:
         stalled = {
             name: f"no response for {seconds:.0f} s"
             for name, timed in self._awaited.items()
-            if (seconds := timed.longest_s()) >= STALLED_SECONDS
+            if (seconds := timed.silent_s()) >= STALLED_SECONDS
         }
         recent = {
             name: failing.reason
@@ -113,6 +116,9 @@ class _Timed:
         self._health = health
         self._under_way: dict[_Call, None] = {}
         """The oldest first."""
+        self._is_queued = name in QUEUED
+        self._ended = -math.inf
+        """When a call ended last."""
 
     def begin(self) -> "_Call":
         return _Call(self)
@@ -122,6 +128,7 @@ class _Timed:
 
     def done(self, call: "_Call", seconds: float, error: BaseException | None) -> None:
         del self._under_way[call]
+        self._ended = call.began + seconds
         self._seconds.observe(seconds)
         if isinstance(error, StoreError) and not isinstance(error, (NotFound, AlreadyExists)):
             self._failed(str(error))
@@ -138,6 +145,11 @@ class _Timed:
         """How long the oldest call under way has had no response."""
         oldest = next(iter(self._under_way), None)
         return 0.0 if oldest is None else time.perf_counter() - oldest.began
+
+    def silent_s(self) -> float:
+        """The same; of calls that wait for their turn, how long none of them has had one."""
+        oldest_s = self.longest_s()
+        return min(oldest_s, time.perf_counter() - self._ended) if self._is_queued else oldest_s
 
 
 class _Call:

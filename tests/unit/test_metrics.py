@@ -3,6 +3,7 @@
 import asyncio
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -114,6 +115,29 @@ async def test_a_call_without_a_response_is_a_failure_while_clients_wait_for_it(
     assert watch.health.failing() == {}
     assert waits({"store": "metadata", "op": "put"}) == 0.0
     assert [(line["event"], line["operation"]) for line in logs] == [("store.slow", "metadata.put")]
+
+
+@pytest.mark.parametrize(
+    ("operation", "failing"),
+    [("read", {}), ("write", {"segments.write": "no response for 16 s"})],
+)
+def test_reads_that_wait_for_their_turn_are_no_failure_while_others_are_answered(
+    monkeypatch: pytest.MonkeyPatch, operation: str, failing: dict[str, str]
+) -> None:
+    now = [1_000.0]
+    clock = SimpleNamespace(perf_counter=lambda: now[0], monotonic=lambda: now[0])
+    monkeypatch.setattr(stores, "time", clock)
+    watch = StoreWatch(Metrics())
+    timed = watch.timed("segments", operation)
+    with timed.begin():
+        for _ in range(4):
+            now[0] += 4
+            with timed.begin():
+                pass
+        assert watch.health.failing() == failing
+        assert timed.longest_s() == 16
+        now[0] += 6
+        assert list(watch.health.failing()) == [f"segments.{operation}"]
 
 
 async def test_what_a_wrapped_store_promises_is_what_the_store_promises(tmp_path: Path) -> None:
