@@ -79,14 +79,14 @@ async def _audit(settings: Settings, options: AuditOptions) -> AuditSummary:
     findings = Findings()
     try:
         async with offline_ledger(settings) as (stores, journal, image):
-            return await _Audit(stores, journal, image, settings, findings).run(options)
+            return await LedgerAudit(stores, journal, image, settings, findings).run(options)
     except StoreDamaged as error:
         # A metadata store that cannot even be opened, or that cannot be read to its end.
         findings.report(unreadable(error))
         return AuditSummary(damages=findings.damages, unnamed=findings.unnamed)
 
 
-class _Audit:
+class LedgerAudit:
     """One audit of open stores."""
 
     def __init__(

@@ -4,19 +4,25 @@ import asyncio
 import json
 import shutil
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from gateway.cli.audit import AuditOptions, audit
+from gateway.cli.audit import AuditOptions, LedgerAudit, audit
 from gateway.cli.exits import Exit
 from gateway.cli.output import UsageError
 from gateway.config import load_settings
+from gateway.offline.audit import Findings
 from gateway.settings import Settings
+from ledger.auditing.damages import DamageKind
 from ledger.errors import StoreLocked, StoreUnavailable
+from ledger.partitions.records import RecordsDeleted
+from ledger.ports import SegmentStore
 from ledger.topics.records import TopicDeleted
+from ledger.types import StoredObject
 from tests.support.audited import OBJECTS, RECORDS, TOPIC, AuditedLedger, built
 from tests.support.s3_servers import S3Server
 from tests.support.versions import ROOT
@@ -255,3 +261,45 @@ def test_a_store_out_of_reach_is_no_damage(tmp_path: Path, moto_s3: S3Server) ->
     )
     with pytest.raises(StoreUnavailable):
         audit(settings, AuditOptions())
+
+
+class DeletedMeanwhile:
+    """A segment store whose gateway deletes records and their object when its objects are listed."""
+
+    def __init__(self, segments: SegmentStore, delete: Callable[[], Awaitable[None]]) -> None:
+        self._segments = segments
+        self._delete: Callable[[], Awaitable[None]] | None = delete
+        self.capabilities = segments.capabilities
+        self.read = segments.read
+
+    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
+        delete, self._delete = self._delete, None
+        if delete is not None:
+            await delete()
+        return await self._segments.objects(after, limit)
+
+
+@pytest.mark.parametrize(
+    ("log_start", "found"), [(RECORDS, set()), (0, {DamageKind.MISSING_OBJECT})], ids=["gone", "needed"]
+)
+def test_what_a_gateway_deletes_meanwhile_is_no_damage(
+    tmp_path: Path, moto_s3: S3Server, log_start: int, found: set[DamageKind]
+) -> None:
+    url = moto_s3.url(f"audit-{uuid.uuid4().hex}")
+    given = {"storage.data_dir": str(tmp_path), "storage.metadata": url, "storage.data": url}
+    settings = load_settings(given, {})
+
+    async def beside(ledger: AuditedLedger) -> set[DamageKind]:
+        locator = (await ledger.locators())[0]
+
+        async def delete() -> None:
+            numbers = list((await ledger.recovered()).state.logs)
+            await ledger.append([RecordsDeleted(number, log_start) for number in numbers])
+            await ledger.stores.segments.delete([locator])
+
+        segments = cast("SegmentStore", DeletedMeanwhile(ledger.stores.segments, delete))
+        stores, findings = replace(ledger.stores, segments=segments), Findings()
+        await LedgerAudit(stores, stores.journal, None, settings, findings).run(AuditOptions())
+        return {damage.kind for damage in findings.damages}
+
+    assert seed(settings, beside) == found
