@@ -12,6 +12,7 @@ from gateway.coordination.journal import stored_entries
 from gateway.coordination.mark import verify_mark
 from gateway.coordination.recovery import Recovered, own_snapshots, recover
 from gateway.offline.backup import all_objects
+from ledger.auditing.objects import object_uses
 from ledger.batch.header import BatchError, verify_crc, walk
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats import segment, wal
@@ -115,7 +116,7 @@ async def check_objects(state: LedgerState, segments: SegmentStore, diagnosis: D
     """Every object with readable runs must be stored, with as many bytes as those need."""
     stored = {found.locator: found async for found in all_objects(segments)}
     short: list[str] = []
-    needed = _needed_bytes(state)
+    needed = {number: use.end for number, use in object_uses(state).items() if use.readable}
     for number, size in needed.items():
         locator = state.objects.locator(number)
         found = stored.get(locator)
@@ -148,15 +149,6 @@ async def check_no_gateway_writes(journal: Journal, state: LedgerState, diagnosi
             "journal: a gateway has written meanwhile, so findings about objects may be of what it has "
             "deleted; stop it, and run `doctor` again"
         )
-
-
-def _needed_bytes(state: LedgerState) -> dict[int, int]:
-    """Of each object with readable runs, where the last of them ends."""
-    needed: dict[int, int] = {}
-    for log in state.logs.values():
-        for run in readable_runs(log):
-            needed[run.object_number] = max(needed.get(run.object_number, 0), run.start + run.size)
-    return needed
 
 
 def readable_runs(log: PartitionLog) -> Iterator[Run]:

@@ -107,7 +107,8 @@ class Listing:
                 self.counts.live_bytes += found.size
                 if use is None or not use.readable:
                     self.counts.unread += 1
-                else:
+                elif found.size:
+                    # A segment without bytes is an index that is alone.
                     self.sizes[known.number] = found.size
         return stray
 

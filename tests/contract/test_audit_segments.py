@@ -107,3 +107,9 @@ async def test_a_segment_that_is_gone_is_named(ledger: Segmented) -> None:
     (damage,) = findings.damages
     assert (damage.kind, damage.object) == (DamageKind.MISSING_OBJECT, LOCATOR)
     assert (damage.offset, damage.last_offset) == (0, BATCHES * RECORDS - 1)
+
+
+async def test_an_index_without_its_segment_is_not_the_segment(ledger: Segmented) -> None:
+    await ledger.stores.blobs.delete([LOCATOR])
+    findings, _ = await ledger.audited()
+    assert [damage.kind for damage in findings.damages] == [DamageKind.MISSING_OBJECT]
