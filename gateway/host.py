@@ -1,12 +1,16 @@
-"""Clocks and random values of the host. Every other module gets them from its caller (`gateway/world.py`), or
-from here by default."""
+"""Clocks, random values and child processes of the host. Every other module gets them from its caller
+(`gateway/world.py`), or from here by default."""
 
+import asyncio
 import os
 import socket
+import subprocess
+import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
 from typing import Final, TypeAlias
 
 Milliseconds: TypeAlias = Callable[[], int]
@@ -17,7 +21,15 @@ RandomBytes: TypeAlias = Callable[[int], bytes]
 ThreadPool: TypeAlias = Callable[[int, str], Executor]
 """From a number of threads and their name to what runs calls in them."""
 
+Child: TypeAlias = asyncio.subprocess.Process
+"""A child process with pipes to its stdin and from its stdout."""
+
+StartChild: TypeAlias = Callable[[Sequence[str], Sequence[int]], Awaitable[Child]]
+"""From arguments of this Python, and descriptors that the child inherits."""
+
 COUNTS_SUSPEND: Final = hasattr(time, "CLOCK_BOOTTIME")
+PACKAGES: Final = Path(__file__).resolve().parent.parent
+"""Where the packages of this build are."""
 _BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 precise_s: Final[Seconds] = time.perf_counter
@@ -62,3 +74,26 @@ def host_name() -> str:
 
 def thread_pool(threads: int, name: str) -> Executor:
     return ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+
+async def start_child(arguments: Sequence[str], descriptors: Sequence[int]) -> Child:
+    """A child with this Python and the packages of this build; what it writes to stderr is in its stdout.
+    OSError if it cannot be started."""
+    return await asyncio.create_subprocess_exec(
+        *child_command(arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=descriptors,
+        env=child_environment(),
+    )
+
+
+def child_command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, *arguments]
+
+
+def child_environment() -> dict[str, str]:
+    """That of this process, with the packages of this build first."""
+    paths = [str(PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

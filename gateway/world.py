@@ -1,4 +1,4 @@
-"""The world of a gateway as one value: clocks, random values, threads, links and stores.
+"""The world of a gateway as one value: clocks, random values, threads, child processes, links and stores.
 
 In another world a gateway does all that it does, but uses no clock, kernel or disk of this host: two in one
 process with equal worlds and loads write the same bytes. What belongs to the event loop comes with the loop:
@@ -14,6 +14,7 @@ from gateway.host import (
     Milliseconds,
     RandomBytes,
     Seconds,
+    StartChild,
     ThreadPool,
     boot_ms,
     clock_ms,
@@ -21,6 +22,7 @@ from gateway.host import (
     host_name,
     precise_s,
     random_bytes,
+    start_child,
     thread_pool,
     uuid4_of,
 )
@@ -61,6 +63,8 @@ class World:
     thread_pool: ThreadPool = thread_pool
     timer: NewTimer = TimerFd
     """Makes timers for fractions of a millisecond."""
+    start_child: StartChild | None = start_child
+    """None: there are no other processes in this world."""
 
     def new_uuid4(self) -> uuid.UUID:
         return uuid4_of(self.random_bytes)

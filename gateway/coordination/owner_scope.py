@@ -44,6 +44,12 @@ class OwnerScope:
         lost = self._shard.lost
         self._watch = asyncio.create_task(self._end_when_set(lost), name="owner-scope")
 
+    async def join(self, part: OwnerPart) -> None:
+        """One more part, which begins now, unless the scope has ended."""
+        if not self.ended.is_set():
+            self._parts.append(part)
+            await part.begin_epoch()
+
     async def end(self) -> None:
         """Idempotent."""
         watch, self._watch = self._watch, None

@@ -34,6 +34,8 @@ ALARMS = (
     "list_offsets.object_missing",
 )
 """Known ones, so that each exists with 0 before its first: a rate needs that."""
+MERGE_OUTCOMES: Final = ("merged", "idle", "failed")
+"""An idle one has found nothing to merge."""
 _STORE_BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -53,6 +55,9 @@ _HELP: Final[Mapping[str, str]] = {
     "dragoman_store_errors": "Calls of a backing store that failed",
     "dragoman_store_waiting_seconds": "How long the oldest call of a backing store has had no response",
     "dragoman_orphan_objects": "Stored objects that no journal entry names, after the last sweep",
+    "dragoman_merges": "Merge jobs that this gateway has started, with how they ended",
+    "dragoman_merged_runs": "Runs that merge jobs have replaced by segments",
+    "dragoman_merged_bytes": "Bytes of segments that merge jobs have written",
     "dragoman_clock_behind_seconds": "How far the journal's last entry is ahead of the clock",
     "dragoman_throttle_seconds": "How long clients over a quota were throttled",
     "dragoman_throttles": "Requests and connections over a quota",
@@ -152,6 +157,11 @@ class Metrics:
         self.store_errors = self._counter("dragoman_store_errors", "store", "op")
         self.store_waiting_seconds = self._gauge("dragoman_store_waiting_seconds", "store", "op")
         self.orphan_objects = self._gauge("dragoman_orphan_objects")
+        self._merges = self._counter("dragoman_merges", "outcome")
+        for outcome in MERGE_OUTCOMES:
+            self._merges.labels(outcome)
+        self._merged_runs = self._counter("dragoman_merged_runs")
+        self._merged_bytes = self._counter("dragoman_merged_bytes")
         self.clock_behind_seconds = self._gauge("dragoman_clock_behind_seconds")
         self.throttle_seconds = self._counter("dragoman_throttle_seconds", "quota")
         self.throttles = self._counter("dragoman_throttles", "quota")
@@ -173,6 +183,12 @@ class Metrics:
         self._requests.labels(api, error).value += 1
         self._request_seconds.labels(api).observe(seconds)
         self._work_seconds.labels(api).observe(seconds - parked_s)
+
+    def merge_ended(self, outcome: str, runs: int, size_bytes: int) -> None:
+        """Count one merge job: its outcome is one of MERGE_OUTCOMES."""
+        self._merges.labels(outcome).inc()
+        self._merged_runs.inc(runs)
+        self._merged_bytes.inc(size_bytes)
 
     def moved_bytes(self) -> int:
         """Record batch bytes produced and fetched in all."""

@@ -60,6 +60,7 @@ class SimulatedHost:
             host_name=lambda: "simulated",
             thread_pool=lambda _count, _name: _NoThreads(),
             timer=LoopTimer,
+            start_child=None,
         )
 
     def _precise_s(self) -> float:

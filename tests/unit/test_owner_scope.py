@@ -79,6 +79,18 @@ async def test_parts_begin_in_order_and_end_in_reverse_when_the_shard_is_lost(sh
     assert events == ["+a", "+b", "-b", "-a"]
 
 
+async def test_a_part_that_joins_begins_at_once_and_ends_first(shard: Shard) -> None:
+    events: list[str] = []
+    scope = scope_of(shard, Part("a", events))
+    await scope.begin()
+    await scope.join(Part("b", events))
+    assert events == ["+a", "+b"]
+    await scope.end()
+    assert events == ["+a", "+b", "-b", "-a"]
+    await scope.join(Part("c", events))
+    assert events[4:] == []
+
+
 async def test_a_part_that_fails_to_end_does_not_keep_the_others_from_it(shard: Shard) -> None:
     events: list[str] = []
     scope = scope_of(shard, Part("a", events), Part("b", events, fails=True))
