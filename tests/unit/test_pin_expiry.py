@@ -1,0 +1,78 @@
+"""Pins of jobs that have died are released after ten minutes of the owner's own clock."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.housekeeping.pins import EXPIRY_MS, PinExpiry
+from ledger.swaps.requests import Pinned, TakePin
+from ledger.swaps.state import Pins
+from tests.support.embedded import WAIT_S, Clock, Embedded
+
+JOB, OTHER = b"j" * 16, b"o" * 16
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Embedded]:
+    async with Embedded(tmp_path, Clock()) as opened:
+        yield opened
+
+
+class Watched:
+    """A shard with pins, and what expires them on a clock of its own."""
+
+    def __init__(self, host: Embedded) -> None:
+        self.host = host
+        self.elapsed_ms = 1_000
+        self.expiry = PinExpiry(host.shard, lambda: self.elapsed_ms, host.loop_time, WAIT_S)
+
+    async def pin(self, job: bytes) -> None:
+        assert isinstance(await self.host.ask(TakePin(job)), Pinned)
+        self.expiry.renew(job)
+
+    async def expire_after(self, passed_ms: int) -> int:
+        self.elapsed_ms += passed_ms
+        return await self.expiry.expire()
+
+    @property
+    def pins(self) -> set[bytes]:
+        return set(self.host.shard.state.part(Pins))
+
+
+async def test_a_pin_that_is_renewed_stays_and_another_goes_after_ten_minutes(host: Embedded) -> None:
+    watched = Watched(host)
+    await watched.pin(JOB)
+    await watched.pin(OTHER)
+    assert await watched.expire_after(EXPIRY_MS - 1) == 0
+    watched.expiry.renew(OTHER)
+    assert await watched.expire_after(1) == 1
+    assert watched.pins == {OTHER}
+    assert await watched.expire_after(EXPIRY_MS) == 1
+    assert watched.pins == set()
+
+
+async def test_the_clock_of_the_host_and_of_the_journal_have_no_effect(host: Embedded) -> None:
+    watched = Watched(host)
+    await watched.pin(JOB)
+    host.clock.now_ms += 100 * EXPIRY_MS
+    assert await watched.expire_after(1) == 0
+
+
+async def test_pins_that_an_earlier_epoch_has_left_have_the_full_time_again(host: Embedded) -> None:
+    watched = Watched(host)
+    await watched.pin(JOB)
+    watched.elapsed_ms += EXPIRY_MS - 1
+    await watched.expiry.begin_epoch()
+    await watched.expiry.end_epoch()
+    assert await watched.expire_after(1) == 0
+    assert await watched.expire_after(EXPIRY_MS - 1) == 0
+    assert await watched.expire_after(1) == 1
+
+
+async def test_a_renewal_of_a_pin_that_is_gone_is_forgotten(host: Embedded) -> None:
+    watched = Watched(host)
+    watched.expiry.renew(JOB)
+    assert await watched.expire_after(EXPIRY_MS) == 0
+    await watched.pin(JOB)
+    assert await watched.expire_after(EXPIRY_MS - 1) == 0
