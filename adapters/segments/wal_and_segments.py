@@ -47,7 +47,8 @@ class WalAndSegmentsOfJob:
     async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
         found: list[StoredObject] = []
         if after < WAL_PREFIX:
-            found = await self._segments.objects(after, limit)
+            if after < SEGMENT_PREFIX or is_segment(after):
+                found = await self._segments.objects(after, limit)
             after = ""
         if len(found) < limit:
             found.extend(await self._stored_wal.objects(after, limit - len(found)))

@@ -172,6 +172,8 @@ async def test_objects_are_listed_in_pages_of_any_size(stores: Stores) -> None:
             listed += [one.locator for one in page]
         assert listed == everything
     assert await stores.gateway.objects(limit=0) == []
+    # Between the two kinds, as a scan of WAL objects alone begins.
+    assert [one.locator for one in await stores.gateway.objects("seg0")] == sorted(wal)
 
 
 async def lone_index(stores: Stores, locator: str) -> None:

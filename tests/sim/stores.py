@@ -13,14 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from adapters.blobs.files import FileBlobs
+from adapters.blobs.files import Access, FileBlobs
 from adapters.blobs.memory import MemoryBlobs
 from adapters.images.sqlite import SqliteImage
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.open import BLOBS_DIRECTORY, open_journal
 from adapters.segments.memory import MemorySegments
+from adapters.segments.segment_blobs import LocalRanges, SegmentBlobs
 from adapters.segments.wal import WalSegments
+from adapters.segments.wal_and_segments import WalAndSegments
 from gateway.world import StoreOpener
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.ports import (
@@ -115,10 +117,12 @@ class Disk:
 
     def _open_segments(self, url: str, roll_age_ms: int) -> SegmentStore:
         if self.directory is None:
-            return self._segments
-        return WalSegments(
-            _path_of(url), roll_age_ms=roll_age_ms, random=self._randbytes, threads=InlineThreads
-        )
+            return WalAndSegments(self._segments, SegmentBlobs(self._blobs))
+        root, threads = _path_of(url), InlineThreads
+        wal = WalSegments(root, roll_age_ms=roll_age_ms, random=self._randbytes, threads=threads)
+        directory = root / BLOBS_DIRECTORY
+        blobs = FileBlobs(directory, access=Access.SHARED, threads=threads)
+        return WalAndSegments(wal, SegmentBlobs(blobs, LocalRanges(directory, threads=threads)))
 
     def _open_blobs(self, url: str) -> Blobs:
         if self.directory is None:

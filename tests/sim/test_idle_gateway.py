@@ -14,6 +14,8 @@ from adapters.metadata.s3 import S3Metadata
 from adapters.open import open_journal
 from adapters.s3.client import Limits, S3Client
 from adapters.segments.objects import ObjectSegments
+from adapters.segments.segment_blobs import SegmentBlobs
+from adapters.segments.wal_and_segments import WalAndSegments
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.config import load_settings
 from gateway.housekeeping import housekeeper
@@ -69,7 +71,9 @@ async def idle_gateway(bucket: Bucket) -> AsyncIterator[RunningGateway]:
     client = S3Client(bucket, "s3://bucket/", Limits(hedge_share=0.0), dice=lambda: 0.5)
     opener = StoreOpener(
         metadata=lambda url, **_: S3Metadata(client),
-        segments=lambda url, **_: ObjectSegments(S3Blobs(client)),
+        segments=lambda url, **_: WalAndSegments(
+            ObjectSegments(S3Blobs(client)), SegmentBlobs(S3Blobs(client))
+        ),
         blobs=lambda url, **_: S3Blobs(client),
         image=lambda url: pytest.fail("no image is configured"),
         journal=open_journal,
