@@ -29,6 +29,7 @@ from ledger.partitions.rows import (
     blank_row,
     copy_changes,
     copy_whole,
+    gone_chunk_rows,
     gone_row,
     is_narrow,
 )
@@ -195,6 +196,7 @@ class StateCut:
         if log is None:
             found = self._range_of(number)
             self._rows.append(blank_row(found, number) if found is not None else gone_row(number))
+            self._rows += gone_chunk_rows(number, self._dirty.chunks.pop(number, ()))
         elif self._whole:
             self._copies.append(copy_whole(log, self._narrow))
         else:

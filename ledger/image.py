@@ -54,9 +54,11 @@ def everything(state: LedgerState, registry: Registry = REGISTRY) -> Dirty:
 
 
 def rows_that_levels_change(state: LedgerState) -> Dirty:
-    """Keys of the rows that each feature level writes in its own way, besides the first row. Runs are noted
-    in their partitions, so that they are copied one partition after the other."""
+    """Keys of the rows that the feature level writes in another way than the level of the image, besides the
+    first row. Runs are noted in their partitions, so that they are copied one partition after the other."""
     dirty = Dirty()
+    if state.image_level >= LEVEL_WITH_ORIGINS:
+        return dirty
     dirty[OBJECT] = set(state.objects.by_number)
     for number, log in state.logs.items():
         if log.chunks:

@@ -48,6 +48,7 @@ class Overlay:
         "repeats",
         "resource_configs",
         "settled",
+        "swapped",
         "touched_objects",
     )
 
@@ -81,6 +82,8 @@ class Overlay:
         """In all by now."""
         self.new_producers: dict[int, int] = {}
         """How many of them are new to a partition in this entry."""
+        self.swapped: set[int] = set()
+        """Partitions of which runs are swapped in this entry."""
         self.touched_objects: set[int] = set()
         """Objects that lose runs in this entry: they may be closed by it."""
         self._parts: dict[type, Any] | None = None

@@ -4,7 +4,8 @@ Each is framed as `u8 type | u8 version | u32 length | body` (big-endian). The r
 and their bodies are with the feature that they concern, in its module `records`.
 
 The *feature level* of a journal says which types and versions may be in it, so that no build meets one that
-it cannot read before an operator has allowed it. Level 1 is the first format, level 2 the second.
+it cannot read before an operator has allowed it. Level 1 is the first format, level 2 the second, and level 3
+adds segments.
 """
 
 import struct
@@ -20,15 +21,16 @@ MAX_RECORDS_BYTES = 512 * 1024 - 40
 """Of all records of one journal entry; with its head it has 512 KiB at most."""
 
 FIRST_LEVEL: Final = 1
-NEWEST_LEVEL: Final = 2
+NEWEST_LEVEL: Final = 3
 """The newest feature level that this build reads and writes; a new journal begins with it."""
 
 LEVEL_WITH_ORIGINS: Final = 2
 """Commits say the kind, store, age and uploader of an object, and rows have object numbers of 64 bits."""
+LEVEL_WITH_SEGMENTS: Final = 3
+"""Segments take the place of runs, and jobs have pins."""
 
 RESERVED: Final[Mapping[range, str]] = {
-    range(30, 34): "swaps of segments",
-    range(34, 36): "pins of jobs",
+    range(31, 34): "swaps of segments",
     range(36, 40): "membership of gateways",
     range(40, 48): "transactions",
     range(48, 50): "transaction markers without an object",
@@ -37,7 +39,7 @@ RESERVED: Final[Mapping[range, str]] = {
     range(58, 62): "share groups",
     range(62, 64): "objects inside of entries",
 }
-"""Type numbers that are kept for what later versions write at level 2. No build writes them yet."""
+"""Type numbers that are kept for what later versions write. No build writes them yet."""
 
 MetadataRecord: TypeAlias = object
 """A record of one of the features."""

@@ -16,6 +16,7 @@ from ledger.requests import Request
 from ledger.rows import META
 from ledger.settings.machine import SETTINGS
 from ledger.state import LedgerState
+from ledger.swaps.machine import SWAPS
 from ledger.topics.machine import TOPICS
 from ledger.types import Buffer
 
@@ -99,7 +100,7 @@ def _in_turn(appliers: Sequence[Applier]) -> Applier:
     return apply
 
 
-REGISTRY = Registry((CLUSTER, PARTITIONS, TOPICS, OBJECTS, GROUPS, SETTINGS))
+REGISTRY = Registry((CLUSTER, PARTITIONS, TOPICS, OBJECTS, GROUPS, SETTINGS, SWAPS))
 
 decide = REGISTRY.decide
 encode_record = REGISTRY.encode_record

@@ -31,6 +31,8 @@ class Dirty(dict[int, set[Any]]):
         self.created: dict[int, PartitionRange] = {}
         """Blank partitions, but for those that are named besides."""
         self.deleted: dict[int, PartitionRange] = {}
+        self.chunks: dict[int, set[int]] = {}
+        """Serials of chunks that swaps have changed or taken away, by partition, which is named besides."""
 
     def __missing__(self, section: int) -> set[Any]:
         keys = self[section] = set()
@@ -42,6 +44,7 @@ class Dirty(dict[int, set[Any]]):
             and self._named() == other._named()
             and self.created == other.created
             and self.deleted == other.deleted
+            and self.chunks == other.chunks
         )
 
     __hash__ = None
@@ -52,6 +55,8 @@ class Dirty(dict[int, set[Any]]):
             self[section] |= keys
         self.created |= other.created
         self.deleted |= other.deleted
+        for number, serials in other.chunks.items():
+            self.chunks.setdefault(number, set()).update(serials)
 
     def _named(self) -> dict[int, set[Any]]:
         return {section: keys for section, keys in self.items() if keys}

@@ -15,8 +15,8 @@ def forget_objects(state: LedgerState, overlay: Overlay, request: ForgetObjects,
 
 def raise_floor(state: LedgerState, overlay: Overlay, request: RaiseFloor, now_ms: int) -> Decision:
     # Keys to come carry at least this entry's time. A floor above it (requested before the clock was set
-    # back) would refuse them all.
-    floor_ms = min(request.floor_ms, now_ms)
+    # back) would refuse them all. Jobs store segments with keys that are as old as their pins.
+    floor_ms = min(request.floor_ms, now_ms, state.objects.pinned_ms)
     if floor_ms <= overlay.floor_ms:
         return Decision(Done(0))
     overlay.floor_ms = floor_ms

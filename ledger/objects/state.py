@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 from operator import lt
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ledger.keys import created_ms
 from ledger.objects.uploads import ObjectKind, PendingDraft, Upload, Uploader, Uploaders
@@ -103,6 +103,7 @@ class ObjectState:
         return self.bases[at] if at < len(self.starts) and self.starts[at] == start else None
 
 
+NEVER_MS: Final = 2**63 - 1
 _MAX_NUMBER_OF_LEVEL_1 = 2**32 - 1
 _MAX_NUMBER = 2**48 - 1
 
@@ -120,6 +121,9 @@ class Objects:
         self.by_locator: dict[str, ObjectState] = {}
         self.next_number = 0
         self.floor_ms = 0
+        self.pinned_ms = NEVER_MS
+        """Entry time at which the oldest pin was taken. No floor passes it, and objects that were closed from
+        then on keep their bytes."""
         self.garbage: dict[int, ObjectState] = {}
         self.uploaders = Uploaders()
         self._with_results: list[tuple[int, int]] = []
@@ -215,8 +219,9 @@ class Objects:
         return any(from_ms <= created_ms <= to_ms for from_ms, to_ms in self._kept)
 
     def due_garbage(self, now_ms: int, grace_ms: int) -> Iterator[ObjectState]:
-        """Closed objects whose grace is over and that are below the floor (so that no repeat may come)."""
+        """Closed objects whose grace is over, that no pin keeps, and that are below the floor (so that no
+        repeat may come)."""
         for state in self.garbage.values():
             is_over = state.closed_ms + grace_ms <= now_ms and state.created_ms < self.floor_ms
-            if is_over and not self.keeps(state.created_ms):
+            if is_over and state.closed_ms < self.pinned_ms and not self.keeps(state.created_ms):
                 yield state

@@ -18,7 +18,7 @@ class ObjectKind(IntEnum):
 
     WAL = 1
     SEGMENT = 2
-    """Reserved: batches of one partition, rewritten by a job."""
+    """Batches of one partition in the order of their offsets, written by a job."""
     INLINE = 3
     """Reserved: batches inside of a journal entry."""
 

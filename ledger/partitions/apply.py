@@ -77,7 +77,7 @@ def _uploaded(state: LedgerState, upload: Upload, stored: ObjectState, first: in
 
 
 def records_deleted(state: LedgerState, record: RecordsDeleted) -> None:
-    log = _changing(state, record.number)
+    log = changing(state, record.number)
     log.log_start = record.log_start
     state.touched[log.number] = log
     state.dirty[PARTITION].add(log.number)
@@ -86,7 +86,7 @@ def records_deleted(state: LedgerState, record: RecordsDeleted) -> None:
 
 
 def runs_dropped(state: LedgerState, record: RunsDropped) -> None:
-    log = _changing(state, record.number)
+    log = changing(state, record.number)
     numbers, emptied = log.drop(record.count)
     state.dirty[PARTITION].add(log.number)
     state.dirty[CHUNK].update((log.number, serial) for serial in emptied)
@@ -107,12 +107,13 @@ def producer_ids_reserved(state: LedgerState, record: ProducerIdsReserved) -> No
 
 def producers_expired(state: LedgerState, record: ProducersExpired) -> None:
     for number, producer_id in record.pairs:
-        if number in state.logs and _changing(state, number).forget_producer(producer_id):
+        if number in state.logs and changing(state, number).forget_producer(producer_id):
             state.producer_count -= 1
         state.dirty[PRODUCER].add((number, producer_id))
 
 
-def _changing(state: LedgerState, number: int) -> PartitionLog:
+def changing(state: LedgerState, number: int) -> PartitionLog:
+    """The partition of this number, before it changes."""
     if state.cut is not None:
         state.cut.keep(number)
     return state.logs[number]

@@ -53,7 +53,7 @@ def drain_runs(state: LedgerState, overlay: Overlay, request: DrainRuns, now_ms:
     for number, log in state.draining.items():
         if left == 0 or len(records) == MAX_DRAINED:
             break
-        if number in overlay.dropped:
+        if number in overlay.dropped or number in overlay.swapped:
             continue
         count = log.droppable(left)
         if count:

@@ -39,6 +39,8 @@ class PartitionCopy(NamedTuple):
     next_serial: int
     deleted: bool
     chunks: Sequence[RunsCopy]
+    gone_chunks: Sequence[int]
+    """Serials."""
     producers: Sequence[tuple[int, int, bytes, int]]
     """(producer id, epoch, packed batches, last time)."""
     narrow: bool
@@ -51,6 +53,7 @@ class PartitionCopy(NamedTuple):
             yield sealed(
                 CHUNK, _NUMBER_SERIAL.pack(number, runs.chunk.serial), _encode_chunk(runs, self.narrow)
             )
+        yield from gone_chunk_rows(number, self.gone_chunks)
         for producer_id, epoch, packed, last_ms in self.producers:
             value = _encode_producer(ProducerState(epoch, packed, last_ms))
             yield sealed(PRODUCER, _NUMBER_PRODUCER.pack(number, producer_id), value)
@@ -61,6 +64,8 @@ class PartitionCopy(NamedTuple):
         yield PARTITION, number
         for runs in self.chunks:
             yield CHUNK, (number, runs.chunk.serial)
+        for serial in self.gone_chunks:
+            yield CHUNK, (number, serial)
         for producer_id, *_ in self.producers:
             yield PRODUCER, (number, producer_id)
 
@@ -83,14 +88,21 @@ def is_narrow(feature_level: int) -> bool:
 
 def copy_changes(log: PartitionLog, dirty: Dirty, narrow: bool) -> PartitionCopy:
     """What changed since the image was last written, but for the rows that `dirty` names."""
-    chunks = [chunk.copy() for chunk in log.grown_chunks()]
+    grown, gone = {chunk.serial: chunk for chunk in log.grown_chunks()}, list[int]()
+    for serial in dirty.chunks.pop(log.number, ()):
+        if (chunk := log.chunk(serial)) is not None:
+            grown[serial] = chunk
+        else:
+            gone.append(serial)
+    chunks = [chunk.copy() for chunk in grown.values()]
     if dirty[CHUNK]:
         chunks = [copy for copy in chunks if (log.number, copy.chunk.serial) not in dirty[CHUNK]]
+        gone = [serial for serial in gone if (log.number, serial) not in dirty[CHUNK]]
     unsaved: Iterable[int] = log.unsaved_producers or ()
     if dirty[PRODUCER]:
         # Among them all that are gone.
         unsaved = [producer_id for producer_id in unsaved if (log.number, producer_id) not in dirty[PRODUCER]]
-    copy = _copy(log, chunks, unsaved, narrow)
+    copy = _copy(log, chunks, unsaved, narrow)._replace(gone_chunks=gone)
     log.is_imaged()
     return copy
 
@@ -117,6 +129,7 @@ def _copy(
         log.next_serial,
         log.deleted,
         chunks,
+        (),
         producers,
         narrow,
     )
@@ -124,7 +137,7 @@ def _copy(
 
 def note_in_partition(state: LedgerState, section: int, key: Any) -> bool:
     """Note in its partition that this row could not be written. False where the partition cannot
-    say that: what is gone, and the partition itself, is for `state.dirty` to name."""
+    say that: a producer that is gone, and the partition itself, is for `state.dirty` to name."""
     if section not in (CHUNK, PRODUCER):
         return False
     number, name = key
@@ -132,9 +145,7 @@ def note_in_partition(state: LedgerState, section: int, key: Any) -> bool:
     if log is None:
         return False
     if section == CHUNK:
-        if _chunk(log, name) is None:
-            return False
-        log.is_not_imaged(name)
+        state.dirty.chunks.setdefault(number, set()).add(name)
     else:
         if name not in log.producers:
             return False
@@ -150,6 +161,10 @@ def blank_row(found: PartitionRange, number: int) -> Row:
 
 def gone_row(number: int) -> Row:
     return Row(PARTITION, _NUMBER.pack(number), None)
+
+
+def gone_chunk_rows(number: int, serials: Iterable[int]) -> Iterator[Row]:
+    return (Row(CHUNK, _NUMBER_SERIAL.pack(number, serial), None) for serial in serials)
 
 
 def _partitions(state: LedgerState) -> Iterable[int]:
@@ -187,7 +202,8 @@ def _partition_row(state: LedgerState, number: int) -> bytes | None:
 
 def _chunk_row(state: LedgerState, key: tuple[int, int]) -> bytes | None:
     number, serial = key
-    chunk = _chunk(state.logs.get(number), serial)
+    log = state.logs.get(number)
+    chunk = log.chunk(serial) if log is not None else None
     return _encode_chunk(chunk.copy(), is_narrow(state.feature_level)) if chunk is not None else None
 
 
@@ -196,14 +212,6 @@ def _producer_row(state: LedgerState, key: tuple[int, int]) -> bytes | None:
     log = state.logs.get(number)
     producer = log.producers.get(producer_id) if log is not None else None
     return _encode_producer(producer) if producer is not None else None
-
-
-def _chunk(log: PartitionLog | None, serial: int) -> RunChunk | None:
-    # Serials of a partition's chunks are consecutive.
-    if log is None or not log.chunks:
-        return None
-    at = serial - log.chunks[0].serial
-    return log.chunks[at] if 0 <= at < len(log.chunks) else None
 
 
 def _encode_partition(log: PartitionLog) -> bytes:
@@ -298,7 +306,9 @@ def _check_partition(log: PartitionLog) -> None:
             f"{where} has log start {log.log_start}, high watermark {log.high_watermark} and runs up to {end}"
         )
     serials = [chunk.serial for chunk in log.chunks]
-    if serials and serials != list(range(log.next_serial - len(serials), log.next_serial)):
+    # Only swaps leave gaps, and then the objects know how many runs there are.
+    is_whole = serials == list(range(log.next_serial - len(serials), log.next_serial))
+    if serials and not is_whole and (not log.layout_version or serials[-1] >= log.next_serial):
         raise StoreDamaged(
             f"chunks of {where} are missing: there are {serials}, the next is {log.next_serial}"
         )

@@ -8,7 +8,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ledger.errors import StoreDamaged
 from ledger.types import NO_TIMESTAMP
@@ -28,6 +28,8 @@ _COLUMNS = ((2, 2), (0, 2), (6, 2), (8, 1), (9, 1), (4, 2))
 _NARROW_COLUMNS = ((2, 2), (0, 2), (6, 1), (8, 1), (9, 1), (4, 2))
 SAME_AGE_MS = 3_600_000
 _FIRST_WINDOW, _LAST_WINDOW = 8, 512
+SEGMENT_RUN: Final = 1 << 63
+"""Added to the object number in the row of a run that is not dense: object numbers have 48 bits."""
 
 
 def without_timestamp(committed_ms: int) -> int:
@@ -71,6 +73,24 @@ class Run(NamedTuple):
     dense: bool = True
 
 
+def run_of(row: Row) -> Run:
+    last, base, stamp, number, start, size = row
+    if number < SEGMENT_RUN:
+        return Run(base, last, number, start, size, stamp)
+    return Run(base, last, number - SEGMENT_RUN, start, size, stamp, dense=False)
+
+
+def pack_row(run: Run) -> bytes:
+    number = run.object_number if run.dense else run.object_number + SEGMENT_RUN
+    return _ROW.pack(run.last, run.base, run.max_timestamp, number, run.start, run.size)
+
+
+def cut_rows(rows: bytes, runs: int) -> Iterator[bytes]:
+    """Packed rows in parts of so many runs; the last part may have fewer."""
+    step = runs * _ROW_BYTES
+    return (rows[at : at + step] for at in range(0, len(rows), step))
+
+
 class RunChunk:
     """Some runs of one partition, in offset order. `head` is the first that still lives.
 
@@ -89,6 +109,15 @@ class RunChunk:
         self.latest = NO_TIMESTAMP
         """At least the greatest timestamp of the live runs, so that a search may pass the chunk by."""
         self._rows = bytearray()
+
+    @classmethod
+    def of_rows(cls, serial: int, rows: bytes) -> "RunChunk":
+        """Of packed rows."""
+        chunk = cls(serial)
+        chunk._rows = bytearray(rows)
+        chunk.filled = len(chunk)
+        chunk._find_latest()
+        return chunk
 
     def __len__(self) -> int:
         """Runs, with those before the head."""
@@ -149,8 +178,15 @@ class RunChunk:
         at = len(self._rows) - _ROW_BYTES
         return self.head * _ROW_BYTES <= at and _BASE.unpack_from(self._rows, at)[1] <= offset
 
+    def packed(self, first: int, end: int) -> bytes:
+        """These rows as bytes, for `of_rows`."""
+        return bytes(self._rows[first * _ROW_BYTES : end * _ROW_BYTES])
+
     def object_numbers(self, first: int, end: int) -> Sequence[int]:
-        return self._column(first, end, _OBJECT_WORD, 2, "Q")
+        numbers = self._column(first, end, _OBJECT_WORD, 2, "Q")
+        if max(numbers, default=0) < SEGMENT_RUN:
+            return numbers
+        return [number % SEGMENT_RUN for number in numbers]
 
     def sizes(self, first: int, end: int) -> Sequence[int]:
         return self._column(first, end, _SIZE_WORD, 1, "I")
@@ -172,7 +208,10 @@ class RunChunk:
                 for i in range(words):
                     rows[word + i :: _WORDS] = columns[i : count * words : words]
                 columns = columns[count * words :]
-        stamps = self._column(0, count, _STAMP_WORD, 2, "q")
+        self._find_latest()
+
+    def _find_latest(self) -> None:
+        stamps = self._column(0, len(self), _STAMP_WORD, 2, "q")
         self.latest = max(max(stamps, default=NO_TIMESTAMP), NO_TIMESTAMP)
 
     def _column(self, first: int, end: int, word: int, words: int, typecode: str) -> Sequence[int]:
@@ -184,7 +223,7 @@ class RunChunk:
 
 class RunsCopy(NamedTuple):
     """Runs [head, end) of a chunk as they were: after the copy the chunk only grows at its end, and only the
-    run that was the last changes."""
+    run that was the last changes. A swap makes other chunks."""
 
     chunk: RunChunk
     head: int

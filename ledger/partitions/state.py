@@ -11,7 +11,8 @@ from typing import Final
 
 from ledger.errors import StoreDamaged
 from ledger.partitions.producers import ProducerState
-from ledger.partitions.runs import Run, RunChunk
+from ledger.partitions.runs import SEGMENT_RUN, Run, RunChunk, run_of
+from ledger.partitions.spans import RunSpan, find_span
 from ledger.types import NO_TIMESTAMP, TopicId
 
 CHUNK_RUNS = 256
@@ -118,7 +119,8 @@ class PartitionLog:
         self.run_count += len(chunk)
         self.size_bytes += sum(chunk.sizes(0, len(chunk)))
         if len(chunk):
-            _, _, _, self._end_object, start, size = chunk.row(len(chunk) - 1)
+            _, _, _, number, start, size = chunk.row(len(chunk) - 1)
+            self._end_object = number if number < SEGMENT_RUN else NO_OBJECT
             self._end_position = start + size
 
     def _grow(self) -> RunChunk:
@@ -154,16 +156,20 @@ class PartitionLog:
         forgotten, self.producers = tuple(self.producers), _NO_PRODUCERS
         return forgotten
 
-    def grown_chunks(self) -> Sequence[RunChunk]:
-        """The chunks that got runs since the image was last written."""
-        if self.high_watermark == self.imaged_end or not self.chunks:
-            return ()
-        # Serials of a partition's chunks are consecutive.
-        return self.chunks[max(self.imaged_serial - self.chunks[0].serial, 0) :]
+    def chunk(self, serial: int) -> RunChunk | None:
+        at = bisect_left(self.chunks, serial, key=_chunk_serial)
+        found = self.chunks[at] if at < len(self.chunks) else None
+        return found if found is not None and found.serial == serial else None
 
-    def is_not_imaged(self, serial: int = 0) -> None:
-        """The image may say nothing of its runs from the chunk with this serial on."""
-        self.imaged_end, self.imaged_serial = -1, min(serial, self.imaged_serial)
+    def grown_chunks(self) -> Sequence[RunChunk]:
+        """The chunks that commits gave runs to since the image was last written."""
+        if self.high_watermark == self.imaged_end:
+            return ()
+        return self.chunks[bisect_left(self.chunks, self.imaged_serial, key=_chunk_serial) :]
+
+    def is_not_imaged(self) -> None:
+        """The image may say nothing of its runs."""
+        self.imaged_end, self.imaged_serial = -1, 0
 
     def is_not_saved(self, producer_id: int) -> None:
         """The image may not say what is remembered of this producer."""
@@ -218,12 +224,27 @@ class PartitionLog:
         self.chunks = self.chunks[len(emptied) :] or ()
         return numbers, emptied
 
+    def span(self, first: int, last: int) -> RunSpan | None:
+        """As `find_span`."""
+        return find_span(self.chunks, self.log_start, first, last)
+
+    def replace(self, span: RunSpan, runs: Sequence[Run]) -> list[int]:
+        """Put `runs` in the place of these live ones. Returns the serials of chunks that have changed or are
+        gone."""
+        self.size_bytes += sum([run.size for run in runs]) - span.size_bytes()
+        self.run_count += len(runs) - span.run_count()
+        if span.is_last:
+            # What is appended next begins a run.
+            self._end_object = NO_OBJECT
+        self.chunks, changed = span.replaced(runs, CHUNK_RUNS)
+        return changed
+
     def runs_from(self, offset: int) -> Iterator[Run]:
         """Live runs in order, from the one that holds `offset` (or the next after a gap) on."""
         at = bisect_left(self.chunks, offset, key=_chunk_last)
         for chunk in self.chunks[at:]:
-            for last, base, stamp, object_number, start, size in chunk.rows(chunk.find(offset)):
-                yield Run(base, last, object_number, start, size, stamp)
+            for row in chunk.rows(chunk.find(offset)):
+                yield run_of(row)
 
     def find(self, offset: int, max_bytes: int, max_runs: int = DEFAULT_FIND_RUNS) -> list[Run]:
         """Find batches: runs from `offset` on until their sizes reach `max_bytes`. Empty at the end."""
@@ -232,8 +253,7 @@ class PartitionLog:
             return found
         if self.chunks and (chunk := self.chunks[-1]).has_last_from(offset):
             # So it is for every consumer at the end of the log.
-            last, base, stamp, object_number, start, size = chunk.row(len(chunk) - 1)
-            return [Run(base, last, object_number, start, size, stamp)]
+            return [run_of(chunk.row(len(chunk) - 1))]
         total = 0
         for run in self.runs_from(offset):
             found.append(run)
@@ -260,9 +280,9 @@ class PartitionLog:
         for chunk in self.chunks:
             if chunk.latest < timestamp_ms:
                 continue
-            for last, base, stamp, object_number, start, size in chunk.rows(chunk.find(self.log_start)):
-                if stamp >= timestamp_ms:
-                    return Run(base, last, object_number, start, size, stamp)
+            for row in chunk.rows(chunk.find(self.log_start)):
+                if row[2] >= timestamp_ms:
+                    return run_of(row)
         return None
 
     def find_max_time(self) -> Run | None:
@@ -272,18 +292,22 @@ class PartitionLog:
         for chunk in self.chunks:
             if chunk.latest <= latest:
                 continue
-            for last, base, stamp, object_number, start, size in chunk.rows(chunk.find(self.log_start)):
-                if stamp > latest:
-                    latest = stamp
-                    best = Run(base, last, object_number, start, size, stamp)
+            for row in chunk.rows(chunk.find(self.log_start)):
+                if row[2] > latest:
+                    latest = row[2]
+                    best = run_of(row)
         return best
 
     def runs(self) -> Iterator[Run]:
         """All live runs in order."""
         for chunk in self.chunks:
-            for last, base, stamp, object_number, start, size in chunk.rows(chunk.head):
-                yield Run(base, last, object_number, start, size, stamp)
+            for row in chunk.rows(chunk.head):
+                yield run_of(row)
 
 
 def _chunk_last(chunk: RunChunk) -> int:
     return chunk.last
+
+
+def _chunk_serial(chunk: RunChunk) -> int:
+    return chunk.serial

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
-from ledger.keys import uuid7
 from ledger.requests import SMALL, UTF8
 from ledger.types import TopicId
 
@@ -17,7 +16,6 @@ segment's index, and serving never reads the `.index`."""
 MAX_SEGMENT_BYTES: Final = 2**31 - 1
 SEGMENT_HEAD_BYTES: Final = 32
 SEGMENT_TRAILER_BYTES: Final = 16
-SEGMENT_PREFIX: Final = "seg/"
 RUN_BYTES: Final = 36
 """Of a run in the journal."""
 
@@ -25,7 +23,7 @@ RUN_BYTES: Final = 36
 class SegmentFile(NamedTuple):
     """A segment that is durable, with its `.index`, which belongs to it and is never named.
 
-    `locator`: `segment_locator`. `object_bytes`: of the `.kfs`, header and trailer included.
+    `locator`: `ledger.keys.segment_locator`. `object_bytes`: of the `.kfs`, header and trailer included.
     """
 
     locator: str
@@ -57,7 +55,7 @@ class SwapSegments:
     them are legal. Their segments are in the order of the runs, none without a run, and none was ever named
     before.
 
-    A repeat (job, attempt, topic id, partition, first, last) gets its first result. The result is `Swapped`,
+    A repeat (all but segments and runs are the same) gets its first result. The result is `Swapped`,
     or `Refused`:
 
     | error | what the job does |
@@ -108,7 +106,7 @@ class TakePin:
 
     Keys of the job's segments must not be older than `Pinned.started_ms`. The owner releases a pin that was
     not renewed for ten minutes; a job whose `Pinned.entry` has changed has lost its first pin, and begins
-    anew. Result: `Pinned` or `Refused`.
+    from scratch. Result: `Pinned` or `Refused`.
     """
 
     job: bytes
@@ -131,9 +129,3 @@ class ReleasePin:
     job: bytes
     weight: ClassVar[int] = SMALL
     work: ClassVar[int] = 0
-
-
-def segment_locator(topic_id: TopicId, partition: int, base: int, created_ms: int, random: bytes) -> str:
-    """The key of a new segment, `seg/{topic id}/{partition}/{base}-{uuidv7}.kfs`, from 10 random bytes.
-    `base`: its first offset."""
-    return f"{SEGMENT_PREFIX}{topic_id.hex()}/{partition}/{base:020d}-{uuid7(created_ms, random)}.kfs"

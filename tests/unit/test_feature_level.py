@@ -96,6 +96,15 @@ def test_when_the_level_is_raised_the_image_is_written_again_as_a_whole() -> Non
     assert digest(all_rows(restored)) == digest(all_rows(ledger.state))
 
 
+def test_level_3_writes_no_row_again_but_the_first() -> None:
+    ledger = filled(2)
+    become_owner(ledger, 3)
+    before = dict(ledger.image)
+    ledger.write_image()
+    assert {key for key, value in ledger.image.items() if before[key] != value} == {(META, b"")}
+    assert ledger.state.image_level == 3
+
+
 def test_an_image_that_could_not_be_written_in_the_new_format_is_written_later() -> None:
     ledger = filled(FIRST_LEVEL)
     become_owner(ledger, 2)
@@ -106,13 +115,13 @@ def test_an_image_that_could_not_be_written_in_the_new_format_is_written_later()
     assert ledger.image[META, b""][:2] == b"\0\4"
 
 
-@pytest.mark.parametrize("level", [1, 2])
-def test_journal_image_and_snapshot_give_the_same_state_across_the_raise(level: int) -> None:
+@pytest.mark.parametrize(("level", "raised"), [(1, 2), (2, 2), (1, 3), (2, 3), (3, 3)])
+def test_journal_image_and_snapshot_give_the_same_state_across_the_raise(level: int, raised: int) -> None:
     ledger = filled(level)
-    become_owner(ledger, 2)
+    become_owner(ledger, raised)
     ledger.submit(commit(10), commit(11))
     for state in (ledger.from_journal(), ledger.from_image(), ledger.from_snapshot()):
-        assert state.feature_level == 2
+        assert state.feature_level == raised
         assert digest(all_rows(state)) == digest(all_rows(ledger.state))
 
 

@@ -31,6 +31,8 @@ from ledger.partitions.records import (
 from ledger.records import RESERVED, MetadataRecord, RecordFormat
 from ledger.registry import REGISTRY, decode_records, encode_record
 from ledger.settings.records import ClientQuotasSet, ResourceConfigsSet
+from ledger.swaps.records import PinReleased, PinTaken, SegmentsSwapped
+from ledger.swaps.requests import SegmentFile, SegmentRun
 from ledger.topics.records import PartitionsAdded, TopicConfigsSet, TopicCreated, TopicDeleted
 from ledger.types import TopicId
 
@@ -134,6 +136,21 @@ GOLDEN_OF_LEVEL_2: list[tuple[MetadataRecord, str]] = [
     (ObjectsForgotten([1, 1 << 40]), "0a 01 00000010 0000000000000001 0000010000000000"),
 ]
 
+JOB = bytes(range(32, 48))
+GOLDEN_OF_LEVEL_3: list[tuple[MetadataRecord, str]] = [
+    (
+        SegmentsSwapped(
+            7, JOB, 2, 100, 299, 4, 200, [SegmentFile("s", 5_000_000)], [SegmentRun(0, 32, 61, 100, 299, -1)]
+        ),
+        "1e 00 0000006b 00000007 202122232425262728292a2b2c2d2e2f 00000002"
+        "0000000000000064 000000000000012b 0000000000000004 000000c8 00000001 00000001"
+        "00000000004c4b40 0001 73"
+        "00000000 00000020 0000003d 0000000000000064 000000000000012b ffffffffffffffff",
+    ),
+    (PinTaken(JOB), "22 00 00000010 202122232425262728292a2b2c2d2e2f"),
+    (PinReleased(JOB), "23 00 00000010 202122232425262728292a2b2c2d2e2f"),
+]
+
 
 @pytest.fixture
 def entry() -> bytes:
@@ -150,6 +167,19 @@ def test_the_bytes_of_a_metadata_record_never_change(record: MetadataRecord, tex
 def test_the_bytes_of_a_metadata_record_of_level_2_never_change(record: MetadataRecord, text: str) -> None:
     assert encode_record(record, 2).hex() == text.replace(" ", "")
     assert list(decode_records(bytes.fromhex(text), 1)) == [record]
+
+
+@pytest.mark.parametrize(("record", "text"), GOLDEN_OF_LEVEL_3)
+def test_the_bytes_of_a_metadata_record_of_level_3_never_change(record: MetadataRecord, text: str) -> None:
+    assert encode_record(record, 3).hex() == text.replace(" ", "")
+    assert list(decode_records(bytes.fromhex(text), 1)) == [record]
+    with pytest.raises(ValueError, match="is not written at feature level 2"):
+        encode_record(record, 2)
+
+
+@pytest.mark.parametrize(("record", "text"), GOLDEN_OF_LEVEL_2)
+def test_level_3_leaves_the_records_of_level_2_as_they_are(record: MetadataRecord, text: str) -> None:
+    assert encode_record(record, 3).hex() == text.replace(" ", "")
 
 
 def test_records_that_level_2_leaves_as_they_are_have_the_same_bytes() -> None:
@@ -173,13 +203,13 @@ def test_a_record_of_what_later_versions_bring_is_refused_with_its_purpose(numbe
 
 
 def test_a_later_feature_level_is_refused_in_words() -> None:
-    with pytest.raises(StoreTooNew, match="feature level 3, and this build knows levels up to 2"):
-        list(decode_records(bytes.fromhex("15 00 00000002 0003"), 1))
+    with pytest.raises(StoreTooNew, match="feature level 4, and this build knows levels up to 3"):
+        list(decode_records(bytes.fromhex("15 00 00000002 0004"), 1))
 
 
 def test_every_kind_of_metadata_record_has_its_golden_bytes() -> None:
-    of_level_2 = {type(record) for record, _ in GOLDEN_OF_LEVEL_2}
-    assert {type(record) for record in RECORDS} | of_level_2 == {
+    later = {type(record) for record, _ in GOLDEN_OF_LEVEL_2 + GOLDEN_OF_LEVEL_3}
+    assert {type(record) for record in RECORDS} | later == {
         known.kind for machine in REGISTRY.machines for known in machine.formats
     }
 
