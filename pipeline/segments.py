@@ -13,13 +13,12 @@ from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
 from ledger.merging.plan import MergePolicy
-from ledger.merging.reads import NEAR, ReadRule
 from pipeline.messages import TopicDescription
 from pipeline.peer import PeerRefused, PeerUnavailable
 from pipeline.pins import Pin, PinLost, Pinner
 from pipeline.planning import Look, PartitionMerge, Place, PlannedTask, Rounds, RunFinder
+from pipeline.rounds import Carrier, Swapper, Swaps
 from pipeline.rounds import JobError as JobError
-from pipeline.rounds import JobStore, Round, Swapper, Tools
 from pipeline.rounds import MergeTotals as MergeTotals
 
 WINDOW: Final = 16
@@ -41,6 +40,18 @@ class Peer(RunFinder, Pinner, Swapper, Protocol):
     PeerRefused."""
 
     def topics(self) -> Iterator[TopicDescription]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What carries the tasks of a job out, and how much of them it takes at a time. The defaults are for one
+    process with little memory."""
+
+    carrier: Carrier
+    window: int = WINDOW
+    round_bytes: int = ROUND_BYTES
+    round_runs: int = ROUND_RUNS
+    max_run_bytes: int = MAX_RUN_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +92,17 @@ class MergeJob:
     def __init__(
         self,
         peer: Peer,
-        store: JobStore,
+        engine: Engine | None,
         host: Host,
         policy: MergePolicy | None = None,
-        rule: ReadRule = NEAR,
         say: Callable[[MergeTotals], None] = lambda _: None,
     ) -> None:
-        """`say` is called whenever something was done, so that a caller can tell a slow job from one that
-        hangs."""
+        """Without an `engine` a job can only plan. `say` is called whenever something was done, so that a
+        caller can tell a slow job from one that hangs."""
         self._peer = peer
-        self._store = store
+        self._engine = engine
         self._host = host
         self._policy = policy or MergePolicy(task_bytes=ROUND_BYTES)
-        self._rule = rule
         self._say = say
         self.totals = MergeTotals()
 
@@ -146,19 +155,22 @@ class MergeJob:
         pin.release()
 
     def _merge(self, places: Iterable[Place], pin: Pin) -> None:
-        tools = Tools(self._peer, self._store, self._rule, pin, self._host.random)
-        work = Round(tools, self.totals)
+        engine = self._engine
+        if engine is None:
+            raise ValueError("a job without an engine can only plan")
+        swaps = Swaps(self._peer, pin, self.totals)
         merges = (PartitionMerge(place, self._policy, pin.started_ms) for place in places)
-        rounds = Rounds(merges, self._peer, WINDOW)
-        while (planned := rounds.next(ROUND_BYTES, ROUND_RUNS)) is not None:
-            work.run([each for each in planned if self._fits(each)])
+        rounds = Rounds(merges, self._peer, engine.window)
+        while (planned := rounds.next(engine.round_bytes, engine.round_runs)) is not None:
+            fitting = [each for each in planned if self._fits(each, engine.max_run_bytes)]
+            engine.carrier.carry_out(fitting, swaps)
             self.totals.partitions = rounds.ended
             self._say(self.totals)
             pin.keep()
         self.totals.partitions = rounds.ended
 
-    def _fits(self, planned: PlannedTask) -> bool:
-        fits = planned.task.size <= MAX_RUN_BYTES
+    def _fits(self, planned: PlannedTask, max_run_bytes: int) -> bool:
+        fits = planned.task.size <= max_run_bytes
         if not fits:
             self.totals.left_runs += len(planned.task.runs)
         return fits

@@ -35,8 +35,8 @@ from ledger.merging.reads import FAR, NEAR
 from pipeline.costs import dollars
 from pipeline.links import InheritedLink, Link, PlainLink, TlsLink, UnixLink
 from pipeline.peer import PeerClient, PeerRefused, PeerUnavailable
-from pipeline.rounds import MergeTotals
-from pipeline.segments import ROUND_BYTES, Host, JobError, MergeJob, PlannedTopic
+from pipeline.rounds import MergeTotals, Round
+from pipeline.segments import ROUND_BYTES, Engine, Host, JobError, MergeJob, PlannedTopic
 from pipeline.stores import BlockingStore
 
 NICENESS: Final = 19
@@ -110,9 +110,8 @@ def _run(request: JobRequest) -> None:
         is_far = not url.startswith(("file:", "objects+file:"))
         segments = open_job_segments(url, far=FarStores(FarOptions(**request.far)))
         store = stack.enter_context(BlockingStore(segments, runner))
-        job = MergeJob(
-            peer, store, Host(time.monotonic, os.urandom), policy, FAR if is_far else NEAR, _Progress()
-        )
+        engine = Engine(Round(store, os.urandom, FAR if is_far else NEAR))
+        job = MergeJob(peer, engine, Host(time.monotonic, os.urandom), policy, _Progress())
         if request.dry_run:
             for planned in job.plan(request.topics):
                 _say("planned", _planned(planned))

@@ -13,7 +13,8 @@ from ledger.swaps.requests import SwapSegments
 from ledger.types import TopicId
 from pipeline.peer import PeerUnavailable
 from pipeline.pins import RENEW_S
-from pipeline.segments import Host, JobError, MergeJob, places_of
+from pipeline.rounds import Round
+from pipeline.segments import Engine, Host, JobError, MergeJob, places_of
 from tests.support.merge_peer import BEGUN_MS, MergePeer
 
 POLICY = MergePolicy(due_runs=10, task_bytes=64 * 1024)
@@ -21,7 +22,8 @@ T = TopicId(bytes([1] * 16))
 
 
 def job_of(peer: MergePeer, policy: MergePolicy = POLICY) -> MergeJob:
-    return MergeJob(peer, peer, Host(peer.elapsed_s, os.urandom), policy)
+    engine = Engine(Round(peer, os.urandom))
+    return MergeJob(peer, engine, Host(peer.elapsed_s, os.urandom), policy)
 
 
 def merged_runs(peer: MergePeer, topic: TopicId = T, partition: int = 0) -> list[int]:
