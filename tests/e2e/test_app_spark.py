@@ -14,7 +14,7 @@ from tests.e2e.client_confluent import ConfluentClient
 from tests.e2e.conftest import Endpoint
 from tests.e2e.example import Application, copied_example
 from tests.support.client import Codec, Earliest, Record
-from tests.support.spark import SPARK_KAFKA_JARS, why_no_spark
+from tests.support.spark import SPARK_KAFKA_JARS, why_no_kafka_connector
 
 WAIT_S: Final = 120.0
 PARTITIONS: Final = 2
@@ -31,7 +31,7 @@ Submit = Callable[..., Application]
 @pytest.fixture
 def submit(endpoint: Endpoint, tmp_path: Path) -> Iterator[Submit]:
     """Starts `shout.py` with some arguments as spark-submit does."""
-    reason = why_no_spark()
+    reason = why_no_kafka_connector()
     if reason is not None:
         pytest.skip(reason)
     example = copied_example("spark", tmp_path, {"127.0.0.1:9092": endpoint.bootstrap})

@@ -3,7 +3,7 @@
 What a partition holds is compared before and after: `records_of` reads it as a consumer would.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 from ledger.batch.header import verify_crc, walk
@@ -36,7 +36,7 @@ class MergePeer:
     def __init__(self, topics: Sequence[str] = ("t",), partitions: int = 1, page: int = 300) -> None:
         self.names = {TopicId(bytes([at + 1] * 16)): name for at, name in enumerate(topics)}
         self.parts = {(topic, at): Part() for topic in self.names for at in range(partitions)}
-        self.objects: dict[str, bytes] = {}
+        self.objects: MutableMapping[str, bytes] = {}
         self.page = page
         self.now_s = 0.0
         self.pins: dict[bytes, Pinned] = {}

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 
 def stop_group(process: subprocess.Popen[bytes], timeout_s: float = 20.0) -> int:
@@ -37,3 +38,28 @@ def tail_of(path: Path, max_bytes: int = 8192) -> str:
         file.seek(max(0, size - max_bytes))
         text = file.read().decode(errors="replace")
     return text if size <= max_bytes else text.partition("\n")[2]
+
+
+class Descendant(NamedTuple):
+    """A process that another one has started, or one of those."""
+
+    pid: int
+    command: str
+
+
+def descendants(pid: int) -> list[Descendant]:
+    """Of a process, as /proc has them now."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            parents.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    found: list[Descendant] = []
+    waiting = [pid]
+    while waiting:
+        for child in parents.get(waiting.pop(), []):
+            waiting.append(child)
+            with contextlib.suppress(OSError):
+                command = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found.append(Descendant(child, command))
+    return found

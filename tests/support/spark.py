@@ -4,6 +4,7 @@
 """
 
 import importlib.util
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -30,15 +31,22 @@ SPARK_KAFKA_JARS = JarSet(
 
 def why_no_spark() -> str | None:
     """The reason why Spark cannot run here, or None."""
+    if shutil.which("java") is None:
+        return "Spark needs Java on PATH"
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed (make test-setup does it)"
-    return SPARK_KAFKA_JARS.why_missing()
+    return None
+
+
+def why_no_kafka_connector() -> str | None:
+    """The same of Spark with the connector of Kafka."""
+    return why_no_spark() or SPARK_KAFKA_JARS.why_missing()
 
 
 def main(arguments: Sequence[str]) -> None:
     if arguments:
         raise SystemExit("usage: python -m tests.support.spark")
-    reason = why_no_spark()
+    reason = why_no_kafka_connector()
     if reason is not None:
         sys.stderr.write(f"Tests with Apache Spark will be skipped: {reason}\n")
         return

@@ -1,0 +1,128 @@
+"""Where Spark runs, what it needs there, and what it means when it fails."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pipeline.rounds import JobError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+LOCAL: Final = "local[*,4]"
+"""All cores of this machine; a Spark task is tried four times, as on a cluster."""
+PIP_LINE: Final = "pip install 'dragoman[spark]'"
+MIN_JAVA: Final = 17
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_REASON = re.compile(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
+
+
+class NotInstalled(Exception):
+    """The engine cannot run here; one sentence says what to install or to set."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlace:
+    """Where Spark runs: a master as spark-submit takes it, and properties `spark.*`."""
+
+    master: str = LOCAL
+    conf: Mapping[str, str] | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Master and executors are on this machine."""
+        return self.master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
+
+
+@contextmanager
+def spark_context(place: SparkPlace) -> "Iterator[SparkContext]":
+    """Start Spark, and stop it in the end. Errors: NotInstalled; JobError if the master is out of reach."""
+    check_spark()
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if place.is_here:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    conf = SparkConf().setAppName("dragoman compact segments")
+    if place.master:
+        conf.setMaster(place.master)
+    for name, value in _properties(place).items():
+        conf.set(name, value)
+    try:
+        context = SparkContext(conf=conf)
+    except (Py4JError, PySparkException, OSError) as error:
+        raise JobError(f"Spark does not start on {place.master}: {_reason(error)}") from error
+    try:
+        yield context
+    finally:
+        context.stop()
+
+
+def check_spark() -> None:
+    """NotInstalled unless pyspark and a Java for it are installed."""
+    if find_spec("pyspark") is None:
+        raise NotInstalled(f"the Spark engine needs pyspark: {PIP_LINE}")
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    remedy = f"install a JDK {MIN_JAVA} or newer, or name one in JAVA_HOME"
+    if java is None or not Path(java).exists():
+        where = f"there is none in JAVA_HOME ({home})" if home else "there is none on PATH"
+        raise NotInstalled(f"the Spark engine needs Java, and {where}: {remedy}")
+    version = _java_version(java)
+    if version < MIN_JAVA:
+        raise NotInstalled(f"the Spark engine needs Java {MIN_JAVA}, and {java} is Java {version}: {remedy}")
+
+
+def _properties(place: SparkPlace) -> dict[str, str]:
+    found = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    if place.is_here:
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return found | dict(place.conf or {})
+
+
+def _java_version(java: str) -> int:
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotInstalled(f"the Spark engine needs Java, and {java} does not run: {error}") from error
+    found = _JAVA_VERSION.search(said.stderr + said.stdout)
+    if found is None:
+        raise NotInstalled(f"the Spark engine needs Java, and {java} -version does not say which it is")
+    return int(found[1])
+
+
+def explained(error: Exception) -> str:
+    """In a sentence what Spark says in pages; empty for an error that is not of Spark."""
+    from py4j.protocol import Py4JError
+
+    if not isinstance(error, Py4JError):
+        return ""
+    text = str(error)
+    if "PYTHON_VERSION_MISMATCH" in text:
+        return (
+            f"the executors run another Python than this one ({sys.version_info[0]}.{sys.version_info[1]}): "
+            "set PYSPARK_PYTHON to one of the same minor version"
+        )
+    if "ModuleNotFoundError" in text or "No module named" in text:
+        return (
+            "the executors do not have Dragoman: install it there, set PYSPARK_PYTHON to the Python that has "
+            "it, or send the environment along (spark.archives)"
+        )
+    return f"Spark has given up a task: {_reason(error)}"
+
+
+def _reason(error: BaseException) -> str:
+    """The most telling line: the last error of a Python traceback in it, else the first line."""
+    text = str(error)
+    found = [each for each in _REASON.findall(text) if "Py4J" not in each]
+    return (found[-1] if found else text.strip().partition("\n")[0])[:300]

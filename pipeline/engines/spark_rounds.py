@@ -1,0 +1,131 @@
+"""Carries out waves of merge tasks on a Spark cluster: lays them out, and has each segment swapped in as soon
+as it is there."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.engines.spark_context import explained
+from pipeline.engines.spark_layout import Layout, LayoutRule, Work, lay_out
+from pipeline.engines.spark_tasks import Executor, Outcome
+from pipeline.pins import Pin
+from pipeline.planning import PlannedTask
+from pipeline.rounds import LOOKS, JobError, Swaps
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+KEEP_S: Final = 5.0
+IDLE_S: Final = 300.0
+"""After which a job gives up whose cluster carries out nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkStore:
+    """The store of the gateway as executors open it. `far`: settings `storage.*` of a store elsewhere that
+    its URL does not say; no secrets."""
+
+    url: str
+    far: Mapping[str, Any]
+
+
+class SparkRounds:
+    """Carries out the tasks of each wave on a Spark cluster. A `pipeline.rounds.Carrier`."""
+
+    def __init__(self, context: "SparkContext", store: SparkStore, rule: LayoutRule | None = None) -> None:
+        self._context = context
+        self._store = store
+        self._rule = replace(rule or LayoutRule(), slots=context.defaultParallelism)
+        # Kept for all waves: Spark has a thread in Java for each of these.
+        self._pool = ThreadPoolExecutor(2 * self._rule.slots)
+
+    def close(self) -> None:
+        """After the last wave."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def carry_out(self, planned: Sequence[PlannedTask], swaps: Swaps) -> None:
+        """Errors: JobError, PinLost; PeerUnavailable, PeerRefused."""
+        if not planned:
+            return
+        works = [
+            Work(number, each.task, each.partition.looks >= LOOKS) for number, each in enumerate(planned)
+        ]
+        store = self._store
+        executor = Executor(store.url, dict(store.far), self._rule.reads, swaps.pin.now_ms())
+        for outcomes in self._results(works, executor, swaps.pin):
+            for outcome in outcomes:
+                self._finish(planned[outcome.number], outcome, swaps)
+                swaps.pin.keep()
+
+    def _finish(self, planned: PlannedTask, outcome: Outcome, swaps: Swaps) -> None:
+        totals = swaps.totals
+        if outcome.error:
+            raise JobError(outcome.error)
+        totals.add_traffic(outcome.traffic)
+        for sentence in outcome.left:
+            totals.damaged(sentence)
+        if outcome.missing:
+            swaps.missing(planned)
+        for written in outcome.written:
+            if planned.is_outdated:
+                totals.orphans += 1
+            else:
+                swaps.put_in_place(planned, written)
+
+    def _results(self, works: Sequence[Work], executor: Executor, pin: Pin) -> Iterator[list[Outcome]]:
+        """Those of each group as soon as it has ended."""
+        groups, rdd = self._laid_out(lay_out(works, self._rule), executor)
+        # A Spark job for each group, as a single one returns nothing before its last task has ended. They
+        # share the first stage.
+        jobs = {self._pool.submit(self._context.runJob, rdd, _all, [group]) for group in range(groups)}
+        try:
+            for done in self._as_completed(jobs, pin):
+                yield from done.result()
+        except Exception as error:
+            if sentence := explained(error):
+                raise JobError(sentence) from error
+            raise
+        finally:
+            if any(not job.done() for job in jobs):
+                for job in jobs:
+                    job.cancel()
+                # Of a Spark that has died there is nothing to cancel.
+                with suppress(Exception):
+                    self._context.cancelAllJobs()
+
+    def _laid_out(self, layout: Layout, executor: Executor) -> "tuple[int, RDD[list[Outcome]]]":
+        count = len(layout.groups)
+        if not layout.slices:
+            return count, self._context.parallelize(layout.groups, count).mapPartitions(executor.carry_out)
+        first = self._context.parallelize(layout.slices, len(layout.slices)).mapPartitions(executor.read)
+        return count, first.partitionBy(count, _same).mapPartitions(executor.merge)
+
+    def _as_completed(
+        self, jobs: Collection[Future[list[list[Outcome]]]], pin: Pin
+    ) -> Iterator[Future[list[list[Outcome]]]]:
+        pending, idle_s = set(jobs), 0.0
+        while pending:
+            done, pending = wait(pending, KEEP_S, FIRST_COMPLETED)
+            pin.keep()
+            idle_s = 0.0 if done or self._is_busy() else idle_s + KEEP_S
+            if idle_s >= IDLE_S:
+                raise JobError(
+                    f"the Spark cluster has carried out nothing for {IDLE_S:g} s: does it have free workers "
+                    "with the cores and the memory that the job asks for?"
+                )
+            yield from done
+
+    def _is_busy(self) -> bool:
+        tracker = self._context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        return any(stage is not None and stage.numActiveTasks for stage in stages)
+
+
+def _same(group: int) -> int:
+    return group
+
+
+def _all(outcomes: Iterator[list[Outcome]]) -> list[list[Outcome]]:
+    return list(outcomes)
