@@ -74,8 +74,9 @@ TRAILER_BYTES: Final = _TRAILER.size
 INDEX_HEAD_BYTES: Final = _INDEX_HEAD.size
 ENTRY_BYTES: Final = _ENTRY.size
 _PATCHED_BYTES = 16
-_JOINED_BYTES = 64 * 1024
+_SMALL_BYTES = 4 * 1024
 """Smaller batches are joined, so that a write has fewer buffers."""
+_JOINED_BYTES = 64 * 1024
 
 
 class SegmentBatch(NamedTuple):
@@ -226,7 +227,7 @@ class _Writer:
     def _append(self, head: bytes, rest: memoryview) -> None:
         self._crc = crc32c(rest, crc32c(head, self._crc))
         self._small += head
-        if len(rest) < _JOINED_BYTES:
+        if len(rest) < _SMALL_BYTES:
             self._small += rest
         else:
             self._flush()

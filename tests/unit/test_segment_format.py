@@ -271,7 +271,7 @@ def test_runs_without_timestamps_keep_when_they_were_committed() -> None:
 def test_small_batches_share_buffers_and_large_ones_are_not_copied() -> None:
     small = [SegmentBatch(i, batch_of(1)) for i in range(2_000)]
     assert len(encode_segment(small, 0, NOW_MS).buffers) < 10
-    large = batch_of(1, value_bytes=1_000_000)
+    large = batch_of(1, value_bytes=5_000)
     encoded = encode_segment([*small[:10], SegmentBatch(10, large), SegmentBatch(11, large)], 0, NOW_MS)
     views = [part for part in encoded.buffers if isinstance(part, memoryview)]
     assert [part.obj is large for part in views] == [True, True]
