@@ -6,7 +6,7 @@ Base offsets are outside of the CRC of a batch, and in a segment they count.
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.fetch.offset_index import SparseOffsetIndex
@@ -249,6 +249,7 @@ def test_bytes_in_a_record_that_look_like_a_batch_are_never_taken_for_one() -> N
     assert [batch.base for batch in search.found] == [0]
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_with_any_index_only_true_batches_are_sound(data: st.DataObject) -> None:
     segment = data.draw(st.sampled_from(ALL))

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 from crc32c import crc32c
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledger.batch.header import HEADER_BYTES, read_header, verify_crc, walk
@@ -146,6 +146,7 @@ def batches_of(shape: list[tuple[int, int, int, int, bool]], base: int) -> list[
     return batches
 
 
+@settings(deadline=None)
 @given(segments, st.integers(0, 2**40), st.integers(1, 8))
 def test_any_batches_come_back_at_their_offsets(
     shape: list[tuple[int, int, int, int, bool]], base: int, interval: int
@@ -164,6 +165,7 @@ def test_any_batches_come_back_at_their_offsets(
     assert found.last == encoded.runs[-1].last == walked.base_offset + walked.last_offset_delta
 
 
+@settings(deadline=None)
 @given(segments, st.integers(1, 500))
 def test_runs_are_whole_batches_back_to_back_within_the_bound(
     shape: list[tuple[int, int, int, int, bool]], max_run_bytes: int
@@ -189,6 +191,7 @@ def test_runs_are_whole_batches_back_to_back_within_the_bound(
         assert one.last < other.base and one.size + other.size > 0
 
 
+@settings(deadline=None)
 @given(segments, st.integers(1, 8), st.data())
 def test_no_flipped_bit_is_taken_for_data(
     shape: list[tuple[int, int, int, int, bool]], interval: int, data: st.DataObject
@@ -201,6 +204,7 @@ def test_no_flipped_bit_is_taken_for_data(
         verify(kfs, encoded.index, WHERE, SegmentName(TopicId(bytes(16)), 0, 3, NOW_MS))
 
 
+@settings(deadline=None)
 @given(segments, st.integers(1, 8), st.data())
 def test_a_flipped_bit_of_an_index_leaves_no_wrong_entry(
     shape: list[tuple[int, int, int, int, bool]], interval: int, data: st.DataObject
@@ -217,6 +221,7 @@ def test_a_flipped_bit_of_an_index_leaves_no_wrong_entry(
     assert read_index(index, WHERE).entries == read_index(encoded.index, WHERE).entries
 
 
+@settings(deadline=None)
 @given(segments, st.data())
 def test_what_is_cut_short_or_too_long_is_no_segment(
     shape: list[tuple[int, int, int, int, bool]], data: st.DataObject
@@ -231,6 +236,7 @@ def test_what_is_cut_short_or_too_long_is_no_segment(
             read_index(cut, WHERE)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 @example(b"KAFS")
 @example(b"IDX\0")
