@@ -13,6 +13,7 @@ from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER
 from ledger.rows import META, Row, digest
 from ledger.settings.rows import QUOTA, RESOURCE_CONFIG
 from ledger.state import LedgerState
+from ledger.swaps.rows import PIN, SWAP_RESULT
 from ledger.topics.rows import TOPIC
 
 SHOWN: Final = 3
@@ -31,6 +32,8 @@ WHAT_ROWS_SAY: Final[Mapping[int, str]] = MappingProxyType(
         RESOURCE_CONFIG: "configs",
         UPLOADER: "an uploader",
         OWNERS: "owners",
+        PIN: "a pin",
+        SWAP_RESULT: "the result of a swap",
     }
 )
 

@@ -77,6 +77,16 @@ def test_a_whole_ledger_is_clean(settings: Settings, run_audit: Run) -> None:
     assert totals["objects"]["live"] == OBJECTS
 
 
+def test_a_ledger_with_merged_runs_is_clean(settings: Settings, run_audit: Run) -> None:
+    locator = seed(settings, AuditedLedger.merge)
+    code, said = run_audit(settings)
+    assert (code, said["damages"]) == (Exit.OK, [])
+    assert said["totals"]["records"] == said["totals"]["offsets"] == 2 * OBJECTS * RECORDS
+    assert said["totals"]["runs"] == OBJECTS + 1
+    assert locator.startswith("seg/")
+    assert said["totals"]["objects"]["live"] == OBJECTS + 1
+
+
 @pytest.mark.parametrize("version", ["v1", "v3", "v4"])
 def test_directories_of_older_versions_are_clean(tmp_path: Path, run_audit: Run, version: str) -> None:
     data_dir = tmp_path / "data"
@@ -121,6 +131,7 @@ DAMAGES: Mapping[str, tuple[Seed, Damage]] = {
         make_gap,
         {"kind": "gap", "topic": "orders", "partition": 0, "offset": HELD, "last_offset": HELD + 4},
     ),
+    "short index": (AuditedLedger.cut_index, {"kind": "damaged index"}),
     "stray object": (AuditedLedger.strayed, {"kind": "stray object", "topic": None}),
     "wrong count": (
         make_wrong_count,

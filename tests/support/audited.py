@@ -20,9 +20,11 @@ from gateway.settings import Settings
 from gateway.store_assembly import Stores, directory_of, opened_stores
 from ledger.batch.header import read_header
 from ledger.batch.records import Record, build_batch
+from ledger.formats.segment import SegmentBatch, encode_segment
 from ledger.formats.snapshot import Snapshot, encode_snapshot
 from ledger.image import all_rows
 from ledger.journal import NONCE_BYTES, encode_entry
+from ledger.keys import index_locator, segment_locator
 from ledger.objects.requests import RaiseFloor
 from ledger.partitions.records import FileCommitted, RunRow
 from ledger.partitions.requests import CommitBatch, CommitFile
@@ -30,8 +32,9 @@ from ledger.ports import Appended
 from ledger.records import MetadataRecord
 from ledger.registry import REGISTRY
 from ledger.state import LedgerState
+from ledger.swaps.requests import SegmentFile, SegmentRun, Swapped, SwapSegments
 from ledger.topics.requests import CreateTopic
-from ledger.types import DraftBatch, Placement
+from ledger.types import DraftBatch, Placement, Position
 from tests.support.journalled import topic_id
 
 NOW_MS: Final = 1_700_000_000_000
@@ -135,6 +138,42 @@ class AuditedLedger:
         assert self.stores.image is not None
         await self.stores.image.clear()
         await self.stores.image.write(list(all_rows(state)), nonce)
+
+    async def merge(self) -> str:
+        """All runs of partition 0 become a segment, whose locator this returns."""
+        shard = await _open_shard(self.stores)
+        state = shard.state
+        log = state.topics.by_name["orders"].partitions[0]
+        runs = list(log.runs())
+        where = [Position(state.objects.locator(run.object_number), run.start, run.size) for run in runs]
+        found = [data for data in await self.stores.segments.read(where) if data is not None]
+        batches = [SegmentBatch(run.base, data) for run, data in zip(runs, found, strict=True)]
+        made = encode_segment(batches, 0, NOW_MS + 1, interval=RECORDS)
+        locator = segment_locator(TOPIC, 0, 0, NOW_MS + 1, os.urandom(10))
+        await self.stores.blobs.put(index_locator(locator), [made.index])
+        await self.stores.blobs.put(locator, made.buffers)
+        swap = SwapSegments(
+            b"j" * 16,
+            0,
+            TOPIC,
+            0,
+            0,
+            runs[-1].last,
+            log.layout_version,
+            [SegmentFile(locator, made.size)],
+            [SegmentRun(0, run.start, run.size, run.base, run.last, run.max_timestamp) for run in made.runs],
+        )
+        assert isinstance(await shard.ask(swap, _deadline()), Swapped)
+        await shard.close()
+        return locator
+
+    async def cut_index(self) -> str:
+        """The index of a segment lacks its last byte."""
+        key = index_locator(await self.merge())
+        data = await self.stores.blobs.get(key)
+        await self.stores.blobs.delete([key])
+        await self.stores.blobs.put(key, [data[:-1]])
+        return key
 
     async def _bytes_of(self, locator: str) -> bytes:
         path = self._path(locator)
