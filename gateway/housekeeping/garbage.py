@@ -144,15 +144,19 @@ class GarbageCollector:
         grace_ms = min(self._grace_ms, FULL_GRACE_MS) if self._is_disk_full() else self._grace_ms
         # Before anything is journaled: on a full disk this frees the space for the journal.
         objects = await self._delete_garbage(grace_ms, loop_time)
-        if self._passes(self._now_ms() - grace_ms):
-            await self._done(RaiseFloor(self._now_ms() - grace_ms), loop_time)
+        if self._passes(self._floor_ms(grace_ms)):
+            await self._done(RaiseFloor(self._floor_ms(grace_ms)), loop_time)
             objects += await self._delete_garbage(grace_ms, loop_time)
         orphans = await self._delete_orphans(loop_time())
-        if orphans is not None and self._passes(self._now_ms() - grace_ms):
+        if orphans is not None and self._passes(self._floor_ms(grace_ms)):
             # The floor was left where it was, as no entry names what was found.
-            await self._done(RaiseFloor(self._now_ms() - grace_ms), loop_time)
+            await self._done(RaiseFloor(self._floor_ms(grace_ms)), loop_time)
             orphans += await self._delete_orphans(loop_time()) or 0
         return Sweep(objects, orphans or 0)
+
+    def _floor_ms(self, grace_ms: int) -> int:
+        """The ledger lets no floor pass the oldest pin: asking for more would be a request for nothing."""
+        return min(self._now_ms() - grace_ms, self._shard.state.objects.pinned_ms)
 
     def _passes(self, floor_ms: int) -> bool:
         """Whether this floor passes anything: an idle gateway writes no entries for it, and one whose time is

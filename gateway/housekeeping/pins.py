@@ -49,7 +49,8 @@ class PinExpiry:
             await asyncio.gather(task, return_exceptions=True)
 
     def renew(self, job: bytes) -> None:
-        """A job whose pin is in the ledger has asked for it."""
+        """A job asks for its pin. Call this before the request is submitted, too: a pin that expires now is
+        released before it, and not between it and its result."""
         self._renewed_ms[job] = self._elapsed_ms()
 
     async def expire(self) -> int:
@@ -57,7 +58,12 @@ class PinExpiry:
         pins, now_ms = self._shard.state.part(Pins), self._elapsed_ms()
         self._renewed_ms = {job: self._renewed_ms.get(job, now_ms) for job in pins}
         silent = [job for job, renewed_ms in self._renewed_ms.items() if now_ms - renewed_ms >= EXPIRY_MS]
+        released = 0
         for job in silent:
+            if self._renewed_ms.get(job, 0) > now_ms - EXPIRY_MS:
+                # Meanwhile, as one before was released.
+                continue
             await self._shard.ask(ReleasePin(job), self._loop_time() + self._wait_s)
             log.info("pin.expired", job=job.hex())
-        return len(silent)
+            released += 1
+        return released

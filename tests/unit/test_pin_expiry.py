@@ -1,5 +1,6 @@
 """Pins of jobs that have died are released after ten minutes of the owner's own clock."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -76,3 +77,28 @@ async def test_a_renewal_of_a_pin_that_is_gone_is_forgotten(host: Embedded) -> N
     assert await watched.expire_after(EXPIRY_MS) == 0
     await watched.pin(JOB)
     assert await watched.expire_after(EXPIRY_MS - 1) == 0
+
+
+async def test_a_pin_that_is_renewed_while_another_is_released_stays(host: Embedded) -> None:
+    watched = Watched(host)
+    for job in (JOB, OTHER):
+        await watched.pin(job)
+    watched.elapsed_ms += EXPIRY_MS
+    expiring = asyncio.ensure_future(watched.expiry.expire())
+    await asyncio.sleep(0)
+    # The request for the first is submitted by now.
+    watched.expiry.renew(OTHER)
+    assert await expiring == 1
+    assert watched.pins == {OTHER}
+
+
+async def test_no_floor_is_asked_for_that_a_pin_does_not_let_pass(host: Embedded) -> None:
+    watched = Watched(host)
+    await watched.pin(JOB)
+    pinned_ms = host.shard.state.objects.pinned_ms
+    host.clock.now_ms += 10 * EXPIRY_MS
+    await host.garbage.sweep(host.loop_time)
+    assert host.shard.state.objects.floor_ms <= pinned_ms
+    entries = host.shard.state.applied
+    await host.garbage.sweep(host.loop_time)
+    assert host.shard.state.applied == entries
