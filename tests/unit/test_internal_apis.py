@@ -396,6 +396,19 @@ async def test_a_gateway_that_ends_lets_its_followers_go(gateway: InMemoryGatewa
         ).entries
 
 
+async def test_an_entry_that_is_not_known_to_count_is_not_shown(gateway: InMemoryGateway) -> None:
+    """It is in the journal, and not applied."""
+    shard = gateway.running.shard
+    end = shard.state.applied
+    data = await shard.journal.get(end - 1)
+    assert data is not None
+    await shard.journal.append(end, data)
+    for first in (0, end):
+        page = await ask(gateway, InternalApi.JOURNAL_FOLLOW, JournalFollowRequest(0, first, 1 << 20))
+        assert (page.error_code, page.durable_end) == (0, end)
+        assert [entry.number for entry in page.entries] == list(range(first, end))
+
+
 async def test_a_reader_below_the_start_loads_a_snapshot(gateway: InMemoryGateway) -> None:
     for name in "abc":
         await gateway.create(name)
