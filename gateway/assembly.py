@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -33,17 +34,17 @@ from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.life_signs import LifeSigns
 from gateway.coordination.marking import Marking
 from gateway.coordination.opening import open_shard
-from gateway.coordination.owner_scope import OwnerScope
+from gateway.coordination.owner_scope import OwnerPart, OwnerScope
 from gateway.coordination.ownership_watch import OwnershipWatch
 from gateway.coordination.shard import Shard
 from gateway.coordination.store_clock import StoreClock
 from gateway.coordination.store_quota import StoreQuota
 from gateway.coordination.time_hold import TimeHold
-from gateway.groups.coordinator import GroupCoordinator
 from gateway.host import COUNTS_SUSPEND, dice_of
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
-from gateway.housekeeping.steps import OwnerHousekeeping, replica_steps
+from gateway.housekeeping.pins import PinExpiry
+from gateway.housekeeping.steps import replica_steps
 from gateway.internal.listener import InternalListener, bindings_of
 from gateway.internal.shard_access import ShardAccess
 from gateway.network.acceptor import open_sockets, warn_of_plaintext
@@ -119,17 +120,19 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         )
         garbage = garbage_collector(settings, stores.segments, shard, space, metrics)
         housekeeping = owner_housekeeping(settings, services, shard, checkpointer, garbage, space)
-        scope = await _begin_owner_scope(shard, services.groups, housekeeping, candidate, marking, stack)
+        access = _shard_access(settings, shard, stores.urls)
+        # The first ends last, so its last mark covers what the others have written.
+        parts = marking, LifeSigns(shard, candidate), services.groups, housekeeping, access.pins
+        scope = await _begin_owner_scope(shard, parts, stack)
         facts = _shard_facts(settings, checkpointer, garbage, metrics)
         readiness = _readiness(settings, stores, shard, space, quota)
         # Before the clients' listeners, so that its pages report "shutting down" while those are drained.
         reasons, shards = readiness.reasons, partial(_shard_pages, shard, facts)
         pages = AdminServer(metrics, product_version(), reasons, shards, settings.admin, watch.warnings)
         admin = await _open_admin(_admin_bind(settings), pages, stack)
-        router = RequestRouter(services)
-        internal = await _open_internal(settings, services, shard, stores.urls, stack, world)
+        internal = await _open_internal(settings, services, access, stores.urls.directory, stack, world)
         wait_ms = services.quotas.connection_wait_ms
-        server = Server(settings.limits, router, metrics, certificates, wait_ms, world.links)
+        server = Server(settings.limits, RequestRouter(services), metrics, certificates, wait_ms, world.links)
         stack.push_async_callback(server.close)
         listeners = await server.listen(bindings)
         _watch_ownership(shard, server, stack)
@@ -253,16 +256,22 @@ def _watch_ownership(shard: Shard, server: Server, stack: AsyncExitStack) -> Non
     stack.push_async_callback(_end, asyncio.create_task(looking, name="ownership"))
 
 
+def _shard_access(settings: Settings, shard: Shard, urls: StoreUrls) -> ShardAccess:
+    loop_time = asyncio.get_running_loop().time
+    wait_s = settings.ledger.commit_timeout_ms / 1000
+    pins = PinExpiry(shard, lambda: int(loop_time() * 1000), loop_time, wait_s)
+    return ShardAccess(shard, data_url_of(urls), pins)
+
+
 async def _open_internal(
     settings: Settings,
     services: Services,
-    shard: Shard,
-    urls: StoreUrls,
+    access: ShardAccess,
+    directory: Path | None,
     stack: AsyncExitStack,
     world: World,
 ) -> InternalListener:
-    access = ShardAccess(shard, data_url_of(urls))
-    internal = InternalListener(settings, services, access, urls.directory, world.links)
+    internal = InternalListener(settings, services, access, directory, world.links)
     stack.push_async_callback(internal.close)
     await internal.open()
     return internal
@@ -312,20 +321,11 @@ def _start_replica_steps(
     stack.push_async_callback(_end, task)
 
 
-async def _begin_owner_scope(
-    shard: Shard,
-    groups: GroupCoordinator,
-    housekeeping: OwnerHousekeeping,
-    candidate: Candidate,
-    marking: Marking,
-    stack: AsyncExitStack,
-) -> OwnerScope:
+async def _begin_owner_scope(shard: Shard, parts: Sequence[OwnerPart], stack: AsyncExitStack) -> OwnerScope:
+    """In the order of the parts."""
     scope = OwnerScope(shard)
-    # The first ends last, so its last mark covers what the others have written.
-    scope.add(marking)
-    scope.add(LifeSigns(shard, candidate))
-    scope.add(groups)
-    scope.add(housekeeping)
+    for part in parts:
+        scope.add(part)
     # After the drain.
     stack.push_async_callback(scope.end)
     await scope.begin()

@@ -12,6 +12,8 @@ from gateway.internal import (
     find_batches,
     journal_follow,
     list_offsets,
+    pin,
+    segments_swap,
 )
 from gateway.internal.shard_access import ShardAccess
 from gateway.requests.context import RequestContext
@@ -24,6 +26,8 @@ HANDLERS: Final[Mapping[InternalApi, Callable[[ShardAccess, RequestContext, Any]
     InternalApi.DISKLESS_FIND_BATCHES: find_batches.handle,
     InternalApi.DISKLESS_DESCRIBE_FILES: describe_files.handle,
     InternalApi.JOURNAL_FOLLOW: journal_follow.handle,
+    InternalApi.SEGMENTS_SWAP: segments_swap.handle,
+    InternalApi.PIN: pin.handle,
     InternalApi.DESCRIBE_SHARD: describe_shard.handle,
 }
 

@@ -21,6 +21,7 @@ from gateway.addresses import (
     is_loopback,
     parse_internal_bindings,
 )
+from gateway.housekeeping.pins import PinExpiry
 from gateway.internal.apis import handlers_of
 from gateway.internal.shard_access import ShardAccess
 from gateway.network.links import Links, Listening
@@ -121,6 +122,11 @@ class InternalListener:
         here.setblocking(False)
         self._server.adopt(_listener(CHILD), AcceptedSocket(here))
         return there
+
+    @property
+    def pins(self) -> PinExpiry:
+        """When the pins of jobs were renewed."""
+        return self._access.pins
 
     def stop_waiting(self) -> None:
         """End all long polls: the gateway drains."""

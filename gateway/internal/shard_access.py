@@ -1,11 +1,12 @@
 """The shard as the internal APIs need it: requests and reads with deadlines, waits for the next entry."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Final
 
 from gateway.coordination.shard import Shard
+from gateway.housekeeping.pins import PinExpiry
 from gateway.requests.context import RequestContext
 from ledger.errors import ErrorName, OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.partitions.state import PartitionLog
@@ -21,17 +22,11 @@ NO_ANSWER: Final = Refused(ErrorName.REQUEST_TIMED_OUT, "the journal did not ans
 class ShardAccess:
     """One shard, as jobs see it."""
 
-    def __init__(
-        self,
-        shard: Shard,
-        data_url: str,
-        renew_pin: Callable[[bytes], None] | None = None,
-    ) -> None:
-        """`data_url`: of the segment store, for jobs. `renew_pin` is called with a job whose pin is in the
-        ledger, each time that the job asks for it."""
+    def __init__(self, shard: Shard, data_url: str, pins: PinExpiry) -> None:
+        """`data_url`: of the segment store, for jobs. `pins` is a part of the owner's scope."""
         self.shard = shard
         self.data_url = data_url
-        self.renew_pin = renew_pin or _nothing
+        self.pins = pins
         self.reads = asyncio.Semaphore(READS_AT_ONCE)
         self._next: asyncio.Task[None] | None = None
         """Ends with the next entry. One for all that wait, since the replica keeps each of its waits until
@@ -103,7 +98,3 @@ async def within(context: RequestContext, timeout_ms: int, work: Awaitable[Ledge
         return NO_ANSWER
     except StoreError as error:
         return Refused(ErrorName.KAFKA_STORAGE_ERROR, str(error))
-
-
-def _nothing(job: bytes) -> None:
-    """Pins are not renewed."""

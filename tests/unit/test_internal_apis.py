@@ -1,9 +1,9 @@
 """The internal APIs on a gateway over stores in memory, straight to their router."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pytest
 import pytest_asyncio
@@ -41,14 +41,22 @@ from gateway.wire.messages.internal.diskless_list_offsets import (
     ListOffsetsTopic,
 )
 from gateway.wire.messages.internal.journal_follow import JournalFollowRequest
+from ledger.errors import ErrorName
 from ledger.journal import decode_entry
 from ledger.keys import uuid7
 from ledger.partitions.requests import DrainRuns
+from ledger.partitions.state import PartitionLog
+from ledger.requests import Refused
+from ledger.swaps.requests import SegmentFile, SegmentRun, Swapped
+from ledger.swaps.state import Pins
 from ledger.topics.requests import DeleteTopic
 from ledger.types import TopicId
 from pipeline.links import InheritedLink
-from pipeline.peer import PeerClient
+from pipeline.peer import PeerClient, PeerRefused
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway, records
+from tests.support.swapping import JOB, swap_of
+
+Result = TypeVar("Result")
 
 NOBODY: Final = bytes(15) + b"\1"
 HOUR_MS: Final = 3_600_000
@@ -485,14 +493,105 @@ async def test_very_many_topics_are_described_in_pages(gateway: InMemoryGateway)
     assert len(rest.topics) == 5 and not rest.has_more
 
 
+async def on_child(gateway: InMemoryGateway, job: Callable[[PeerClient], Result]) -> Result:
+    """What a child process does, in a thread."""
+    child = gateway.running.internal.connect_child()
+
+    def work() -> Result:
+        with PeerClient(InheritedLink(child.detach()), 5.0) as client:
+            return job(client)
+
+    return await asyncio.to_thread(work)
+
+
+async def with_runs(gateway: InMemoryGateway, count: int = 3) -> PartitionLog:
+    """A partition of single records in runs of their own."""
+    topic_id = await gateway.create("t")
+    for _ in range(count):
+        await gateway.send("t", records(1))
+    return gateway.running.shard.state.topics.by_id[TopicId(topic_id)].partitions[0]
+
+
+async def test_segments_take_the_place_of_runs_and_a_repeat_gets_the_first_result(
+    gateway: InMemoryGateway,
+) -> None:
+    log = await with_runs(gateway)
+    swap = swap_of(log, list(log.runs()), gateway.running.shard.now_ms(), segments=2, join=2)
+    first = await on_child(gateway, lambda client: client.swap(swap))
+    again = await on_child(gateway, lambda client: client.swap(swap))
+    assert (first, again) == (Swapped(1, 0), Swapped(1, 0, duplicate=True))
+    (found,) = await find(gateway, log.topic_id, 0)
+    assert found.layout_version == 1 and {run.object_kind for run in found.batches} == {2}
+    assert [run.object_key for run in found.batches] == [segment.locator for segment in swap.segments]
+    assert {run.record_count for run in found.batches} == {-1}
+    stale = await on_child(gateway, lambda client: client.swap(replace(swap, attempt=1)))
+    assert isinstance(stale, Refused) and stale.error is ErrorName.INVALID_UPDATE_VERSION
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"attempt": -1},
+        {"partition": -1},
+        {"first": -1},
+        {"layout_version": -1},
+        {"last": -1},
+        {"segments": [], "runs": []},
+        {"segments": [SegmentFile("x" * 201, 500)]},
+        {"segments": [SegmentFile("\u00fc", 500)]},
+        {"segments": [SegmentFile("seg/x", 0)]},
+        {"segments": [SegmentFile("seg/x", 2**31)]},
+        {"segments": [SegmentFile("wal/0/x", 500)]},
+        {"runs": [SegmentRun(0, -1, 100, 0, 2, 0)]},
+        {"runs": [SegmentRun(0, 32, 0, 0, 2, 0)]},
+        {"runs": [SegmentRun(0, 400, 101, 0, 2, 0)]},
+        {"runs": [SegmentRun(0, 32, 100, 2, 0, 0)]},
+        {"runs": [SegmentRun(0, 32, 100, -1, 2, 0)]},
+        {"runs": [SegmentRun(0, 32, 1, i, i, 0) for i in range(2_001)]},
+    ],
+    ids=str,
+)
+async def test_a_swap_that_cannot_be_is_refused(gateway: InMemoryGateway, wrong: dict[str, Any]) -> None:
+    log = await with_runs(gateway)
+    swap = swap_of(log, list(log.runs()), gateway.running.shard.now_ms())
+    sized = replace(swap, segments=[swap.segments[0]._replace(object_bytes=500)])
+    refused = await on_child(gateway, lambda client: client.swap(replace(sized, **wrong)))
+    assert isinstance(refused, Refused) and refused.error is ErrorName.INVALID_REQUEST and refused.message
+    assert log.layout_version == 0
+    assert isinstance(await on_child(gateway, lambda client: client.swap(swap)), Swapped)
+
+
+async def test_a_pin_is_taken_renewed_and_released(gateway: InMemoryGateway) -> None:
+    shard = gateway.running.shard
+    first = await on_child(gateway, lambda client: client.pin(JOB))
+    assert first.entry == shard.state.applied - 1 and JOB in shard.state.part(Pins)
+    applied = shard.state.applied
+    assert await on_child(gateway, lambda client: client.pin(JOB)) == first
+    assert shard.state.applied == applied
+    await on_child(gateway, lambda client: client.release(JOB))
+    assert JOB not in shard.state.part(Pins)
+    with pytest.raises(PeerRefused, match="a job needs an id of its own"):
+        await on_child(gateway, lambda client: client.pin(bytes(16)))
+
+
+async def test_each_pin_request_renews_the_pin_at_its_owner(
+    gateway: InMemoryGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewed: list[bytes] = []
+    monkeypatch.setattr(gateway.running.internal.pins, "renew", renewed.append)
+    for _ in range(2):
+        await on_child(gateway, lambda client: client.pin(JOB))
+    await on_child(gateway, lambda client: client.release(JOB))
+    assert renewed == [JOB, JOB]
+    assert await gateway.running.internal.pins.expire() == 0
+
+
 async def test_a_child_speaks_over_the_socket_that_it_inherits(gateway: InMemoryGateway) -> None:
     topic_id = await gateway.create("t", 2)
     await gateway.send("t", records(3))
-    child = gateway.running.internal.connect_child()
 
-    def job() -> tuple[list[str], int]:
-        with PeerClient(InheritedLink(child.detach()), 5.0) as client:
-            names = [topic.name for topic in client.topics()]
-            return names, client.find_batches(TopicId(topic_id), 0, 0).high_watermark
+    def job(client: PeerClient) -> tuple[list[str], int]:
+        names = [topic.name for topic in client.topics()]
+        return names, client.find_batches(TopicId(topic_id), 0, 0).high_watermark
 
-    assert await asyncio.to_thread(job) == (["t"], 3)
+    assert await on_child(gateway, job) == (["t"], 3)
