@@ -43,6 +43,7 @@ from gateway.coordination.time_hold import TimeHold
 from gateway.host import COUNTS_SUSPEND, dice_of
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
+from gateway.housekeeping.merging import Merging
 from gateway.housekeeping.pins import PinExpiry
 from gateway.housekeeping.steps import replica_steps
 from gateway.internal.listener import InternalListener, bindings_of
@@ -54,7 +55,7 @@ from gateway.network.sockets import Sockets
 from gateway.requests.context import Services
 from gateway.router import RequestRouter
 from gateway.security.tls import Certificates
-from gateway.service_assembly import garbage_collector, open_services, owner_housekeeping
+from gateway.service_assembly import garbage_collector, merging_of, open_services, owner_housekeeping
 from gateway.settings import Settings
 from gateway.store_assembly import OPENER, StoreOpening, Stores, StoreUrls, data_url_of
 from gateway.telemetry.metrics import Metrics
@@ -101,8 +102,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
     internal_bindings = bindings_of(settings)
     candidate = _candidate(settings, bindings, world)
     certificates = Certificates(settings.tls) if any(binding.is_tls for binding in bindings) else None
-    metrics = Metrics()
-    metrics.built(product_version())
+    metrics = _new_metrics()
     async with AsyncExitStack() as stack:
         stores = await _open_stores(settings, stack, metrics, world)
         clocks = await _clocks(settings, stores, world)
@@ -136,10 +136,17 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         stack.push_async_callback(server.close)
         listeners = await server.listen(bindings)
         _watch_ownership(shard, server, stack)
+        await _begin_merging(merging_of(settings, shard, space, metrics, internal, world), scope, stack)
         stack.callback(_answer_waiting, services, internal, readiness)
         reload, urls = partial(_reload, certificates, internal.certificates), stores.urls
         places = listeners, server.bound, admin
         yield RunningGateway(services, shard, scope, shard.lost, *places, reload, urls, quota, internal)
+
+
+def _new_metrics() -> Metrics:
+    metrics = Metrics()
+    metrics.built(product_version())
+    return metrics
 
 
 def _answer_waiting(services: Services, internal: InternalListener, readiness: Readiness) -> None:
@@ -330,6 +337,13 @@ async def _begin_owner_scope(shard: Shard, parts: Sequence[OwnerPart], stack: As
     stack.push_async_callback(scope.end)
     await scope.begin()
     return scope
+
+
+async def _begin_merging(merging: Merging | None, scope: OwnerScope, stack: AsyncExitStack) -> None:
+    if merging is not None:
+        await scope.join(merging)
+        # Before the drain, which closes its connection.
+        stack.push_async_callback(merging.end_epoch)
 
 
 def _shard_facts(

@@ -22,6 +22,7 @@ from gateway.groups.offset_expiry import OffsetExpiry
 from gateway.groups.offset_manager import OffsetManager
 from gateway.housekeeping.checkpoint import Checkpointer
 from gateway.housekeeping.garbage import GarbageCollector
+from gateway.housekeeping.merging import ChildListener, MergeOptions, Merging, job_options
 from gateway.housekeeping.producers import ProducerRelief
 from gateway.housekeeping.retention import Retention
 from gateway.housekeeping.steps import OwnerHousekeeping, owner_steps
@@ -37,6 +38,7 @@ from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics, ShardView
 from gateway.topics.service import TopicService
 from gateway.world import World
+from ledger.merging.plan import MergePolicy
 from ledger.objects.state import ObjectState
 from ledger.objects.uploads import INCARNATION_BYTES, Uploader
 from ledger.partitions.producers import ProducerBounds
@@ -184,6 +186,27 @@ def owner_housekeeping(
     shard.state.producer_bounds = ProducerBounds(limits.producers, limits.partition_producers)
     relief = ProducerRelief(shard, services.produce.crowded, shard.now_ms, wait_s, _monotonic_ms)
     return OwnerHousekeeping(checkpointer, garbage, relief, steps)
+
+
+def merging_of(
+    settings: Settings,
+    shard: Shard,
+    space: FreeSpace,
+    metrics: Metrics,
+    listener: ChildListener,
+    world: World,
+) -> Merging | None:
+    """None where no other process can read the records, or none can be started."""
+    stores = job_options(settings.storage)
+    if world.start_child is None or stores is None:
+        return None
+    merge_runs = settings.housekeeping.merge_runs
+    # Where the setting is low, so are partitions with few runs merged.
+    policy = {"due_runs": min(max(merge_runs, 1), MergePolicy().due_runs)}
+    options = MergeOptions(
+        merge_runs, {"far": stores, "policy": policy}, lambda: space.refusal or shard.growth_refusal
+    )
+    return Merging(shard, options, listener.connect_child, world.start_child, metrics)
 
 
 def _unless_time_is_held(

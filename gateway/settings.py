@@ -182,6 +182,18 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 10 * SECOND
 
 
+class Housekeeping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    merge_runs: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000_000,
+            description="With more runs of record batches than this outside of segments, or when four of "
+            "five objects are small, a child process of low priority merges them; 0 = never",
+        ),
+    ] = 100_000
+
+
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run_bytes: Annotated[
         int,
@@ -321,6 +333,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     storage: Storage = Storage()
     ledger: Ledger = Ledger()
     limits: Limits = Limits()
+    housekeeping: Housekeeping = Housekeeping()
     cache: Cache = Cache()
     admin: Admin = Admin()
     log: Log = Log()

@@ -35,6 +35,7 @@ SECTIONS: Final[Mapping[str, str]] = {
     "storage": "Where data is stored.",
     "ledger": "When drafts are written, and how long things are kept.",
     "limits": "Every bound has a default. A client beyond one waits or is closed; the others are served.",
+    "housekeeping": "Work in the background.",
     "cache": "Memory for reading.",
     "admin": "Health, metrics and version pages, without authentication: keep them on loopback.",
     "log": "Events on stderr.",

@@ -15,6 +15,7 @@ from gateway.cli.client_commands import (
     produce,
     topics_app,
 )
+from gateway.cli.compact_commands import compact_app
 from gateway.cli.group_commands import groups_app
 from gateway.cli.help_text import help_text
 from gateway.cli.ledger_commands import AUDIT_HELP, DOCTOR_HELP, audit, doctor, ledger_app
@@ -134,6 +135,7 @@ app.command(help=DEMO_HELP)(demo)
 app.add_typer(ledger_app)
 app.command(help=DOCTOR_HELP)(doctor)
 app.command(help=AUDIT_HELP)(audit)
+app.add_typer(compact_app)
 
 
 def main() -> None:

@@ -13,12 +13,14 @@ from ledger.swaps.requests import SwapSegments
 from ledger.types import TopicId
 from pipeline.peer import PeerUnavailable
 from pipeline.pins import RENEW_S
+from pipeline.planning import PartitionMerge, Place, Rounds
 from pipeline.rounds import Round
 from pipeline.segments import Engine, Host, JobError, MergeJob, places_of
 from tests.support.merge_peer import BEGUN_MS, MergePeer
 
 POLICY = MergePolicy(due_runs=10, task_bytes=64 * 1024)
 T = TopicId(bytes([1] * 16))
+NOW_MS = BEGUN_MS + 3_600_000
 
 
 def job_of(peer: MergePeer, policy: MergePolicy = POLICY) -> MergeJob:
@@ -249,3 +251,28 @@ def test_a_gateway_that_is_gone_is_not_waited_for_a_second_time() -> None:
     with pytest.raises(PeerUnavailable):
         job_of(peer).run()
     assert not released
+
+
+def test_many_own_swaps_between_pages_do_not_end_a_plan() -> None:
+    """The planner begins again ten times at most."""
+    peer = MergePeer(page=20)
+    peer.fill(400)
+    merging = PartitionMerge(Place(T, "t", 0), MergePolicy(due_runs=10, task_bytes=1_000), NOW_MS)
+    tasks = 0
+    while (planned := merging.next_task(peer)) is not None:
+        tasks += 1
+        merging.swapped(peer.parts[T, 0].layout_version + 1)
+        peer.parts[T, 0].layout_version += 1
+        assert merging.version_for(planned.task) == peer.parts[T, 0].layout_version
+    assert tasks > 30 and merging.look.merged_runs >= 390
+
+
+def test_tasks_of_partitions_that_share_objects_are_taken_in_turn() -> None:
+    peer = MergePeer(partitions=4)
+    peer.fill(100)
+    policy = MergePolicy(due_runs=10, task_bytes=2_000)
+    merges = [PartitionMerge(Place(T, "t", at), policy, NOW_MS) for at in range(4)]
+    planned = Rounds(merges, peer, window=3).next(round_bytes=10_000, round_runs=1_000)
+    assert planned is not None
+    assert [each.partition.place.partition for each in planned][:6] == [0, 1, 2, 0, 1, 2]
+    assert sum(each.task.size for each in planned) < 12_000

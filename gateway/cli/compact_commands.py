@@ -1,0 +1,63 @@
+"""Flags and help of `dragoman compact ...`; the work is imported when it runs."""
+
+from typing import Annotated
+
+import typer
+
+from gateway.cli.help_text import help_text
+from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata, TlsCa, TlsCert, TlsKey
+
+COMPACT_HELP = help_text("""
+Rewrite what is stored, so that it is read at less cost and the ledger stays small. No record is lost.
+""")
+SEGMENTS_HELP = help_text("""
+Merge the runs that producers have left into segments: objects of one partition, in offset order.
+
+    dragoman compact segments --data-dir /var/lib/dragoman --dry-run
+    dragoman compact segments --data-dir /var/lib/dragoman
+    dragoman compact segments --config gateway.toml --topics orders,payments --watch
+
+A gateway must run on this ledger; clients may produce and consume meanwhile, and the command may be
+interrupted at any time. A gateway merges by itself when there are many small runs
+(housekeeping.merge_runs). Exits with 3 if runs are damaged or missing: those are left as they are.
+""")
+
+compact_app = typer.Typer(name="compact", help=COMPACT_HELP, no_args_is_help=True, rich_markup_mode="rich")
+
+
+@compact_app.callback()
+def compact() -> None:
+    pass
+
+
+@compact_app.command(help=SEGMENTS_HELP)
+def segments(
+    config: Config = None,
+    data_dir: DataDir = None,
+    metadata: Metadata = None,
+    data: Data = None,
+    topics: Annotated[
+        str | None, typer.Option(help="Names of topics, with commas between; default all.", metavar="NAMES")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="What carries the job out: local.", metavar="NAME")] = "local",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be merged, and merge nothing.", metavar="")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Again every minute, until interrupted.", metavar="")
+    ] = False,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
+    as_json: AsJson = False,
+    assignments: Assignments = None,
+) -> None:
+    from gateway.cli.compact import CompactOptions, TlsFiles, compact_segments
+    from gateway.cli.offline_state import settings_for
+    from gateway.cli.output import end_with
+
+    flags = {"storage.metadata": metadata, "storage.data": data}
+    names = tuple(name for name in (topics or "").split(",") if name)
+    tls = TlsFiles(tls_ca, tls_cert, tls_key)
+    options = CompactOptions(names, engine, dry_run, as_json, watch, tls)
+    end_with(lambda: compact_segments(settings_for(config, data_dir, flags, assignments or ()), options))
