@@ -46,7 +46,7 @@ def test_objects_of_a_bucket_are_merged_by_the_gateway_and_read_the_same(
         assert load.failures == [] and problems(before, load.acks) == []
         time.sleep(OLD_ENOUGH_S)
         gateway.kill9()
-        gateway.options[-1] = "housekeeping.merge_runs=30"
+        gateway.options[-1] = "housekeeping.merge_runs=5"
         gateway.start(START_S)
         done = wait_for_job(gateway)
         assert int(str(done["runs"])) > 30 and not done["damages"], done
