@@ -118,6 +118,18 @@ def test_what_is_appended_after_a_swap_of_the_last_run_begins_a_run(ledger: Jour
     same_everywhere(ledger)
 
 
+def test_a_run_of_a_segment_is_not_lengthened_by_the_object_whose_run_it_replaced() -> None:
+    ledger = of_runs(0)
+    where = locator(1, ledger.now_ms)
+    # The object stays open, as another partition has a run of it.
+    batches = [commit_batch(TOPIC, 1, 0), commit_batch(TOPIC, 0, 100, records=RECORDS)]
+    ledger.submit(CommitFile(where, 200, batches))
+    ledger.submit(swap(ledger))
+    ledger.submit(CommitFile(where, 300, [commit_batch(TOPIC, 0, 200, records=RECORDS)]))
+    assert sizes(list(log_of(ledger).runs())) == [(0, 4, False), (5, 9, True)]
+    same_everywhere(ledger)
+
+
 def test_a_segment_is_swapped_again(ledger: JournalledLedger) -> None:
     ledger.submit(swap(ledger, join=1, segments=3))
     assert ledger.submit(swap(ledger, join=RUNS)) == [Swapped(2, 0)]
