@@ -1,7 +1,7 @@
 """Makes the services of a gateway, and the housekeeping of its owner."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -173,13 +173,12 @@ def owner_housekeeping(
 ) -> OwnerHousekeeping:
     ledger, groups, limits = settings.ledger, settings.groups, settings.limits
     clock, wait_s = shard.replica.clock, ledger.commit_timeout_ms / 1000
-    retention = Retention(shard, _topic_configs(services.configs), clock, wait_s, lambda: shard.is_time_held)
+    retention = Retention(shard, _topic_configs(services.configs), clock, wait_s, shard.doubted_ms)
     check_ms = settings.broker.log_retention_check_interval_ms
     steps = owner_steps(checkpointer, garbage, retention, ledger.orphan_grace_ms, check_ms, space)
     retention_ms = groups.offsets_retention_minutes * 60_000
-    expiry = OffsetExpiry(shard, services.groups, retention_ms, clock, wait_s)
-    expire = _unless_time_is_held(shard, expiry.apply)
-    steps.add("offsets", groups.offsets_retention_check_interval_ms / 1000, expire)
+    expiry = OffsetExpiry(shard, services.groups, retention_ms, clock, wait_s, shard.doubted_ms)
+    steps.add("offsets", groups.offsets_retention_check_interval_ms / 1000, expiry.apply)
     if shard.time_hold is not None:
         steps.add("time", TIME_HOLD_S, shard.time_hold.check)
     steps.add("dead offsets", DEAD_OFFSETS_S, expiry.drain)
@@ -207,16 +206,6 @@ def merging_of(
         merge_runs, {"far": stores, "policy": policy}, lambda: space.refusal or shard.growth_refusal
     )
     return Merging(shard, options, listener.connect_child, world.start_child, metrics)
-
-
-def _unless_time_is_held(
-    shard: Shard, step: Callable[[], Awaitable[object]]
-) -> Callable[[], Awaitable[None]]:
-    async def run() -> None:
-        if not shard.is_time_held:
-            await step()
-
-    return run
 
 
 def _topic_configs(service: ConfigService) -> Callable[[str, Mapping[str, str]], str]:

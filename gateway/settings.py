@@ -170,7 +170,7 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             description="Entry times up to this one, YYYY-MM-DDTHH:MM:SSZ, are right: after a jump ahead of "
-            "more than an hour nothing is deleted for its age until this says so, or a day has passed",
+            "more than an hour nothing counts as older for it until this says so, or a day has passed",
         ),
     ] = ""
     snapshot_bytes: Annotated[

@@ -51,8 +51,8 @@ class SteadyClock:
         """Without `boot`, on systems that do not count suspension, every jump is believed."""
         self._wall = wall
         self._boot = boot if boot is not None or not COUNTS_SUSPEND else boot_ms
-        self.steps = 0
-        """How often the clock was believed although it jumped ahead by more than STEP_MS."""
+        self.stepped_ms = 0
+        """By how much the clock has jumped ahead and was believed, in jumps of more than STEP_MS."""
         self._checked_ms = wall()
         self._booted_ms = self._checked_ms - (self._boot() if self._boot is not None else 0)
         """The unix time of the boot, the latest that was believed: a clock that is set back and then right
@@ -91,7 +91,8 @@ class SteadyClock:
         jumped = wall - boot - max(self._booted_ms, trusted) > MAX_JUMP_MS
         if jumped and believed >= RELEASED_MS:
             return believed
-        self.steps += wall - boot - max(self._booted_ms, trusted) > STEP_MS
+        step_ms = wall - boot - max(self._booted_ms, trusted)
+        self.stepped_ms += step_ms if step_ms > STEP_MS else 0
         self._booted_ms = max(self._booted_ms, wall - boot)
         self._checked_ms = wall
         return wall

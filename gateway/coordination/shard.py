@@ -138,8 +138,13 @@ class Shard:
 
     @property
     def is_time_held(self) -> bool:
-        """Whether entry time is in doubt, so that nothing is deleted for its age."""
-        return self.time_hold is not None and self.time_hold.is_held
+        """Whether entry time is in doubt."""
+        return self.doubted_ms() > 0
+
+    def doubted_ms(self) -> int:
+        """By how much anything may be younger than entry times and clock say: what deletes by age waits so
+        much longer. To be read after the clock."""
+        return self.time_hold.doubted_ms() if self.time_hold is not None else 0
 
     def now_ms(self) -> int:
         return self.replica.now_ms()

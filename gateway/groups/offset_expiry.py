@@ -40,13 +40,16 @@ class _Rule:
     not_before_ms: int = 0
     read_topics: frozenset[str] = frozenset()
 
-    def has_expired(self, committed: CommittedOffset, clock_ms: int, now_ms: int, retention_ms: int) -> bool:
+    def has_expired(
+        self, committed: CommittedOffset, clock_ms: int, now_ms: int, retention_ms: int, doubted_ms: int
+    ) -> bool:
         """`clock_ms` is the wall clock, by which clients set expiry times. `now_ms` is the time that the next
-        commit would get: a commit may be later than `clock_ms` if the journal is ahead of the clock."""
+        commit would get: a commit may be later than `clock_ms` if the journal is ahead of the clock. Both may
+        be ahead by `doubted_ms`."""
         if committed.expire_ms != BY_RETENTION:
-            return clock_ms >= committed.expire_ms
+            return clock_ms - doubted_ms >= committed.expire_ms
         began_ms = max(committed.committed_ms, self.not_before_ms)
-        return (clock_ms if began_ms <= clock_ms else now_ms) - began_ms >= retention_ms
+        return (clock_ms if began_ms <= clock_ms else now_ms) - began_ms >= retention_ms + doubted_ms
 
 
 class OffsetExpiry:
@@ -59,7 +62,10 @@ class OffsetExpiry:
         retention_ms: int,
         clock: Callable[[], int],
         wait_s: float,
+        doubted_ms: Callable[[], int] = lambda: 0,
     ) -> None:
+        """While time is in doubt, by `doubted_ms`, offsets expire so much later."""
+        self._doubted_ms = doubted_ms
         self._shard = shard
         self._groups = groups
         self._retention_ms = retention_ms
@@ -100,7 +106,7 @@ class OffsetExpiry:
         committed again meanwhile stays."""
         rule = self._rule(group_id)
         state, clock_ms = self._shard.state, self._clock()
-        now_ms = max(clock_ms, self._shard.now_ms())
+        now_ms, doubted_ms = max(clock_ms, self._shard.now_ms()), self._doubted_ms()
         if rule is None:
             return [], 0
         due, before_ms = [], 0
@@ -113,7 +119,7 @@ class OffsetExpiry:
             topic = state.topics.by_id.get(key[0])
             if topic is not None and topic.name in rule.read_topics:
                 continue
-            if rule.has_expired(committed, clock_ms, now_ms, self._retention_ms):
+            if rule.has_expired(committed, clock_ms, now_ms, self._retention_ms, doubted_ms):
                 due.append(key)
                 before_ms = max(before_ms, committed.committed_ms + 1)
         return due, before_ms

@@ -116,12 +116,12 @@ class GarbageCollector:
                 return
 
     async def expire_producers(self, loop_time: Callable[[], float]) -> None:
-        if self._shard.is_time_held:
-            return
         # A time that is not in the future may be from before the journal's clock was ahead.
         clock_ms, now_ms = self._clock(), self._now_ms()
         before_ms = self._silent_since(self._hearing_by_clock, clock_ms)
         ahead_before_ms = self._silent_since(self._hearing_by_entries, now_ms)
+        doubted_ms = self._shard.doubted_ms()
+        before_ms, ahead_before_ms = before_ms - doubted_ms, ahead_before_ms - doubted_ms
         request = ExpireProducers(before_ms, SLICE_PRODUCERS, (), clock_ms, ahead_before_ms)
         numbers, count = list[int](), 0
         async for log in in_slices(list(self._shard.state.logs.values())):
@@ -154,18 +154,18 @@ class GarbageCollector:
             orphans += await self._delete_orphans(loop_time()) or 0
         return Sweep(objects, orphans or 0)
 
-    def _floor_ms(self, grace_ms: int) -> int:
-        """The ledger lets no floor pass the oldest pin: asking for more would be a request for nothing."""
-        return min(self._now_ms() - grace_ms, self._shard.state.objects.pinned_ms)
-
     def _passes(self, floor_ms: int) -> bool:
-        """Whether this floor passes anything: an idle gateway writes no entries for it, and one whose time is
-        in doubt raises none. But on a full disk it does: else nothing that was stored since the doubt began
-        could be deleted, whatever topics are."""
-        if self._shard.is_time_held and not self._is_disk_full():
-            return False
+        """Whether this floor passes anything: an idle gateway writes no entries for it."""
         oldest_ms = self._scans.oldest_ms
         return self._shard.state.objects.passes(floor_ms) or (oldest_ms is not None and oldest_ms < floor_ms)
+
+    def _floor_ms(self, grace_ms: int) -> int:
+        """Earlier while time is in doubt. Not on a full disk: else nothing that was stored since the doubt
+        began could be deleted, whatever topics are."""
+        now_ms = self._now_ms()
+        doubted_ms = 0 if self._is_disk_full() else self._shard.doubted_ms()
+        # The ledger lets no floor pass the oldest pin: asking for more would be a request for nothing.
+        return min(now_ms - grace_ms - doubted_ms, self._shard.state.objects.pinned_ms)
 
     async def sweep_if_full(self, loop_time: Callable[[], float]) -> None:
         """Sweep a full disk more often, without the full grace for garbage."""

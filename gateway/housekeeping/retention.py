@@ -36,10 +36,10 @@ class Retention:
         value: Value,
         clock: Callable[[], int],
         wait_s: float,
-        is_time_held: Callable[[], bool] = lambda: False,
+        doubted_ms: Callable[[], int] = lambda: 0,
     ) -> None:
-        """While time is held, only retention.bytes has an effect."""
-        self._is_time_held = is_time_held
+        """While time is in doubt, by `doubted_ms`, retention.ms is so much longer."""
+        self._doubted_ms = doubted_ms
         self._shard = shard
         self._value = value
         self._clock = clock
@@ -69,8 +69,6 @@ class Retention:
             return None
         retention_ms = int(self._value("retention.ms", topic.configs))
         retention_bytes = int(self._value("retention.bytes", topic.configs))
-        if self._is_time_held():
-            retention_ms = UNLIMITED
         if retention_ms < 0 and retention_bytes < 0:
             return None
         return max(retention_ms, UNLIMITED), max(retention_bytes, UNLIMITED)
@@ -78,12 +76,14 @@ class Retention:
     def _offset(self, partition: PartitionLog, bounds: tuple[int, int]) -> int:
         by_number = self._shard.state.objects.by_number
         now_ms = self._clock()
-        if self._is_time_held():
-            # The clock may have jumped since the bounds of the topic were made, or with this reading.
-            bounds = UNLIMITED, bounds[1]
+        retention_ms, retention_bytes = bounds
+        if retention_ms != UNLIMITED:
+            # After the clock, which may have jumped with this reading.
+            retention_ms += self._doubted_ms()
         return retention_offset(
             partition,
-            *bounds,
+            retention_ms,
+            retention_bytes,
             now_ms,
             SLICE_RUNS,
             lambda number: by_number[number].created_ms,

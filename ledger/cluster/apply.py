@@ -1,6 +1,6 @@
 """Applying the metadata records about the cluster as a whole."""
 
-from ledger.cluster.owners import KEPT_EPOCHS, Epoch, Owners
+from ledger.cluster.owners import KEPT_EPOCHS, Epoch, Jump, Owners
 from ledger.cluster.records import (
     ClusterCreated,
     FeatureLevelRaised,
@@ -8,6 +8,7 @@ from ledger.cluster.records import (
     OwnerChanged,
     OwnerDescribed,
     TimeHeld,
+    TimeJumped,
 )
 from ledger.state import LedgerState
 
@@ -40,7 +41,16 @@ def owner_described(state: LedgerState, record: OwnerDescribed) -> None:
 
 
 def time_held(state: LedgerState, record: TimeHeld) -> None:
-    state.part(Owners).held_until_ms = record.until_ms
+    owners = state.part(Owners)
+    owners.held_until_ms = record.until_ms
+    if not record.until_ms:
+        owners.jumps = ()
+    state.dirty[OWNERS].add(THE_ROW)
+
+
+def time_jumped(state: LedgerState, record: TimeJumped) -> None:
+    jump = Jump(record.until_ms, record.jump_ms)
+    state.part(Owners).jump(jump, state.entry_time_ms - record.jump_ms)
     state.dirty[OWNERS].add(THE_ROW)
 
 

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from ledger.cluster.owners import Owners
+from ledger.cluster.owners import HOLD_MS, Owners
 from ledger.cluster.records import (
+    LEVEL_WITH_JUMPS,
     MAX_ADDRESS_CHARS,
     MAX_HOST_CHARS,
     MAX_STORE_CHARS,
@@ -12,6 +13,7 @@ from ledger.cluster.records import (
     OwnerChanged,
     OwnerDescribed,
     TimeHeld,
+    TimeJumped,
 )
 from ledger.cluster.requests import BecomeOwner, Description, HoldTime, Owner, ShowLife
 from ledger.machine import Decision
@@ -22,8 +24,6 @@ from ledger.state import LedgerState
 
 MAX_STEP_MS: Final = 60 * 60 * 1000
 """A new owner's time may be this much after that of the last entry."""
-HOLD_MS: Final = 24 * 60 * 60 * 1000
-"""For how long nothing is deleted for its age after a greater step."""
 
 
 def become_owner(state: LedgerState, overlay: Overlay, request: BecomeOwner, now_ms: int) -> Decision:
@@ -35,7 +35,7 @@ def become_owner(state: LedgerState, overlay: Overlay, request: BecomeOwner, now
     raised = (FeatureLevelRaised(level),) if level > state.feature_level else ()
     created = (ClusterCreated(request.cluster_id),) if is_new else ()
     described = (
-        _described(state, request.described, now_ms)
+        _described(state, request.described, now_ms, max(level, state.feature_level))
         if request.described is not None and max(level, state.feature_level) >= LEVEL_WITH_ORIGINS
         else ()
     )
@@ -43,22 +43,30 @@ def become_owner(state: LedgerState, overlay: Overlay, request: BecomeOwner, now
 
 
 def _described(
-    state: LedgerState, of: Description, now_ms: int
-) -> tuple[OwnerDescribed] | tuple[OwnerDescribed, TimeHeld]:
+    state: LedgerState, of: Description, now_ms: int, level: int
+) -> tuple[OwnerDescribed] | tuple[OwnerDescribed, TimeHeld | TimeJumped]:
     described = OwnerDescribed(
         of.host[:MAX_HOST_CHARS], of.address[:MAX_ADDRESS_CHARS], of.store[:MAX_STORE_CHARS]
     )
     if of.right_until_ms is None or now_ms <= of.right_until_ms:
-        return (described, TimeHeld(0)) if state.part(Owners).held_until_ms else (described,)
-    if state.applied and now_ms - state.entry_time_ms > MAX_STEP_MS:
-        return described, TimeHeld(now_ms + HOLD_MS)
+        return (described, TimeHeld(0)) if state.part(Owners).has_jumped else (described,)
+    step_ms = now_ms - state.entry_time_ms
+    if state.applied and step_ms > MAX_STEP_MS:
+        return described, _doubt(now_ms + HOLD_MS, step_ms, level)
     return (described,)
+
+
+def _doubt(until_ms: int, jump_ms: int, level: int) -> TimeHeld | TimeJumped:
+    """Below its level the journal cannot say by how much time has jumped."""
+    return TimeJumped(until_ms, jump_ms) if level >= LEVEL_WITH_JUMPS else TimeHeld(until_ms)
 
 
 def hold_time(state: LedgerState, overlay: Overlay, request: HoldTime, now_ms: int) -> Decision:
     if state.feature_level < LEVEL_WITH_ORIGINS:
         return Decision(Done(0))
-    return Decision(Done(1), (TimeHeld(request.until_ms),))
+    is_right = request.until_ms == 0
+    doubt = TimeHeld(0) if is_right else _doubt(request.until_ms, request.jump_ms, state.feature_level)
+    return Decision(Done(1), (doubt,))
 
 
 def show_life(state: LedgerState, overlay: Overlay, request: ShowLife, now_ms: int) -> Decision:

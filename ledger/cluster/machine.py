@@ -7,6 +7,7 @@ from ledger.cluster.apply import (
     owner_changed,
     owner_described,
     time_held,
+    time_jumped,
 )
 from ledger.cluster.decide import become_owner, hold_time, show_life
 from ledger.cluster.records import (
@@ -16,12 +17,14 @@ from ledger.cluster.records import (
     OWNER_CHANGED,
     OWNER_DESCRIBED,
     TIME_HELD,
+    TIME_JUMPED,
     ClusterCreated,
     FeatureLevelRaised,
     LedgerRestored,
     OwnerChanged,
     OwnerDescribed,
     TimeHeld,
+    TimeJumped,
 )
 from ledger.cluster.requests import BecomeOwner, HoldTime, ShowLife
 from ledger.cluster.rows import SECTIONS
@@ -36,12 +39,14 @@ CLUSTER = Machine(
         FEATURE_LEVEL_RAISED,
         OWNER_DESCRIBED,
         TIME_HELD,
+        TIME_JUMPED,
     ),
     apply={
         ClusterCreated: cluster_created,
         OwnerChanged: owner_changed,
         OwnerDescribed: owner_described,
         TimeHeld: time_held,
+        TimeJumped: time_jumped,
         FeatureLevelRaised: feature_level_raised,
         LedgerRestored: ledger_restored,
     },

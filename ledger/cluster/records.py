@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import dataclass
+from typing import Final
 
 from ledger.errors import StoreTooNew
 from ledger.fields import FieldReader, encode_text
@@ -11,6 +12,9 @@ _OWNER = struct.Struct(">ii16s")
 _RESTORED = struct.Struct(">qqq")
 _LEVEL = struct.Struct(">H")
 _TIME = struct.Struct(">q")
+_JUMP = struct.Struct(">qq")
+LEVEL_WITH_JUMPS: Final = 3
+"""The feature level from which on the journal says by how much entry time has jumped."""
 MAX_HOST_CHARS = 255
 MAX_ADDRESS_CHARS = 1_000
 MAX_STORE_CHARS = 100
@@ -45,9 +49,18 @@ class OwnerDescribed:
 @dataclass(frozen=True, slots=True)
 class TimeHeld:
     """Entry time has jumped ahead, and nothing is deleted for its age before `until_ms`. 0: the time is
-    right."""
+    right, and so is all that was in doubt."""
 
     until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeJumped:
+    """Entry time has jumped ahead by `jump_ms`: before `until_ms` nothing is deleted for what that adds to
+    its age."""
+
+    until_ms: int
+    jump_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +118,14 @@ def _decode_held(body: memoryview) -> TimeHeld:
     return TimeHeld(*_TIME.unpack(body))
 
 
+def _encode_jump(record: TimeJumped) -> bytes:
+    return _JUMP.pack(record.until_ms, record.jump_ms)
+
+
+def _decode_jump(body: memoryview) -> TimeJumped:
+    return TimeJumped(*_JUMP.unpack(body))
+
+
 def _encode_restored(record: LedgerRestored) -> bytes:
     return _RESTORED.pack(record.entries, record.kept_from_ms, record.kept_to_ms)
 
@@ -135,3 +156,4 @@ OWNER_DESCRIBED = RecordFormat(
     22, OwnerDescribed, _encode_described, _decode_described, level=LEVEL_WITH_ORIGINS
 )
 TIME_HELD = RecordFormat(23, TimeHeld, _encode_held, _decode_held, level=LEVEL_WITH_ORIGINS)
+TIME_JUMPED = RecordFormat(24, TimeJumped, _encode_jump, _decode_jump, level=LEVEL_WITH_JUMPS)

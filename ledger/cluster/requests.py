@@ -37,10 +37,11 @@ class BecomeOwner:
 
 @dataclass(frozen=True, slots=True)
 class HoldTime:
-    """Delete nothing for its age until this entry time; 0: entry time is right. Below feature level 2 nothing
-    is written, and a restart forgets it. Result: `Done`."""
+    """Entry time has jumped ahead by `jump_ms`, and is in doubt until `until_ms`; 0: it is right. Below
+    feature level 2 nothing is written, and a restart forgets it. Result: `Done`."""
 
     until_ms: int
+    jump_ms: int = 0
     weight: ClassVar[int] = SMALL
     work: ClassVar[int] = 0
 

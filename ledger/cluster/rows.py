@@ -1,15 +1,16 @@
 """Image rows of the cluster as a whole: every time that the journal was put back from a backup, the oldest
 first, and the newest owners.
 
-A row of owners is `q held until | text store | u32 count`, and of each epoch
-`i number | i gateway | q begun | text host | text address`. It is written from feature level 2 on.
+A row of owners is `q held until | text store | u32 count`, of each epoch
+`i number | i gateway | q begun | text host | text address`, and of each jump of time that may be in doubt
+`q until | q size`. It is written from feature level 2 on, with jumps from level 3 on.
 """
 
 import struct
 from collections.abc import Sequence
 
 from ledger.cluster.apply import OWNERS, THE_ROW, ledger_restored
-from ledger.cluster.owners import Epoch, Owners
+from ledger.cluster.owners import Epoch, Jump, Owners
 from ledger.cluster.records import LEDGER_RESTORED, LedgerRestored
 from ledger.errors import StoreDamaged
 from ledger.fields import U32, FieldReader, encode_text
@@ -22,6 +23,7 @@ RESTORED = 6
 _INDEX = struct.Struct(">I")
 _HELD = struct.Struct(">q")
 _EPOCH = struct.Struct(">iiq")
+_JUMP = struct.Struct(">qq")
 _FORMATS = {LEDGER_RESTORED.number: LEDGER_RESTORED}
 
 
@@ -57,6 +59,7 @@ def _encode_owners(state: LedgerState, _: int) -> bytes | None:
     for epoch in owners.epochs:
         parts.append(_EPOCH.pack(epoch.number, epoch.gateway, epoch.began_ms))
         parts += (encode_text(epoch.host), encode_text(epoch.address))
+    parts += [_JUMP.pack(*jump) for jump in owners.jumps]
     return b"".join(parts)
 
 
@@ -72,7 +75,7 @@ def _restore_owners(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> 
         for _ in range(reader.u32()):
             number, gateway, began_ms = _EPOCH.unpack(reader.take(_EPOCH.size))
             epochs.append(Epoch(number, gateway, began_ms, reader.text(), reader.text()))
-        reader.end()
+        owners.jumps = tuple(Jump(*jump) for jump in _JUMP.iter_unpack(reader.rest()))
         owners.epochs = tuple(epochs)
 
 

@@ -303,21 +303,25 @@ async def test_records_stay_when_a_clock_jumps_to_the_time_of_a_journal_ahead_lo
 
 
 @pytest.mark.parametrize(
-    ("expire_ms", "clock_ms", "now_ms", "expired"),
+    ("expire_ms", "clock_ms", "now_ms", "doubted_ms", "expired"),
     [
-        (BY_RETENTION, 0, BEGUN_MS + 999, False),
-        (BY_RETENTION, 0, BEGUN_MS + 1_000, True),
-        (500, 499, BEGUN_MS + 1_000, False),
-        (500, 500, 0, True),
-        (BY_RETENTION, BEGUN_MS + 999, BEGUN_MS + TEN_YEARS_MS, False),
-        (BY_RETENTION, BEGUN_MS + 1_000, BEGUN_MS + TEN_YEARS_MS, True),
+        (BY_RETENTION, 0, BEGUN_MS + 999, 0, False),
+        (BY_RETENTION, 0, BEGUN_MS + 1_000, 0, True),
+        (500, 499, BEGUN_MS + 1_000, 0, False),
+        (500, 500, 0, 0, True),
+        (BY_RETENTION, BEGUN_MS + 999, BEGUN_MS + TEN_YEARS_MS, 0, False),
+        (BY_RETENTION, BEGUN_MS + 1_000, BEGUN_MS + TEN_YEARS_MS, 0, True),
+        (BY_RETENTION, BEGUN_MS + 5_999, BEGUN_MS + 5_999, 5_000, False),
+        (BY_RETENTION, BEGUN_MS + 6_000, BEGUN_MS + 6_000, 5_000, True),
+        (500, 5_499, 0, 5_000, False),
+        (500, 5_500, 0, 5_000, True),
     ],
 )
 def test_offsets_age_by_the_time_that_stamped_them_and_go_at_times_of_the_clock(
-    expire_ms: int, clock_ms: int, now_ms: int, expired: bool
+    expire_ms: int, clock_ms: int, now_ms: int, doubted_ms: int, expired: bool
 ) -> None:
     committed = CommittedOffset(0, -1, "", BEGUN_MS, expire_ms)
-    assert _Rule().has_expired(committed, clock_ms, now_ms, 1_000) is expired
+    assert _Rule().has_expired(committed, clock_ms, now_ms, 1_000, doubted_ms) is expired
 
 
 async def test_a_producer_is_not_silent_because_the_journal_got_ahead_after_its_last_batch(

@@ -13,6 +13,7 @@ from ledger.cluster.records import (
     OwnerChanged,
     OwnerDescribed,
     TimeHeld,
+    TimeJumped,
 )
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.groups.records import GroupRemoved, GroupStored, OffsetsCommitted, OffsetsRemoved
@@ -147,6 +148,7 @@ GOLDEN_OF_LEVEL_3: list[tuple[MetadataRecord, str]] = [
         "00000000004c4b40 0001 73"
         "00000000 00000020 0000003d 0000000000000064 000000000000012b ffffffffffffffff",
     ),
+    (TimeJumped(1_700_000_000_000, 3_600_001), "18 00 00000010 0000018bcfe56800 000000000036ee81"),
     (PinTaken(JOB), "22 00 00000010 202122232425262728292a2b2c2d2e2f"),
     (PinReleased(JOB), "23 00 00000010 202122232425262728292a2b2c2d2e2f"),
 ]

@@ -2,9 +2,12 @@
 
 import asyncio
 from dataclasses import dataclass
+from os import urandom
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adapters.blobs.memory import MemoryBlobs
 from adapters.metadata.memory import MemoryMetadata
@@ -17,11 +20,15 @@ from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.retention import Retention
 from gateway.settings import ConfigError
-from ledger.cluster.decide import HOLD_MS, MAX_STEP_MS
-from ledger.cluster.owners import Owners
+from ledger.cluster.decide import MAX_STEP_MS
+from ledger.cluster.owners import HOLD_MS, Jump, Owners
+from ledger.cluster.records import LEVEL_WITH_JUMPS
 from ledger.cluster.requests import Description
 from ledger.errors import StoreUnavailable
+from ledger.keys import RANDOM_BYTES, uuid7
+from ledger.partitions.requests import CommitBatch, CommitFile, FileCommit
 from ledger.topics.requests import CreateTopic, DeleteTopic
+from tests.support.embedded import BEGUN_MS as WRITTEN_MS
 from tests.support.embedded import WAIT_S, Client, Embedded
 from tests.support.journalled import topic_id
 from tests.support.shards import open_shard
@@ -191,16 +198,19 @@ async def test_a_gateway_that_is_idle_for_hours_has_not_jumped(cluster: Cluster)
         assert not started.hold.is_held
 
 
-async def test_while_it_is_held_nothing_goes_for_its_age_and_bytes_and_garbage_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", [2, LEVEL_WITH_JUMPS])
+async def test_a_jump_makes_nothing_older_and_bytes_and_garbage_go(tmp_path: Path, level: int) -> None:
     host = Host()
     steady = SteadyClock(host.wall, host.boot)
     embedded = Embedded(tmp_path, steady)  # type: ignore[arg-type]
     await embedded.start()
     shard = embedded.shard
+    shard.state.feature_level = level
     shard.time_hold = TimeHold(shard, steady, lambda: NEVER)
     client = Client(7)
+    due_ms = host.wall_ms - WRITTEN_MS + 5 * HOUR_MS
     for name, number in (("old", 1), ("large", 2)):
-        configs = {"cleanup.policy": "delete", "retention.ms": "1000", "retention.bytes": "-1"}
+        configs = {"cleanup.policy": "delete", "retention.ms": str(due_ms), "retention.bytes": "-1"}
         if name == "large":
             configs |= {"retention.ms": "-1", "retention.bytes": "1"}
         await embedded.ask(CreateTopic(name, topic_id(number), 1, configs))
@@ -208,10 +218,7 @@ async def test_while_it_is_held_nothing_goes_for_its_age_and_bytes_and_garbage_d
         # In turn, so that each batch is a run.
         for name in ("old", "large"):
             await embedded.send(name, 0, client.batch(name, 0))
-    retention = Retention(
-        shard, lambda name, values: values[name], steady, WAIT_S, lambda: shard.is_time_held
-    )
-    floor_ms = shard.state.objects.floor_ms
+    retention = Retention(shard, lambda name, values: values[name], steady, WAIT_S, shard.doubted_ms)
     host.wall_ms += 23 * HOUR_MS
     await shard.time_hold.check()
     host.pass_ms(3 * HOUR_MS)
@@ -219,11 +226,16 @@ async def test_while_it_is_held_nothing_goes_for_its_age_and_bytes_and_garbage_d
     assert embedded.log("large").log_start > 0
     await embedded.sweep()
     await embedded.garbage.expire_producers(embedded.loop_time)
-    assert shard.state.objects.floor_ms == floor_ms and embedded.log("old").producers
+    assert shard.state.objects.floor_ms < BEGUN_MS + 3 * HOUR_MS and embedded.log("old").producers
+    assert (shard.state.objects.floor_ms > BEGUN_MS + 2 * HOUR_MS) == (level == LEVEL_WITH_JUMPS)
+    # What is too old without the jump goes, where the journal knows how long that is.
+    host.pass_ms(3 * HOUR_MS)
+    assert await retention.apply() == (level == LEVEL_WITH_JUMPS)
     host.pass_ms(HOLD_MS)
-    assert await retention.apply() == 1 and embedded.log("old").log_start > 0
+    assert await retention.apply() == (level != LEVEL_WITH_JUMPS) and embedded.log("old").log_start > 0
     await embedded.sweep()
-    assert shard.state.objects.floor_ms > floor_ms
+    await embedded.garbage.expire_producers(embedded.loop_time)
+    assert shard.state.objects.floor_ms > BEGUN_MS + 2 * HOUR_MS and not embedded.log("old").producers
     await embedded.stop()
 
 
@@ -238,14 +250,100 @@ async def test_a_clock_that_jumps_while_retention_is_at_work_deletes_nothing(tmp
     async with Embedded(tmp_path, steady) as embedded:  # type: ignore[arg-type]
         shard = embedded.shard
         shard.time_hold = TimeHold(shard, steady, lambda: NEVER)
-        configs = {"cleanup.policy": "delete", "retention.ms": "7200000", "retention.bytes": "-1"}
+        due_ms = host.wall_ms - WRITTEN_MS + 2 * HOUR_MS
+        configs = {"cleanup.policy": "delete", "retention.ms": str(due_ms), "retention.bytes": "-1"}
         await embedded.ask(CreateTopic("t", topic_id(1), 1, configs))
         for _ in range(3):
             await embedded.send("t", 0, Client(7).batch("t", 0))
-        retention = Retention(
-            shard, lambda name, values: values[name], jump, WAIT_S, lambda: shard.is_time_held
-        )
+        retention = Retention(shard, lambda name, values: values[name], jump, WAIT_S, shard.doubted_ms)
         assert await retention.apply() == 0 and embedded.log("t").log_start == 0
+
+
+# Jumps again and again
+
+
+async def test_a_gateway_that_is_stopped_each_night_deletes_by_age_all_the_same(cluster: Cluster) -> None:
+    """On a host that is switched off, over a store that tells no time."""
+    retention_ms, night_ms = 48 * HOUR_MS, 14 * HOUR_MS
+    configs = {"cleanup.policy": "delete", "retention.ms": str(retention_ms), "retention.bytes": "-1"}
+    first = await cluster.start(Host(), feature_level=LEVEL_WITH_JUMPS)
+    await first.shard.ask(CreateTopic("t", topic_id(1), 1, configs), deadline())
+    await first.shard.close()
+    now_ms, written = BEGUN_MS, list[int]()
+    for day in range(20):
+        host = Host(now_ms + night_ms)
+        started = await cluster.start(host)
+        shard, log = started.shard, started.shard.state.logs[0]
+        shard.time_hold = started.hold
+        retention = Retention(
+            shard, lambda name, values: values[name], started.clock, WAIT_S, shard.doubted_ms
+        )
+        for _ in range(10):
+            host.pass_ms(HOUR_MS)
+            await commit(shard, host.wall_ms)
+            written.append(host.wall_ms)
+            await started.hold.check()
+            await retention.apply()
+            assert started.hold.is_held and (day or "14.0 h" in started.hold.warnings()["time_held"])
+            youngest_gone_ms = written[log.log_start - 1] if log.log_start else 0
+            assert youngest_gone_ms < host.wall_ms - retention_ms
+            assert written[log.log_start] >= host.wall_ms - retention_ms - 2 * night_ms - HOUR_MS
+        now_ms = host.wall_ms
+        await shard.close()
+    assert log.log_start > 100
+
+
+async def commit(shard: Shard, now_ms: int) -> None:
+    """A run of an object of its own."""
+    batch = CommitBatch(topic_id(1), 0, 0, 70, 1, now_ms, 0, -1, -1, -1)
+    locator = f"wal/0/{uuid7(now_ms, urandom(RANDOM_BYTES))}.wal"
+    assert isinstance(await shard.ask(CommitFile(locator, 70, [batch]), deadline()), FileCommit)
+
+
+async def test_a_restart_after_each_idle_day_is_in_doubt_for_two_days_at_most(cluster: Cluster) -> None:
+    host = Host()
+    await cluster.start(host, feature_level=LEVEL_WITH_JUMPS)
+    for _ in range(10):
+        host.pass_ms(24 * HOUR_MS)
+        started = await cluster.start(host)
+        assert 24 * HOUR_MS <= started.hold.doubted_ms() <= 48 * HOUR_MS
+        await started.shard.close()
+
+
+async def test_a_clock_set_years_ahead_is_in_doubt_for_half_a_day_whatever_comes_then(
+    cluster: Cluster,
+) -> None:
+    years_ms = 10 * 365 * 24 * HOUR_MS
+    await (await cluster.start(Host(), feature_level=LEVEL_WITH_JUMPS)).shard.close()
+    host = Host(BEGUN_MS + years_ms)
+    await (await cluster.start(host)).shard.close()
+    host = Host(host.wall_ms + years_ms)
+    started = await cluster.start(host)
+    assert started.hold.doubted_ms() == 2 * years_ms
+    host.pass_ms(HOLD_MS // 2 - 1)
+    assert started.hold.doubted_ms() == 2 * years_ms
+    host.pass_ms(1)
+    assert started.hold.doubted_ms() == years_ms
+    host.pass_ms(HOLD_MS // 2)
+    assert started.hold.doubted_ms() == 0
+    # An operator has confirmed all of it.
+    await started.shard.close()
+    host = Host(host.wall_ms + years_ms)
+    assert not (await cluster.start(host, ALWAYS)).hold.is_held
+
+
+@given(st.lists(st.tuples(st.integers(MAX_STEP_MS + 1, 1 << 50), st.integers(0, 40 * HOUR_MS)), max_size=60))
+def test_jumps_are_few_and_the_newest_is_in_doubt_for_a_day(jumps: list[tuple[int, int]]) -> None:
+    owners, now_ms = Owners(), BEGUN_MS
+    for size_ms, ran_ms in jumps:
+        before_ms, now_ms = now_ms, now_ms + size_ms
+        doubted_ms = owners.doubted_ms(before_ms)
+        owners.jump(Jump(now_ms + HOLD_MS, size_ms), before_ms)
+        assert len(owners.jumps) <= 25 and owners.doubted_until_ms == now_ms + HOLD_MS
+        assert size_ms <= owners.doubted_ms(now_ms) <= doubted_ms + size_ms
+        assert owners.doubted_ms(now_ms + HOLD_MS - 1) >= size_ms
+        assert owners.doubted_ms(now_ms + HOLD_MS) == 0
+        now_ms += ran_ms
 
 
 @pytest.mark.parametrize("is_full", [False, True])
