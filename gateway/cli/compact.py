@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from gateway.cli.client import ClientError
@@ -64,7 +65,7 @@ def compact_segments(settings: Settings, options: CompactOptions) -> Exit:
 def _once(settings: Settings, options: CompactOptions) -> Exit:
     request = {**job_request(settings, options.tls), "topics": list(options.topics)}
     began_s = precise_s()
-    planned = list(_plan(request, options))
+    planned = sorted(_plan(request, options), key=itemgetter("topic"))
     rows = [topic for topic in planned if topic["merged_runs"]]
     if not options.as_json:
         _show_plan(rows)
