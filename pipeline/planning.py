@@ -169,7 +169,8 @@ class Rounds:
         held: list[PlannedTask] = []
         size = runs = 0
         while size < round_bytes and runs < round_runs and len(self._at_end) < self._window:
-            self._active.extend(islice(self._waiting, self._window - len(self._active)))
+            # Those that began again may be more than the window.
+            self._active.extend(islice(self._waiting, max(0, self._window - len(self._active))))
             if not self._active:
                 return held if self._at_end else None
             planned = self._active[0].next_task(self._finder)

@@ -276,3 +276,21 @@ def test_tasks_of_partitions_that_share_objects_are_taken_in_turn() -> None:
     assert planned is not None
     assert [each.partition.place.partition for each in planned][:6] == [0, 1, 2, 0, 1, 2]
     assert sum(each.task.size for each in planned) < 12_000
+
+
+def test_a_partition_that_begins_again_may_be_one_more_than_the_window() -> None:
+    peer = MergePeer(partitions=4)
+    peer.fill(100)
+    policy = MergePolicy(due_runs=10, task_bytes=2_000)
+    merges = [PartitionMerge(Place(T, "t", at), policy, NOW_MS) for at in range(4)]
+    rounds = Rounds(merges, peer, window=2)
+    for each in (merges[0], merges[2], merges[3]):
+        while each.next_task(peer) is not None:
+            pass
+    # The first is at its end, and the third has taken its place, when another job swaps runs of the first.
+    assert rounds.next(round_bytes=1, round_runs=1)
+    merges[0].begin_again(0)
+    begun_again = set()
+    while (planned := rounds.next(round_bytes=4_000, round_runs=1_000)) is not None:
+        begun_again |= {each.partition.place.partition for each in planned}
+    assert begun_again == {0, 1}
