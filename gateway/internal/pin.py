@@ -13,6 +13,7 @@ from gateway.wire.primitives import ZERO_UUID
 from ledger.errors import ErrorName
 from ledger.requests import LedgerResult, Refused
 from ledger.swaps.requests import Pinned, ReleasePin, TakePin
+from ledger.swaps.state import Pins
 
 
 async def handle(access: ShardAccess, context: RequestContext, request: PinRequest) -> PinResponse:
@@ -22,6 +23,9 @@ async def handle(access: ShardAccess, context: RequestContext, request: PinReque
     if request.release:
         releasing = access.submit(ReleasePin(job), deadline)
         return _response(await audited(context, releasing, "pin.released", job=job.hex()))
+    if job in access.shard.state.part(Pins):
+        # Else it could be found silent now, and released between this request and its result.
+        access.pins.renew(job)
     result = await access.submit(TakePin(job), deadline)
     if isinstance(result, Pinned):
         access.pins.renew(job)

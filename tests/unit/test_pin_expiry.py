@@ -3,10 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from gateway.housekeeping.pins import EXPIRY_MS, PinExpiry
+from gateway.internal import pin
+from gateway.internal.shard_access import ShardAccess
+from gateway.requests.context import RequestContext
+from gateway.wire.messages.internal.pin import PinRequest
 from ledger.swaps.requests import Pinned, TakePin
 from ledger.swaps.state import Pins
 from tests.support.embedded import WAIT_S, Clock, Embedded
@@ -102,3 +108,17 @@ async def test_no_floor_is_asked_for_that_a_pin_does_not_let_pass(host: Embedded
     entries = host.shard.state.applied
     await host.garbage.sweep(host.loop_time)
     assert host.shard.state.applied == entries
+
+
+async def test_a_pin_does_not_expire_between_a_request_and_its_result(host: Embedded) -> None:
+    """Else the job would be told that it has what is gone."""
+    watched = Watched(host)
+    await watched.pin(JOB)
+    watched.elapsed_ms += EXPIRY_MS
+    access = ShardAccess(host.shard, "file:data", watched.expiry)
+    context = cast(RequestContext, SimpleNamespace(deadline=lambda _: host.deadline()))
+    renewing = asyncio.ensure_future(pin.handle(access, context, PinRequest(JOB, False, 1_000)))
+    await asyncio.sleep(0)
+    assert await watched.expiry.expire() == 0
+    response = await renewing
+    assert (response.error_code, watched.pins) == (0, {JOB})
