@@ -72,6 +72,8 @@ class PeerClient:
         self._timeout_s = timeout_s
         self._sock: socket.socket | None = None
         self._was_connected = False
+        self._data_url = ""
+        """Where the gateway had its records when it was asked first."""
         self._correlation_id = 0
 
     def __enter__(self) -> "PeerClient":
@@ -91,7 +93,9 @@ class PeerClient:
         def body(timeout_ms: int) -> bytes:
             return messages.describe_shard_request(after, max_topics, timeout_ms)
 
-        return _checked(self._call(Api.DESCRIBE_SHARD, body, messages.describe_shard_response, _own_failure))
+        page = self._call(Api.DESCRIBE_SHARD, body, messages.describe_shard_response, _own_failure)
+        self._data_url = self._data_url or _checked(page).data_url
+        return _checked(page)
 
     def topics(self, a_page: int = TOPICS_A_PAGE) -> Iterator[TopicDescription]:
         """All topics in the order of their ids, a page at a time."""
@@ -225,6 +229,8 @@ class PeerClient:
         if self._sock is None:
             self._sock = self._link.connect(left_s)
             self._was_connected = True
+            if self._data_url:
+                self._check_place(deadline)
         self._correlation_id = (self._correlation_id + 1) % 2**31
         ends_at = time.monotonic() + left_s + GRACE_S
         self._sock.settimeout(left_s)
@@ -237,6 +243,23 @@ class PeerClient:
         if correlation_id != self._correlation_id:
             raise Garbled(f"a response to request {correlation_id} in the place of {self._correlation_id}")
         return read(reader)
+
+    def _check_place(self, deadline: float) -> None:
+        """After a connection was lost: a gateway whose records were moved meanwhile knows nothing of what is
+        written to the place before, and must not be asked to name it. PeerUnavailable, Unreachable."""
+
+        def body(timeout_ms: int) -> bytes:
+            return messages.describe_shard_request(ZERO_UUID, 0, timeout_ms)
+
+        page = self._exchange(Api.DESCRIBE_SHARD, body, messages.describe_shard_response, deadline)
+        if page.failure:
+            raise Unreachable(str(PeerRefused(page.failure)))
+        if page.data_url != self._data_url:
+            self.close()
+            raise PeerUnavailable(
+                f"the gateway has its records in {page.data_url} by now, no longer in {self._data_url}: run "
+                "the job again"
+            )
 
     def _receive(self, sock: socket.socket, size: int, ends_at: float) -> memoryview:
         data = memoryview(bytearray(size))

@@ -320,3 +320,17 @@ def test_errors_have_kafkas_codes() -> None:
     gateways: Sequence[tuple[int, ErrorName]] = [(int(ERROR_CODES[name]), name) for name in ERRORS.values()]
     assert list(ERRORS.items()) == gateways
     assert ErrorCode(RESOURCE_NOT_FOUND) is ErrorCode.RESOURCE_NOT_FOUND
+
+
+def test_after_a_move_of_the_records_nothing_is_swapped_in(tmp_path: Path) -> None:
+    """What the job has written is in the place before."""
+    moved = SHARD.replace(b"file:/d".hex(), b"file:/e".hex())
+    assert moved != SHARD
+    here, there = (bytes.fromhex(shard + "02" + ONE_TOPIC + "00 00") for shard in (SHARD, moved))
+    peer = ScriptedPeer([here, None, here, None, there])
+    with PeerClient(listening(tmp_path / "s", peer), 2.0) as client:
+        client.describe()
+        with pytest.raises(PeerUnavailable, match="by now, no longer in file:/d"):
+            client.swap(SWAP)
+    keys = [frame[:2].hex() for frame in peer.requests]
+    assert keys == ["4e25", "4e23", "4e25", "4e23", "4e25"]
