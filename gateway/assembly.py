@@ -118,7 +118,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         services = await open_services(
             settings, stores.segments, shard, ConfigService(shard, settings), space, stack, metrics, world
         )
-        garbage = garbage_collector(settings, stores.segments, shard, space, metrics)
+        garbage = garbage_collector(settings, stores.segments, shard, space, metrics, checkpointer)
         housekeeping = owner_housekeeping(settings, services, shard, checkpointer, garbage, space)
         access = _shard_access(settings, shard, stores.urls)
         # The first ends last, so its last mark covers what the others have written.

@@ -147,7 +147,12 @@ def _objects_of(shard: Shard) -> Callable[[int], ObjectState]:
 
 
 def garbage_collector(
-    settings: Settings, segments: SegmentStore, shard: Shard, space: FreeSpace, metrics: Metrics
+    settings: Settings,
+    segments: SegmentStore,
+    shard: Shard,
+    space: FreeSpace,
+    metrics: Metrics,
+    checkpointer: Checkpointer,
 ) -> GarbageCollector:
     # An operator announces a copy of a running gateway's data by this file.
     backup_open = Path(settings.storage.data_dir) / BACKUP_OPEN_FILE
@@ -160,6 +165,7 @@ def garbage_collector(
         is_disk_full=lambda: space.is_full and not backup_open.exists(),
         alarm=metrics.alarm,
         elapsed=_monotonic_ms,
+        snapshotted=lambda: checkpointer.snapshotted,
     )
 
 

@@ -156,9 +156,11 @@ class Checkpointer:
                 raise
             return cut, nonce
 
-    async def snapshot_if_due(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if self._rule.is_due(self._replica.state.applied, self._replica.journal_bytes, now):
+    async def snapshot_if_due(self, *, is_wanted: bool = False) -> None:
+        """`is_wanted`: also if the newest one is only not of the last entry."""
+        now, applied = asyncio.get_running_loop().time(), self._replica.state.applied
+        is_wanted = is_wanted and applied > self.snapshotted
+        if is_wanted or self._rule.is_due(applied, self._replica.journal_bytes, now):
             await self.snapshot()
             await self.prune()
             if self._quota is not None:

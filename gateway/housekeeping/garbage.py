@@ -2,6 +2,10 @@
 
 The grace of a dead object is for readers that planned before it died. Their deadlines are on the monotonic
 clock, so the grace must also pass in full on that clock, in case the host's clock is set ahead.
+
+Where runs are merged, the records of a dead object may be in a segment that the newest snapshot does not know
+yet. A ledger that is restored from that snapshot would lack them: so the object stays until a newer one is
+there.
 """
 
 import asyncio
@@ -67,6 +71,23 @@ class Graces:
         return number in self._before or self._since[number] + grace_ms <= elapsed_ms
 
 
+class Deaths:
+    """Which snapshots name an object that is dead by now (sans-I/O)."""
+
+    def __init__(self) -> None:
+        self._noted: dict[int, int] = {}
+        """By object: entries that were applied when it was seen dead first. It died in one of them."""
+
+    def note(self, dead: Iterable[int], applied: int) -> None:
+        """`dead` are all dead objects now; others were deleted."""
+        noted = self._noted
+        self._noted = {number: noted.get(number, applied) for number in dead}
+
+    def is_before(self, number: int, snapshotted: int) -> bool:
+        """Whether a noted object is dead in a snapshot of so many entries."""
+        return self._noted[number] <= snapshotted
+
+
 class GarbageCollector:
     """Deletes bytes first and journals it afterwards: a crash in between only repeats the deletion."""
 
@@ -81,9 +102,11 @@ class GarbageCollector:
         is_disk_full: Callable[[], bool] = lambda: False,
         alarm: Callable[[str], None] = lambda _: None,
         elapsed: Callable[[], int] | None = None,
+        snapshotted: Callable[[], int] | None = None,
     ) -> None:
-        """`alarm` is called with an event name at each failed deletion of an object. Without `elapsed`,
-        monotonic ms, graces and idle times are measured by `clock` and entries alone."""
+        """`snapshotted`: entries in the newest snapshot; without it nothing waits for one. `alarm` is called
+        with an event name at each failed deletion of an object. Without `elapsed`, monotonic ms, graces and
+        idle times are measured by `clock` and entries alone."""
         self._shard = shard
         self._segments = segments
         self._grace_ms = grace_ms
@@ -93,6 +116,10 @@ class GarbageCollector:
         self._alarm = alarm
         self._elapsed = elapsed
         self._graces = Graces(shard.state.objects.garbage)
+        self._snapshotted = snapshotted
+        self._deaths = Deaths()
+        self.waits_for_snapshot = False
+        """Whether the last sweep left objects because the newest snapshot names them."""
         self.orphans_left = 0
         """Objects that no entry names and that the last sweep kept: most are new, and may still be
         committed."""
@@ -181,6 +208,8 @@ class GarbageCollector:
             for stored in self._shard.state.objects.due_garbage(self._now_ms(), grace_ms)
             if self._is_grace_over(stored, grace_ms)
         ]
+        found, due = len(due), [stored for stored in due if self._is_dead_in_snapshot(stored)]
+        self.waits_for_snapshot = len(due) < found
         deleted, failure = 0, None
         for at in range(0, len(due), SLICE_OBJECTS):
             part = due[at : at + SLICE_OBJECTS]
@@ -252,7 +281,16 @@ class GarbageCollector:
             scan.saw(page, [stored for stored in unnamed if stored.locator not in orphans], orphans - gone)
         return deleted
 
+    def _is_dead_in_snapshot(self, stored: ObjectState) -> bool:
+        """Not asked for where nothing is merged, as the records are gone then, and not on a full disk, where
+        no snapshot may fit."""
+        if self._snapshotted is None or not self._shard.state.objects.segments or self._is_disk_full():
+            return True
+        return self._deaths.is_before(stored.number, self._snapshotted())
+
     def _note_dead(self) -> None:
+        state = self._shard.state
+        self._deaths.note(state.objects.garbage, state.applied)
         if self._elapsed is not None:
             self._graces.note(self._shard.state.objects.garbage, self._elapsed())
 

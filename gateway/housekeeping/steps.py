@@ -60,7 +60,8 @@ def owner_steps(
     async def take_snapshot() -> None:
         # The image is written first, and may grow by the same size.
         if disk.spares(2 * checkpointer.snapshot_bytes):
-            await checkpointer.snapshot_if_due()
+            await checkpointer.snapshot_if_due(is_wanted=garbage.waits_for_snapshot)
+            garbage.waits_for_snapshot = False
 
     housekeeper = Housekeeper()
     now, sweep_s = asyncio.get_running_loop().time, min(60.0, grace_ms / 4_000)

@@ -125,6 +125,8 @@ class Objects:
         """Entry time at which the oldest pin was taken. No floor passes it, and objects that were closed from
         then on keep their bytes."""
         self.garbage: dict[int, ObjectState] = {}
+        self.segments = 0
+        """How many of the objects are segments."""
         self.uploaders = Uploaders()
         self._with_results: list[tuple[int, int]] = []
         """A heap of (creation time, number): objects whose results the floor has not dropped yet."""
@@ -151,6 +153,7 @@ class Objects:
         """Add an object as it is: new, or read from an image."""
         self.by_number[state.number] = state
         self.by_locator[state.locator] = state
+        self.segments += state.kind == ObjectKind.SEGMENT
         heappush(self._with_results, (state.created_ms, state.number))
         if state.closed:
             self.garbage[state.number] = state
@@ -178,6 +181,7 @@ class Objects:
             state = self.by_number.pop(number, None)
             if state is not None:
                 del self.by_locator[state.locator]
+                self.segments -= state.kind == ObjectKind.SEGMENT
                 self.garbage.pop(number, None)
 
     def passes(self, floor_ms: int) -> bool:

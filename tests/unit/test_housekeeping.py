@@ -28,11 +28,13 @@ from ledger.partitions.requests import DeleteRecords, ReserveProducerIds
 from ledger.ports import Capabilities, PutOutcome, SegmentStore
 from ledger.rows import digest
 from ledger.state import Dirty
+from ledger.swaps.requests import Swapped
 from ledger.topics.requests import CreateTopic, DeleteTopic
 from ledger.types import DraftBatch, Placement
 from tests.support.embedded import BEGUN_MS, GRACE_MS, WAIT_S, Client, Clock, Embedded
 from tests.support.faulty import Fault, Faults
 from tests.support.journalled import topic_id
+from tests.support.swapping import swap_of
 
 SLICE = 7
 MINUTE_MS = 60_000
@@ -469,3 +471,36 @@ async def test_the_owners_housekeeping_begins_again_with_another_epoch(
         await scope.begin()
         await runs.get()
         await scope.end()
+
+
+async def test_a_merged_object_stays_while_the_newest_snapshot_names_it(host: Embedded) -> None:
+    """A ledger that is restored from that snapshot finds the records there, and nowhere else."""
+    await host.send("t", 0, Client().batch("t", 0), Client(2).batch("t", 0))
+    await host.checkpointer.snapshot()
+    log = host.log("t")
+    swapped = await host.ask(swap_of(log, list(log.runs()), host.shard.now_ms()))
+    assert isinstance(swapped, Swapped)
+    checkpointer = Checkpointer(host.shard, host.image, host.blobs, SnapshotRule(1 << 40), host.clock)
+    await checkpointer.start()
+    garbage = GarbageCollector(
+        host.shard, host.segments, GRACE_MS, host.clock, WAIT_S, snapshotted=lambda: checkpointer.snapshotted
+    )
+    host.clock.now_ms += 10 * GRACE_MS
+    for _ in range(2):
+        assert (await garbage.sweep(host.loop_time)).objects == 0
+    assert garbage.waits_for_snapshot and await host.objects()
+    await checkpointer.snapshot_if_due()
+    assert (await garbage.sweep(host.loop_time)).objects == 0
+    await checkpointer.snapshot_if_due(is_wanted=garbage.waits_for_snapshot)
+    assert (await garbage.sweep(host.loop_time)).objects == 1
+    assert not garbage.waits_for_snapshot and not await host.objects()
+
+
+async def test_an_object_without_readable_records_waits_for_no_snapshot(host: Embedded) -> None:
+    await host.send("t", 0, Client().batch("t", 0))
+    await host.ask(DeleteTopic(topic_id(1)))
+    await host.garbage.drain(host.loop_time)
+    garbage = GarbageCollector(host.shard, host.segments, GRACE_MS, host.clock, WAIT_S, snapshotted=lambda: 0)
+    host.clock.now_ms += 10 * GRACE_MS
+    assert (await garbage.sweep(host.loop_time)).objects == 1
+    assert not garbage.waits_for_snapshot
