@@ -90,7 +90,9 @@ async def start_child(arguments: Sequence[str], descriptors: Sequence[int]) -> C
 
 
 def child_command(arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, *arguments]
+    """Without `-P`, `-m` would import what lies in the working directory before the standard library: files
+    of others who may write there, such as in /tmp, would run as this user."""
+    return [sys.executable, "-P", *arguments]
 
 
 def child_environment() -> dict[str, str]:

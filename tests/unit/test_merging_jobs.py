@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -243,3 +244,19 @@ async def test_the_child_of_this_host_has_the_packages_of_this_build(tmp_path: A
         os.chdir(before)
     said, _ = await child.communicate()
     assert said.decode().strip() == str(PACKAGES / "ledger" / "__init__.py")
+
+
+async def test_the_child_imports_nothing_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gateway.host import start_child
+
+    for name in ("resource", "msgspec", "pipeline"):
+        (tmp_path / f"{name}.py").write_text("import os\nos._exit(7)\n")
+    monkeypatch.chdir(tmp_path)
+    child = await start_child(["-m", merging.ENGINE], [])
+    assert child.stdin is not None and child.stdout is not None
+    # The job would end at once with its stdin.
+    child.stdin.write(b"no request\n")
+    said = await child.stdout.read()
+    assert (await child.wait(), list(json.loads(said or b"{}"))) == (1, ["error"])
