@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
@@ -95,12 +95,21 @@ def _peer(settings: Settings, tls: TlsFiles) -> dict[str, Any]:
     if path is not None:
         return {"path": str(path)}
     for binding in bindings_of(settings):
-        files = dataclasses.asdict(tls) if binding.is_tls else {}
+        files = dataclasses.asdict(_whole(tls)) if binding.is_tls else {}
         return {"host": binding.bind.host, "port": binding.bind.port, **files}
     raise UsageError(
         "this gateway has no internal listener: without a data directory set internal.socket or "
         "internal.listen, for it and for this command"
     )
+
+
+def _whole(tls: TlsFiles) -> TlsFiles:
+    """With the key, which may be in the file of the certificate. UsageError if a file is absent."""
+    if not (tls.ca and tls.certificate):
+        raise UsageError(
+            "internal.listen is SSL://: give --tls-ca, and --tls-cert of one of internal.principals"
+        )
+    return dataclasses.replace(tls, key=tls.key or tls.certificate)
 
 
 def _plan(request: Mapping[str, Any], options: CompactOptions) -> Iterator[dict[str, Any]]:
@@ -123,8 +132,10 @@ def _job(request: Mapping[str, Any], options: CompactOptions) -> Iterator[tuple[
     """What a job says, to its summary. ClientError if it fails."""
     with _engine(ENGINES[options.engine]) as engine:
         assert engine.stdin is not None and engine.stdout is not None
-        engine.stdin.write(json.dumps(request) + "\n")
-        engine.stdin.flush()
+        with suppress(BrokenPipeError):
+            # What it wrote before it ended says why.
+            engine.stdin.write(json.dumps(request) + "\n")
+            engine.stdin.flush()
         tail: list[str] = []
         for line in engine.stdout:
             said = _said(line)
@@ -137,25 +148,30 @@ def _job(request: Mapping[str, Any], options: CompactOptions) -> Iterator[tuple[
             yield key, value
             if key == "summary":
                 return
-        raise ClientError(f"the job ended with {engine.wait()}: {' '.join(tail)}")
+        raise ClientError(f"the job ended with {engine.wait()}" + (f": {' '.join(tail)}" if tail else ""))
 
 
 @contextmanager
 def _engine(module: str) -> Iterator[subprocess.Popen[str]]:
     """A process that ends with this one, as its stdin does."""
-    process = subprocess.Popen(
-        child_command(["-m", module]),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=child_environment(),
-        text=True,
-    )
+    try:
+        process = subprocess.Popen(
+            child_command(["-m", module]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=child_environment(),
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        raise ClientError(f"the job cannot be started: {error.strerror or error}") from error
     try:
         yield process
     finally:
         if process.stdin is not None:
-            process.stdin.close()
+            with suppress(BrokenPipeError):
+                process.stdin.close()
         try:
             process.wait(END_S)
         except subprocess.TimeoutExpired:
