@@ -125,6 +125,16 @@ def test_the_unit_is_ready_when_the_gateway_says_so_and_reloads_by_its_signal() 
     assert service["UMask"] == "0077"
 
 
+def test_the_unit_lets_a_merge_job_lower_its_priority_and_bound_its_memory() -> None:
+    filters = [
+        line.partition("=")[2]
+        for line in (DEPLOY / "dragoman.service").read_text().splitlines()
+        if line.startswith("SystemCallFilter=")
+    ]
+    # A later line adds to what an earlier one left.
+    assert filters.index("setpriority setrlimit prlimit64") > filters.index("~@privileged @resources")
+
+
 def test_systemd_finds_nothing_wrong_with_the_unit_and_little_exposed(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("needs systemd-analyze")
