@@ -40,6 +40,7 @@ from pipeline.segments import ROUND_BYTES, Engine, Host, JobError, MergeJob, Pla
 from pipeline.stores import BlockingStore
 
 NICENESS: Final = 19
+STATUS: Final = Path("/proc/self/status")
 MAX_DATA_BYTES: Final = 512 * 1024 * 1024
 """What this process may map for itself, if the system counts that. It uses less than half (a test measures
 it); beyond this there is an error in it, and it ends instead of taking the memory of the gateway."""
@@ -158,6 +159,10 @@ def _bound_memory() -> None:
 
 
 def _max_rss_bytes() -> int:
+    # On Linux the counter of getrusage begins with the memory of the process that started this one.
+    with suppress(OSError, ValueError, IndexError):
+        (line,) = (each for each in STATUS.read_text().splitlines() if each.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
 
