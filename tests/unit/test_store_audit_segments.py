@@ -31,11 +31,18 @@ def batch(number: int) -> bytes:
     return bytes(build_batch([Record(offset_delta=n, value=b"%d" % number) for n in range(RECORDS)]))
 
 
-def encoded(missing: Sequence[int] = ()) -> tuple[dict[str, bytes], list[AuditedRun]]:
+INTERVAL: Final = 2 * RECORDS
+INTERVAL_AT: Final = range(10, 14)
+"""Where an index has it."""
+
+
+def encoded(
+    missing: Sequence[int] = (), interval: int = INTERVAL
+) -> tuple[dict[str, bytes], list[AuditedRun]]:
     """A segment of 8 batches but for the missing ones, an index entry each two of them; two runs of four."""
     kept = [number for number in range(BATCHES) if number not in missing]
     batches = [SegmentBatch(BASE + number * RECORDS, batch(number)) for number in kept]
-    made = encode_segment(batches, BASE, CREATED_MS, 2 * RECORDS)
+    made = encode_segment(batches, BASE, CREATED_MS, interval)
     data = b"".join(bytes(part) for part in made.buffers)
     size, middle, runs = len(batch(0)), BASE + 4 * RECORDS, list[AuditedRun]()
     start = HEAD_BYTES
@@ -99,7 +106,11 @@ def test_every_flipped_byte_of_a_segment_and_its_index_is_found(data: st.DataObj
     except StoreTooNew:
         assert at in (4, 5)
     else:
-        assert found
+        if not found:
+            # With this interval too, the index has just these entries.
+            assert name == INDEX and at in INTERVAL_AT
+            interval = int.from_bytes(stored[INDEX][INTERVAL_AT.start : INTERVAL_AT.stop], "big")
+            assert encoded(interval=interval)[0][INDEX] == stored[INDEX]
         assert all(each.object in (LOCATOR, INDEX) for each in found)
 
 
