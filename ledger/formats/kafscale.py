@@ -24,6 +24,7 @@ from ledger.formats.segment import (
     read_trailer,
 )
 from ledger.merging.found import FoundRun
+from ledger.merging.reads import groups_of
 from ledger.partitions.runs import are_of_one_age, later_timestamp, without_timestamp
 from ledger.types import Buffer
 
@@ -105,16 +106,7 @@ def adopted_runs(segment: KafScaleSegment, data: Buffer, index: Buffer | None) -
 def export_groups(runs: Iterable[FoundRun], max_bytes: int = EXPORT_BYTES) -> Iterator[Sequence[FoundRun]]:
     """Adjacent runs of a partition, those of one exported segment together. A segment is built of them as of
     the runs of a merge (`ledger.merging.merge`), and its key has the first offset."""
-    group: list[FoundRun] = []
-    held = 0
-    for run in runs:
-        if group and held + run.size > max_bytes:
-            yield group
-            group, held = [], 0
-        group.append(run)
-        held += run.size
-    if group:
-        yield group
+    return groups_of(runs, max_bytes)
 
 
 def _name_of(key: str, prefix: str) -> tuple[KafScalePartition, int, str] | None:

@@ -5,10 +5,10 @@ them costs less than two reads.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ledger.merging.plan import MergeTask
 from ledger.types import Position
@@ -69,17 +69,28 @@ def plan_reads(tasks: Sequence[MergeTask], rule: ReadRule = NEAR) -> Iterator[Ob
         yield from _object_reads(locator, sorted(wanted.pop(locator)), rule)
 
 
-def groups_of(tasks: Sequence[MergeTask], max_bytes: int) -> Iterator[Sequence[MergeTask]]:
-    """Adjacent tasks whose runs are held in memory together, so that an object that several of them need is
-    read once. A task that is larger alone is a group of its own."""
-    group: list[MergeTask] = []
+class Sized(Protocol):
+    """A run, or a task."""
+
+    @property
+    def size(self) -> int: ...
+
+
+Part = TypeVar("Part", bound=Sized)
+
+
+def groups_of(parts: Iterable[Part], max_bytes: int) -> Iterator[Sequence[Part]]:
+    """Adjacent ones that have so many bytes together at most: tasks whose runs are held in memory at once, so
+    that an object that several of them need is read once, or runs of one segment. One that is larger alone is
+    a group of its own."""
+    group: list[Part] = []
     held = 0
-    for task in tasks:
-        if group and held + task.size > max_bytes:
+    for part in parts:
+        if group and held + part.size > max_bytes:
             yield group
             group, held = [], 0
-        group.append(task)
-        held += task.size
+        group.append(part)
+        held += part.size
     if group:
         yield group
 
