@@ -1,0 +1,282 @@
+"""A file of the local log: journal entries, each in a frame with the batches that it numbers (big-endian).
+
+| file             | field                                                                      |
+|------------------|----------------------------------------------------------------------------|
+| 0      4096      | header                                                                     |
+| 4096 ...         | frames one after the other, each from a multiple of the header's alignment |
+
+| header           | field                                                                      |
+|------------------|----------------------------------------------------------------------------|
+| 0      4         | magic "DLOG"                                                               |
+| 4      u16       | version = 1                                                                |
+| 6      u16       | flags = 0                                                                  |
+| 8      16        | cluster id                                                                 |
+| 24     16        | file id: in the name of the file and in all of its frames                  |
+| 40     i32       | shard                                                                      |
+| 44     u32       | alignment: 1, or 4096 for direct I/O                                       |
+| 48     i64       | sequence: greater than that of every file that was there before            |
+| 56     i64       | first entry                                                                |
+| 64     u32       | seal of the frame before the first entry; 0 if that entry has no frame     |
+| 68     16        | nonce of the entry before the first one; zeros before entry 0              |
+| 84     i64       | created, unix ms                                                           |
+| 92     u32       | CRC-32C of [0, 92)                                                         |
+| 96 ...           | zeros                                                                      |
+
+| frame            | field                                                                      |
+|------------------|----------------------------------------------------------------------------|
+| 0      4         | magic "DLFR"                                                               |
+| 4      u16       | version = 1                                                                |
+| 6      u16       | flags = 0                                                                  |
+| 8      16        | file id                                                                    |
+| 24     i64       | entry number                                                               |
+| 32     u32       | seal of the frame before; of the first frame: that of the header           |
+| 36     u32       | bytes of the entry                                                         |
+| 40     u32       | bytes of the batches; 0 if there are none                                  |
+| 44     u32       | CRC-32C of [0, 44)                                                         |
+| 48 ...           | batches: one WAL frame of version 2 (`ledger/formats/wal.py`)              |
+| then             | entry (`ledger/journal.py`), which names the batches by their positions    |
+| -4     u32       | seal: CRC-32C of the head, of the last 4 bytes of the WAL frame (they are  |
+|                  | the CRC of its batches), and of the entry                                  |
+
+A file is used again when nothing in it is needed any more: it gets another file id, so old frames in it are
+none. A frame is begun only after the one before is durable. So a torn frame is the last one: where a frame of
+the same file follows later, one that was durable is damaged.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from ledger.errors import StoreDamaged, StoreTooNew
+from ledger.formats.wal import TRAILER_BYTES as WAL_TRAILER_BYTES
+from ledger.formats.wal import DamagedFrame, EncodedFrame, read_frame_head
+from ledger.journal import MAX_ENTRY_BYTES, NONCE_BYTES, REMEDY
+from ledger.types import Buffer
+
+VERSION: Final = 1
+MAGIC: Final = b"DLOG"
+FRAME_MAGIC: Final = b"DLFR"
+HEADER_BYTES: Final = 4096
+"""One block: with direct I/O no write of a frame touches it."""
+ID_BYTES: Final = 16
+DIRECT: Final = 4096
+"""The alignment for direct I/O."""
+BUFFERED: Final = 1
+ALIGNMENTS: Final = (BUFFERED, DIRECT)
+NO_SEAL: Final = 0
+
+_HEADER = struct.Struct(f">4sHH{ID_BYTES}s{ID_BYTES}siIqqI{NONCE_BYTES}sq")
+_BEGIN = struct.Struct(">4sHH")
+_FRAME = struct.Struct(f">4sHH{ID_BYTES}sqIII")
+_CRC = struct.Struct(">I")
+FRAME_HEAD_BYTES: Final = _FRAME.size + _CRC.size
+SEAL_BYTES: Final = _CRC.size
+SEARCH_BYTES: Final = 1024 * 1024
+"""What is looked through at a time for a later frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogHeader:
+    """Of a file: what it goes on with, and after what."""
+
+    cluster_id: bytes
+    file_id: bytes
+    shard: int
+    sequence: int
+    first_entry: int
+    previous_seal: int
+    previous_nonce: bytes
+    created_ms: int
+    alignment: int = BUFFERED
+
+
+class EncodedLogFrame(NamedTuple):
+    """A frame to write at a position: `buffers` in this order, `size` bytes in all, padding included.
+
+    `seal` goes into the next frame.
+    """
+
+    buffers: Sequence[Buffer]
+    size: int
+    seal: int
+
+
+class LogFrame(NamedTuple):
+    """A whole frame that was read. `end`: where the next one begins.
+
+    `batches`: where its WAL frame is in the file, as (position, bytes); (0, 0) without batches.
+    """
+
+    number: int
+    position: int
+    end: int
+    entry: memoryview
+    batches: tuple[int, int]
+    previous_seal: int
+    seal: int
+
+
+class Torn(NamedTuple):
+    """No frame begins at `position`, or one that was not written to its end: here the file ends."""
+
+    position: int
+    reason: str
+    is_damage: bool = False
+    """A frame that was written whole is there, and not the one that belongs there."""
+
+
+def encode_header(header: LogHeader) -> bytes:
+    """The first block of a file."""
+    if header.alignment not in ALIGNMENTS:
+        raise ValueError(f"an alignment of {header.alignment} bytes; possible are {ALIGNMENTS}")
+    packed = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        0,
+        header.cluster_id,
+        header.file_id,
+        header.shard,
+        header.alignment,
+        header.sequence,
+        header.first_entry,
+        header.previous_seal,
+        header.previous_nonce,
+        header.created_ms,
+    )
+    return (packed + _CRC.pack(crc32c(packed))).ljust(HEADER_BYTES, b"\0")
+
+
+def read_header(data: Buffer, where: str) -> LogHeader | None:
+    """The header that a file begins with. None if that was never written whole: then nothing in the file
+    counts, as a frame is written only after its header is durable. StoreTooNew for a later version."""
+    view = memoryview(data)[:HEADER_BYTES]
+    if len(view) < HEADER_BYTES:
+        return None
+    crc = _CRC.unpack_from(view, _HEADER.size)[0]
+    magic, version, flags = _BEGIN.unpack_from(view)
+    if magic != MAGIC:
+        return None
+    if crc32c(view[: _HEADER.size]) != crc:
+        return None
+    if version != VERSION or flags:
+        raise StoreTooNew(f"log file {where} has format version {version}; this build reads {VERSION}")
+    fields = _HEADER.unpack_from(view)[3:]
+    cluster_id, file_id, shard, alignment, sequence, first_entry, seal, nonce, created_ms = fields
+    if alignment not in ALIGNMENTS:
+        raise StoreDamaged(f"log file {where} says that its frames are aligned at {alignment} bytes")
+    return LogHeader(cluster_id, file_id, shard, sequence, first_entry, seal, nonce, created_ms, alignment)
+
+
+def batches_at(position: int) -> int:
+    """Where the WAL frame begins in a frame that begins at `position`: the starts of its batches count from
+    there. So the entry can name them before it is written."""
+    return position + FRAME_HEAD_BYTES
+
+
+def encode_frame(
+    header: LogHeader, number: int, previous_seal: int, entry: bytes, batches: EncodedFrame | None = None
+) -> EncodedLogFrame:
+    """The frame of an entry, and of the batches that it numbers."""
+    if not 0 < len(entry) <= MAX_ENTRY_BYTES:
+        raise ValueError(f"an entry of {len(entry)} bytes; the most is {MAX_ENTRY_BYTES}")
+    wal: list[Buffer] = [] if batches is None else batches.buffers
+    wal_bytes = 0 if batches is None else batches.size
+    fields = (FRAME_MAGIC, VERSION, 0, header.file_id, number, previous_seal, len(entry), wal_bytes)
+    packed = _FRAME.pack(*fields)
+    head = packed + _CRC.pack(crc32c(packed))
+    seal = crc32c(entry, crc32c(wal[-1], crc32c(head)) if wal else crc32c(head))
+    size = FRAME_HEAD_BYTES + wal_bytes + len(entry) + SEAL_BYTES
+    padding = aligned(size, header.alignment) - size
+    end = _CRC.pack(seal) + bytes(padding)
+    return EncodedLogFrame([head, *wal, entry, end], size + padding, seal)
+
+
+def read_frame(header: LogHeader, view: memoryview, position: int, number: int, seal: int) -> LogFrame | Torn:
+    """The frame of entry `number` at `position` of a file, after the frame with this seal. All of its bytes
+    are checked. `view` is the whole file."""
+    head = view[position : position + FRAME_HEAD_BYTES]
+    if len(head) < FRAME_HEAD_BYTES:
+        return Torn(position, "the file ends")
+    magic, version, flags, file_id, found, previous, entry_bytes, wal_bytes = _FRAME.unpack_from(head)
+    if magic != FRAME_MAGIC or file_id != header.file_id:
+        return Torn(position, "no frame of this file begins here")
+    if _CRC.unpack_from(head, _FRAME.size)[0] != crc32c(head[: _FRAME.size]):
+        return Torn(position, "the head of the frame does not match its CRC")
+    if (version, flags) != (VERSION, 0):
+        raise StoreTooNew(f"a frame at {position} has format version {version}; this build reads {VERSION}")
+    if (found, previous) != (number, seal):
+        reason = f"a frame of entry {found} is in the place of entry {number}, or goes on after another one"
+        return Torn(position, reason, is_damage=True)
+    wal_at = position + FRAME_HEAD_BYTES
+    entry_at = wal_at + wal_bytes
+    seal_at = entry_at + entry_bytes
+    if seal_at + SEAL_BYTES > len(view):
+        return Torn(position, "the file ends in the frame")
+    wal, entry = view[wal_at:entry_at], view[entry_at:seal_at]
+    crc = crc32c(head)
+    if wal_bytes:
+        if reason := _wal_fault(wal):
+            return Torn(position, reason)
+        crc = crc32c(wal[-WAL_TRAILER_BYTES:], crc)
+    crc = crc32c(entry, crc)
+    if crc != _CRC.unpack_from(view, seal_at)[0]:
+        return Torn(position, "the frame does not match its CRC")
+    end = aligned(seal_at + SEAL_BYTES, header.alignment)
+    return LogFrame(number, position, end, entry, (wal_at, wal_bytes) if wal_bytes else (0, 0), previous, crc)
+
+
+def read_frames(header: LogHeader, view: memoryview, where: str) -> Iterator[LogFrame | Torn]:
+    """All frames of a file in order; at last where they end. StoreDamaged if one that was durable is damaged:
+    a frame of this file follows later."""
+    position, number, seal = HEADER_BYTES, header.first_entry, header.previous_seal
+    while isinstance(found := read_frame(header, view, position, number, seal), LogFrame):
+        yield found
+        position, number, seal = found.end, number + 1, found.seal
+    later = _later_frame(header, view, position, number)
+    if later is not None or found.is_damage:
+        reason = found.reason if later is None else f"{found.reason}, and entry {later} follows"
+        raise StoreDamaged(f"log file {where} is damaged at {position}: {reason}; {REMEDY}")
+    yield found
+
+
+def aligned(size: int, alignment: int) -> int:
+    """Rounded up."""
+    return -(-size // alignment) * alignment
+
+
+def _wal_fault(wal: memoryview) -> str:
+    """Why these bytes are no whole WAL frame; empty if they are."""
+    head = read_frame_head(wal)
+    if isinstance(head, DamagedFrame):
+        return head.reason
+    if head.size != len(wal):
+        return f"batches of {head.size} bytes are in the place of {len(wal)}"
+    body_crc = crc32c(wal[head.header_bytes : -WAL_TRAILER_BYTES])
+    if body_crc != _CRC.unpack_from(wal, len(wal) - WAL_TRAILER_BYTES)[0]:
+        return "the batches do not match their CRC"
+    return ""
+
+
+def _later_frame(header: LogHeader, view: memoryview, position: int, number: int) -> int | None:
+    """The entry of a frame of this file behind `position`, if it is after `number`; None if there is none.
+    Records of producers may have such bytes, but not the file id, which no client gets."""
+    pattern = _BEGIN.pack(FRAME_MAGIC, VERSION, 0) + header.file_id
+    for piece_at in range(position + 1, len(view), SEARCH_BYTES):
+        piece = bytes(view[piece_at : piece_at + SEARCH_BYTES + len(pattern) - 1])
+        at = piece.find(pattern)
+        while at >= 0:
+            head = view[piece_at + at : piece_at + at + FRAME_HEAD_BYTES]
+            if len(head) == FRAME_HEAD_BYTES and _is_sealed(head):
+                found = int(_FRAME.unpack_from(head)[4])
+                if found > number:
+                    return found
+            at = piece.find(pattern, at + 1)
+    return None
+
+
+def _is_sealed(head: memoryview) -> bool:
+    """Its CRC is right."""
+    return bool(_CRC.unpack_from(head, _FRAME.size)[0] == crc32c(head[: _FRAME.size]))
