@@ -1,42 +1,22 @@
 """`dragoman compact segments`: merges small runs into segments, by a job in a process of its own."""
 
-import dataclasses
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final
 
-from gateway.cli.client import ClientError
 from gateway.cli.exits import Exit
-from gateway.cli.output import UsageError, counted, print_json, print_line, print_table, print_text, talk
-from gateway.host import child_command, child_environment, precise_s
-from gateway.housekeeping.merging import job_options
-from gateway.internal.listener import bindings_of, socket_path
+from gateway.cli.job_process import EngineOptions, TlsFiles, job_lines, job_request
+from gateway.cli.output import counted, print_json, print_line, print_table, print_text, talk
+from gateway.host import precise_s
 from gateway.settings import Settings
-from gateway.store_assembly import urls_of
 
-ENGINES: Final[Mapping[str, str]] = {"local": "pipeline.engines.local"}
-"""The module of each engine: its docstring has the lines that go to it and come from it."""
 WATCH_S: Final = 60.0
 ON_TERMINAL_S, ELSEWHERE_S = 2.0, 15.0
 """How often progress is printed."""
-END_S: Final = 10.0
-TAIL_LINES: Final = 3
 SHOWN: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """PEM files for an SSL:// address of internal.listen."""
-
-    ca: str = ""
-    certificate: str = ""
-    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +24,15 @@ class CompactOptions:
     """`topics`: their names; empty: all. `watch`: again and again, until interrupted."""
 
     topics: Sequence[str] = ()
-    engine: str = "local"
+    engine: EngineOptions = field(default_factory=EngineOptions)
     dry_run: bool = False
     as_json: bool = False
     watch: bool = False
-    tls: TlsFiles = TlsFiles()
+    tls: TlsFiles = field(default_factory=TlsFiles)
 
 
 def compact_segments(settings: Settings, options: CompactOptions) -> Exit:
     """Merge, and print plan and summary. FINDINGS if runs were damaged or missing."""
-    if options.engine not in ENGINES:
-        raise UsageError(f"--engine {options.engine}: this build has {', '.join(ENGINES)}")
     code = _once(settings, options)
     while options.watch and not options.dry_run:
         time.sleep(WATCH_S)
@@ -63,9 +41,10 @@ def compact_segments(settings: Settings, options: CompactOptions) -> Exit:
 
 
 def _once(settings: Settings, options: CompactOptions) -> Exit:
-    request = {**job_request(settings, options.tls), "topics": list(options.topics)}
+    part = options.engine.request()
+    request = {**job_request(settings, options.tls), **part, "topics": list(options.topics)}
     began_s = precise_s()
-    planned = sorted(_plan(request, options), key=itemgetter("topic"))
+    planned = sorted(_plan(request), key=itemgetter("topic"))
     rows = [topic for topic in planned if topic["merged_runs"]]
     if not options.as_json:
         _show_plan(rows)
@@ -75,7 +54,7 @@ def _once(settings: Settings, options: CompactOptions) -> Exit:
         elif not options.dry_run:
             talk("There is nothing to merge.")
         return Exit.OK
-    summary = _merge(request, options, sum(topic["merged_runs"] for topic in planned))
+    summary = _merge(request, sum(topic["merged_runs"] for topic in planned))
     if options.as_json:
         _print({"planned": planned, "summary": summary}, options)
     else:
@@ -83,108 +62,20 @@ def _once(settings: Settings, options: CompactOptions) -> Exit:
     return Exit.FINDINGS if summary["damages"] else Exit.OK
 
 
-def job_request(settings: Settings, tls: TlsFiles) -> dict[str, Any]:
-    """What every job needs: how the gateway and the stores are reached. UsageError if nothing says where the
-    gateway is."""
-    return {"peer": _peer(settings, tls), "far": job_options(settings.storage) or {}}
-
-
-def _peer(settings: Settings, tls: TlsFiles) -> dict[str, Any]:
-    """By its Unix socket, if it has one; else by the first address of internal.listen."""
-    path = socket_path(settings.internal, urls_of(settings.storage).directory)
-    if path is not None:
-        return {"path": str(path)}
-    for binding in bindings_of(settings):
-        files = dataclasses.asdict(_whole(tls)) if binding.is_tls else {}
-        return {"host": binding.bind.host, "port": binding.bind.port, **files}
-    raise UsageError(
-        "this gateway has no internal listener: without a data directory set internal.socket or "
-        "internal.listen, for it and for this command"
-    )
-
-
-def _whole(tls: TlsFiles) -> TlsFiles:
-    """With the key, which may be in the file of the certificate. UsageError if a file is absent."""
-    if not (tls.ca and tls.certificate):
-        raise UsageError(
-            "internal.listen is SSL://: give --tls-ca, and --tls-cert of one of internal.principals"
-        )
-    return dataclasses.replace(tls, key=tls.key or tls.certificate)
-
-
-def _plan(request: Mapping[str, Any], options: CompactOptions) -> Iterator[dict[str, Any]]:
-    for key, value in _job({**request, "dry_run": True}, options):
+def _plan(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for key, value in job_lines({**request, "dry_run": True}):
         if key == "planned":
             yield value
 
 
-def _merge(request: Mapping[str, Any], options: CompactOptions, planned_runs: int) -> dict[str, Any]:
+def _merge(request: Mapping[str, Any], planned_runs: int) -> dict[str, Any]:
     shown = _Shown(planned_runs)
-    for key, value in _job(request, options):
+    for key, value in job_lines(request):
         if key == "summary":
             return dict(value)
         if key == "progress":
             shown(value)
     raise AssertionError("a job ends with a summary or an error")
-
-
-def _job(request: Mapping[str, Any], options: CompactOptions) -> Iterator[tuple[str, Any]]:
-    """What a job says, to its summary. ClientError if it fails."""
-    with _engine(ENGINES[options.engine]) as engine:
-        assert engine.stdin is not None and engine.stdout is not None
-        with suppress(BrokenPipeError):
-            # What it wrote before it ended says why.
-            engine.stdin.write(json.dumps(request) + "\n")
-            engine.stdin.flush()
-        tail: list[str] = []
-        for line in engine.stdout:
-            said = _said(line)
-            if said is None:
-                tail = [*tail[1 - TAIL_LINES :], line.strip()]
-                continue
-            ((key, value),) = said.items()
-            if key == "error":
-                raise ClientError(str(value))
-            yield key, value
-            if key == "summary":
-                return
-        raise ClientError(f"the job ended with {engine.wait()}" + (f": {' '.join(tail)}" if tail else ""))
-
-
-@contextmanager
-def _engine(module: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that ends with this one, as its stdin does."""
-    try:
-        process = subprocess.Popen(
-            child_command(["-m", module]),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=child_environment(),
-            encoding="utf-8",
-            errors="replace",
-        )
-    except OSError as error:
-        raise ClientError(f"the job cannot be started: {error.strerror or error}") from error
-    try:
-        yield process
-    finally:
-        if process.stdin is not None:
-            with suppress(BrokenPipeError):
-                process.stdin.close()
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _said(line: str) -> dict[str, Any] | None:
-    try:
-        said = json.loads(line)
-    except ValueError:
-        return None
-    return said if isinstance(said, dict) and len(said) == 1 else None
 
 
 class _Shown:

@@ -52,12 +52,13 @@ def segments(
     as_json: AsJson = False,
     assignments: Assignments = None,
 ) -> None:
-    from gateway.cli.compact import CompactOptions, TlsFiles, compact_segments
+    from gateway.cli.compact import CompactOptions, compact_segments
+    from gateway.cli.job_process import EngineOptions, TlsFiles
     from gateway.cli.offline_state import settings_for
     from gateway.cli.output import end_with
 
     flags = {"storage.metadata": metadata, "storage.data": data}
     names = tuple(name for name in (topics or "").split(",") if name)
     tls = TlsFiles(tls_ca, tls_cert, tls_key)
-    options = CompactOptions(names, engine, dry_run, as_json, watch, tls)
+    options = CompactOptions(names, EngineOptions(engine), dry_run, as_json, watch, tls)
     end_with(lambda: compact_segments(settings_for(config, data_dir, flags, assignments or ()), options))

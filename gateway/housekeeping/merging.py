@@ -24,8 +24,9 @@ log = structlog.get_logger(__name__)
 
 MEMORY: Final = "memory:"
 """The end of the URL of a store that no other process can reach."""
-ENGINE: Final = "pipeline.engines.local"
-"""The module of the local engine: its docstring has the lines that go to it and come from it."""
+JOB_MODULE: Final = "pipeline.engines.process"
+"""The module of jobs, by default the merge job with the local engine: its docstring has the lines that go to
+it and come from it."""
 LOOK_S: Final = 5.0
 """How often it is looked whether there is something to merge, and while a job runs, whether it may go on."""
 SILENT_S: Final = 300.0
@@ -190,7 +191,7 @@ class Merging:
         ours = self._connect()
         try:
             given = json.dumps({**self._options.request, "peer": {"fd": ours.fileno()}})
-            child = await self._start(["-m", ENGINE], [ours.fileno()])
+            child = await self._start(["-m", JOB_MODULE], [ours.fileno()])
         finally:
             ours.close()
         try:

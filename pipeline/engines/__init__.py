@@ -1,1 +1,1 @@
-"""What carries a merge job out: a process on the machine of the gateway."""
+"""What carries jobs out: a process on this machine, or Spark."""

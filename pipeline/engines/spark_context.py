@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local[*,4]"
 """All cores of this machine; a Spark task is tried four times, as on a cluster."""
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""In the environment of what spark-submit starts."""
+END_S: Final = 8.0
 PIP_LINE: Final = "pip install 'dragoman[spark]'"
 MIN_JAVA: Final = 17
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
@@ -42,8 +45,14 @@ class SparkPlace:
         return self.master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
 
 
+def place_of(master: str, conf: Mapping[str, str]) -> SparkPlace:
+    """As a request has it. Without a master that of spark-submit, if that has started this process; else all
+    cores of this machine."""
+    return SparkPlace(master or ("" if SUBMITTED in os.environ else LOCAL), conf)
+
+
 @contextmanager
-def spark_context(place: SparkPlace) -> "Iterator[SparkContext]":
+def spark_context(place: SparkPlace, name: str = "dragoman compact segments") -> "Iterator[SparkContext]":
     """Start Spark, and stop it in the end. Errors: NotInstalled; JobError if the master is out of reach."""
     check_spark()
     from py4j.protocol import Py4JError
@@ -53,7 +62,7 @@ def spark_context(place: SparkPlace) -> "Iterator[SparkContext]":
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if place.is_here:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    conf = SparkConf().setAppName("dragoman compact segments")
+    conf = SparkConf().setAppName(name)
     if place.master:
         conf.setMaster(place.master)
     for name, value in _properties(place).items():
@@ -66,6 +75,28 @@ def spark_context(place: SparkPlace) -> "Iterator[SparkContext]":
         yield context
     finally:
         context.stop()
+
+
+def java_pid(context: "SparkContext") -> int:
+    """The process of Java that this one drives Spark by."""
+    # pyspark has no public way to it.
+    return int(context._jvm.java.lang.ProcessHandle.current().pid())  # noqa: SLF001
+
+
+def end_java() -> None:
+    """End the Java that this process has started, if it has, and wait until it has ended."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - there is no public way
+    if process is None:
+        return
+    # It ends with its stdin, after it has stopped what it has started.
+    process.stdin.close()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def check_spark() -> None:

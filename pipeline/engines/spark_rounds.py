@@ -1,7 +1,7 @@
 """Carries out waves of merge tasks on a Spark cluster: lays them out, and has each segment swapped in as soon
 as it is there."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.engines.spark_context import explained
 from pipeline.engines.spark_layout import Layout, LayoutRule, Work, lay_out
 from pipeline.engines.spark_tasks import Executor, Outcome
-from pipeline.pins import Pin
 from pipeline.planning import PlannedTask
-from pipeline.rounds import LOOKS, JobError, Swaps
+from pipeline.rounds import LOOKS, JobError, MergeTotals, Swaps
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -34,10 +33,18 @@ class SparkStore:
 class SparkRounds:
     """Carries out the tasks of each wave on a Spark cluster. A `pipeline.rounds.Carrier`."""
 
-    def __init__(self, context: "SparkContext", store: SparkStore, rule: LayoutRule | None = None) -> None:
+    def __init__(
+        self,
+        context: "SparkContext",
+        store: SparkStore,
+        rule: LayoutRule | None = None,
+        say: Callable[[MergeTotals], None] = lambda _: None,
+    ) -> None:
+        """`say` is called whenever something was done, and every few seconds."""
         self._context = context
         self._store = store
         self._rule = replace(rule or LayoutRule(), slots=context.defaultParallelism)
+        self._say = say
         # Kept for all waves: Spark has a thread in Java for each of these.
         self._pool = ThreadPoolExecutor(2 * self._rule.slots)
 
@@ -54,10 +61,11 @@ class SparkRounds:
         ]
         store = self._store
         executor = Executor(store.url, dict(store.far), self._rule.reads, swaps.pin.now_ms())
-        for outcomes in self._results(works, executor, swaps.pin):
+        for outcomes in self._results(works, executor, swaps):
             for outcome in outcomes:
                 self._finish(planned[outcome.number], outcome, swaps)
                 swaps.pin.keep()
+                self._say(swaps.totals)
 
     def _finish(self, planned: PlannedTask, outcome: Outcome, swaps: Swaps) -> None:
         totals = swaps.totals
@@ -74,14 +82,14 @@ class SparkRounds:
             else:
                 swaps.put_in_place(planned, written)
 
-    def _results(self, works: Sequence[Work], executor: Executor, pin: Pin) -> Iterator[list[Outcome]]:
+    def _results(self, works: Sequence[Work], executor: Executor, swaps: Swaps) -> Iterator[list[Outcome]]:
         """Those of each group as soon as it has ended."""
         groups, rdd = self._laid_out(lay_out(works, self._rule), executor)
         # A Spark job for each group, as a single one returns nothing before its last task has ended. They
         # share the first stage.
         jobs = {self._pool.submit(self._context.runJob, rdd, _all, [group]) for group in range(groups)}
         try:
-            for done in self._as_completed(jobs, pin):
+            for done in self._as_completed(jobs, swaps):
                 yield from done.result()
         except Exception as error:
             if sentence := explained(error):
@@ -103,12 +111,13 @@ class SparkRounds:
         return count, first.partitionBy(count, _same).mapPartitions(executor.merge)
 
     def _as_completed(
-        self, jobs: Collection[Future[list[list[Outcome]]]], pin: Pin
+        self, jobs: Collection[Future[list[list[Outcome]]]], swaps: Swaps
     ) -> Iterator[Future[list[list[Outcome]]]]:
         pending, idle_s = set(jobs), 0.0
         while pending:
             done, pending = wait(pending, KEEP_S, FIRST_COMPLETED)
-            pin.keep()
+            swaps.pin.keep()
+            self._say(swaps.totals)
             idle_s = 0.0 if done or self._is_busy() else idle_s + KEEP_S
             if idle_s >= IDLE_S:
                 raise JobError(

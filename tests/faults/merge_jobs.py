@@ -28,7 +28,7 @@ class MergeProcess:
 
     def __init__(self, data_dir: Path, policy: Mapping[str, int] = EAGER, **request: object) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.engines.local"],
+            [sys.executable, "-m", "pipeline.engines.process"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.versions import ROOT
 
-COMMAND = [sys.executable, "-m", "pipeline.engines.local"]
+COMMAND = [sys.executable, "-m", "pipeline.engines.process"]
 WAIT_S = 60.0
 
 

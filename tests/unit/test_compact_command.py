@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.client import ClientError
-from gateway.cli.compact import CompactOptions, TlsFiles, compact_segments, job_request
+from gateway.cli.compact import CompactOptions, compact_segments
+from gateway.cli.job_process import TlsFiles, job_request
 from gateway.cli.output import UsageError
 from gateway.settings import Internal, Settings, Tls
 

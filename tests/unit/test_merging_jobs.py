@@ -55,7 +55,7 @@ class Starts:
         self.started = asyncio.Event()
 
     async def __call__(self, arguments: Sequence[str], descriptors: Sequence[int]) -> Child:
-        assert arguments == ["-m", "pipeline.engines.local"]
+        assert arguments == ["-m", "pipeline.engines.process"]
         self.descriptors = list(descriptors)
         script = self.scripts[min(len(self.children), len(self.scripts) - 1)]
         child = await asyncio.create_subprocess_exec(
@@ -254,7 +254,7 @@ async def test_the_child_imports_nothing_from_the_working_directory(
     for name in ("resource", "msgspec", "pipeline"):
         (tmp_path / f"{name}.py").write_text("import os\nos._exit(7)\n")
     monkeypatch.chdir(tmp_path)
-    child = await start_child(["-m", merging.ENGINE], [])
+    child = await start_child(["-m", merging.JOB_MODULE], [])
     assert child.stdin is not None and child.stdout is not None
     # The job would end at once with its stdin.
     child.stdin.write(b"no request\n")
