@@ -36,6 +36,7 @@ S3_URL: Final = "s3://BUCKET/PREFIX"
 METADATA_URLS = ("memory:", "sqlite:PATH", S3_URL, "etcd://HOST[,HOST]/PREFIX", "filer://HOST/ROOT")
 SEGMENT_URLS = ("memory:", "file:DIR", "objects+memory:", "objects+file:DIR", S3_URL)
 BLOB_URLS = ("memory:", "file:DIR", S3_URL)
+KAFSCALE_URLS = ("file:DIR", S3_URL)
 IMAGE_URLS = ("sqlite:PATH",)
 
 BLOBS_DIRECTORY = "blobs"
@@ -185,6 +186,17 @@ def open_blobs(
         case ("s3", _):
             return (far or FarStores()).blobs(url)
     raise _unknown("blob", url, BLOB_URLS)
+
+
+def open_kafscale(url: str, access: Access = Access.READ_ONLY, *, far: FarStores | None = None) -> Blobs:
+    """A bucket in KafScale's layout, `s3://`, or a copy of one: `file:DIR`, which has its keys as paths.
+    Nothing of it is proved."""
+    match _split(url):
+        case ("file", path) if path:
+            return FileBlobs(path, JOB_DEADLINE_S, access)
+        case ("s3", _):
+            return (far or FarStores()).blobs(url)
+    raise _unknown("KafScale", url, KAFSCALE_URLS)
 
 
 def open_image(url: str) -> ImageStore:

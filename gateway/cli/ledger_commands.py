@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.help_text import help_text
+from gateway.cli.kafscale_commands import EXPORT_HELP, export
 from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ LEDGER_HELP = help_text("""
 Inspect the offset ledger of a data directory, back it up, restore it, move it to other stores.
 
 These work while no gateway uses the directory; otherwise they name its process, and exit with 5. A gateway
-whose stores are elsewhere (s3://, etcd://, filer://) is not locked out: stop it before a restore.
+whose stores are elsewhere (s3://, etcd://, filer://) is not locked out: stop it before a restore. Only
+[bold]export[/bold] needs a gateway that runs.
 """)
 SHOW_HELP = help_text("""
 Print topics, partitions, runs, objects, journal numbers, garbage and orphans.
@@ -164,6 +166,9 @@ def move(
 
     options = MoveOptions(to_metadata, to_data, dry_run, accept_damage, cancel, as_json)
     end_with(lambda: move_ledger(_settings(config, data_dir, metadata, data, assignments), options))
+
+
+ledger_app.command(help=EXPORT_HELP)(export)
 
 
 def doctor(

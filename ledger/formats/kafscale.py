@@ -19,6 +19,8 @@ from ledger.formats.segment import (
     MAX_RUN_BYTES,
     TRAILER_BYTES,
     EncodedRun,
+    SegmentBatch,
+    encode_segment,
     read_head,
     read_index,
     read_trailer,
@@ -101,6 +103,17 @@ def adopted_runs(segment: KafScaleSegment, data: Buffer, index: Buffer | None) -
             if entry not in starts:
                 raise _damaged(f"the index of {where}", f"no batch of offset {entry.offset} begins there")
     return _joined(batches)
+
+
+def index_for(segment: KafScaleSegment, data: Buffer) -> bytes:
+    """The index of a segment that was left without one, from all its bytes. StoreDamaged, StoreTooNew."""
+    adopted_runs(segment, data, None)
+    body = memoryview(data)[HEAD_BYTES : len(data) - TRAILER_BYTES]
+    batches = (
+        SegmentBatch(batch.base_offset, body[batch.position : batch.position + batch.size_bytes])
+        for batch in walk(body)
+    )
+    return encode_segment(batches, segment.base, 0).index
 
 
 def export_groups(runs: Iterable[FoundRun], max_bytes: int = EXPORT_BYTES) -> Iterator[Sequence[FoundRun]]:

@@ -41,7 +41,7 @@ def merge(
 
     RunDamaged if a CRC, a length or an offset is wrong.
     """
-    merged = encode_segment(_batches(task, data), task.first, created_ms, interval)
+    merged = encode_segment(batches_of(task, data), task.first, created_ms, interval)
     # Where a batch was taken out of a segment, its offsets are a gap of the range.
     merged.runs[0] = merged.runs[0]._replace(base=task.first)
     merged.runs[-1] = merged.runs[-1]._replace(last=task.last)
@@ -70,7 +70,8 @@ def swap_of(
     )
 
 
-def _batches(task: MergeTask, data: Sequence[Buffer]) -> Iterator[SegmentBatch]:
+def batches_of(task: MergeTask, data: Sequence[Buffer]) -> Iterator[SegmentBatch]:
+    """The batches of a task's runs with their final offsets. RunDamaged."""
     for number, (run, found) in enumerate(zip(task.runs, data, strict=True)):
         view = memoryview(found)
         if len(view) != run.size:

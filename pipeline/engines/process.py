@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 LOCAL: Final = "local"
 SPARK: Final = "spark"
 ENGINES: Final = (LOCAL, SPARK)
-JOBS: Final[Mapping[str, str]] = {"segments": "pipeline.jobs.segments"}
+JOBS: Final[Mapping[str, str]] = {"segments": "pipeline.jobs.segments", "export": "pipeline.jobs.export"}
 """The module of each job, imported when it is wanted: it has `run(request: JobRequest, say: Say)`."""
 
 NICENESS: Final = 19

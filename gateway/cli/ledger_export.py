@@ -1,0 +1,91 @@
+"""`dragoman ledger export`: writes a ledger in KafScale's layout, by a job in a process of its own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.cli.exits import Exit
+from gateway.cli.job_process import TlsFiles, job_lines, job_request
+from gateway.cli.output import UsageError, counted, print_json, print_text, talk
+from gateway.host import precise_s
+from gateway.settings import Settings
+from ledger.formats.kafscale import KafScalePartition, segment_keys
+
+FILE: Final = "file:"
+S3: Final = "s3://"
+SHOWN_S: Final = 5.0
+"""How often progress is printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """`topics`: their names; empty: all."""
+
+    target: str
+    namespace: str
+    topics: Sequence[str] = ()
+    as_json: bool = False
+    tls: TlsFiles = field(default_factory=TlsFiles)
+
+
+def export_ledger(settings: Settings, options: ExportOptions) -> Exit:
+    place = {
+        "target": kafscale_url(options.target, "TARGET"),
+        "namespace": checked_namespace(options.namespace),
+    }
+    request = {
+        **job_request(settings, options.tls),
+        "job": "export",
+        "topics": list(options.topics),
+        "options": place,
+    }
+    shown_s = precise_s()
+    for key, value in job_lines(request):
+        if key == "summary":
+            _show(value, options)
+            break
+        if key == "progress" and not options.as_json and precise_s() - shown_s >= SHOWN_S:
+            shown_s = precise_s()
+            talk(f"{counted(value['segments'], 'segment')} written, {size_text(value['written_bytes'])}")
+    return Exit.OK
+
+
+def kafscale_url(place: str, name: str) -> str:
+    """For a process that may have another working directory. UsageError for what is no bucket."""
+    if place.startswith(S3):
+        return place
+    directory = place.removeprefix(FILE).removeprefix("//")
+    if not place.startswith(FILE) or not directory:
+        raise UsageError(f"{name} is s3://BUCKET/PREFIX[?endpoint=URL], or file:DIR")
+    return f"{FILE}{Path(directory).absolute()}"
+
+
+def checked_namespace(namespace: str) -> str:
+    """UsageError for one that no key can have."""
+    try:
+        segment_keys(KafScalePartition(namespace, "t", 0), 0)
+    except ValueError as error:
+        raise UsageError(f"--namespace: {error}") from None
+    return namespace
+
+
+def size_text(size_bytes: int) -> str:
+    return counted(size_bytes, "byte") if size_bytes < 1_000_000 else f"{size_bytes / 1_000_000:.1f} MB"
+
+
+def _show(done: Mapping[str, Any], options: ExportOptions) -> None:
+    if options.as_json:
+        print_json(done)
+        return
+    for topic in dict.fromkeys(done["gone"]):
+        talk(f"The topic {topic} was deleted meanwhile.")
+    there = f", {counted(done['present'], 'segment')} were there already" if done["present"] else ""
+    print_text(
+        f"Exported {counted(done['partitions'], 'partition')} in {done['took_s']:.1f} s: "
+        f"{counted(done['segments'], 'segment')} with {counted(done['batches'], 'batch', 'batches')} written"
+        f"{there}; {size_text(done['read_bytes'])} read and {size_text(done['written_bytes'])} written by "
+        f"{counted(done['reads'] + done['target_reads'], 'read')}, "
+        f"{counted(done['listings'], 'listing')} and {counted(done['writes'], 'write')}, "
+        f"${done['dollars']:.4f}."
+    )

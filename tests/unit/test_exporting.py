@@ -1,0 +1,210 @@
+"""An export: every readable record, once, from where it ended before, and never into segments of others."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adapters.open import Access, open_kafscale
+from ledger.batch.header import walk
+from ledger.errors import StoreDamaged, StoreUnavailable
+from ledger.formats.kafscale import adopted_runs, found_segments
+from ledger.formats.segment import HEAD_BYTES, TRAILER_BYTES, read_index
+from ledger.merging.plan import MergePolicy
+from ledger.merging.reads import NEAR
+from ledger.types import Buffer, TopicId
+from pipeline.exporting import Export, ExportTotals, Target
+from pipeline.pins import Pin
+from pipeline.planning import Place
+from pipeline.rounds import JobError, Round
+from pipeline.segments import Engine, Host, MergeJob
+from tests.support.merge_peer import MergePeer
+
+T = TopicId(bytes([1] * 16))
+PLACE = Place(T, "t", 0)
+FIRST = "default/t/0/segment-00000000000000000000"
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as running:
+        yield running
+
+
+class ToTarget:
+    """An export into a directory, as often as it is run."""
+
+    def __init__(self, directory: Path, runner: asyncio.Runner) -> None:
+        self.directory = directory
+        self.runner = runner
+        self.fails_at = 10**9
+        """The put that fails, and all after it."""
+
+    def run(self, peer: MergePeer, place: Place = PLACE, segment_bytes: int = 1) -> ExportTotals:
+        totals = ExportTotals()
+        blobs = open_kafscale(f"file:{self.directory}", Access.SHARED)
+        target = FailingTarget(blobs, self.runner, totals, self.fails_at)
+        pin = Pin(peer, os.urandom, peer.elapsed_s)
+        try:
+            export = Export(
+                peer, peer, target, pin, totals, namespace="default", rule=NEAR, segment_bytes=segment_bytes
+            )
+            export.partition(place)
+        finally:
+            pin.release()
+            target.close()
+        return totals
+
+    def records(self) -> list[tuple[int, bytes]]:
+        """Offset of each batch and its bytes after the patched head, as of all complete segments."""
+        found: list[tuple[int, bytes]] = []
+        keys = sorted(str(path.relative_to(self.directory)) for path in self.directory.rglob("*.*"))
+        sizes = [(key, (self.directory / key).stat().st_size) for key in keys]
+        for segment in found_segments(sizes):
+            data = (self.directory / segment.key).read_bytes()
+            assert segment.index_key is not None
+            index = (self.directory / segment.index_key).read_bytes()
+            assert adopted_runs(segment, data, index)
+            body = memoryview(data)[HEAD_BYTES:-TRAILER_BYTES]
+            found += [
+                (each.base_offset, bytes(body[each.position + 16 : each.position + each.size_bytes]))
+                for each in walk(body)
+            ]
+        return found
+
+
+class FailingTarget(Target):
+    """Whose puts fail from one on, as when the store goes away."""
+
+    def __init__(self, blobs: object, runner: asyncio.Runner, totals: ExportTotals, fails_at: int) -> None:
+        super().__init__(blobs, runner, totals)  # type: ignore[arg-type]
+        self._left = fails_at
+
+    def put(self, key: str, buffers: list[Buffer]) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise StoreUnavailable("the target is gone")
+        super().put(key, buffers)
+
+
+@pytest.fixture
+def to_target(tmp_path: Path, runner: asyncio.Runner) -> ToTarget:
+    return ToTarget(tmp_path / "bucket", runner)
+
+
+def test_all_records_of_runs_and_segments_are_exported_at_their_offsets(to_target: ToTarget) -> None:
+    peer = MergePeer(page=30)
+    peer.fill(100)
+    engine = Engine(Round(peer, os.urandom))
+    MergeJob(peer, engine, Host(peer.elapsed_s, os.urandom), MergePolicy(due_runs=10, task_bytes=4_096)).run()
+    peer.fill(100)
+    before = peer.records_of(T, 0)
+    totals = to_target.run(peer, segment_bytes=5_000)
+    assert to_target.records() == before
+    assert totals.batches == len(before) and 2 < totals.segments < 20
+    assert not peer.pins
+
+
+def test_a_repeat_writes_what_came_since_and_nothing_twice(to_target: ToTarget) -> None:
+    peer = MergePeer()
+    peer.fill(5)
+    to_target.run(peer)
+    again = to_target.run(peer)
+    assert (again.segments, again.writes, again.present) == (0, 0, 5)
+    peer.fill(3)
+    assert to_target.run(peer).segments == 3
+    assert to_target.records() == peer.records_of(T, 0)
+
+
+@pytest.mark.parametrize("puts", range(9))
+def test_an_export_that_ended_at_any_put_goes_on(to_target: ToTarget, puts: int) -> None:
+    peer = MergePeer()
+    peer.fill(4)
+    to_target.fails_at = puts
+    with pytest.raises(StoreUnavailable):
+        to_target.run(peer)
+    to_target.fails_at = 10**9
+    # The next one takes other runs together.
+    to_target.run(peer, segment_bytes=10**6)
+    assert to_target.records() == peer.records_of(T, 0)
+
+
+def test_an_index_that_was_never_written_is_made_of_the_segment(to_target: ToTarget) -> None:
+    peer = MergePeer()
+    peer.flush([(T, 0, 2_000), (T, 0, 3)])
+    to_target.run(peer, segment_bytes=10**6)
+    path = to_target.directory / f"{FIRST}.index"
+    index = path.read_bytes()
+    assert len(read_index(index, "it").entries) == 2
+    path.unlink()
+    to_target.run(peer)
+    assert path.read_bytes() == index
+
+
+def test_deleted_records_are_not_exported(to_target: ToTarget) -> None:
+    peer = MergePeer()
+    peer.flush([(T, 0, 2), (T, 0, 2), (T, 0, 2)])
+    peer.parts[T, 0].log_start = 2
+    to_target.run(peer, segment_bytes=10**6)
+    assert to_target.records() == peer.records_of(T, 0)
+    assert [offset for offset, _ in to_target.records()] == [2, 4]
+
+
+def test_segments_of_a_topic_that_was_made_again_are_not_mixed_with_the_first(to_target: ToTarget) -> None:
+    peer = MergePeer(("t", "u"))
+    peer.fill(5)
+    to_target.run(peer)
+    other = TopicId(bytes([2] * 16))
+    with pytest.raises(JobError, match="another topic under the name t"):
+        to_target.run(peer, Place(other, "t", 0))
+
+
+def test_a_bucket_of_kafscale_is_not_written_to(to_target: ToTarget) -> None:
+    peer = MergePeer()
+    peer.fill(1)
+    to_target.run(peer)
+    (to_target.directory / "__dragoman" / "default" / "t").unlink()
+    with pytest.raises(JobError, match="no export has written"):
+        to_target.run(peer)
+
+
+def test_a_ledger_that_ends_before_the_target_does_is_refused(to_target: ToTarget) -> None:
+    peer, earlier = MergePeer(), MergePeer()
+    peer.fill(5)
+    earlier.fill(4)
+    to_target.run(peer)
+    with pytest.raises(JobError, match="up to 9, and the ledger ends at 8"):
+        to_target.run(earlier)
+
+
+def test_a_damaged_record_ends_the_export(to_target: ToTarget) -> None:
+    peer = MergePeer()
+    peer.fill(3)
+    key = peer.parts[T, 0].runs[1].object_key
+    damaged = bytearray(peer.objects[key])
+    damaged[-1] ^= 1
+    peer.objects[key] = bytes(damaged)
+    with pytest.raises(JobError, match="is damaged"):
+        to_target.run(peer)
+    assert [offset for offset, _ in to_target.records()] == [0]
+
+
+def test_a_damaged_segment_in_the_target_is_not_given_an_index(to_target: ToTarget) -> None:
+    peer = MergePeer()
+    peer.fill(1)
+    to_target.run(peer)
+    (to_target.directory / f"{FIRST}.index").unlink()
+    path = to_target.directory / f"{FIRST}.kfs"
+    damaged = bytearray(path.read_bytes())
+    damaged[40] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(StoreDamaged, match=FIRST):
+        to_target.run(peer)
+
+
+def test_a_topic_that_is_gone_is_named(to_target: ToTarget) -> None:
+    peer = MergePeer()
+    totals = to_target.run(peer, Place(TopicId(bytes([9] * 16)), "gone", 0))
+    assert totals.gone == ["gone"]
