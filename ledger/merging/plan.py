@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ledger.merging.found import FoundRun, RunPage
+from ledger.objects.uploads import ObjectKind
 from ledger.swaps.requests import MAX_SWAPPED_RUNS
 from ledger.types import TopicId
 
@@ -74,7 +75,7 @@ class MergeTask:
 
     @property
     def size(self) -> int:
-        return sum(run.size for run in self.runs)
+        return sum([run.size for run in self.runs])
 
     def without(self, run: int) -> "list[MergeTask]":
         """What is left to do if this one of the runs cannot be read: those before it, and those after it."""
@@ -96,6 +97,10 @@ class PartitionPlanner:
         self.next_offset: int | None = 0
         self._policy = policy
         self._now_ms = now_ms
+        self._old_ms = now_ms - policy.age_ms
+        self._young_ms = now_ms - policy.tail_ms
+        self._object, self._object_ms = "", 0
+        """The object of the last run that was looked at, and its creation time: that of the next, often."""
         self._layout_version: int | None = None
         self._restarts = 0
         self._last = -1
@@ -145,25 +150,33 @@ class PartitionPlanner:
         self._clear_segment()
 
     def _is_tail(self, run: FoundRun, high_watermark: int) -> bool:
-        if run.is_segment or self._is_old(run):
+        if run.kind == ObjectKind.SEGMENT or self._is_old(run):
             return False
-        young_ms = self._now_ms - self._policy.tail_ms
-        return run.last + 1 >= high_watermark or run.seen_ms(self._now_ms) > young_ms
+        if run.last + 1 >= high_watermark:
+            return True
+        # As nearly all are: neither its timestamps nor its object are young, whichever of them is right.
+        if self._object_ms <= self._young_ms and 0 <= run.max_timestamp <= self._young_ms:
+            return False
+        return run.seen_ms(self._now_ms) > self._young_ms
 
     def _is_old(self, run: FoundRun) -> bool:
-        return run.created_ms <= self._now_ms - self._policy.age_ms
+        if run.locator != self._object:
+            self._object, self._object_ms = run.locator, run.created_ms
+        return self._object_ms <= self._old_ms
 
     def _take(self, run: FoundRun) -> list[MergeTask]:
-        if run.is_segment:
+        if run.kind == ObjectKind.SEGMENT:
             return self._take_of_segment(run)
-        tasks = self._segment_ends()
-        if self._held_segments or run.size > MAX_RUN_BYTES:
+        tasks = self._segment_ends() if self._segment_locator else []
+        size = run.size
+        if self._held_segments or size > MAX_RUN_BYTES:
             tasks += self._held_ends()
-        if self._held_bytes + run.size > self._policy.task_bytes:
+        if self._held_bytes + size > self._policy.task_bytes:
             tasks += self._held_ends(is_full=True)
-        if run.size <= MAX_RUN_BYTES:
-            tasks += self._hold([run])
-            self._held_old |= self._is_old(run)
+        if size <= MAX_RUN_BYTES:
+            self._held.append(run)
+            self._held_bytes += size
+            self._held_old = self._held_old or self._is_old(run)
         if len(self._held) == MAX_TASK_RUNS:
             tasks += self._held_ends(is_full=True)
         return tasks
@@ -188,14 +201,10 @@ class PartitionPlanner:
         self._clear_segment()
         if not small:
             return []
-        tasks = self._hold(small)
+        tasks = self._held_ends() if len(self._held) + len(small) > MAX_TASK_RUNS else []
+        self._held += small
+        self._held_bytes += sum([run.size for run in small])
         self._held_segments += 1
-        return tasks
-
-    def _hold(self, runs: Sequence[FoundRun]) -> list[MergeTask]:
-        tasks = self._held_ends() if len(self._held) + len(runs) > MAX_TASK_RUNS else []
-        self._held += runs
-        self._held_bytes += sum(run.size for run in runs)
         return tasks
 
     def _held_ends(self, *, is_full: bool = False) -> list[MergeTask]:
@@ -223,6 +232,9 @@ class PartitionPlanner:
 
 def _cut(runs: Sequence[FoundRun], size: int, task_bytes: int) -> Iterator[Sequence[FoundRun]]:
     """Parts of about the same size, so that none stays small, and no larger than a task."""
+    if size <= task_bytes:
+        yield runs
+        return
     share = size / -(-size // task_bytes)
     part: list[FoundRun] = []
     part_bytes = done = parts = 0

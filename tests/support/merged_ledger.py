@@ -113,9 +113,12 @@ class MergedLedger:
         return RunPage(log.layout_version, log.log_start, log.high_watermark, found)
 
     def plan(self, log: PartitionLog) -> Iterator[MergeTask]:
+        """What is merged while it is planned is merged by the same job, which knows what it has changed."""
         planner = PartitionPlanner(self.topic, log.index, self.policy, self.now_ms)
+        planned_version = log.layout_version
         while planner.next_offset is not None:
-            yield from planner.feed(self.page(log, planner.next_offset))
+            page = self.page(log, planner.next_offset)
+            yield from planner.feed(page._replace(layout_version=planned_version))
 
     def merge(self) -> None:
         """One job: plans are carried out while they are made."""

@@ -78,13 +78,14 @@ def entered_runs(runs: Sequence[FoundRun]) -> list[EncodedRun]:
     """The runs of a segment that is made of these, of which only the sizes are known."""
     found: list[EncodedRun] = []
     position = SEGMENT_HEAD_BYTES
+    base, last, size, stamp = runs[0].base, -1, 0, runs[0].max_timestamp
     for run in runs:
-        before = found[-1] if found else None
-        if before is not None and before.size + run.size <= SEGMENT_RUN_BYTES:
-            stamp = later_timestamp(before.max_timestamp, run.max_timestamp)
-            size = before.size + run.size
-            found[-1] = before._replace(size=size, last=run.last, max_timestamp=stamp)
-        else:
-            found.append(EncodedRun(position, run.size, run.base, run.last, run.max_timestamp))
-        position += run.size
-    return found
+        if size and size + run.size > SEGMENT_RUN_BYTES:
+            found.append(EncodedRun(position, size, base, last, stamp))
+            position += size
+            base, size, stamp = run.base, 0, run.max_timestamp
+        size += run.size
+        last = run.last
+        if stamp != run.max_timestamp:
+            stamp = later_timestamp(stamp, run.max_timestamp)
+    return [*found, EncodedRun(position, size, base, last, stamp)]
