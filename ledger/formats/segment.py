@@ -176,6 +176,10 @@ class _Writer:
         self._messages = 0
         self._crc = 0
         self._runs: list[EncodedRun] = []
+        # The run that is being filled, in parts: batches are many.
+        self._run_start = HEAD_BYTES
+        self._run_base = base
+        self._run_stamp = NO_TIMESTAMP
         self._entries: list[bytes] = []
         self._body: list[Buffer] = []
         self._small = bytearray()
@@ -196,14 +200,15 @@ class _Writer:
             self._since_entry = 0
         self._since_entry += header.record_count
         stamp = header.max_timestamp if header.max_timestamp >= 0 else batch.untimed
-        self._enter(EncodedRun(self._position, size, base, base + delta, stamp))
+        self._enter(base, size, stamp)
         self._append(outgoing_head(base, size - LENGTH_PREFIX_BYTES), view[_PATCHED_BYTES:])
         self._position += size
         self._last = base + delta
 
     def ended(self, created_ms: int) -> SegmentBytes:
-        if not self._runs:
+        if self._position == HEAD_BYTES:
             raise ValueError("a segment without batches")
+        self._end_run()
         self._flush()
         head = _HEAD.pack(SEGMENT_MAGIC, VERSION, 0, self._base, self._messages, created_ms, 0)
         trailer = _TRAILER.pack(self._crc, self._last, END)
@@ -215,28 +220,37 @@ class _Writer:
             b"".join([index, *self._entries]),
         )
 
-    def _enter(self, batch: EncodedRun) -> None:
-        run = self._runs[-1] if self._runs else None
-        size = run.size + batch.size if run is not None else 0
-        if run is None or size > MAX_RUN_BYTES or not are_of_one_age(run.max_timestamp, batch.max_timestamp):
-            self._runs.append(batch)
+    def _enter(self, base: int, size: int, stamp: int) -> None:
+        """A batch that comes next, into the run before it or into a new one."""
+        filled = self._position - self._run_start
+        before = self._run_stamp
+        if filled and filled + size <= MAX_RUN_BYTES and are_of_one_age(before, stamp):
+            if stamp != before:
+                self._run_stamp = later_timestamp(before, stamp)
             return
-        stamp = later_timestamp(run.max_timestamp, batch.max_timestamp)
-        self._runs[-1] = run._replace(size=size, last=batch.last, max_timestamp=stamp)
+        if filled:
+            self._end_run()
+        self._run_start, self._run_base, self._run_stamp = self._position, base, stamp
+
+    def _end_run(self) -> None:
+        size = self._position - self._run_start
+        run = EncodedRun(self._run_start, size, self._run_base, self._last, self._run_stamp)
+        self._runs.append(run)
 
     def _append(self, head: bytes, rest: memoryview) -> None:
-        self._crc = crc32c(rest, crc32c(head, self._crc))
         self._small += head
         if len(rest) < _SMALL_BYTES:
             self._small += rest
         else:
             self._flush()
+            self._crc = crc32c(rest, self._crc)
             self._body.append(rest)
         if len(self._small) >= _JOINED_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         if self._small:
+            self._crc = crc32c(self._small, self._crc)
             self._body.append(self._small)
             self._small = bytearray()
 
