@@ -65,6 +65,16 @@ GOALS: Mapping[str, Goal] = MappingProxyType(
         "far_journal_etcd.batches_s": Goal(Of.VALUE, at_least=100_000.0),
         "far_journal_bucket.batches_s": Goal(Of.VALUE, at_least=20_000.0),
         "far_cost.usd_gib": Goal(Of.VALUE, at_most=0.0025),
+        # Store bytes; the shuffle of Spark is told apart.
+        **{
+            f"pipeline_{case}.{way}_bytes_ratio": Goal(Of.VALUE, at_most=1.05)
+            for case in ("local", "local_s3", "spark", "spark_s3")
+            for way in ("read", "written")
+        },
+        "pipeline_local.peak_mb": Goal(Of.VALUE, at_most=256.0),
+        "pipeline_local_small.peak_mb": Goal(Of.VALUE, at_most=256.0),
+        "pipeline_latency.ack_p99_ratio": Goal(Of.VALUE, at_most=2.0),
+        "pipeline_latency.end_to_end_p99_ratio": Goal(Of.VALUE, at_most=2.0),
         "growth_partitions.growth_1000": Goal(Of.VALUE, at_most=1.2),
         "growth_partitions.growth_10000": Goal(Of.VALUE, at_most=1.2),
         "growth_in_use.growth_60": Goal(Of.VALUE, at_most=1.2),

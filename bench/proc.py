@@ -23,10 +23,16 @@ def _own_cpu_seconds(pid: int) -> float:
     return parse_cpu_ticks(text) / TICKS_PER_SECOND
 
 
-def parse_cpu_ticks(stat: str) -> int:
+def alone_cpu_seconds(pid: int) -> float:
+    """User and system time of a process without any of its children."""
+    text = Path(f"/proc/{pid}/stat").read_text()
+    return parse_cpu_ticks(text, (_UTIME, _STIME)) / TICKS_PER_SECOND
+
+
+def parse_cpu_ticks(stat: str, counted: Sequence[int] = (_UTIME, _STIME, _CUTIME, _CSTIME)) -> int:
     """utime + stime + cutime + cstime of one /proc/<pid>/stat."""
     fields = stat.rpartition(")")[2].split()
-    return sum(int(fields[i]) for i in (_UTIME, _STIME, _CUTIME, _CSTIME))
+    return sum(int(fields[i]) for i in counted)
 
 
 def family(pid: int) -> list[int]:

@@ -95,6 +95,12 @@ rounds, with the least and the greatest value; the ratio is the median of Dragom
   half of that, behind the adapters of S3; and metadata that take 3 ms, as etcd, or are in the bucket. Of the
   bucket with a tail one PUT in a hundred takes 500 ms. What a GiB costs is computed from the requests at
   50 MB/s and published prices, with objects as large as at 1 GiB/s and three readers; storage is not in it.
+- Merging (`pipeline`) is a job as `dragoman compact segments` starts it, over 6 partitions of batches of
+  64 KiB or (`small`) 20 partitions of batches of one record, in local files or (`s3`) in SeaweedFS here.
+  MB/s and CPU s/GB are without the start of the job, which `start_s` has. Bytes read and written are of the
+  store, compared with what was merged; what Spark shuffles is told apart. The index is the runs of the
+  ledger's image. `latency` is a paced load of 1,000 records a second, alone and beside jobs, in turn;
+  `merging_share` is how much of that time a job was at work.
 - GB and MB are 10^9 and 10^6 payload bytes. Growth is the cost relative to the smallest size.
 
 """
@@ -127,6 +133,12 @@ def _line_json(line: Line, values: Mapping[str, Sequence[float]]) -> dict[str, A
         "goal": str(line.goal) if line.goal is not None else None,
         "met": line.is_met,
     }
+
+
+def read_report(directory: Path) -> dict[str, Any]:
+    """What `write_report` has written there, as `as_json` made it. Errors: FileNotFoundError."""
+    report: dict[str, Any] = json.loads((directory / DIRECTORY / "results.json").read_text())
+    return report
 
 
 def write_report(

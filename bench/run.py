@@ -8,14 +8,14 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from bench.case import FULL, QUICK, Scale
+from bench.case import FULL, QUICK, Figures, Noise, Scale
 from bench.cases import CASES, warm_up
 from bench.far import NAMES as FAR_CASES
 from bench.far import measure_far
@@ -23,7 +23,9 @@ from bench.growth import SCATTERED, Growth, existing_load, in_use, scattered
 from bench.ledger_alone import ledger_alone
 from bench.lifecycle import start_empty, start_with_runs
 from bench.machine import allow_open_files, describe_machine
-from bench.report import print_table, write_report
+from bench.pipeline import NAMES as PIPELINE_CASES
+from bench.pipeline import measure_pipeline
+from bench.report import print_table, read_report, write_report
 from bench.results import DRAGOMAN, Results, selected
 from bench.servers import BenchGateway, BenchKafka, Server, create_topic
 from tests.support.kafka import why_missing
@@ -37,9 +39,15 @@ ALONE_RUNS = 1_000_000
 QUICK_SCATTER_ROUNDS, FULL_SCATTER_ROUNDS = 2, 5
 GROWTH_CASES = ("growth_partitions", "growth_in_use", "growth_runs", "scattered")
 OTHER_CASES = ("startup", "startup_runs", "ledger")
-FAR_ROUNDS = 2
-"""Most of their figures are requests and waits, which vary little."""
-NAMES = (*(name for case in CASES for name in case.names), *GROWTH_CASES, *OTHER_CASES, *FAR_CASES)
+FEW_ROUNDS = 2
+"""Of far stores most figures are requests and waits, which vary little; merging takes its time."""
+NAMES = (
+    *(name for case in CASES for name in case.names),
+    *GROWTH_CASES,
+    *OTHER_CASES,
+    *FAR_CASES,
+    *PIPELINE_CASES,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +82,20 @@ class Bench:
         self._growth()
         for round_ in range(self.options.rounds):
             self._lifecycle(round_)
-            self._far(round_)
+            if round_ < FEW_ROUNDS:
+                self._few(FAR_CASES, measure_far, round_)
+                self._few(PIPELINE_CASES, measure_pipeline, round_)
 
-    def _far(self, round_: int) -> None:
-        for name in FAR_CASES:
-            if self.options.wants(name) and round_ < FAR_ROUNDS:
+    def _few(
+        self,
+        names: Sequence[str],
+        measured: Callable[[str, Scale, Noise, Path], Figures],
+        round_: int,
+    ) -> None:
+        for name in names:
+            if self.options.wants(name):
                 self._say(f"round {round_ + 1}: {name}")
-                figures = measure_far(name, self.options.scale, self._noise, self.options.directory)
+                figures = measured(name, self.options.scale, self._noise, self.options.directory)
                 self.results.add(name, DRAGOMAN, figures)
 
     def _side_by_side(self) -> None:
@@ -195,12 +210,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--output", type=Path, metavar="DIR", help="where performance.md goes (docs if nothing was shortened)"
     )
     parser.add_argument(
+        "--update",
+        action="store_true",
+        help="put the figures of these cases into docs/performance.md, next to those of all others there",
+    )
+    parser.add_argument(
         "--work", type=Path, metavar="DIR", help="where servers store (a temporary directory)"
     )
     requested = parser.parse_args(arguments)
     for word in requested.only:
         if not selected(NAMES, [word], NAMES):
             parser.error(f"no case begins with {word!r}")
+    if requested.update and (requested.quick or not requested.only):
+        parser.error("--update is for a run with --only, and without --quick")
     return requested
 
 
@@ -214,7 +236,8 @@ def main(arguments: Sequence[str]) -> int:
         console.print(f"the bench cannot run here: {reason}")
         return 2
     shortened = requested.quick or requested.only or requested.rounds < 5
-    output = requested.output or (CACHE / "bench" if shortened else ROOT / "docs")
+    in_docs = requested.update or not shortened
+    output = requested.output or (ROOT / "docs" if in_docs else CACHE / "bench")
     directory = Path(tempfile.mkdtemp(prefix="dragoman-bench-", dir=requested.work))
     warm_s = requested.warm if requested.warm is not None else 8.0 if requested.quick else 60.0
     options = Options(requested.rounds, requested.quick, requested.only, warm_s, output, directory)
@@ -225,6 +248,12 @@ def main(arguments: Sequence[str]) -> int:
         shutil.rmtree(directory, ignore_errors=True)
     facts = describe_machine(directory.parent)
     settings = {"rounds": options.rounds, "seconds of warming": options.warm_s, "quick": options.quick}
+    if requested.update:
+        measured = f"{facts['date']}, {facts['dragoman']}, {options.rounds} rounds"
+        apart = {f"{', '.join(options.only)}, measured apart": measured}
+        before = read_report(output)
+        bench.results.put_under(before)
+        facts, settings = before["machine"], before["settings"] | apart
     write_report(output, bench.results, facts, settings)
     print_table(list(bench.results.lines()), Console(width=150))
     console.print(f"written: {output / 'performance.md'}")
