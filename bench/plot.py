@@ -67,10 +67,11 @@ class Plot:
 def plots(lines: Sequence[Line]) -> Iterator[Plot]:
     """The charts that have something to show."""
     for file, title, part in _CHARTS:
-        chosen = [
-            line for line in lines if part in line.figure and line.unit.startswith(("CPU s", "MB", "ms"))
+        # A part with a dot before it is a figure of any case.
+        of_part = [
+            line for line in lines if line.figure.startswith(part) or (part[0] == "." and part in line.figure)
         ]
-        if chosen:
+        if chosen := [line for line in of_part if line.unit.startswith(("CPU s", "MB", "ms"))]:
             yield Plot(file, title, chosen)
 
 

@@ -53,10 +53,17 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def markdown(results: Results, facts: Mapping[str, str], settings: Mapping[str, Any]) -> str:
+def markdown(
+    results: Results, facts: Mapping[str, str], settings: Mapping[str, Any], page: str = "", links: str = ""
+) -> str:
+    """`page`: the name of a page of its own, for some cases. `links`: to such pages."""
     lines = list(results.lines())
+    cases = {case_of(line.figure) for line in lines}
+    notes = [note for prefixes, note in _NOTES if any(case.startswith(prefixes) for case in cases)]
     parts = [
-        _HEAD,
+        _PAGE_HEAD.format(page=page) if page else _HEAD,
+        *notes,
+        f"\n{links}\n" if links else "\n",
         "## Machine and run\n",
         _facts({**facts, **{key: str(value) for key, value in settings.items()}}),
     ]
@@ -67,11 +74,23 @@ def markdown(results: Results, facts: Mapping[str, str], settings: Mapping[str, 
             f"(median; {noise.low:.0f} to {noise.high:.0f} %).\n"
         )
     parts.append("\n## Figures\n")
-    parts.append(_row(COLUMNS) + _row(["---"] * len(COLUMNS)))
-    parts += [_row(cells(line)) for line in lines]
-    parts.append("\n## Plots\n")
-    parts += [f"\n![{plot.title}]({DIRECTORY}/{plot.file})\n" for plot in plots(lines)]
+    parts += _figures(lines)
+    if charts := list(plots(lines)):
+        parts.append("\n## Plots\n")
+    parts += [f"\n![{plot.title}]({_below(page)}/{plot.file})\n" for plot in charts]
     return "".join(parts)
+
+
+def _figures(lines: Sequence[Line]) -> list[str]:
+    """The table, without Kafka where it was not measured."""
+    has_kafka = any(line.kafka is not None for line in lines)
+    shown = [at for at, name in enumerate(COLUMNS) if has_kafka or name not in ("Kafka", "ratio")]
+    rows = [COLUMNS, ["---"] * len(COLUMNS), *(cells(line) for line in lines)]
+    return [_row([row[at] for at in shown]) for row in rows]
+
+
+def _below(page: str) -> str:
+    return f"{DIRECTORY}/{page}" if page else DIRECTORY
 
 
 _HEAD = """# Performance
@@ -79,31 +98,70 @@ _HEAD = """# Performance
 Written by `make bench`, which measures Apache Kafka and Dragoman on one machine, alternately. Medians of all
 rounds, with the least and the greatest value; the ratio is the median of Dragoman / Kafka round by round.
 
+"""
+_PAGE_HEAD = """# Performance: {page}
+
+Written by `python -m bench.run --page {page}` with the cases below. Medians of all rounds, with the least and
+the greatest value.
+
+"""
+# Each is shown with the cases whose names begin so.
+_NOTES: Sequence[tuple[tuple[str, ...], str]] = (
+    (
+        ("produce", "catchup", "latency", "single", "idle", "group", "startup"),
+        """\
 - Kafka runs as its start script runs it (KRaft, one broker, default flush: an acknowledgement does not
   mean that anything is synced) and is warmed before it is measured. Dragoman runs with its default
   settings over local files: every acknowledgement means synced.
   Both have `group.initial.rebalance.delay.ms` = 0.
+""",
+    ),
+    (
+        ("",),
+        """\
 - Clients are processes of their own (librdkafka; `linger.ms=5`, `batch.size=1000000`, no compression,
   idempotent) on the same cores, so throughput is that of server and client together. CPU is user and
   system time of the server and its children alone.
+""",
+    ),
+    (
+        ("produce", "catchup", "latency", "single", "scattered", "growth"),
+        """\
 - Every figure was checked: all records were counted in the log, and what was read had the content, order
   and offsets of what was sent.
+""",
+    ),
+    (
+        ("group",),
+        """\
 - Groups: members are raw protocol clients in one process, and notice a change at once. CPU of a cycle is
   that of forming, losing a member, ending and checking. Offset commits are synced by Dragoman alone. Groups
   were described as stable with all members, and committed offsets read back.
+""",
+    ),
+    (
+        ("far",),
+        """\
 - Far stores are a bucket in the process of the gateway, whose PUTs take 30, 50 or 100 ms and whose GETs take
   half of that, behind the adapters of S3; and metadata that take 3 ms, as etcd, or are in the bucket. Of the
   bucket with a tail one PUT in a hundred takes 500 ms. What a GiB costs is computed from the requests at
   50 MB/s and published prices, with objects as large as at 1 GiB/s and three readers; storage is not in it.
-- Merging (`pipeline`) is a job as `dragoman compact segments` starts it, over 6 partitions of batches of
-  64 KiB or (`small`) 20 partitions of batches of one record, in local files or (`s3`) in SeaweedFS here.
+""",
+    ),
+    (
+        ("pipeline",),
+        """\
+- Merging is a job as `dragoman compact segments` starts it, over 6 partitions of batches of 64 KiB or
+  (`small`) 20 partitions of batches of one record, in local files or (`s3`) in SeaweedFS on this machine.
   MB/s and CPU s/GB are without the start of the job, which `start_s` has. Bytes read and written are of the
   store, compared with what was merged; what Spark shuffles is told apart. The index is the runs of the
-  ledger's image. `latency` is a paced load of 1,000 records a second, alone and beside jobs, in turn;
-  `merging_share` is how much of that time a job was at work.
-- GB and MB are 10^9 and 10^6 payload bytes. Growth is the cost relative to the smallest size.
-
-"""
+  ledger's image, in kB for each GB of records. `pipeline_latency` is a paced load of 1,000 records a second,
+  alone and beside jobs, in turn; `merging_share` is how much of that time a job was at work.
+""",
+    ),
+    (("",), "- GB and MB are 10^9 and 10^6 payload bytes.\n"),
+    (("growth",), "- Growth is the cost relative to the smallest size.\n"),
+)
 
 
 def _facts(facts: Mapping[str, str]) -> str:
@@ -135,19 +193,23 @@ def _line_json(line: Line, values: Mapping[str, Sequence[float]]) -> dict[str, A
     }
 
 
-def read_report(directory: Path) -> dict[str, Any]:
-    """What `write_report` has written there, as `as_json` made it. Errors: FileNotFoundError."""
-    report: dict[str, Any] = json.loads((directory / DIRECTORY / "results.json").read_text())
-    return report
-
-
 def write_report(
-    directory: Path, results: Results, facts: Mapping[str, str], settings: Mapping[str, Any]
-) -> None:
-    """performance.md, and performance/ with results.json and the plots."""
-    below = directory / DIRECTORY
+    directory: Path, results: Results, facts: Mapping[str, str], settings: Mapping[str, Any], page: str = ""
+) -> Path:
+    """performance.md, and performance/ with results.json and the plots; or performance-PAGE.md and
+    performance/PAGE/. Returns the Markdown."""
+    below = directory / _below(page)
     below.mkdir(parents=True, exist_ok=True)
-    (directory / MARKDOWN).write_text(markdown(results, facts, settings))
+    written = directory / (f"{DIRECTORY}-{page}.md" if page else MARKDOWN)
+    written.write_text(markdown(results, facts, settings, page, "" if page else _links(directory)))
     (below / "results.json").write_text(json.dumps(as_json(results, facts, settings), indent=1) + "\n")
     for plot in plots(list(results.lines())):
         (below / plot.file).write_text(plot.svg())
+    return written
+
+
+def _links(directory: Path) -> str:
+    """To the pages next to this one."""
+    names = [path.stem.partition("-")[2] for path in sorted(directory.glob(f"{DIRECTORY}-*.md"))]
+    links = ", ".join(f"[{name}]({DIRECTORY}-{name}.md)" for name in names)
+    return f"Measured apart, on pages of their own: {links}.\n" if links else ""

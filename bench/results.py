@@ -6,7 +6,6 @@ A figure is named `case.figure`; `UNITS` has its unit.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 from bench.goals import GOALS, Goal, Of
 from bench.stats import Summary, median_ratio, summarize
@@ -26,6 +25,7 @@ UNITS: Mapping[str, str] = MappingProxyType(
         "kib_connection": "KiB/connection",
         "bytes_run": "bytes/run",
         "usd_gib": "USD/GiB",
+        "local_cpu_s_gb": "CPU s/GB",
         "gateway_cpu_s_gb": "CPU s/GB",
         "catchup_cpu_s_gb": "CPU s/GB",
         "index_kb_gb": "kB/GB",
@@ -80,23 +80,6 @@ class Results:
     def add(self, case: str, server: str, figures: Mapping[str, float]) -> None:
         for name, value in figures.items():
             self.values.setdefault(f"{case}.{name}", {}).setdefault(server, []).append(value)
-
-    def put_under(self, report: Mapping[str, Any]) -> None:
-        """Take figures of cases that were not measured from a report as `bench.report.as_json` makes it. They
-        come first, in their order; what was measured stays where the report had its case."""
-        measured, self.values = self.values, {}
-        self.others_percent = [*report["others_percent"], *self.others_percent]
-        cases = {case_of(figure) for figure in measured}
-        for line in report["figures"]:
-            case = case_of(line["figure"])
-            if case in cases:
-                of_case = [figure for figure in measured if case_of(figure) == case]
-                self.values |= {figure: measured.pop(figure) for figure in of_case}
-            else:
-                self.values[line["figure"]] = {
-                    server: line[server] for server in (KAFKA, DRAGOMAN) if line[server]
-                }
-        self.values |= measured
 
     def lines(self) -> Iterator[Line]:
         for figure, servers in self.values.items():

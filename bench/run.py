@@ -4,6 +4,7 @@ Both servers run all the time and are loaded one at a time; which comes first ch
 """
 
 import argparse
+import re
 import shutil
 import signal
 import sys
@@ -25,7 +26,7 @@ from bench.lifecycle import start_empty, start_with_runs
 from bench.machine import allow_open_files, describe_machine
 from bench.pipeline import NAMES as PIPELINE_CASES
 from bench.pipeline import measure_pipeline
-from bench.report import print_table, read_report, write_report
+from bench.report import print_table, write_report
 from bench.results import DRAGOMAN, Results, selected
 from bench.servers import BenchGateway, BenchKafka, Server, create_topic
 from tests.support.kafka import why_missing
@@ -33,6 +34,7 @@ from tests.support.versions import CACHE, ROOT
 
 # KafkaServer has the same: how fast a group forms is not how long it is let wait.
 GROUPS_AS_KAFKA = ("--set", "groups.group.initial.rebalance.delay.ms=0")
+PAGE_NAME = re.compile("[a-z]+")
 OPEN_FILES = 4_096
 """More than the connections of any case."""
 ALONE_RUNS = 1_000_000
@@ -210,9 +212,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--output", type=Path, metavar="DIR", help="where performance.md goes (docs if nothing was shortened)"
     )
     parser.add_argument(
-        "--update",
-        action="store_true",
-        help="put the figures of these cases into docs/performance.md, next to those of all others there",
+        "--page", metavar="NAME", help="write docs/performance-NAME.md, a page of the cases of --only"
     )
     parser.add_argument(
         "--work", type=Path, metavar="DIR", help="where servers store (a temporary directory)"
@@ -221,8 +221,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     for word in requested.only:
         if not selected(NAMES, [word], NAMES):
             parser.error(f"no case begins with {word!r}")
-    if requested.update and (requested.quick or not requested.only):
-        parser.error("--update is for a run with --only, and without --quick")
+    if requested.page is not None and (requested.quick or not requested.only):
+        parser.error("--page is for a run with --only, and without --quick")
+    if requested.page is not None and PAGE_NAME.fullmatch(requested.page) is None:
+        parser.error(f"--page {requested.page}: write small letters")
     return requested
 
 
@@ -236,7 +238,7 @@ def main(arguments: Sequence[str]) -> int:
         console.print(f"the bench cannot run here: {reason}")
         return 2
     shortened = requested.quick or requested.only or requested.rounds < 5
-    in_docs = requested.update or not shortened
+    in_docs = requested.page or not shortened
     output = requested.output or (ROOT / "docs" if in_docs else CACHE / "bench")
     directory = Path(tempfile.mkdtemp(prefix="dragoman-bench-", dir=requested.work))
     warm_s = requested.warm if requested.warm is not None else 8.0 if requested.quick else 60.0
@@ -247,16 +249,16 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     facts = describe_machine(directory.parent)
-    settings = {"rounds": options.rounds, "seconds of warming": options.warm_s, "quick": options.quick}
-    if requested.update:
-        measured = f"{facts['date']}, {facts['dragoman']}, {options.rounds} rounds"
-        apart = {f"{', '.join(options.only)}, measured apart": measured}
-        before = read_report(output)
-        bench.results.put_under(before)
-        facts, settings = before["machine"], before["settings"] | apart
-    write_report(output, bench.results, facts, settings)
+    settings: dict[str, object] = {
+        "rounds": options.rounds,
+        "seconds of warming": options.warm_s,
+        "quick": options.quick,
+    }
+    if requested.only:
+        settings["cases"] = ", ".join(requested.only)
+    written = write_report(output, bench.results, facts, settings, requested.page or "")
     print_table(list(bench.results.lines()), Console(width=150))
-    console.print(f"written: {output / 'performance.md'}")
+    console.print(f"written: {written}")
     return 0
 
 

@@ -1,20 +1,18 @@
 """The cases of the pipeline in the report: all of them, and next to figures that were measured before."""
 
+from pathlib import Path
+
 import pytest
 
 from bench.goals import GOALS
 from bench.pipeline import NAMES
 from bench.proc import parse_cpu_ticks
-from bench.report import as_json
-from bench.results import DRAGOMAN, KAFKA, Results
+from bench.report import write_report
+from bench.results import DRAGOMAN, Results
 from bench.run import NAMES as ALL_NAMES
 from bench.run import parse
 
 STAT = "7 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 100 20 3000 4000 0 0"
-
-
-def figures(results: Results) -> list[str]:
-    return list(results.values)
 
 
 def test_each_case_of_the_pipeline_can_be_selected_and_each_goal_is_of_one() -> None:
@@ -23,26 +21,35 @@ def test_each_case_of_the_pipeline_can_be_selected_and_each_goal_is_of_one() -> 
     assert set(NAMES) <= set(ALL_NAMES)
 
 
-def test_what_was_measured_replaces_the_same_cases_of_a_report_and_no_others() -> None:
-    before, now = Results(), Results()
-    before.add("single", KAFKA, {"requests_s": 1.0})
-    before.add("single", DRAGOMAN, {"requests_s": 2.0})
-    before.add("pipeline_local", DRAGOMAN, {"mb_s": 3.0, "of_before_s": 4.0})
-    before.add("far_tail", DRAGOMAN, {"ack_p50_ms": 5.0})
-    now.add("pipeline_spark", DRAGOMAN, {"mb_s": 6.0})
-    now.add("pipeline_local", DRAGOMAN, {"mb_s": 7.0})
-    now.put_under(as_json(before, {}, {}))
-    expected = ["single.requests_s", "pipeline_local.mb_s", "far_tail.ack_p50_ms", "pipeline_spark.mb_s"]
-    assert figures(now) == expected
-    assert now.values["single.requests_s"] == {KAFKA: [1.0], DRAGOMAN: [2.0]}
-    assert now.values["pipeline_local.mb_s"] == {DRAGOMAN: [7.0]}
-
-
-@pytest.mark.parametrize("words", [["--update"], ["--update", "--quick", "--only", "pipeline"]])
-def test_a_report_is_updated_only_by_whole_runs_of_some_cases(words: list[str]) -> None:
+@pytest.mark.parametrize("words", [["--page", "far"], ["--page", "far", "--quick"], ["--page", "../far"]])
+def test_a_page_of_its_own_is_for_whole_runs_of_some_cases(words: list[str]) -> None:
     with pytest.raises(SystemExit):
-        parse(words)
-    assert parse(["--update", "--only", "pipeline"]).update
+        parse(words if "--quick" not in words else [*words, "--only", "far"])
+    assert parse(["--page", "far", "--only", "far"]).page == "far"
+
+
+def test_a_page_shows_what_was_measured_and_nothing_of_other_cases(tmp_path: Path) -> None:
+    results = Results()
+    results.add("pipeline_local", DRAGOMAN, {"mb_s": 7.0, "find_p99_ms_before": 2.0})
+    results.add("pipeline_latency", DRAGOMAN, {"ack_p99_ratio": 1.5})
+    written = write_report(tmp_path, results, {}, {"cases": "pipeline"}, "pipeline")
+    text = written.read_text()
+    assert written == tmp_path / "performance-pipeline.md"
+    assert "| pipeline_local.find_p99_ms_before | ms | 2 |" in text
+    assert "| pipeline_latency.ack_p99_ratio | x | 1.5 | <= 2 | yes |" in text
+    assert "(performance/pipeline/throughput.svg)" in text and "latency.svg" not in text
+    assert "Merging is a job" in text and "Far stores" not in text and "Kafka runs" not in text
+    assert {path.name for path in (tmp_path / "performance/pipeline").iterdir()} == {
+        "results.json",
+        "throughput.svg",
+    }
+
+
+def test_the_whole_report_links_the_pages_next_to_it(tmp_path: Path) -> None:
+    results = Results()
+    results.add("single", DRAGOMAN, {"requests_s": 1.0})
+    write_report(tmp_path, results, {}, {}, "far")
+    assert "[far](performance-far.md)" in write_report(tmp_path, results, {}, {}).read_text()
 
 
 def test_the_cpu_of_a_process_alone_is_without_that_of_its_children() -> None:
