@@ -1,9 +1,12 @@
-"""Keys of stores: how many parts each kind has, those of segments, and UUIDv7 (RFC 9562) for keys that carry
-their creation time and sort by age. Ids in keys are lower-case hex."""
+"""Keys of stores: how many parts each kind has, those of what jobs write, and UUIDv7 (RFC 9562) for keys that
+carry their creation time and sort by age. Ids in keys are lower-case hex.
+
+Jobs write segments and settled ledgers. Each is one object, under the key by which the ledger names it, with
+other keys next to it that are never named: they are written and deleted with it."""
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -35,9 +38,14 @@ _RAND_A_MASK = 0xFFF
 _RAND_B_MASK = (1 << 62) - 1
 _UUID_TEXT = 36
 SEGMENT_PREFIX: Final = "seg/"
+SETTLED_PREFIX: Final = "settled/"
+JOB_PREFIXES: Final = (SEGMENT_PREFIX, SETTLED_PREFIX)
+"""Of what jobs write, ascending."""
 _ENDING = ".kfs"
 _INDEX_ENDING = ".index"
 _SEGMENT = re.compile(r"seg/([0-9a-f]{32})/(0|[1-9][0-9]{0,9})/([0-9]{20})-[0-9a-f-]{36}\.(?:kfs|index)")
+_SETTLED = re.compile(r"settled/([0-9a-f]{32})/(0|[1-9][0-9]{0,9})/[0-9a-f-]{36}\.(log|index|json)")
+_LOG_ENDING = ".log"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -82,6 +90,79 @@ def index_locator(locator: str) -> str:
 def is_segment(locator: str) -> bool:
     """Whether an object is a segment, going by how its key begins."""
     return locator.startswith(SEGMENT_PREFIX)
+
+
+def is_settled(locator: str) -> bool:
+    """Whether an object is a settled ledger, going by how its key begins."""
+    return locator.startswith(SETTLED_PREFIX)
+
+
+def is_of_job(locator: str) -> bool:
+    """Whether jobs write such objects, going by how its key begins."""
+    return locator.startswith(JOB_PREFIXES)
+
+
+class SettledKeys(NamedTuple):
+    """Where the three files of one settled ledger are. The ledger names it by `log_key`."""
+
+    log_key: str
+    index_key: str
+    meta_key: str
+
+
+def settled_prefix(topic_id: TopicId, partition: int) -> str:
+    """Of all settled ledgers of a partition, which sort by age."""
+    return f"{SETTLED_PREFIX}{topic_id.hex()}/{partition}/"
+
+
+def settled_keys(topic_id: TopicId, partition: int, created_ms: int, random: bytes) -> SettledKeys:
+    """New keys, from 10 random bytes that no other key has."""
+    return settled_keys_of(f"{settled_prefix(topic_id, partition)}{uuid7(created_ms, random)}{_LOG_ENDING}")
+
+
+def settled_keys_of(locator: str) -> SettledKeys:
+    """Of the settled ledger that the ledger names so."""
+    stem = locator.removesuffix(_LOG_ENDING)
+    return SettledKeys(locator, f"{stem}.index", f"{stem}.json")
+
+
+class SettledName(NamedTuple):
+    """What the key of a settled ledger says: the partition, and when it was written."""
+
+    topic_id: TopicId
+    partition: int
+    created_ms: int
+
+
+@lru_cache(maxsize=1024)
+def settled_name(locator: str) -> SettledName | None:
+    """What the key of a settled ledger says; None if it is no such key."""
+    parts = _SETTLED.fullmatch(locator)
+    if parts is None or not locator.endswith(_LOG_ENDING):
+        return None
+    try:
+        created = created_ms(locator)
+    except ValueError:
+        return None
+    return SettledName(TopicId(bytes.fromhex(parts[1])), int(parts[2]), created)
+
+
+def job_object_of(key: str) -> str | None:
+    """The object that this key belongs to, as the ledger names it; None if jobs write no such key."""
+    if key.startswith(SETTLED_PREFIX):
+        locator = key.rpartition(".")[0] + _LOG_ENDING
+        return locator if _SETTLED.fullmatch(key) and settled_name(locator) is not None else None
+    return key if segment_name(key) is not None else segment_of_index(key)
+
+
+def job_object_keys(locator: str) -> Sequence[str]:
+    """All keys of an object, in the order in which they are deleted: what a reader looks for comes first.
+    None if jobs write no such object."""
+    if segment_name(locator) is not None:
+        return locator, index_locator(locator)
+    if settled_name(locator) is not None:
+        return settled_keys_of(locator)[::-1]
+    return ()
 
 
 @lru_cache(maxsize=1024)

@@ -355,9 +355,9 @@ class SegmentStore(Protocol):
         ...
 
     async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
-        """What is stored, live or not, ascending by locator: segments by partition and base offset, then WAL
-        objects of a shard by creation time. A segment and its `.index` are one object; an `.index` without
-        its segment is listed under the name of that, with 0 bytes."""
+        """What is stored, live or not, ascending by locator: segments by partition and base offset, settled
+        ledgers by partition and age, then WAL objects of a shard by creation time. A segment or a settled
+        ledger is one object with its other files; where only these are there it is listed with 0 bytes."""
         ...
 
     async def close(self) -> None: ...
@@ -365,16 +365,22 @@ class SegmentStore(Protocol):
 
 class JobSegments(Protocol):
     """What a job in a process of its own has of a gateway's segment store: it reads everything, makes new
-    segments, and deletes nothing. The gateway goes on meanwhile, so an object may have gone."""
+    segments and settled ledgers, and deletes nothing. The gateway goes on meanwhile, so an object may have
+    gone."""
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
-        """As `SegmentStore.read`; also of an `.index`, by its own key."""
+        """As `SegmentStore.read`; also of the other files of an object, by their own keys."""
         ...
 
     async def write_segment(self, locator: str, buffers: Sequence[Buffer], index: Buffer) -> None:
         """Store a segment and its `.index`, durably, under a new key (`ledger.keys.segment_locator`): an
         orphan until a swap names it. StoreUnavailable on every failure: the job takes another key then, as
         nothing is known of what is stored under this one. The buffers must not change before this returns."""
+        ...
+
+    async def write_settled(self, locator: str, log: Sequence[Buffer], index: Buffer, meta: Buffer) -> None:
+        """Store the three files of a settled ledger in the same way (`ledger.keys.settled_keys`), the `.json`
+        last: an orphan until a journal entry names it."""
         ...
 
     async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:

@@ -5,7 +5,7 @@ and their bodies are with the feature that they concern, in its module `records`
 
 The *feature level* of a journal says which types and versions may be in it, so that no build meets one that
 it cannot read before an operator has allowed it. Level 1 is the first format, level 2 the second, and level 3
-adds segments.
+adds segments. Level 4 adds what jobs write besides: settled ledgers.
 """
 
 import struct
@@ -21,23 +21,25 @@ MAX_RECORDS_BYTES = 512 * 1024 - 40
 """Of all records of one journal entry; with its head it has 512 KiB at most."""
 
 FIRST_LEVEL: Final = 1
-NEWEST_LEVEL: Final = 3
+NEWEST_LEVEL: Final = 4
 """The newest feature level that this build reads and writes; a new journal begins with it."""
 
 LEVEL_WITH_ORIGINS: Final = 2
 """Commits say the kind, store, age and uploader of an object, and rows have object numbers of 64 bits."""
 LEVEL_WITH_SEGMENTS: Final = 3
 """Segments take the place of runs, and jobs have pins."""
+LEVEL_WITH_SETTLED: Final = 4
+"""The journal names the newest settled ledger of each partition."""
 
 RESERVED: Final[Mapping[range, str]] = {
     range(31, 34): "swaps of segments",
-    range(36, 40): "membership of gateways",
     range(40, 48): "transactions",
     range(48, 50): "transaction markers without an object",
     range(50, 54): "ACLs",
     range(54, 58): "credentials",
     range(58, 62): "share groups",
     range(62, 64): "objects inside of entries",
+    range(64, 68): "membership of gateways",
 }
 """Type numbers that are kept for what later versions write. No build writes them yet."""
 

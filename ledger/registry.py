@@ -15,6 +15,7 @@ from ledger.records import decode_records as decode_by_formats
 from ledger.requests import Request
 from ledger.rows import META
 from ledger.settings.machine import SETTINGS
+from ledger.settled.machine import SETTLED_LEDGERS
 from ledger.state import LedgerState
 from ledger.swaps.machine import SWAPS
 from ledger.topics.machine import TOPICS
@@ -100,7 +101,7 @@ def _in_turn(appliers: Sequence[Applier]) -> Applier:
     return apply
 
 
-REGISTRY = Registry((CLUSTER, PARTITIONS, TOPICS, OBJECTS, GROUPS, SETTINGS, SWAPS))
+REGISTRY = Registry((CLUSTER, PARTITIONS, TOPICS, OBJECTS, GROUPS, SETTINGS, SWAPS, SETTLED_LEDGERS))
 
 decide = REGISTRY.decide
 encode_record = REGISTRY.encode_record

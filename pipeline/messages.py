@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from ledger.errors import ErrorName
 from ledger.objects.uploads import ObjectKind
+from ledger.settled.requests import NameSettled, SettledFiles
 from ledger.swaps.requests import Pinned, SegmentRun, Swapped, SwapSegments
 from ledger.types import TopicId
 from pipeline.primitives import Reader, Writer
@@ -21,7 +22,7 @@ _LAYOUT_VERSION: Final = 0
 _OBJECT_KIND: Final = 2
 """Tags of FindBatches, of a partition and of a batch."""
 _IS_DUPLICATE: Final = 0
-"""Tag of SegmentsSwap."""
+"""Tag of SegmentsSwap and SettledLedger."""
 _HEADER_VERSION: Final = 0
 
 
@@ -35,6 +36,7 @@ class Api(IntEnum):
     SEGMENTS_SWAP = 20003
     PIN = 20004
     DESCRIBE_SHARD = 20005
+    SETTLED_LEDGER = 20006
 
 
 ERRORS: Final[Mapping[int, ErrorName]] = MappingProxyType(
@@ -45,6 +47,7 @@ ERRORS: Final[Mapping[int, ErrorName]] = MappingProxyType(
         3: ErrorName.UNKNOWN_TOPIC_OR_PARTITION,
         7: ErrorName.REQUEST_TIMED_OUT,
         15: ErrorName.COORDINATOR_NOT_AVAILABLE,
+        25: ErrorName.UNKNOWN_MEMBER_ID,
         35: ErrorName.UNSUPPORTED_VERSION,
         42: ErrorName.INVALID_REQUEST,
         56: ErrorName.KAFKA_STORAGE_ERROR,
@@ -140,6 +143,17 @@ class JournalPage(NamedTuple):
     start: int
     durable_end: int
     entries: Sequence[JournalEntry]
+
+
+class NewestSettled(NamedTuple):
+    """The settled ledger of a partition that the journal names, if there is one; and where the log starts."""
+
+    files: SettledFiles | None
+    entry: int
+    high_watermark: int
+    layout_version: int
+    log_start: int
+    is_duplicate: bool = False
 
 
 class RunQuery(NamedTuple):
@@ -333,6 +347,43 @@ def pin_response(reader: Reader) -> tuple[Failure, Pinned]:
     failure, pinned = _failure(reader), Pinned(reader.int64(), reader.int64())
     reader.tags()
     return failure, pinned
+
+
+def name_settled_request(naming: NameSettled, timeout_ms: int) -> bytes:
+    writer = Writer()
+    writer.uuid(naming.job)
+    writer.int32(naming.attempt)
+    writer.uuid(naming.topic_id)
+    writer.int32(naming.partition)
+    writer.string(naming.files.locator)
+    for number in (*naming.files[1:], naming.entry, naming.high_watermark):
+        writer.int64(number)
+    writer.int32(naming.layout_version)
+    return _end(writer, timeout_ms)
+
+
+def find_settled_request(topic_id: TopicId, partition: int, timeout_ms: int) -> bytes:
+    writer = Writer()
+    writer.uuid(ZERO_UUID)
+    writer.int32(0)
+    writer.uuid(topic_id)
+    writer.int32(partition)
+    writer.varint(0)  # no key: none is named
+    for _ in range(5):
+        writer.int64(0)
+    writer.int32(0)
+    return _end(writer, timeout_ms)
+
+
+def settled_response(reader: Reader) -> tuple[Failure, NewestSettled]:
+    reader.int32()
+    failure, locator = _failure(reader), reader.nullable_string()
+    sizes = reader.int64(), reader.int64(), reader.int64()
+    entry, high_watermark = reader.int64(), reader.int64()
+    layout_version, log_start = reader.int32(), reader.int64()
+    is_duplicate = any(reader.tags().get(_IS_DUPLICATE, b""))
+    files = SettledFiles(locator, *sizes) if locator is not None else None
+    return failure, NewestSettled(files, entry, high_watermark, layout_version, log_start, is_duplicate)
 
 
 def _end(writer: Writer, timeout_ms: int) -> bytes:

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from ledger.errors import ErrorName
 from ledger.requests import Refused
+from ledger.settled.requests import NameSettled
 from ledger.swaps.requests import Pinned, Swapped, SwapSegments
 from ledger.types import TopicId
 from pipeline import messages
@@ -24,6 +25,7 @@ from pipeline.messages import (
     FoundOffset,
     FoundRuns,
     JournalPage,
+    NewestSettled,
     RunQuery,
     ShardPage,
     TopicDescription,
@@ -171,6 +173,29 @@ class PeerClient:
         if failure.error is ErrorName.REQUEST_TIMED_OUT:
             raise PeerUnavailable(f"the outcome of the swap is unknown: {failure.message}")
         return Refused(*failure) if failure else swapped
+
+    def name_settled(self, naming: NameSettled) -> NewestSettled | Refused:
+        """Make a settled ledger the newest one of its partition. A repeat gets its first result.
+        PeerUnavailable: the outcome is unknown, and the same request may be sent again."""
+
+        def body(timeout_ms: int) -> bytes:
+            return messages.name_settled_request(naming, timeout_ms)
+
+        failure, newest = self._call(Api.SETTLED_LEDGER, body, messages.settled_response, _first, SAME_AGAIN)
+        if failure.error is ErrorName.REQUEST_TIMED_OUT:
+            raise PeerUnavailable(f"it is unknown whether the settled ledger was named: {failure.message}")
+        return Refused(*failure) if failure else newest
+
+    def newest_settled(self, topic_id: TopicId, partition: int) -> NewestSettled:
+        """Which settled ledger of a partition the journal names."""
+
+        def body(timeout_ms: int) -> bytes:
+            return messages.find_settled_request(topic_id, partition, timeout_ms)
+
+        failure, newest = self._call(Api.SETTLED_LEDGER, body, messages.settled_response, _first)
+        if failure:
+            raise PeerRefused(failure)
+        return newest
 
     def pin(self, job: bytes) -> Pinned:
         """Take the job's pin, or renew it: to be called every few minutes. An `entry` that has changed: the

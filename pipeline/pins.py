@@ -39,6 +39,11 @@ class Pin:
         self._taken_s = self._renewed_s = elapsed_s()
 
     @property
+    def entry(self) -> int:
+        """The number of the journal entry that holds it."""
+        return self._pinned.entry
+
+    @property
     def started_ms(self) -> int:
         """The journal's time when it was taken."""
         return self._pinned.started_ms

@@ -25,3 +25,6 @@ class BlockingStore:
 
     def write(self, locator: str, buffers: Sequence[Buffer], index: Buffer) -> None:
         self._runner.run(self._segments.write_segment(locator, buffers, index))
+
+    def write_settled(self, locator: str, log: Sequence[Buffer], index: Buffer, meta: Buffer) -> None:
+        self._runner.run(self._segments.write_settled(locator, log, index, meta))

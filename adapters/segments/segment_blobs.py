@@ -1,4 +1,4 @@
-"""Segments in Blobs: a `.kfs` and the `.index` next to it are one object, with the name of the `.kfs`."""
+"""What jobs write, in Blobs: a segment, or a settled ledger, is one object with all of its files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,16 @@ from typing import Protocol
 from adapters.segments.blob_ranges import BlobRanges, put_new
 from adapters.segments.file_ranges import FileRanges
 from adapters.threads import DEADLINE_S, NewThreads, StoreThreads
-from ledger.keys import SEGMENT_PREFIX, created_ms, index_locator, segment_name, segment_of_index
+from ledger.keys import (
+    JOB_PREFIXES,
+    created_ms,
+    index_locator,
+    job_object_keys,
+    job_object_of,
+    segment_name,
+    settled_keys_of,
+    settled_name,
+)
 from ledger.ports import Blobs
 from ledger.types import Buffer, Position, StoredObject
 
@@ -17,7 +26,7 @@ READ_THREADS = 4
 
 
 class Ranges(Protocol):
-    """How ranges of segments are read."""
+    """How ranges of these files are read."""
 
     async def read(self, positions: Sequence[Position]) -> list[Buffer | None]: ...
 
@@ -47,7 +56,7 @@ class LocalRanges:
 
 
 class SegmentBlobs:
-    """Segments in blobs, which it closes with itself."""
+    """Segments and settled ledgers in blobs, which it closes with itself."""
 
     def __init__(self, blobs: Blobs, ranges: Ranges | None = None) -> None:
         """`ranges`: of the same blobs, if there is a better way to read them than theirs."""
@@ -66,14 +75,23 @@ class SegmentBlobs:
         await put_new(self._blobs, index_locator(locator), [index])
         await put_new(self._blobs, locator, buffers)
 
+    async def write_settled(self, locator: str, log: Sequence[Buffer], index: Buffer, meta: Buffer) -> None:
+        """Create-only. The `.json` comes last, so that a reader that finds it finds the others.
+        StoreUnavailable on every failure: the caller writes again under another key."""
+        if settled_name(locator) is None:
+            raise ValueError(f"{locator!r} is not the key of a settled ledger")
+        keys = settled_keys_of(locator)
+        await put_new(self._blobs, keys.index_key, [index])
+        await put_new(self._blobs, keys.log_key, log)
+        await put_new(self._blobs, keys.meta_key, [meta])
+
     async def read(self, positions: Sequence[Position]) -> list[Buffer | None]:
-        """Of segments, and of indexes by their own keys."""
+        """Of objects, and of their other files by the keys of these."""
         return await self._ranges.read(positions)
 
     async def delete(self, locators: Sequence[str]) -> None:
-        """Each segment with its index."""
-        names = [locator for locator in locators if segment_name(locator) is not None]
-        keys = [key for name in names for key in (name, index_locator(name))]
+        """Each object with all of its files."""
+        keys = [key for locator in locators for key in job_object_keys(locator)]
         try:
             if keys:
                 await self._blobs.delete(keys)
@@ -82,25 +100,35 @@ class SegmentBlobs:
             self._ranges.forget(keys)
 
     async def objects(self, after: str, limit: int) -> list[StoredObject]:
-        """Ascending by locator. An index without its segment is one without bytes: a job may be about to
+        """Ascending by locator. One of which only other files are there has no bytes: a job may be about to
         write it, or has died before it could."""
         found: list[StoredObject] = []
+        for prefix in JOB_PREFIXES:
+            if len(found) < limit and not (after > prefix and not after.startswith(prefix)):
+                begin = after if after.startswith(prefix) else ""
+                found += await self._objects_below(prefix, begin, limit - len(found))
+        return found[: max(limit, 0)]
+
+    async def _objects_below(self, prefix: str, after: str, limit: int) -> list[StoredObject]:
+        found: list[StoredObject] = []
         lone = ""
-        """The segment of the index that was listed last: its own key is the next one, if it is there."""
+        """The object of the file that was listed last: its own key is the last of them, if it is there."""
         while len(found) < limit:
-            page = await self._blobs.list(SEGMENT_PREFIX, after, LIST_PAGE)
+            page = await self._blobs.list(prefix, after, LIST_PAGE)
             for info in page:
-                if lone and info.key != lone:
+                locator = job_object_of(info.key) or ""
+                if lone not in ("", locator):
                     found.append(StoredObject(lone, created_ms(lone), 0))
-                lone = segment_of_index(info.key) or ""
-                if (name := segment_name(info.key)) is not None:
-                    found.append(StoredObject(info.key, name.created_ms, info.size))
+                lone = locator
+                if info.key == locator:
+                    found.append(StoredObject(locator, created_ms(locator), info.size))
+                    lone = ""
             if not page:
                 break
             after = page[-1].key
         if lone:
             found.append(StoredObject(lone, created_ms(lone), 0))
-        return found[: max(limit, 0)]
+        return found
 
     async def close(self) -> None:
         await self._ranges.close()
@@ -108,5 +136,5 @@ class SegmentBlobs:
 
 
 def is_readable(key: str) -> bool:
-    """Whether this is the key of a segment or of an index."""
-    return segment_name(key) is not None or segment_of_index(key) is not None
+    """Whether this is the key of a file that jobs write."""
+    return job_object_of(key) is not None

@@ -1,11 +1,11 @@
-"""WAL objects of any store, and segments in blobs, as one store."""
+"""WAL objects of any store, and what jobs write in blobs, as one store."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from adapters.segments.locators import WAL_PREFIX
 from adapters.segments.segment_blobs import SegmentBlobs
-from ledger.keys import SEGMENT_PREFIX, is_segment
+from ledger.keys import JOB_PREFIXES, is_of_job
 from ledger.ports import Capabilities, SegmentStore
 from ledger.records import FIRST_LEVEL
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
@@ -22,7 +22,7 @@ class StoredWal(Protocol):
 
 
 class WalAndSegmentsOfJob:
-    """A store for jobs (`ledger.ports.JobSegments`): reads both, and makes segments."""
+    """A store for jobs (`ledger.ports.JobSegments`): reads both, and writes what jobs write."""
 
     def __init__(self, wal: StoredWal, segments: SegmentBlobs) -> None:
         """Both are closed with it."""
@@ -30,7 +30,7 @@ class WalAndSegmentsOfJob:
         self._segments = segments
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
-        of_segments = [i for i, position in enumerate(positions) if is_segment(position.locator)]
+        of_segments = [i for i, position in enumerate(positions) if is_of_job(position.locator)]
         if not of_segments:
             return await self._stored_wal.read(positions)
         if len(of_segments) == len(positions):
@@ -44,11 +44,13 @@ class WalAndSegmentsOfJob:
     async def write_segment(self, locator: str, buffers: Sequence[Buffer], index: Buffer) -> None:
         await self._segments.write(locator, buffers, index)
 
+    async def write_settled(self, locator: str, log: Sequence[Buffer], index: Buffer, meta: Buffer) -> None:
+        await self._segments.write_settled(locator, log, index, meta)
+
     async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
         found: list[StoredObject] = []
         if after < WAL_PREFIX:
-            if after < SEGMENT_PREFIX or is_segment(after):
-                found = await self._segments.objects(after, limit)
+            found = await self._segments.objects(after, limit)
             after = ""
         if len(found) < limit:
             found.extend(await self._stored_wal.objects(after, limit - len(found)))
@@ -81,11 +83,11 @@ class WalAndSegments(WalAndSegmentsOfJob):
         await self._wal.abandon(locator)
 
     async def delete(self, locators: Sequence[str]) -> None:
-        segments = [locator for locator in locators if is_segment(locator)]
+        segments = [locator for locator in locators if is_of_job(locator)]
         if len(segments) < len(locators):
-            await self._wal.delete([locator for locator in locators if not is_segment(locator)])
+            await self._wal.delete([locator for locator in locators if not is_of_job(locator)])
         if segments:
             await self._segments.delete(segments)
 
 
-assert SEGMENT_PREFIX < WAL_PREFIX, "objects are listed in this order"
+assert max(JOB_PREFIXES) < WAL_PREFIX, "objects are listed in this order"

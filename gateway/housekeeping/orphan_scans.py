@@ -1,16 +1,16 @@
 """When the stored objects are listed to find orphans, and from where on (sans-I/O).
 
 A local store is listed whole at each sweep. Listing a far one costs requests. Its WAL objects are listed by
-age: when the orphan floor has risen, from where the last scan has left nothing to delete. Its segments are
-listed by partition, so a scan of them is whole, and is made more seldom: orphans are what a job has left that
-failed.
+age: when the orphan floor has risen, from where the last scan has left nothing to delete. What jobs write
+is listed by partition, so a scan of it is whole, and is made more seldom: orphans are what a job has left
+that failed.
 """
 
 import math
 from collections.abc import Sequence, Set
 from typing import Final
 
-from ledger.keys import SEGMENT_PREFIX
+from ledger.keys import JOB_PREFIXES
 from ledger.types import StoredObject
 
 SCAN_S: Final = 600.0
@@ -18,11 +18,11 @@ SCAN_S: Final = 600.0
 FULL_SCAN_S: Final = 24 * 3600.0
 """And how often all of its WAL objects: for what was uploaded longer than the grace."""
 SEGMENTS_SCAN_S: Final = 3600.0
-"""And its segments: 1,000 of them are two requests."""
+"""And what jobs write: 1,000 segments are two requests."""
 MAX_ABOVE_FLOOR: Final = 2_000
 """Of WAL objects, so many above the floor are looked at: of a busy store they are those of an hour."""
-AFTER_SEGMENTS: Final = SEGMENT_PREFIX.replace("/", "0")
-"""After the locators of segments, and before those of WAL objects."""
+AFTER_JOBS: Final = max(JOB_PREFIXES).replace("/", "0")
+"""After the locators of what jobs write, and before those of WAL objects."""
 TO_THE_END: Final = "\x7f"
 
 
@@ -41,7 +41,7 @@ class Scan:
         self.is_over = False
         self.cleared = after
         """Up to here nothing is left to be deleted, and nothing will be."""
-        self.is_of_segments = until == AFTER_SEGMENTS
+        self.is_of_jobs = until == AFTER_JOBS
         self._floor_ms = floor_ms
         self._may_see = max_above
         self._until = until
@@ -71,7 +71,7 @@ class Scan:
 
 
 class _Left:
-    """What the last scan of segments, or of all else, has left."""
+    """What the last scan of what jobs write, or of all else, has left."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -88,8 +88,8 @@ class OrphanScans:
     def begin(self) -> None:
         """Nothing is known of what is stored."""
         self._left = {False: _Left(), True: _Left()}
-        """By whether they are segments, which in a local store have no scan of their own."""
-        self._cleared = AFTER_SEGMENTS
+        """By whether jobs write them, which in a local store has no scan of its own."""
+        self._cleared = AFTER_JOBS
         self._floor_ms = -1
         self._scanned_s = self._whole_s = self._segments_s = -math.inf
 
@@ -112,19 +112,19 @@ class OrphanScans:
         if not self._is_far:
             return [Scan("", floor_ms)]
         if now_s - self._whole_s >= FULL_SCAN_S:
-            self._whole_s, self._cleared = now_s, AFTER_SEGMENTS
+            self._whole_s, self._cleared = now_s, AFTER_JOBS
         wal = Scan(self._cleared, floor_ms, MAX_ABOVE_FLOOR)
         oldest_ms = self._left[True].oldest_ms
         if now_s - self._segments_s < SEGMENTS_SCAN_S and (oldest_ms is None or oldest_ms >= floor_ms):
             return [wal]
         self._segments_s = now_s
-        return [wal, Scan("", floor_ms, until=AFTER_SEGMENTS)]
+        return [wal, Scan("", floor_ms, until=AFTER_JOBS)]
 
     def ended(self, scans: Sequence[Scan]) -> None:
         for scan in scans:
-            left = self._left[scan.is_of_segments]
+            left = self._left[scan.is_of_jobs]
             left.count, left.oldest_ms = scan.left, scan.oldest_ms
-            if not scan.is_of_segments:
+            if not scan.is_of_jobs:
                 self._cleared = scan.cleared
 
 

@@ -14,6 +14,7 @@ from gateway.internal import (
     list_offsets,
     pin,
     segments_swap,
+    settled_ledger,
 )
 from gateway.internal.shard_access import ShardAccess
 from gateway.requests.context import RequestContext
@@ -29,6 +30,7 @@ HANDLERS: Final[Mapping[InternalApi, Callable[[ShardAccess, RequestContext, Any]
     InternalApi.SEGMENTS_SWAP: segments_swap.handle,
     InternalApi.PIN: pin.handle,
     InternalApi.DESCRIBE_SHARD: describe_shard.handle,
+    InternalApi.SETTLED_LEDGER: settled_ledger.handle,
 }
 
 

@@ -30,7 +30,7 @@ from ledger.formats.snapshot import (
 )
 from ledger.image import all_rows, restore
 from ledger.journal import NONCE_BYTES, encode_entry, nonce_of
-from ledger.keys import created_ms, is_segment
+from ledger.keys import created_ms, is_of_job
 from ledger.partitions.records import ProducerIdsReserved
 from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
 from ledger.registry import REGISTRY, encode_record
@@ -259,8 +259,8 @@ async def all_pages(segments: SegmentStore) -> AsyncIterator[Sequence[StoredObje
 
 
 def is_lone_index(stored: StoredObject) -> bool:
-    """Whether this is no segment but an `.index` that a job has left."""
-    return not stored.size and is_segment(stored.locator)
+    """Whether this is no object but an `.index`, or the like, that a job has left."""
+    return not stored.size and is_of_job(stored.locator)
 
 
 def _backup(key: str, state: LedgerState) -> Backup:

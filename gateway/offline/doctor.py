@@ -4,7 +4,7 @@ Findings are sentences, each with a remedy; notes name what was checked, or fact
 is changed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.coordination.claim import check_claim
@@ -15,17 +15,18 @@ from gateway.offline.backup import all_objects
 from ledger.auditing.objects import object_uses
 from ledger.batch.header import BatchError, verify_crc, walk
 from ledger.errors import StoreDamaged, StoreTooNew
-from ledger.formats import segment, wal
+from ledger.formats import segment, settled, wal
 from ledger.formats.snapshot import decode_snapshot
 from ledger.image import all_rows, restore
 from ledger.journal import apply_entry, decode_entry
-from ledger.keys import is_segment
+from ledger.keys import is_of_job, is_segment, is_settled
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
 from ledger.rows import digest
+from ledger.settled.state import SettledLedgers
 from ledger.state import LedgerState
-from ledger.types import Buffer, Position
+from ledger.types import Buffer, Position, StoredObject
 
 SHOWN = 3
 
@@ -120,7 +121,7 @@ async def check_objects(state: LedgerState, segments: SegmentStore, diagnosis: D
     for number, size in needed.items():
         locator = state.objects.locator(number)
         found = stored.get(locator)
-        if found is None or (not found.size and is_segment(locator)):
+        if found is None or (not found.size and is_of_job(locator)):
             short.append(f"{locator} is missing")
         elif found.size < size:
             short.append(f"{locator} has {found.size} of {size} bytes")
@@ -131,6 +132,7 @@ async def check_objects(state: LedgerState, segments: SegmentStore, diagnosis: D
         )
     else:
         diagnosis.notes.append(f"objects: {len(needed)} that the ledger names, none missing or short")
+    _check_settled(state, stored, diagnosis)
     orphans = [found for found in stored.values() if found.locator not in state.objects.by_locator]
     kept = sorted(found.locator for found in orphans if state.objects.keeps(found.created_ms))
     if kept:
@@ -140,6 +142,24 @@ async def check_objects(state: LedgerState, segments: SegmentStore, diagnosis: D
         )
     if len(orphans) > len(kept):
         diagnosis.notes.append(f"orphans: {len(orphans) - len(kept)}; a gateway deletes them after the grace")
+
+
+def _check_settled(state: LedgerState, stored: Mapping[str, StoredObject], diagnosis: Diagnosis) -> None:
+    """No record is lost with one: they say where the records are."""
+    ledgers = state.part(SettledLedgers)
+    short = [
+        locator
+        for known in ledgers.values()
+        if (locator := state.objects.locator(known.object_number)) not in stored
+        or stored[locator].size != known.log_bytes
+    ]
+    if short:
+        diagnosis.findings.append(
+            f"settled ledgers: {len(short)} that the journal names are missing or short ({_some(short)}); no "
+            "record is lost; write new ones with `dragoman compact ledger`"
+        )
+    elif ledgers:
+        diagnosis.notes.append(f"settled ledgers: {len(ledgers)}, none missing or short")
 
 
 async def check_no_gateway_writes(journal: Journal, state: LedgerState, diagnosis: Diagnosis) -> None:
@@ -179,6 +199,8 @@ def _odd_beginning(locator: str, head: Buffer) -> str:
     what, newest, version = "frame", wal.VERSION, wal.version_of(head)
     if is_segment(locator):
         what, newest, version = "segment", segment.VERSION, segment.version_of(head)
+    elif is_settled(locator):
+        what, newest, version = "settled ledger", settled.VERSION, settled.version_of(head)
     if version is None:
         return f"no {what}"
     return f"a {what} of version {version}" if version > newest else ""

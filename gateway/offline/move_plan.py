@@ -1,15 +1,17 @@
 """What a move of a ledger to other stores copies, and what of it cannot be copied whole."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gateway.offline.backup import all_objects, is_lone_index
 from gateway.offline.doctor import readable_runs
 from ledger.batch.header import BatchError, verify_crc, walk
+from ledger.keys import settled_keys_of
 from ledger.ports import SegmentStore
+from ledger.settled.state import SettledLedgers
 from ledger.state import LedgerState
-from ledger.types import Buffer
+from ledger.types import Buffer, Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class PlannedObject:
     locator: str
     size: int
     runs: RunColumns
+    others: Sequence[Position] = ()
+    """Its other files, whole, where the ledger knows how large they are."""
 
 
 @dataclass(slots=True)
@@ -67,7 +71,7 @@ class MovePlan:
 
 async def plan_move(state: LedgerState, segments: SegmentStore) -> MovePlan:
     """Every live object, and those that are kept for ever."""
-    runs = _runs_by_object(state)
+    runs, others = _runs_by_object(state), _files_of_settled(state)
     plan, stored = MovePlan(), set[str]()
     async for found in all_objects(segments):
         if is_lone_index(found):
@@ -77,13 +81,24 @@ async def plan_move(state: LedgerState, segments: SegmentStore) -> MovePlan:
         is_kept = state.objects.keeps(found.created_ms)
         if is_kept or (known is not None and not known.closed):
             number = -1 if known is None else known.number
-            plan.objects.append(PlannedObject(found.locator, found.size, runs.get(number, RunColumns())))
+            columns, files = runs.get(number, RunColumns()), others.get(found.locator, ())
+            plan.objects.append(PlannedObject(found.locator, found.size, columns, files))
             plan.kept += is_kept and known is None
         else:
             plan.left += 1
-    named = (state.objects.locator(number) for number in runs)
+    named = {state.objects.locator(number) for number in runs} | others.keys()
     plan.missing = sorted(locator for locator in named if locator not in stored)
     return plan
+
+
+def _files_of_settled(state: LedgerState) -> dict[str, Sequence[Position]]:
+    """By the locator of each settled ledger that the journal names, its other files."""
+    found: dict[str, Sequence[Position]] = {}
+    for known in state.part(SettledLedgers).values():
+        keys = settled_keys_of(state.objects.locator(known.object_number))
+        index = Position(keys.index_key, 0, known.index_bytes)
+        found[keys.log_key] = index, Position(keys.meta_key, 0, known.meta_bytes)
+    return found
 
 
 def _runs_by_object(state: LedgerState) -> dict[int, RunColumns]:

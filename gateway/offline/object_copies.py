@@ -135,9 +135,19 @@ class ObjectCopies:
                 return
         if is_segment(planned.locator):
             await self._copy_index(index_locator(planned.locator))
+        for other in planned.others:
+            await self._copy_other(other, copied)
         await self._persist(lambda: self._put(planned.locator, data))
         copied.objects += 1
         copied.size_bytes += planned.size
+
+    async def _copy_other(self, other: Position, copied: Copied) -> None:
+        """Before its object, by which the next attempt tells what is there."""
+        (data,) = await self._persist(lambda: self._source.read([other]))
+        if data is None:
+            copied.damaged.append(f"{other.locator}: it is missing, or has less than {other.size} bytes")
+            return
+        await self._persist(lambda: self._put(other.locator, data))
 
     async def _copy_index(self, key: str) -> None:
         """Before its segment, as a job writes it. A segment without one is served all the same."""

@@ -120,6 +120,7 @@ class InternalApi(IntEnum):
     SEGMENTS_SWAP = 20003
     PIN = 20004
     DESCRIBE_SHARD = 20005
+    SETTLED_LEDGER = 20006
 
 
 AnyApi: TypeAlias = ApiKey | InternalApi

@@ -67,6 +67,7 @@ MAGIC: Final = b"DSET"
 CHECKPOINT_MAGIC: Final = b"DSCP"
 INDEX_MAGIC: Final = b"DSIX"
 CRC = struct.Struct(">I")
+_BEGIN = struct.Struct(">4sH")
 HEAD = struct.Struct(f">4sHH{TOPIC_ID_BYTES}siqqIII")
 CHECKPOINT = struct.Struct(">4sqII")
 END = struct.Struct(">Iq")
@@ -77,6 +78,14 @@ CHECKPOINT_BYTES: Final = CHECKPOINT.size + CRC.size
 TRAILER_BYTES: Final = END.size + CRC.size
 INDEX_HEAD_BYTES: Final = INDEX_HEAD.size + CRC.size
 ENTRY_BYTES: Final = ENTRY.size
+
+
+def version_of(head: Buffer) -> int | None:
+    """The format version that the first 6 bytes of a `.log` say; None if it does not begin as one."""
+    if len(head) < _BEGIN.size:
+        return None
+    magic, version = _BEGIN.unpack_from(head)
+    return version if magic == MAGIC else None
 
 
 class SettledRun(NamedTuple):

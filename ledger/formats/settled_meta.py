@@ -1,29 +1,20 @@
-"""Keys of a settled ledger, and its `meta.json`: what a reader finds first, as text that people read too.
+"""The `meta.json` of a settled ledger: what a reader finds first, as text that people read too.
 
 `settled/{topic id}/{partition}/{uuidv7}.log`, `.index` and `.json` belong together. They are put once each,
-the `.json` last, so that a reader who finds it finds the others. The newest `.json` of a partition counts.
+the `.json` last, so that a reader that finds it finds the others. The newest `.json` of a partition is
+the one that the journal names, or one that a job has written and the journal does not name yet: both are
+right.
 """
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.formats.settled import VERSION
-from ledger.keys import uuid7
-from ledger.types import Buffer, TopicId
+from ledger.types import Buffer
 
-SETTLED_PREFIX: Final = "settled/"
-META_ENDING: Final = ".json"
 _FORMAT: Final = "dragoman settled ledger"
-
-
-class SettledKeys(NamedTuple):
-    """Where the three files of one settled ledger are."""
-
-    log_key: str
-    index_key: str
-    meta_key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +38,6 @@ class SettledMeta:
     index_bytes: int
     runs: int
     objects: int
-
-
-def settled_keys(topic_id: TopicId, partition: int, created_ms: int, random: bytes) -> SettledKeys:
-    """New keys, from 10 random bytes."""
-    stem = f"{settled_prefix(topic_id, partition)}{uuid7(created_ms, random)}"
-    return SettledKeys(f"{stem}.log", f"{stem}.index", stem + META_ENDING)
-
-
-def settled_prefix(topic_id: TopicId, partition: int) -> str:
-    """Of all settled ledgers of a partition. The last key of these with META_ENDING is the newest."""
-    return f"{SETTLED_PREFIX}{topic_id.hex()}/{partition}/"
 
 
 def encode_meta(meta: SettledMeta) -> bytes:

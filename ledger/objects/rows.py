@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from ledger.errors import StoreDamaged
 from ledger.machine import Section
 from ledger.objects.state import ObjectState, Origin
-from ledger.objects.uploads import NO_UPLOADER, PendingDraft, Uploader, UploaderState
+from ledger.objects.uploads import NO_UPLOADER, ObjectKind, PendingDraft, Uploader, UploaderState
 from ledger.records import LEVEL_WITH_ORIGINS
 from ledger.state import LedgerState
 
@@ -127,7 +127,9 @@ def complete(state: LedgerState) -> None:
             live.update(chunk.object_numbers(chunk.head, len(chunk)))
     for stored in state.objects.by_number.values():
         runs = live.pop(stored.number, 0)
-        if stored.live_runs != runs or stored.closed != (runs == 0):
+        # A settled ledger is closed by a newer one (`ledger.settled.rows.complete`).
+        closed = stored.closed if stored.kind == ObjectKind.SETTLED else runs == 0
+        if stored.live_runs != runs or stored.closed != closed:
             raise StoreDamaged(
                 f"object {stored.number} of an image should have {stored.live_runs} runs, and {runs} name it"
             )

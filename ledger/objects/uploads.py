@@ -21,6 +21,9 @@ class ObjectKind(IntEnum):
     """Batches of one partition in the order of their offsets, written by a job."""
     INLINE = 3
     """Reserved: batches inside of a journal entry."""
+    SETTLED = 4
+    """No batches: where those of a partition are, as a job wrote it (`ledger/formats/settled.py`). No run is
+    in it, and it is garbage once it is not the newest one of its partition."""
 
 
 class Uploader(NamedTuple):

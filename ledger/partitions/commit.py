@@ -7,7 +7,7 @@ Accepted batches of one partition that are adjacent become one run.
 from collections.abc import Sequence
 
 from ledger.errors import ErrorName
-from ledger.keys import is_segment
+from ledger.keys import is_of_job
 from ledger.machine import Decision
 from ledger.objects.state import max_object_number, origin_of
 from ledger.objects.uploads import Upload
@@ -90,7 +90,7 @@ def _committed_bytes(
     state: LedgerState, overlay: Overlay, request: CommitFile, created_ms: int
 ) -> int | None:
     """How much of the object is committed; None if nothing new may be committed from it."""
-    if is_segment(request.locator):
+    if is_of_job(request.locator):
         return None
     known = state.objects.by_locator.get(request.locator)
     closed = known is not None and (known.closed or known.number in overlay.touched_objects)

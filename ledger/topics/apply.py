@@ -3,6 +3,7 @@
 from ledger.partitions.logs import Partitions
 from ledger.partitions.rows import PARTITION, PRODUCER
 from ledger.partitions.state import PartitionLog
+from ledger.settled.apply import release
 from ledger.state import LedgerState
 from ledger.topics.records import PartitionsAdded, TopicConfigsSet, TopicCreated, TopicDeleted
 from ledger.topics.rows import TOPIC
@@ -59,6 +60,7 @@ def _release(state: LedgerState, log: PartitionLog) -> None:
     if state.cut is not None:
         state.cut.keep(number)
     log.deleted = True
+    release(state, number)
     if log.producers:
         forgotten = log.forget_producers()
         state.producer_count -= len(forgotten)

@@ -45,7 +45,12 @@ if TYPE_CHECKING:
 LOCAL: Final = "local"
 SPARK: Final = "spark"
 ENGINES: Final = (LOCAL, SPARK)
-JOBS: Final[Mapping[str, str]] = {"segments": "pipeline.jobs.segments", "export": "pipeline.jobs.export"}
+JOBS: Final[Mapping[str, str]] = {
+    "export": "pipeline.jobs.export",
+    "ledger": "pipeline.jobs.ledger",
+    "segments": "pipeline.jobs.segments",
+    "translate": "pipeline.jobs.translate",
+}
 """The module of each job, imported when it is wanted: it has `run(request: JobRequest, say: Say)`."""
 
 NICENESS: Final = 19

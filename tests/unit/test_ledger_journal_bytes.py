@@ -32,6 +32,8 @@ from ledger.partitions.records import (
 from ledger.records import RESERVED, MetadataRecord, RecordFormat
 from ledger.registry import REGISTRY, decode_records, encode_record
 from ledger.settings.records import ClientQuotasSet, ResourceConfigsSet
+from ledger.settled.records import SettledNamed
+from ledger.settled.requests import SettledFiles
 from ledger.swaps.records import PinReleased, PinTaken, SegmentsSwapped
 from ledger.swaps.requests import SegmentFile, SegmentRun
 from ledger.topics.records import PartitionsAdded, TopicConfigsSet, TopicCreated, TopicDeleted
@@ -153,6 +155,15 @@ GOLDEN_OF_LEVEL_3: list[tuple[MetadataRecord, str]] = [
     (PinReleased(JOB), "23 00 00000010 202122232425262728292a2b2c2d2e2f"),
 ]
 
+GOLDEN_OF_LEVEL_4: list[tuple[MetadataRecord, str]] = [
+    (
+        SettledNamed(7, JOB, 2, SettledFiles("s", 256, 48, 5), 42, 20, 9),
+        "24 00 00000049 00000007 202122232425262728292a2b2c2d2e2f 00000002"
+        "0000000000000100 0000000000000030 0000000000000005 000000000000002a 0000000000000014"
+        "0000000000000009 73",
+    ),
+]
+
 
 @pytest.fixture
 def entry() -> bytes:
@@ -177,6 +188,14 @@ def test_the_bytes_of_a_metadata_record_of_level_3_never_change(record: Metadata
     assert list(decode_records(bytes.fromhex(text), 1)) == [record]
     with pytest.raises(ValueError, match="is not written at feature level 2"):
         encode_record(record, 2)
+
+
+@pytest.mark.parametrize(("record", "text"), GOLDEN_OF_LEVEL_4)
+def test_the_bytes_of_a_metadata_record_of_level_4_never_change(record: MetadataRecord, text: str) -> None:
+    assert encode_record(record, 4).hex() == text.replace(" ", "")
+    assert list(decode_records(bytes.fromhex(text), 1)) == [record]
+    with pytest.raises(ValueError, match="is not written at feature level 3"):
+        encode_record(record, 3)
 
 
 @pytest.mark.parametrize(("record", "text"), GOLDEN_OF_LEVEL_2)
@@ -205,12 +224,12 @@ def test_a_record_of_what_later_versions_bring_is_refused_with_its_purpose(numbe
 
 
 def test_a_later_feature_level_is_refused_in_words() -> None:
-    with pytest.raises(StoreTooNew, match="feature level 4, and this build knows levels up to 3"):
-        list(decode_records(bytes.fromhex("15 00 00000002 0004"), 1))
+    with pytest.raises(StoreTooNew, match="feature level 5, and this build knows levels up to 4"):
+        list(decode_records(bytes.fromhex("15 00 00000002 0005"), 1))
 
 
 def test_every_kind_of_metadata_record_has_its_golden_bytes() -> None:
-    later = {type(record) for record, _ in GOLDEN_OF_LEVEL_2 + GOLDEN_OF_LEVEL_3}
+    later = {type(record) for record, _ in GOLDEN_OF_LEVEL_2 + GOLDEN_OF_LEVEL_3 + GOLDEN_OF_LEVEL_4}
     assert {type(record) for record in RECORDS} | later == {
         known.kind for machine in REGISTRY.machines for known in machine.formats
     }

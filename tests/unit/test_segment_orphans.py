@@ -13,7 +13,7 @@ from adapters.segments.memory import MemorySegments
 from adapters.segments.segment_blobs import SegmentBlobs
 from adapters.segments.wal_and_segments import WalAndSegments
 from gateway.housekeeping.garbage import GarbageCollector
-from gateway.housekeeping.orphan_scans import AFTER_SEGMENTS, SEGMENTS_SCAN_S, OrphanScans
+from gateway.housekeeping.orphan_scans import AFTER_JOBS, SEGMENTS_SCAN_S, OrphanScans
 from ledger.keys import index_locator, segment_locator
 from ledger.objects.state import DATA_STORE, Origin
 from ledger.objects.uploads import ObjectKind
@@ -114,14 +114,14 @@ async def test_a_far_store_is_listed_for_segments_once_an_hour() -> None:
         placed = await world.store.write([DraftBatch(TOPIC, 0, b"x", 1)], world.clock.now_ms)
         await world.store.abandon(placed.locator)
         await world.sweep_after(1 if minute else 0)
-    assert sum(after < AFTER_SEGMENTS for after in listed) == 1 + 120 * 60 // SEGMENTS_SCAN_S
-    assert sum(after >= AFTER_SEGMENTS for after in listed) > 100
+    assert sum(after < AFTER_JOBS for after in listed) == 1 + 120 * 60 // SEGMENTS_SCAN_S
+    assert sum(after >= AFTER_JOBS for after in listed) > 100
 
 
 def test_a_scan_of_segments_ends_where_wal_objects_begin() -> None:
     scans = OrphanScans(is_far=True)
     wal, segments = scans.scans(floor_ms=100, now_s=0.0)
-    assert (wal.after, segments.after) == (AFTER_SEGMENTS, "")
+    assert (wal.after, segments.after) == (AFTER_JOBS, "")
     mixed = [StoredObject("seg/a", 50, 1), StoredObject("wal/0/b", 60, 1)]
     assert segments.part_of(mixed) == mixed[:1] and segments.is_over
     assert segments.part_of([]) == []

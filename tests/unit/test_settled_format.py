@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ledger.errors import StoreDamaged, StoreError, StoreTooNew
 from ledger.formats.settled import HEAD_BYTES, SettledBytes, SettledPartition, SettledRun, encode_settled
-from ledger.formats.settled_meta import SettledMeta, decode_meta, encode_meta, settled_keys, settled_prefix
+from ledger.formats.settled_meta import SettledMeta, decode_meta, encode_meta
 from ledger.formats.settled_reader import (
     find_run,
     read_block,
@@ -19,7 +19,7 @@ from ledger.formats.settled_reader import (
     translate,
     verify_settled,
 )
-from ledger.keys import created_ms
+from ledger.keys import created_ms, settled_keys, settled_prefix
 from ledger.objects.uploads import ObjectKind
 from ledger.types import TopicId
 

@@ -16,8 +16,7 @@ from gateway.assembly import running_gateway
 from gateway.config import load_settings
 from gateway.coordination.blob_keys import new_archive_key, new_snapshot_key
 from gateway.coordination.mark import new_mark_key
-from ledger.formats.settled_meta import settled_keys
-from ledger.keys import KEY_PARTS, index_locator, segment_locator
+from ledger.keys import KEY_PARTS, index_locator, segment_locator, settled_keys
 from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import PutOutcome, Versioned
 from ledger.types import ZERO_TOPIC_ID

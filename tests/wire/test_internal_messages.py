@@ -16,8 +16,10 @@ from gateway.wire.messages.internal import diskless_find_batches as find
 from gateway.wire.messages.internal import diskless_list_offsets as offsets
 from gateway.wire.messages.internal import journal_follow as journal
 from gateway.wire.messages.internal import pin, segments_swap
+from gateway.wire.messages.internal import settled_ledger as settled
 from ledger.errors import ErrorName
 from ledger.objects.uploads import ObjectKind
+from ledger.settled.requests import NameSettled, SettledFiles
 from ledger.swaps.requests import Pinned, SegmentFile, SegmentRun, Swapped, SwapSegments
 from ledger.types import TopicId
 from pipeline import messages
@@ -109,6 +111,17 @@ REQUESTS: list[tuple[InternalApi, str, Any]] = [
         "00000000" + ID + "000003e8" + TIMEOUT + "00",
         shard.DescribeShardRequest(0, UUID, 1000),
     ),
+    (
+        InternalApi.SETTLED_LEDGER,
+        JOB.hex()
+        + "00000002"  # attempt
+        + ID
+        + "00000003 02 73"  # partition, key "s"
+        "0000000000000100 0000000000000030 0000000000000005"  # sizes of the .log, the .index and the .json
+        "000000000000002a 0000000000000014 00000009"  # entry, high watermark, layout version
+         + TIMEOUT + "00",
+        settled.SettledLedgerRequest(JOB, 2, UUID, 3, "s", 256, 48, 5, 42, 20, 9),
+    ),
 ]
 RESPONSES: list[tuple[InternalApi, Any, str]] = [
     (
@@ -197,6 +210,14 @@ RESPONSES: list[tuple[InternalApi, Any, str]] = [
         "00000000 0000 00 02 63 08 66696c653a2f64 0003 000000000000002a 0000018bcfe56800"
         "02" + ID + "02 74 00000003 00 01 00",
     ),
+    (
+        InternalApi.SETTLED_LEDGER,
+        settled.SettledLedgerResponse(0, 95, "old", "s", 256, 48, 5, 42, 20, 9, 7, is_duplicate=True),
+        "00000000 005f 04 6f6c64 02 73"
+        "0000000000000100 0000000000000030 0000000000000005"
+        "000000000000002a 0000000000000014 00000009 0000000000000007"
+        "01 00 01 01",
+    ),
 ]
 
 
@@ -271,6 +292,7 @@ def test_the_client_of_jobs_writes_what_the_gateway_reads() -> None:
         [SegmentFile("a", 256)],
         [SegmentRun(0, 32, 208, 10, 19, 1000)],
     )
+    naming = NameSettled(JOB, 2, TopicId(UUID), 3, SettledFiles("s", 256, 48, 5), 42, 20, 9)
     query = messages.RunQuery(TopicId(UUID), 3, 10, 65536)
     written = {
         InternalApi.DISKLESS_LIST_OFFSETS: messages.list_offsets_request(TopicId(UUID), [3], -3, 60_000),
@@ -280,6 +302,7 @@ def test_the_client_of_jobs_writes_what_the_gateway_reads() -> None:
         InternalApi.SEGMENTS_SWAP: messages.swap_request(swap, 60_000),
         InternalApi.PIN: messages.pin_request(JOB, True, 60_000),
         InternalApi.DESCRIBE_SHARD: messages.describe_shard_request(UUID, 1000, 60_000),
+        InternalApi.SETTLED_LEDGER: messages.name_settled_request(naming, 60_000),
     }
     expected = {key: bytes(body(text)) for key, text, _ in REQUESTS if key in written}
     assert written == expected
@@ -305,4 +328,13 @@ def test_the_client_of_jobs_reads_what_the_gateway_writes() -> None:
     assert failure == (ErrorName.UNSUPPORTED_VERSION, "low") and pinned == Pinned(0, 0)
     shard_page = messages.describe_shard_response(written[InternalApi.DESCRIBE_SHARD])
     assert shard_page.topics == [(UUID, "t", 3)] and shard_page.has_more
+    failure, newest = messages.settled_response(written[InternalApi.SETTLED_LEDGER])
+    assert failure == (ErrorName.INVALID_UPDATE_VERSION, "old")
+    assert newest == (SettledFiles("s", 256, 48, 5), 42, 20, 9, 7, True)
     assert all(reader.left == 0 for key, reader in written.items() if key != InternalApi.DISKLESS_COMMIT_FILE)
+
+
+def test_the_client_of_jobs_finds_the_settled_ledger_of_a_partition_by_a_request_without_a_key() -> None:
+    written = messages.find_settled_request(TopicId(UUID), 3, 60_000)
+    request = codec.decode_request(InternalApi.SETTLED_LEDGER, 0, memoryview(written))
+    assert request == settled.SettledLedgerRequest(topic_id=UUID, partition_index=3, object_key=None)
