@@ -50,6 +50,7 @@ ERRORS: Final[Mapping[int, ErrorName]] = MappingProxyType(
         25: ErrorName.UNKNOWN_MEMBER_ID,
         35: ErrorName.UNSUPPORTED_VERSION,
         42: ErrorName.INVALID_REQUEST,
+        44: ErrorName.POLICY_VIOLATION,
         56: ErrorName.KAFKA_STORAGE_ERROR,
         95: ErrorName.INVALID_UPDATE_VERSION,
         100: ErrorName.UNKNOWN_TOPIC_ID,

@@ -11,7 +11,8 @@ RENEW_S: Final = 60.0
 
 
 class PinLost(Exception):
-    """The pin expired before it was renewed, so what was planned may be gone."""
+    """The pin expired before it was renewed, or ended with a restore or a move, so what was planned may be
+    gone."""
 
 
 class Pinner(Protocol):

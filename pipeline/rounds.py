@@ -22,7 +22,7 @@ from pipeline.carrying import (
     read_pieces,
     write_segment,
 )
-from pipeline.pins import Pin
+from pipeline.pins import Pin, PinLost
 from pipeline.planning import PlannedTask
 
 LOOKS: Final = 3
@@ -155,7 +155,7 @@ class Swaps:
         self._plan_again(planned, planned.task)
 
     def put_in_place(self, planned: PlannedTask, written: Written) -> None:
-        """A segment that is durable. Errors: JobError; PeerUnavailable, PeerRefused."""
+        """A segment that is durable. Errors: JobError, PinLost; PeerUnavailable, PeerRefused."""
         task = written.of(planned.task)
         self._attempt += 1
         asked_by = JobAttempt(self.pin.job, self._attempt)
@@ -179,6 +179,8 @@ class Swaps:
         match result.error:
             case ErrorName.INVALID_UPDATE_VERSION | ErrorName.KAFKA_STORAGE_ERROR:
                 self._plan_again(planned, task)
+            case ErrorName.UNKNOWN_MEMBER_ID:
+                raise PinLost
             case ErrorName.UNKNOWN_TOPIC_OR_PARTITION | ErrorName.UNKNOWN_TOPIC_ID:
                 planned.partition.is_gone = True
             case ErrorName.COORDINATOR_NOT_AVAILABLE:

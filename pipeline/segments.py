@@ -30,8 +30,8 @@ MAX_RUN_BYTES: Final = 2 * ROUND_BYTES
 """A larger run is left as it is: it gains nothing, and takes much memory."""
 TRIES: Final = 3
 SLOW: Final = (
-    "the gateway released the job's pin before it was renewed: is this machine or the store overloaded? Run "
-    "the job again"
+    "the gateway released the job's pin before it was renewed, three times: is this machine or the store "
+    "overloaded? Run the job again"
 )
 
 

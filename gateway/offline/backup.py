@@ -36,6 +36,8 @@ from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
 from ledger.registry import REGISTRY, encode_record
 from ledger.rows import Row
 from ledger.state import LedgerState
+from ledger.swaps.records import PinReleased
+from ledger.swaps.state import Pins
 from ledger.types import StoredObject
 
 log = structlog.get_logger(__name__)
@@ -167,7 +169,8 @@ async def restore_backup(
     record = LedgerRestored(snapshot.applied, state.objects.floor_ms, newest_ms)
     owner = OwnerChanged(state.epoch + 1, NO_GATEWAY, os.urandom(NONCE_BYTES))
     skipping = ProducerIdsReserved(state.next_producer_id + SKIPPED_PRODUCER_IDS)
-    records = [encode_record(owner), encode_record(record), encode_record(skipping)]
+    level = state.feature_level
+    records = [encode_record(each, level) for each in (owner, record, skipping, *pins_released(state))]
     entry = encode_entry(owner.epoch, newest_ms, os.urandom(NONCE_BYTES), records)
     is_put = await _put_snapshot(blobs, key, snapshot)
     try:
@@ -180,13 +183,20 @@ async def restore_backup(
         raise
     REGISTRY.apply(state, record)
     objects = state.objects
-    missing = sorted(each.locator for each in objects.by_number.values() if each.locator not in stored)
+    live = [each.locator for each in objects.by_number.values() if not each.closed]
+    missing = sorted(locator for locator in live if locator not in stored)
     kept = sorted(
         locator
         for locator, created in stored.items()
         if locator not in objects.by_locator and objects.keeps(created)
     )
     return Restored(found.backup, state.cluster_epoch, found.skipped, missing, kept)
+
+
+def pins_released(state: LedgerState) -> list[PinReleased]:
+    """For the first entry of a journal that goes on elsewhere, or from an earlier state: the plans of these
+    jobs are of another ledger by now, so their swaps are refused and they begin again."""
+    return [PinReleased(job) for job in state.part(Pins)]
 
 
 async def is_empty(journal: Journal) -> bool:

@@ -34,7 +34,7 @@ from gateway.coordination.cluster_id import claim_cluster_id, cluster_id_in
 from gateway.coordination.mark import mark_keys
 from gateway.coordination.recovery import Recovered, snapshot_keys
 from gateway.host import RandomBytes, random_bytes
-from gateway.offline.backup import all_objects, is_empty, is_lone_index
+from gateway.offline.backup import all_objects, is_empty, is_lone_index, pins_released
 from gateway.offline.move_plan import MovePlan
 from gateway.offline.object_copies import ATTEMPTS, FIRST_PAUSE_S, Copied, ObjectCopies, Pause, Progress
 from ledger.cluster.owners import NO_GATEWAY
@@ -305,7 +305,8 @@ class LedgerMove:
     async def _leave(self, state: LedgerState) -> Claim:
         owner = OwnerChanged(state.epoch + 1, NO_GATEWAY, self._random(NONCE_BYTES))
         now_ms = max(self._clock(), state.entry_time_ms)
-        begin = encode_entry(owner.epoch, now_ms, self._random(NONCE_BYTES), [encode_record(owner)])
+        records = [encode_record(each, state.feature_level) for each in (owner, *pins_released(state))]
+        begin = encode_entry(owner.epoch, now_ms, self._random(NONCE_BYTES), records)
         _, replaced = await newest_claim(self._source.blobs, self._shard)
         move = replace(self._move(MoveState.LEAVING), begin=begin, replaced=replaced)
         leaving = Claim(state.cluster_id, owner.epoch, state.applied, nonce_of(begin), move)

@@ -33,6 +33,7 @@ MAX_CHUNK_RUNS: Final = 4_096
 _I32 = 2**31
 _I64 = 2**63
 _STALE = ErrorName.INVALID_UPDATE_VERSION
+_NO_PIN = "the job has no pin: it has expired, or the ledger was restored or moved meanwhile; begin again"
 
 
 def swap_segments(state: LedgerState, overlay: Overlay, request: SwapSegments, now_ms: int) -> Decision:
@@ -68,6 +69,9 @@ def _find(state: LedgerState, overlay: Overlay, request: SwapSegments) -> Refuse
         return _refused_level(state, "segments")
     if flaw := _flaw(request):
         return Refused(ErrorName.INVALID_REQUEST, flaw)
+    pin = _pin_of(state.part(Pins), overlay.part(SwapsOfEntry).pins, request.job)
+    if pin is None:
+        return Refused(ErrorName.UNKNOWN_MEMBER_ID, _NO_PIN)
     topic = state.topics.by_id.get(request.topic_id)
     is_there = topic is not None and request.topic_id not in overlay.deleted
     if topic is None or not is_there or not 0 <= request.partition < len(topic.partitions):
@@ -81,11 +85,11 @@ def _find(state: LedgerState, overlay: Overlay, request: SwapSegments) -> Refuse
     log_start = overlay.log_start.get(log.number, log.log_start)
     if request.last < log_start:
         return Swapped(log.layout_version, log_start)
-    return _in_partition(state, overlay, request, log, log_start)
+    return _segments_refused(state, overlay, request, pin) or _in_partition(overlay, request, log, log_start)
 
 
 def _in_partition(
-    state: LedgerState, overlay: Overlay, request: SwapSegments, log: PartitionLog, log_start: int
+    overlay: Overlay, request: SwapSegments, log: PartitionLog, log_start: int
 ) -> Refused | _Found:
     span = log.span(request.first, request.last)
     if span is None:
@@ -102,17 +106,20 @@ def _in_partition(
     begin = request.runs[0].base
     if begin != request.first and begin > log_start:
         return Refused(ErrorName.INVALID_REQUEST, f"offsets from {request.first} are in no run of a segment")
-    return _segments_refused(state, overlay, request) or _Found(log, span, log_start)
+    return _Found(log, span, log_start)
 
 
-def _segments_refused(state: LedgerState, overlay: Overlay, request: SwapSegments) -> Refused | None:
+def _segments_refused(
+    state: LedgerState, overlay: Overlay, request: SwapSegments, pin: Pin
+) -> Refused | None:
     for locator, _ in request.segments:
         if locator in state.objects.by_locator or locator in overlay.object_bytes:
             return Refused(
                 ErrorName.INVALID_REQUEST, f"{locator} was named before: keys are never used again"
             )
-        if created_ms(locator) < overlay.floor_ms:
-            reason = f"{locator} is below the orphan floor: store it again under a new key"
+        # No floor passes a pin, so the sweep may not have deleted it.
+        if created_ms(locator) < pin.started_ms:
+            reason = f"{locator} is older than the pin of its job: store it again under a new key"
             return Refused(ErrorName.KAFKA_STORAGE_ERROR, reason)
     numbers = state.objects.next_number + overlay.new_objects + len(request.segments) - 1
     if numbers > max_object_number(state.feature_level):

@@ -55,6 +55,9 @@ class SwapSegments:
     them are legal. Their segments are in the order of the runs, none without a run, and none was ever named
     before.
 
+    The job has a pin, and its segments are no older. Without one its plan may be of a time before a restore,
+    when the same offsets had other records, or a sweep may have deleted its segments by now.
+
     A repeat (all but segments and runs are the same) gets its first result. The result is `Swapped`,
     or `Refused`:
 
@@ -62,7 +65,8 @@ class SwapSegments:
     | --- | --- |
     | COORDINATOR_NOT_AVAILABLE | the same request again: the entry has other work on this partition |
     | INVALID_UPDATE_VERSION | plan again: the layout version or the borders of runs are others |
-    | KAFKA_STORAGE_ERROR | store the segments again under new keys: these are too old |
+    | UNKNOWN_MEMBER_ID | begin again with a pin under a new id: it has none, or none any more |
+    | KAFKA_STORAGE_ERROR | store the segments again under new keys: these are older than the pin |
     | UNKNOWN_TOPIC_OR_PARTITION | nothing: they are gone |
     | UNSUPPORTED_VERSION | nothing: `ledger.feature_level` is too low |
     | INVALID_REQUEST | nothing: the job has a bug |

@@ -32,7 +32,7 @@ from ledger.ports import Appended
 from ledger.records import MetadataRecord
 from ledger.registry import REGISTRY
 from ledger.state import LedgerState
-from ledger.swaps.requests import SegmentFile, SegmentRun, Swapped, SwapSegments
+from ledger.swaps.requests import ReleasePin, SegmentFile, SegmentRun, Swapped, SwapSegments, TakePin
 from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch, Placement, Position
 from tests.support.journalled import topic_id
@@ -152,8 +152,9 @@ class AuditedLedger:
         locator = segment_locator(TOPIC, 0, 0, NOW_MS + 1, os.urandom(10))
         await self.stores.blobs.put(index_locator(locator), [made.index])
         await self.stores.blobs.put(locator, made.buffers)
+        job = b"j" * 16
         swap = SwapSegments(
-            b"j" * 16,
+            job,
             0,
             TOPIC,
             0,
@@ -163,7 +164,9 @@ class AuditedLedger:
             [SegmentFile(locator, made.size)],
             [SegmentRun(0, run.start, run.size, run.base, run.last, run.max_timestamp) for run in made.runs],
         )
+        await shard.ask(TakePin(job), _deadline())
         assert isinstance(await shard.ask(swap, _deadline()), Swapped)
+        await shard.ask(ReleasePin(job), _deadline())
         await shard.close()
         return locator
 

@@ -109,6 +109,8 @@ class MergePeer:
         self.swaps.append(swap)
         if (refused := self.before_swap(swap)) is not None:
             return refused
+        if swap.job not in self.pins:
+            return Refused(ErrorName.UNKNOWN_MEMBER_ID)
         part = self.parts.get((swap.topic_id, swap.partition))
         if part is None:
             return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION)

@@ -19,7 +19,14 @@ from ledger.records import NEWEST_LEVEL
 from ledger.registry import decide, encode_records
 from ledger.requests import LedgerResult, Request
 from ledger.state import LedgerState
-from ledger.swaps.requests import SEGMENT_HEAD_BYTES, SEGMENT_TRAILER_BYTES, SegmentFile, Swapped
+from ledger.swaps.requests import (
+    SEGMENT_HEAD_BYTES,
+    SEGMENT_TRAILER_BYTES,
+    ReleasePin,
+    SegmentFile,
+    Swapped,
+    TakePin,
+)
 from ledger.topics.requests import CreateTopic
 from ledger.types import TopicId
 from tests.support.merged_partition import entered_runs
@@ -128,13 +135,17 @@ class MergedLedger:
             for task in self.plan(log):
                 # Swaps of the job itself have changed the layout since the page was read.
                 self.swap(task, JobAttempt(job, 1), log.layout_version)
+        self.submit(ReleasePin(job))
 
     def swap(self, task: MergeTask, job: JobAttempt, layout_version: int) -> None:
+        """The job has a pin from then on."""
         random = next(self._numbers).to_bytes(10, "big")
         locator = segment_locator(task.topic_id, task.partition, task.first, self.now_ms, random)
         runs = entered_runs(task.runs)
         stored = SegmentFile(locator, SEGMENT_HEAD_BYTES + task.size + SEGMENT_TRAILER_BYTES)
-        (result,) = self.submit(swap_of(task, runs, stored, job, layout_version))
+        swap = swap_of(task, runs, stored, job, layout_version)
+        self.submit(TakePin(job.job))
+        (result,) = self.submit(swap)
         if isinstance(result, Swapped):
             self.merged.tasks += 1
             self.merged.bytes += task.size

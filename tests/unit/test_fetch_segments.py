@@ -21,7 +21,7 @@ from ledger.formats.segment import SegmentBatch, encode_segment
 from ledger.keys import index_locator, segment_locator
 from ledger.partitions.runs import Run
 from ledger.ports import Blobs
-from ledger.swaps.requests import SegmentFile, SegmentRun, Swapped, SwapSegments
+from ledger.swaps.requests import SegmentFile, SegmentRun, Swapped, SwapSegments, TakePin
 from ledger.types import Position
 from tests.support.reading import MIB, NOW_MS, ReadingWorld, batch_of, reading_world, records_of
 from tests.support.slow_blobs import SlowBlobs
@@ -74,6 +74,7 @@ class Merging:
             [SegmentFile(locator, encoded.size)],
             [SegmentRun(0, *run) for run in encoded.runs],
         )
+        await self.world.shard.ask(TakePin(JOB), self.world.soon())
         assert isinstance(await self.world.shard.ask(request, self.world.soon()), Swapped)
         return locator
 

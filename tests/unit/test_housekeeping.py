@@ -28,13 +28,13 @@ from ledger.partitions.requests import DeleteRecords, ReserveProducerIds
 from ledger.ports import Capabilities, PutOutcome, SegmentStore
 from ledger.rows import digest
 from ledger.state import Dirty
-from ledger.swaps.requests import Swapped
+from ledger.swaps.requests import ReleasePin, Swapped, TakePin
 from ledger.topics.requests import CreateTopic, DeleteTopic
 from ledger.types import DraftBatch, Placement
 from tests.support.embedded import BEGUN_MS, GRACE_MS, WAIT_S, Client, Clock, Embedded
 from tests.support.faulty import Fault, Faults
 from tests.support.journalled import topic_id
-from tests.support.swapping import swap_of
+from tests.support.swapping import JOB, swap_of
 
 SLICE = 7
 MINUTE_MS = 60_000
@@ -478,8 +478,10 @@ async def test_a_merged_object_stays_while_the_newest_snapshot_names_it(host: Em
     await host.send("t", 0, Client().batch("t", 0), Client(2).batch("t", 0))
     await host.checkpointer.snapshot()
     log = host.log("t")
+    await host.ask(TakePin(JOB))
     swapped = await host.ask(swap_of(log, list(log.runs()), host.shard.now_ms()))
     assert isinstance(swapped, Swapped)
+    await host.ask(ReleasePin(JOB))
     checkpointer = Checkpointer(host.shard, host.image, host.blobs, SnapshotRule(1 << 40), host.clock)
     await checkpointer.start()
     garbage = GarbageCollector(

@@ -516,6 +516,7 @@ async def test_segments_take_the_place_of_runs_and_a_repeat_gets_the_first_resul
     gateway: InMemoryGateway,
 ) -> None:
     log = await with_runs(gateway)
+    await on_child(gateway, lambda client: client.pin(JOB))
     swap = swap_of(log, list(log.runs()), gateway.running.shard.now_ms(), segments=2, join=2)
     first = await on_child(gateway, lambda client: client.swap(swap))
     again = await on_child(gateway, lambda client: client.swap(swap))
@@ -526,6 +527,16 @@ async def test_segments_take_the_place_of_runs_and_a_repeat_gets_the_first_resul
     assert {run.record_count for run in found.batches} == {-1}
     stale = await on_child(gateway, lambda client: client.swap(replace(swap, attempt=1)))
     assert isinstance(stale, Refused) and stale.error is ErrorName.INVALID_UPDATE_VERSION
+
+
+async def test_a_swap_of_a_job_without_a_pin_is_refused(gateway: InMemoryGateway) -> None:
+    log = await with_runs(gateway)
+    await on_child(gateway, lambda client: client.pin(JOB))
+    swap = swap_of(log, list(log.runs()), gateway.running.shard.now_ms())
+    await on_child(gateway, lambda client: client.release(JOB))
+    refused = await on_child(gateway, lambda client: client.swap(swap))
+    assert isinstance(refused, Refused) and refused.error is ErrorName.UNKNOWN_MEMBER_ID
+    assert log.layout_version == 0
 
 
 @pytest.mark.parametrize(
@@ -553,6 +564,7 @@ async def test_segments_take_the_place_of_runs_and_a_repeat_gets_the_first_resul
 )
 async def test_a_swap_that_cannot_be_is_refused(gateway: InMemoryGateway, wrong: dict[str, Any]) -> None:
     log = await with_runs(gateway)
+    await on_child(gateway, lambda client: client.pin(JOB))
     swap = swap_of(log, list(log.runs()), gateway.running.shard.now_ms())
     sized = replace(swap, segments=[swap.segments[0]._replace(object_bytes=500)])
     refused = await on_child(gateway, lambda client: client.swap(replace(sized, **wrong)))

@@ -193,6 +193,24 @@ def test_a_job_whose_pin_was_lost_begins_again_under_another_name() -> None:
     assert not peer.pins
 
 
+def test_a_job_whose_swap_is_refused_for_its_pin_begins_again_under_another_name() -> None:
+    """As after a restore of the ledger: it hears of it with the swap, before its pin is due for renewal."""
+    peer = MergePeer()
+    peer.fill(100)
+    before, jobs = peer.records_of(T, 0), set[bytes]()
+
+    def restored() -> None:
+        peer.after_read = lambda: None
+        jobs.update(peer.pins)
+        peer.pins.clear()
+
+    peer.after_read = restored
+    totals = job_of(peer).run()
+    assert peer.records_of(T, 0) == before and totals.runs == 99
+    assert totals.orphans == totals.again == 1
+    assert [swap.job in jobs for swap in peer.swaps][:2] == [True, False]
+
+
 def test_a_pin_that_is_always_lost_ends_the_job_with_a_sentence() -> None:
     peer = MergePeer()
     peer.fill(100)

@@ -14,6 +14,7 @@ from ledger.partitions.requests import DeleteRecords
 from ledger.partitions.rows import CHUNK
 from ledger.partitions.state import PartitionLog
 from ledger.rows import digest
+from ledger.swaps.requests import ReleasePin, TakePin
 from tests.support.merged_ledger import GRACE_MS, OBJECT_MS, MergedLedger, live
 
 MINUTE_MS = 60_000
@@ -125,6 +126,7 @@ def test_invariant_7_deletions_and_other_jobs_meanwhile_leave_no_gap_and_nothing
                 for tasks in plans:
                     for task in tasks[:1]:
                         ledger.swap(task, JobAttempt(bytes([attempt] * 16), 1), task.layout_version)
+                ledger.submit(ReleasePin(bytes([attempt] * 16)))
         elif action < 0.03:
             ledger.commit()
             at = choose.randrange(3)
@@ -151,6 +153,7 @@ def test_invariant_7_a_swap_of_an_old_plan_changes_nothing() -> None:
     (log,) = ledger.logs()
     (task,) = ledger.plan(log)
     ledger.merge()
+    ledger.submit(TakePin(JOB.job))
     before = digest(all_rows(ledger.state))
     ledger.swap(task, JOB, task.layout_version)
     assert ledger.merged.refused == 1

@@ -10,6 +10,7 @@ from ledger.cut import StateCut
 from ledger.errors import ErrorName, StoreDamaged
 from ledger.image import all_rows
 from ledger.journal import apply_entry, decode_entry
+from ledger.keys import created_ms
 from ledger.objects.requests import RaiseFloor
 from ledger.objects.uploads import ObjectKind
 from ledger.partitions.decide import HIGH_WATERMARK
@@ -20,25 +21,29 @@ from ledger.requests import Done, Refused
 from ledger.rows import digest
 from ledger.swaps.requests import (
     MAX_SWAPPED_RUNS,
+    ReleasePin,
     SegmentFile,
     SegmentRun,
     Swapped,
     SwapSegments,
+    TakePin,
 )
 from ledger.swaps.state import SwapResults
 from ledger.topics.requests import CreateTopic, DeleteTopic
 from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
-from tests.support.swapping import swap_of
+from tests.support.swapping import JOB, swap_of
 
 TOPIC = topic_id(1)
 RUNS = 12
 RECORDS = 5
+OTHER = b"k" * 16
 
 
-def of_runs(runs: int = RUNS, level: int = 3) -> JournalledLedger:
-    """One partition; each run is an object of its own, with five records in 100 bytes."""
+def of_runs(runs: int = RUNS, level: int = 3, jobs: Sequence[bytes] = (JOB, OTHER)) -> JournalledLedger:
+    """One partition; each run is an object of its own, with five records in 100 bytes. `jobs` have pins."""
     ledger = JournalledLedger(level)
     ledger.submit(CreateTopic("t", TOPIC, 2, {}))
+    ledger.submit(*map(TakePin, jobs))
     for number in range(runs):
         append(ledger, number)
     return ledger
@@ -183,7 +188,7 @@ def test_nothing_is_left_of_a_range_below_the_log_start(ledger: JournalledLedger
 
 
 def test_below_level_3_swaps_and_pins_are_refused() -> None:
-    found = refused(of_runs(level=2), swap(of_runs()))
+    found = refused(of_runs(level=2, jobs=()), swap(of_runs()))
     assert found.error == ErrorName.UNSUPPORTED_VERSION
     assert "ledger.feature_level = 3" in found.message
 
@@ -284,11 +289,43 @@ def test_a_commit_names_no_segment(ledger: JournalledLedger) -> None:
     assert ledger.submit(commit) == [StaleObject()]
 
 
-def test_a_segment_below_the_orphan_floor_is_refused(ledger: JournalledLedger) -> None:
+def test_a_swap_of_a_job_without_a_pin_is_refused() -> None:
+    """Also in the entry in which its pin ends, and not in the one in which it is taken."""
+    ledger = of_runs(jobs=())
+    planned = swap(ledger)
+    assert refused(ledger, planned).error == ErrorName.UNKNOWN_MEMBER_ID
+    ledger.submit(TakePin(OTHER))
+    assert refused(ledger, planned).error == ErrorName.UNKNOWN_MEMBER_ID
+    ledger.submit(TakePin(JOB))
+    ended = refused(ledger, ReleasePin(JOB), planned)
+    assert ended.error == ErrorName.UNKNOWN_MEMBER_ID and "begin again" in ended.message
+    assert ledger.submit(TakePin(JOB), swap(ledger))[1] == Swapped(1, 0)
+
+
+def test_a_segment_that_is_older_than_the_pin_of_its_job_is_refused(ledger: JournalledLedger) -> None:
+    """Else a job could name what was stored before its first pin was lost, which a sweep may have deleted."""
     planned = swap(ledger)
     ledger.now_ms += 1
-    assert refused(ledger, RaiseFloor(ledger.now_ms), planned).error == ErrorName.KAFKA_STORAGE_ERROR
+    ledger.submit(ReleasePin(JOB), TakePin(JOB))
+    assert refused(ledger, planned).error == ErrorName.KAFKA_STORAGE_ERROR
     assert ledger.submit(swap(ledger)) == [Swapped(1, 0)]
+
+
+def test_a_segment_may_be_stored_longer_before_its_swap_than_the_grace(ledger: JournalledLedger) -> None:
+    """The pin of its job holds the floor, and so the sweep. Without it the floor passes: it is too late."""
+    planned = swap(ledger)
+    ledger.now_ms += 10 * 3_600_000
+    ledger.submit(RaiseFloor(ledger.now_ms - 3_600_000))
+    assert ledger.state.objects.floor_ms <= created_ms(planned.segments[0].locator)
+    assert ledger.submit(planned) == [Swapped(1, 0)]
+    late = swap(ledger)
+    ledger.submit(ReleasePin(JOB), ReleasePin(OTHER))
+    ledger.now_ms += 10 * 3_600_000
+    ledger.submit(RaiseFloor(ledger.now_ms - 3_600_000))
+    assert ledger.state.objects.floor_ms > created_ms(late.segments[0].locator)
+    assert refused(ledger, late).error == ErrorName.UNKNOWN_MEMBER_ID
+    ledger.submit(TakePin(JOB))
+    assert refused(ledger, late).error == ErrorName.KAFKA_STORAGE_ERROR
 
 
 def test_a_segment_is_named_once(ledger: JournalledLedger) -> None:
@@ -442,7 +479,7 @@ def test_a_repeat_gets_the_first_result_whatever_has_come_since(ledger: Journall
     assert len(ledger.entries) == entries
 
 
-@pytest.mark.parametrize("change", [bad(job=b"k" * 16), bad(attempt=1)])
+@pytest.mark.parametrize("change", [bad(job=OTHER), bad(attempt=1)])
 def test_what_is_no_repeat_is_refused(
     ledger: JournalledLedger, change: Callable[[SwapSegments], SwapSegments]
 ) -> None:
@@ -451,15 +488,17 @@ def test_what_is_no_repeat_is_refused(
     assert refused(ledger, change(planned)).error == ErrorName.INVALID_UPDATE_VERSION
 
 
-def test_results_of_a_job_without_a_pin_go_when_the_floor_passes_the_swap(ledger: JournalledLedger) -> None:
-    planned = swap(ledger, 0, 4)
-    ledger.submit(planned)
+def test_results_of_a_job_without_a_pin_go_when_the_floor_passes_the_swap() -> None:
+    """An earlier version took such swaps, and its journals have them."""
+    pinned, ledger = of_runs(), of_runs(jobs=())
+    planned = swap(pinned, 0, 4)
+    ledger.make_durable(pinned.decide(planned))
     swapped_ms = ledger.now_ms
     ledger.now_ms += 10
     ledger.submit(RaiseFloor(swapped_ms))
     assert ledger.submit(planned) == [Swapped(1, 0, duplicate=True)]
     ledger.submit(RaiseFloor(swapped_ms + 1))
-    assert refused(ledger, planned).error == ErrorName.INVALID_UPDATE_VERSION
+    assert refused(ledger, planned).error == ErrorName.UNKNOWN_MEMBER_ID
     same_everywhere(ledger)
 
 

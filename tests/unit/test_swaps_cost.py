@@ -8,10 +8,10 @@ import pytest
 
 from ledger.partitions.requests import CommitFile
 from ledger.registry import REGISTRY
-from ledger.swaps.requests import MAX_SWAPPED_RUNS, Swapped
+from ledger.swaps.requests import MAX_SWAPPED_RUNS, Swapped, TakePin
 from ledger.topics.requests import CreateTopic
 from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
-from tests.support.swapping import swap_of
+from tests.support.swapping import JOB, swap_of
 
 TOPIC = topic_id(1)
 
@@ -19,7 +19,7 @@ TOPIC = topic_id(1)
 def of_runs(runs: int) -> JournalledLedger:
     """Each in an object of its own, as after flushes to a far store."""
     ledger = JournalledLedger()
-    ledger.submit(CreateTopic("t", TOPIC, 1, {}))
+    ledger.submit(CreateTopic("t", TOPIC, 1, {}), TakePin(JOB))
     for number in range(runs):
         batch = commit_batch(TOPIC, 0, 0, max_timestamp=number)
         ledger.submit(CommitFile(locator(number, ledger.now_ms), 100, [batch]))
@@ -46,7 +46,7 @@ def test_a_swap_of_two_thousand_runs_is_applied_in_five_milliseconds() -> None:
 def test_a_log_that_is_swapped_in_small_parts_takes_64_bytes_a_run(runs: int) -> None:
     """From its end to its beginning, which is the order that leaves the most chunks of few runs."""
     ledger = JournalledLedger()
-    ledger.submit(CreateTopic("t", TOPIC, 2, {}))
+    ledger.submit(CreateTopic("t", TOPIC, 2, {}), TakePin(JOB))
     batches = [commit_batch(TOPIC, at % 2, at * 100) for at in range(8_000)]
     ledger.submit(CommitFile(locator(1, ledger.now_ms), 100 * len(batches), batches))
     log = ledger.state.topics.by_id[TOPIC].partitions[0]

@@ -119,7 +119,7 @@ def test_the_results_of_a_job_are_kept_until_its_pin_ends(ledger: JournalledLedg
     assert ledger.submit(planned) == [Swapped(1, 0, duplicate=True)]
     ledger.submit(ReleasePin(JOB))
     (again,) = ledger.submit(planned)
-    assert isinstance(again, Refused) and again.error == ErrorName.INVALID_UPDATE_VERSION
+    assert isinstance(again, Refused) and again.error == ErrorName.UNKNOWN_MEMBER_ID
 
 
 def test_there_are_not_very_many_pins(ledger: JournalledLedger) -> None:

@@ -23,6 +23,7 @@ from ledger.partitions.state import PartitionLog
 from ledger.requests import Request
 from ledger.rows import digest
 from ledger.swaps.requests import ReleasePin, Swapped, SwapSegments, TakePin
+from ledger.swaps.state import Pins
 from ledger.topics.requests import CreateTopic, DeleteTopic
 from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
 from tests.support.swapping import swap_of
@@ -32,7 +33,7 @@ PARTITIONS = 2
 Where = tuple[str, int]
 """(locator, start) of a batch."""
 REQUESTS = ("commit", "delete", "drain", "swap", "late", "pin", "release", "floor", "forget")
-OFTEN = ("commit",) * 6 + ("swap",) * 4
+OFTEN = ("commit",) * 6 + ("swap",) * 4 + ("release",) * 2
 STEPS = (*OFTEN, *REQUESTS, "plan", "entry", "entry", "recreate", "restart")
 IMAGES = ("image", "image steps", "image fails")
 
@@ -134,6 +135,9 @@ class History:
         runs = list(log.runs())
         if not runs:
             return None
+        job = self.dice.choice(JOBS)
+        if self.dice.random() < 0.9:
+            self.ledger.submit(TakePin(job))
         first = self.dice.randrange(len(runs))
         some = runs[first : first + self.dice.randint(1, 9)]
         planned = swap_of(
@@ -142,7 +146,7 @@ class History:
             self.ledger.now_ms,
             join=self.dice.randint(1, 5),
             segments=self.dice.randint(1, 2),
-            job=self.dice.choice(JOBS),
+            job=job,
             attempt=self.dice.randrange(2),
         )
         for run in planned.runs:
@@ -154,8 +158,15 @@ class History:
         return planned
 
     def submit(self, *requests: Request) -> None:
+        pinned = set(self.ledger.state.part(Pins))
         results = self.ledger.submit(*requests)
         for request, result in zip(requests, results, strict=True):
+            if isinstance(request, TakePin):
+                pinned.add(request.job)
+            if isinstance(request, ReleasePin):
+                pinned.discard(request.job)
+            if isinstance(request, SwapSegments) and isinstance(result, Swapped) and not result.duplicate:
+                assert request.job in pinned
             if isinstance(request, CommitFile) and isinstance(result, FileCommit):
                 for batch, committed in zip(request.batches, result.results, strict=True):
                     if isinstance(committed, Committed) and not committed.duplicate:
