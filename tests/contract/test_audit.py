@@ -87,7 +87,7 @@ def test_a_ledger_with_merged_runs_is_clean(settings: Settings, run_audit: Run) 
     assert said["totals"]["objects"]["live"] == OBJECTS + 1
 
 
-@pytest.mark.parametrize("version", ["v1", "v3", "v4"])
+@pytest.mark.parametrize("version", ["v1", "v3", "v4", "v5"])
 def test_directories_of_older_versions_are_clean(tmp_path: Path, run_audit: Run, version: str) -> None:
     data_dir = tmp_path / "data"
     shutil.copytree(ROOT / f"tests/fixtures/data_directory_{version}/directory", data_dir)
