@@ -15,7 +15,8 @@ import structlog
 
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.config import load_settings
-from gateway.housekeeping import steps
+from gateway.coordination.shard import Shard
+from gateway.housekeeping import pins, steps
 from gateway.settings import Settings
 from gateway.world import World
 from ledger.errors import StoreDamaged, StoreError, StoreLocked, StoreTooNew
@@ -23,6 +24,7 @@ from tests.sim.book import Book, ReadBatch, TopicPartition, batches_of
 from tests.sim.host import SimulatedHost
 from tests.sim.links import Connection, Lost, MemoryLinks
 from tests.sim.load import GROUPS, MEMBERS_GROUP, PARTITIONS, TOPIC, Client
+from tests.sim.merging import MergingJobs
 from tests.sim.stores import Disk, Fate, Rates
 from tests.support.virtual_time import run_virtually
 
@@ -37,6 +39,7 @@ SETTINGS = {
     "ledger.commit_timeout_ms": "2000",
     "groups.group.initial.rebalance.delay.ms": "50",
     "limits.drain_ms": "1000",
+    "broker.log.retention.check.interval.ms": "1000",
 }
 IN_MEMORY = {
     "storage.metadata": "memory:",
@@ -47,6 +50,7 @@ SNAPSHOT_BYTES = 1_000
 SNAPSHOT_S = 0.5
 GRACE_MS = 3_000
 """Below what operators may set, so that a short history has snapshots, pruning and deletions."""
+PIN_LOOK_S, PIN_EXPIRY_MS = 1.0, 4_000
 TROUBLED_S = 30.0
 FILES_EVERY = 5
 SHARED_MEMORY = Path("/dev/shm")
@@ -63,6 +67,8 @@ class History:
     """All that was put into the stores: key and bytes, in order."""
     lives: int
     acknowledged: int
+    swapped: int
+    """How often segments took the place of runs."""
 
 
 class Life:
@@ -88,6 +94,12 @@ class Life:
         """Orderly."""
         self._end.set()
         await self.task
+
+    @property
+    def shard(self) -> Shard | None:
+        """While this process is alive and listens."""
+        is_there = self._begun.done() and not self.task.done() and not self.fate.is_dead
+        return self._begun.result().shard if is_there else None
 
     def crash(self) -> None:
         self.fate.is_dead = True
@@ -134,33 +146,48 @@ class Simulation:
         self.settings = drawn_settings(self.choose, directory)
         self.is_calm = False
         self._is_over = False
+        self._fate_of_jobs = Fate(random.Random(f"jobs' stores {seed}"), self.rates)
+        self.jobs = self._merging_jobs()
         self._lives = list[Life]()
 
     async def run(self) -> History:
         await self._begin_life()
         await self.client("setting up").create(TOPIC, PARTITIONS)
         loads, consumers = self._loads()
+        merging = asyncio.create_task(self.jobs.run(lambda: self._is_over)) if self.jobs else None
         trouble = asyncio.create_task(self._trouble())
         await asyncio.sleep(TROUBLED_S)
         self.is_calm = True
         await trouble
-        for life in self._lives:
-            life.fate.is_calm = True
+        for fate in (*(life.fate for life in self._lives), self._fate_of_jobs):
+            fate.is_calm = True
         try:
             async with asyncio.timeout(FINISHED_S):
                 await asyncio.gather(*loads)
                 self._is_over = True
                 await asyncio.gather(*consumers)
+                if merging is not None:
+                    await merging
                 await self._check()
         except TimeoutError:
             self.book.complain("the clients do not come to an end")
         await self._lives[-1].end()
         await asyncio.gather(*(life.task for life in self._lives))
         acknowledged = sum(map(len, self.book.acked.values()))
-        return History(self.seed, self.book.wrong, self.disk.written, len(self._lives), acknowledged)
+        swapped = self.jobs.swapped if self.jobs else 0
+        return History(self.seed, self.book.wrong, self.disk.written, len(self._lives), acknowledged, swapped)
 
     def client(self, name: str) -> Client:
         return Client(name, self.book, random.Random(f"{name} {self.seed}"), self._connect)
+
+    def _merging_jobs(self) -> MergingJobs | None:
+        """In memory alone: files of a WAL have one reader here."""
+        if self.disk.directory is not None:
+            return None
+        opener = self.disk.opener(self._fate_of_jobs)
+        stores = opener.segments("memory:", roll_age_ms=0, far=None), opener.blobs("memory:", far=None)
+        choose = random.Random(f"jobs {self.seed}")
+        return MergingJobs(choose, self.book, lambda: self._lives[-1].shard if self._lives else None, stores)
 
     def _connect(self) -> Connection:
         if not self._lives:
@@ -172,7 +199,7 @@ class Simulation:
         makes += [self.client(f"plain {n}").produce_plainly(8) for n in range(2)]
         makes += [self.client(f"commits {group}").commit(group, 12) for group in GROUPS]
         makes += [self.client(f"member {n}").be_member(MEMBERS_GROUP, 8) for n in range(2)]
-        makes += [self.client("churn").churn(4), self.client("alter").alter(3)]
+        makes += [self.client("churn").churn(4), self.client("alter").alter(3), self.client("trim").trim(12)]
         consumes = [self.client(f"consumer {n}").consume(n, lambda: self._is_over) for n in range(PARTITIONS)]
         loop = asyncio.get_running_loop()
         return [loop.create_task(make) for make in makes], [loop.create_task(one) for one in consumes]
@@ -277,11 +304,11 @@ async def history(seed: int, change: Change = lambda world: world, in_files: boo
 
 def lived(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     """On virtual time, and nothing is logged."""
-    before, often_s = structlog.get_config(), steps.SNAPSHOT_S
+    before, often_s = structlog.get_config(), (steps.SNAPSHOT_S, pins.LOOK_S, pins.EXPIRY_MS)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    steps.SNAPSHOT_S = SNAPSHOT_S
+    steps.SNAPSHOT_S, pins.LOOK_S, pins.EXPIRY_MS = SNAPSHOT_S, PIN_LOOK_S, PIN_EXPIRY_MS  # type: ignore[misc]
     try:
         return run_virtually(main)
     finally:
         structlog.configure(**before)
-        steps.SNAPSHOT_S = often_s
+        steps.SNAPSHOT_S, pins.LOOK_S, pins.EXPIRY_MS = often_s  # type: ignore[misc]

@@ -2,13 +2,23 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
-from gateway.wire.messages.generated.create_topics import CreatableTopic, CreateTopicsRequest
+from gateway.wire.messages.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from gateway.wire.messages.generated.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from gateway.wire.messages.generated.delete_topics import DeleteTopicsRequest
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from gateway.wire.messages.generated.heartbeat import HeartbeatRequest
@@ -29,13 +39,16 @@ from gateway.wire.messages.generated.offset_fetch import OffsetFetchRequest, Off
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gateway.wire.messages.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
-from tests.sim.book import Book, TopicPartition, batches_of
-from tests.sim.host import BEGUN_MS
+from tests.sim.book import OPAQUE_FROM, Book, TopicPartition, batches_of
+from tests.sim.host import BEGUN_MS, now_ms
 from tests.sim.links import Connection, Lost
 
 TOPIC = "kept"
 PARTITIONS = 2
 CHURNED = "churned"
+TRIMMED = "trimmed"
+RETENTION_MS = 5_000
+NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 GROUPS = ("g", "h")
 MEMBERS_GROUP = "m"
 SESSION_MS = 6_000
@@ -87,12 +100,12 @@ class Client:
         if self.choose.random() < 0.6:
             await asyncio.sleep(self.choose.random() ** 4 * THINKING_S)
 
-    def batch(self, records: int, producer: Producer = NO_PRODUCER) -> bytes:
+    def batch(self, records: int, producer: Producer = NO_PRODUCER, base_timestamp: int = BEGUN_MS) -> bytes:
         """Of which there is no second one."""
         self._made += 1
         values = [f"{self.name}/{self._made}/{n}".encode() for n in range(records)]
         made = [Record(offset_delta=n, value=value) for n, value in enumerate(values)]
-        return bytes(build_batch(made, base_timestamp=BEGUN_MS, producer=producer))
+        return bytes(build_batch(made, base_timestamp=base_timestamp, producer=producer))
 
     async def produce(self, place: TopicPartition, data: bytes) -> tuple[int, int]:
         """(error, base offset). Raises Lost."""
@@ -112,9 +125,10 @@ class Client:
         response = await self.ask(ApiKey.FETCH, 11, request)
         return response.responses[0].partitions[0]
 
-    async def create(self, topic: str, partitions: int) -> None:
+    async def create(self, topic: str, partitions: int, configs: Mapping[str, str] = NO_CONFIGS) -> None:
+        set_ = [CreatableTopicConfig(name, value) for name, value in configs.items()]
         while True:
-            request = CreateTopicsRequest([CreatableTopic(topic, partitions, 1)], TIMEOUT_MS)
+            request = CreateTopicsRequest([CreatableTopic(topic, partitions, 1, [], set_)], TIMEOUT_MS)
             try:
                 (result,) = (await self.ask(ApiKey.CREATE_TOPICS, 5, request)).topics
             except Lost:
@@ -296,6 +310,52 @@ class Client:
         for batch in batches_of(bytes(data.records or b"")):
             if batch.identity not in mine:
                 self.book.complain(f"{CHURNED}: incarnation {number} has records of another")
+
+    async def trim(self, rounds: int) -> None:
+        """Produce, delete records, read what is left: alone on a topic whose retention is short."""
+        await self.create(TRIMMED, 1, {"retention.ms": str(RETENTION_MS)})
+        place, stored = (TRIMMED, 0), dict[int, bytes]()
+        end = 0
+        for _ in range(rounds):
+            records = self.choose.randint(1, 3)
+            data = self.batch(records, base_timestamp=BEGUN_MS + now_ms())
+            self.book.will_send(place, data)
+            try:
+                error, base = await self.produce(place, data)
+                if not error:
+                    stored[base], end = data[OPAQUE_FROM:], base + records
+                if self.choose.random() < 0.3:
+                    await self._delete_records(place, self.choose.randint(0, end))
+                await self._check_trimmed(place, stored)
+            except Lost:
+                await self.pause()
+            await self._think()
+
+    async def _delete_records(self, place: TopicPartition, offset: int) -> int:
+        """Returns where the log begins, -1 if that was refused. Raises Lost."""
+        partition = DeleteRecordsPartition(place[1], offset)
+        request = DeleteRecordsRequest([DeleteRecordsTopic(place[0], [partition])], TIMEOUT_MS)
+        (topic,) = (await self.ask(ApiKey.DELETE_RECORDS, 1, request)).topics
+        low = int(topic.partitions[0].low_watermark)
+        if topic.partitions[0].error_code:
+            return -1
+        if low < offset:
+            self.book.complain(f"{place}: low watermark {low} after {offset}")
+        return low
+
+    async def _check_trimmed(self, place: TopicPartition, stored: dict[int, bytes]) -> None:
+        """`stored`: by offset, what was acknowledged."""
+        begin = await self._delete_records(place, 0)
+        if begin < 0:
+            return
+        found = await self.fetch(place, begin, 0)
+        if found.error_code and found.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.refuse("a fetch of what was trimmed", found.error_code)
+        for batch in batches_of(bytes(found.records or b"")):
+            if stored.get(batch.base, batch.identity) != batch.identity:
+                self.book.complain(f"{place}: offset {batch.base} changed its batch")
+            if batch.identity not in self.book.sent[place]:
+                self.book.complain(f"{place}: a batch at {batch.base} that no client sent")
 
     async def alter(self, rounds: int) -> None:
         for _ in range(rounds):
