@@ -118,7 +118,7 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         services = await open_services(
             settings, stores.segments, shard, ConfigService(shard, settings), space, stack, metrics, world
         )
-        garbage = garbage_collector(settings, stores.segments, shard, space, metrics, checkpointer)
+        garbage = _garbage_collector(settings, stores, shard, space, metrics, checkpointer)
         housekeeping = owner_housekeeping(settings, services, shard, checkpointer, garbage, space)
         access = _shard_access(settings, shard, stores.urls)
         # The first ends last, so its last mark covers what the others have written.
@@ -240,6 +240,17 @@ async def _open_shard(
     clocks.steady.trust(shard.state.entry_time_ms)
     shard.time_hold = TimeHold(shard, clocks.steady, clocks.right_until_ms)
     return shard
+
+
+def _garbage_collector(
+    settings: Settings,
+    stores: Stores,
+    shard: Shard,
+    space: FreeSpace,
+    metrics: Metrics,
+    checkpointer: Checkpointer,
+) -> GarbageCollector:
+    return garbage_collector(settings, stores.segments, shard, space, metrics, checkpointer, stores.blobs)
 
 
 def _checkpointer(

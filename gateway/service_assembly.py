@@ -22,6 +22,7 @@ from gateway.groups.offset_expiry import OffsetExpiry
 from gateway.groups.offset_manager import OffsetManager
 from gateway.housekeeping.checkpoint import Checkpointer
 from gateway.housekeeping.garbage import GarbageCollector
+from gateway.housekeeping.holds import BackupHolds, BackupOpen
 from gateway.housekeeping.merging import ChildListener, MergeOptions, Merging, job_options
 from gateway.housekeeping.producers import ProducerRelief
 from gateway.housekeeping.retention import Retention
@@ -42,7 +43,7 @@ from ledger.merging.plan import MergePolicy
 from ledger.objects.state import ObjectState
 from ledger.objects.uploads import INCARNATION_BYTES, Uploader
 from ledger.partitions.producers import ProducerBounds
-from ledger.ports import SegmentStore
+from ledger.ports import Blobs, SegmentStore
 
 BACKUP_OPEN_FILE: Final = "backup-open"
 CLOSE_SECONDS: Final = 10.0
@@ -146,26 +147,33 @@ def _objects_of(shard: Shard) -> Callable[[int], ObjectState]:
     return lambda number: shard.state.objects.by_number[number]
 
 
-def garbage_collector(
+def garbage_collector(  # noqa: PLR0913 - what is assembled
     settings: Settings,
     segments: SegmentStore,
     shard: Shard,
     space: FreeSpace,
     metrics: Metrics,
     checkpointer: Checkpointer,
+    blobs: Blobs,
 ) -> GarbageCollector:
-    # An operator announces a copy of a running gateway's data by this file.
-    backup_open = Path(settings.storage.data_dir) / BACKUP_OPEN_FILE
+    clock = shard.replica.clock
+    backup_open = BackupOpen(Path(settings.storage.data_dir) / BACKUP_OPEN_FILE, clock)
+
+    def surely_past_ms() -> int:
+        return max(clock(), shard.now_ms()) - shard.doubted_ms()
+
     return GarbageCollector(
         shard,
         segments,
         settings.ledger.orphan_grace_ms,
         shard.replica.clock,
         settings.ledger.commit_timeout_ms / 1000,
-        is_disk_full=lambda: space.is_full and not backup_open.exists(),
+        is_disk_full=lambda: space.is_full,
         alarm=metrics.alarm,
         elapsed=_monotonic_ms,
         snapshotted=lambda: checkpointer.snapshotted,
+        holds=BackupHolds(blobs, shard.journal.shard, surely_past_ms),
+        is_being_copied=backup_open.is_open,
     )
 
 

@@ -18,6 +18,7 @@ KEY_PARTS: Final[Mapping[str, int]] = MappingProxyType(
         "archive": 3,
         "claim": 3,
         "cluster-id": 1,
+        "hold": 3,
         "journal": 3,
         "journal-start": 2,
         "mark": 3,

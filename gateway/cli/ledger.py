@@ -16,8 +16,8 @@ from gateway.offline.backup import (
     StoreNotEmpty,
     read_backup,
     restore_backup,
-    write_backup,
 )
+from gateway.offline.held_backup import BackupPlaces, HeldBackup, write_held_backup
 from gateway.offline.inspect import Inspection, inspect_ledger
 from gateway.settings import Settings
 from gateway.store_assembly import (
@@ -33,6 +33,8 @@ from gateway.store_assembly import (
 from ledger.errors import StoreDamaged
 
 SHOWN_OBJECTS = 10
+HOUR_MS = 3_600_000
+HOLD_HOURS = 48
 
 
 def show(settings: Settings, as_json: bool) -> Exit:
@@ -88,28 +90,33 @@ def _when(unix_ms: int) -> str:
     return shown_time(unix_ms) if unix_ms > 0 else "never"
 
 
-def backup(settings: Settings, to: str, as_json: bool) -> Exit:
-    """Write a backup and print its last entry."""
+def backup(settings: Settings, to: str, as_json: bool, hold_hours: int = HOLD_HOURS) -> Exit:
+    """Write a backup and print its last entry, and until when its objects stay."""
     urls = urls_of(settings.storage)
     if "://" in to and to == urls.blobs:
         raise UsageError("--to is where the data is: name another place")
     if "://" not in to and Path(to).resolve() in {Path(settings.storage.data_dir).resolve(), _data_of(urls)}:
         raise UsageError("--to is the data directory itself: name another, best on another disk")
-    made = run(lambda: _backup(settings, to))
+    made = run(lambda: _backup(settings, to, hold_hours * HOUR_MS))
     if as_json:
         print_json(made)
     talk(
         f"Backed up {_reach(made)}, the last of "
         f"{shown_time(made.last_entry_ms)}, to {to}. Record batches are not in it: copy the data as well."
     )
+    if made.hold:
+        talk(
+            f"A gateway keeps the objects that it names until {shown_time(made.held_until_ms)}, or until you "
+            f"release hold {made.hold} (dragoman ledger holds)."
+        )
     return Exit.OK
 
 
-async def _backup(settings: Settings, to: str) -> Backup:
+async def _backup(settings: Settings, to: str, hold_ms: int) -> HeldBackup:
     async with offline_ledger(settings) as (stores, journal, image):
-        recovered = await recover_offline(stores, journal, image)
-        async with opened_blobs(to, settings.storage) as blobs:
-            made = await write_backup(journal, recovered, blobs, _now_ms())
+        async with opened_blobs(to, settings.storage) as target:
+            places = BackupPlaces(stores.blobs, target, to)
+            made, recovered = await write_held_backup(journal, image, places, hold_ms, _now_ms)
         await warn_of_writer(journal, recovered.state)
         return made
 
@@ -198,7 +205,7 @@ def _print_restored(done: Restored, newest: int, settings: Settings) -> None:
     )
 
 
-def _reach(made: Backup) -> str:
+def _reach(made: Backup | HeldBackup) -> str:
     """How much is in a backup."""
     return f"{counted(made.entries, 'journal entry', 'journal entries')} ({counted(made.topics, 'topic')})"
 

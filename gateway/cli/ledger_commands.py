@@ -1,5 +1,6 @@
 """Flags and help of `dragoman ledger ...`, `doctor` and `audit`; the work is imported when it runs."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,6 +33,18 @@ Write the metadata to another directory, exact to the last entry. Stop the gatew
 Record batches are not in it: copy the directory wal/ as well (its files only grow and are never rewritten). A
 backup directory takes any number of backups; a restore uses the newest. A running gateway keeps snapshots of
 its own in the data directory, which a restore can use as well: see restore.
+
+For --hold-hours, by default 48, a gateway keeps the objects that the backup names, although their records are
+merged or deleted meanwhile: see holds.
+""")
+HOLDS_HELP = help_text("""
+List the holds of backups, and release them. A gateway may run meanwhile.
+
+    dragoman ledger holds --data-dir /var/lib/dragoman
+    dragoman ledger holds --data-dir data --release 01a2045d-cf5c-7de9-9a17-407666e0e4f8
+
+Each backup holds the objects that it names, so that a restore finds them: for 48 hours, or as many as its
+--hold-hours said. Release a hold when you have copied the records as well, or need the space.
 """)
 RESTORE_HELP = help_text("""
 Begin a new metadata store from a backup. The data directory must not hold one.
@@ -104,6 +117,10 @@ def show(
 @ledger_app.command(help=BACKUP_HELP)
 def backup(
     to: Annotated[str, typer.Option(help="Where to write to: a directory, or s3://.", metavar="PLACE")],
+    hold_hours: Annotated[
+        int,
+        typer.Option(help="For so long its objects stay; 0: no hold.", metavar="HOURS", min=0, max=8_784),
+    ] = 48,
     config: Config = None,
     data_dir: DataDir = None,
     metadata: Metadata = None,
@@ -114,7 +131,26 @@ def backup(
     from gateway.cli.ledger import backup as work
     from gateway.cli.output import end_with
 
-    end_with(lambda: work(_settings(config, data_dir, metadata, data, assignments), to, as_json))
+    end_with(lambda: work(_settings(config, data_dir, metadata, data, assignments), to, as_json, hold_hours))
+
+
+@ledger_app.command(help=HOLDS_HELP)
+def holds(
+    release: Annotated[
+        list[str] | None, typer.Option(help="Release this one; repeat for more.", metavar="HOLD")
+    ] = None,
+    config: Config = None,
+    data_dir: DataDir = None,
+    metadata: Metadata = None,
+    data: Data = None,
+    as_json: AsJson = False,
+    assignments: Assignments = None,
+) -> None:
+    from gateway.cli.ledger_holds import holds as work
+    from gateway.cli.output import end_with
+
+    settings = partial(_settings, config, data_dir, metadata, data, assignments)
+    end_with(lambda: work(settings(), release or (), as_json))
 
 
 @ledger_app.command(help=RESTORE_HELP)

@@ -6,6 +6,9 @@ clock, so the grace must also pass in full on that clock, in case the host's clo
 Where runs are merged, the records of a dead object may be in a segment that the newest snapshot does not know
 yet. A ledger that is restored from that snapshot would lack them: so the object stays until a newer one is
 there.
+
+What a hold of a backup names stays until the hold is over or released; and nothing at all is deleted while an
+operator copies the data of a running gateway.
 """
 
 import asyncio
@@ -15,6 +18,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from gateway.coordination.shard import Shard
+from gateway.housekeeping.holds import BackupHolds
 from gateway.housekeeping.orphan_scans import OrphanScans, Scan
 from gateway.housekeeping.producers import Hearing, in_slices
 from gateway.telemetry.logs import QuietLog
@@ -103,8 +107,11 @@ class GarbageCollector:
         alarm: Callable[[str], None] = lambda _: None,
         elapsed: Callable[[], int] | None = None,
         snapshotted: Callable[[], int] | None = None,
+        holds: BackupHolds | None = None,
+        is_being_copied: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`snapshotted`: entries in the newest snapshot; without it nothing waits for one. `alarm` is called
+        """`snapshotted`: entries in the newest snapshot; without it nothing waits for one. `is_being_copied`:
+        whether an operator copies the data, so that nothing may be deleted. `alarm` is called
         with an event name at each failed deletion of an object. Without `elapsed`, monotonic ms, graces and
         idle times are measured by `clock` and entries alone."""
         self._shard = shard
@@ -117,6 +124,8 @@ class GarbageCollector:
         self._elapsed = elapsed
         self._graces = Graces(shard.state.objects.garbage)
         self._snapshotted = snapshotted
+        self._holds = holds
+        self._is_being_copied = is_being_copied
         self._deaths = Deaths()
         self.waits_for_snapshot = False
         """Whether the last sweep left objects because the newest snapshot names them."""
@@ -200,7 +209,7 @@ class GarbageCollector:
             await self.sweep(loop_time)
 
     async def _delete_garbage(self, grace_ms: int, loop_time: Callable[[], float]) -> int:
-        if not self._segments.capabilities.deletes:
+        if not self._may_delete():
             return 0
         self._note_dead()
         due = [
@@ -210,6 +219,8 @@ class GarbageCollector:
         ]
         found, due = len(due), [stored for stored in due if self._is_dead_in_snapshot(stored)]
         self.waits_for_snapshot = len(due) < found
+        if self._holds is not None:
+            due = list(await self._holds.released(due, is_disk_full=self._is_disk_full()))
         deleted, failure = 0, None
         for at in range(0, len(due), SLICE_OBJECTS):
             part = due[at : at + SLICE_OBJECTS]
@@ -254,7 +265,7 @@ class GarbageCollector:
         # Every commit that was decided before the floor rose is applied by now, and none after it may name
         # an object below it. So an object below it that no entry names will never be named.
         objects = self._shard.state.objects
-        if not self._segments.capabilities.deletes or not self._scans.is_due(objects.floor_ms, now_s):
+        if not self._may_delete() or not self._scans.is_due(objects.floor_ms, now_s):
             return None
         scans = self._scans.scans(objects.floor_ms, now_s)
         deleted = sum([await self._delete_found(scan) for scan in scans])
@@ -280,6 +291,9 @@ class GarbageCollector:
                 log.info("orphans.deleted", objects=len(gone))
             scan.saw(page, [stored for stored in unnamed if stored.locator not in orphans], orphans - gone)
         return deleted
+
+    def _may_delete(self) -> bool:
+        return self._segments.capabilities.deletes and not self._is_being_copied()
 
     def _is_dead_in_snapshot(self, stored: ObjectState) -> bool:
         """Not asked for where nothing is merged, as the records are gone then, and not on a full disk, where

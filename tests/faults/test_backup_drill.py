@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint
+from tests.faults.merge_jobs import merge
 from tests.support.gateway import Gateway
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
@@ -139,6 +141,55 @@ def test_a_restored_ledger_is_itself_backed_up_and_restored(backed_up: BackedUp,
     gateway.start()
     try:
         assert len(before) == 520 and consume(gateway, "orders") == before
+    finally:
+        gateway.terminate()
+
+
+def holds(gateway: Gateway, *arguments: str) -> list[dict[str, object]]:
+    listed = dragoman("ledger", "holds", "--data-dir", str(gateway.data_dir), "--json", *arguments)
+    return list(json.loads(said(listed)))
+
+
+def test_the_hold_of_a_backup_is_listed_and_released_while_the_gateway_runs(
+    backed_up: BackedUp, tmp_path: Path
+) -> None:
+    gateway, _ = backed_up
+    gateway.start()
+    try:
+        (hold,) = holds(gateway)
+        assert str(hold["backup"]).endswith("/backup")
+        assert int(str(hold["until_ms"])) - int(str(hold["made_ms"])) == pytest.approx(
+            48 * 3_600_000, abs=60_000
+        )
+        data = str(gateway.data_dir)
+        unknown = dragoman("ledger", "holds", "--data-dir", data, "--release", "x", "--release", "y")
+        assert unknown.returncode == 2 and "there is no hold x, y" in unknown.stderr
+        assert holds(gateway, "--release", str(hold["name"])) == []
+    finally:
+        gateway.terminate()
+    said(dragoman("ledger", "backup", "--data-dir", data, "--to", str(tmp_path / "b"), "--hold-hours", "0"))
+    assert holds(gateway) == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+def test_what_a_backup_names_is_kept_by_a_gateway_until_its_hold_is_released(backed_up: BackedUp) -> None:
+    """Over an hour's grace that is a minute here."""
+    gateway, before = backed_up
+    gateway.options += ["--set", "ledger.orphan_grace_ms=60000", "--set", "housekeeping.merge_runs=0"]
+    named = objects(gateway.data_dir)
+    gateway.start()
+    try:
+        assert merge(gateway)["runs"] > 1
+        time.sleep(100.0)
+        assert named <= objects(gateway.data_dir)
+        (hold,) = holds(gateway)
+        assert holds(gateway, "--release", str(hold["name"])) == []
+        deadline = time.monotonic() + 60.0
+        while named & objects(gateway.data_dir):
+            assert time.monotonic() < deadline, gateway.log_tail()
+            time.sleep(0.5)
+        assert consume(gateway, "orders") == before
     finally:
         gateway.terminate()
 

@@ -32,6 +32,7 @@ START_S: Final = 60.0
 MOST_RSS_BYTES: Final = 256 * 1024 * 1024
 OLD_ENOUGH_S: Final = 11.0
 """Younger runs are left alone."""
+MANY_TASKS: Final[Mapping[str, int]] = {**EAGER, "task_bytes": 1024}
 NO_OWN_JOBS: Final = ["--set", "housekeeping.merge_runs=0"]
 
 
@@ -189,6 +190,47 @@ def test_kills_of_gateway_and_job_change_nothing_that_is_visible(gateway_factory
 @pytest.mark.timeout(3600)
 def test_30_kills_of_gateway_and_job_change_nothing_that_is_visible(gateway_factory: GatewayFactory) -> None:
     kill_again_and_again(gateway_factory(NO_OWN_JOBS), FULL_KILLS)
+
+
+def wait_for_swap(gateway: Gateway) -> None:
+    deadline = time.monotonic() + 60.0
+    while b"segments.swapped" not in gateway.log_path.read_bytes():
+        assert time.monotonic() < deadline, gateway.log_tail()
+        time.sleep(0.005)
+
+
+def run_command(*arguments: str) -> None:
+    command = [sys.executable, "-m", "gateway.cli.main", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=READ_S, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(240)
+def test_a_job_that_has_slept_through_a_restore_begins_again_and_changes_nothing(
+    gateway_factory: GatewayFactory,
+) -> None:
+    gateway = gateway_factory(NO_OWN_JOBS)
+    gateway.start(START_S)
+    with producing(gateway, pause_s=0.001) as loads:
+        wait_for(loads, 2_500)
+        finish(loads)
+    before = check_all(gateway, loads)
+    data, backup = str(gateway.data_dir), str(gateway.directory / "backup")
+    with merging(gateway, MANY_TASKS) as job:
+        wait_for_swap(gateway)
+        os.kill(job.pid, signal.SIGSTOP)
+        gateway.terminate()
+        run_command("ledger", "backup", "--data-dir", data, "--to", backup)
+        for path in [*gateway.data_dir.glob("metadata.db*"), *gateway.data_dir.glob("image.db*")]:
+            path.unlink()
+        run_command("ledger", "restore", "--from", backup, "--data-dir", data)
+        gateway.start(START_S)
+        os.kill(job.pid, signal.SIGCONT)
+        done = job.summary()
+    assert done["again"] == 1 and not done["damages"], done
+    assert read_all(gateway.bootstrap, TOPICS) == before
+    gateway.terminate()
+    check_audit(gateway)
 
 
 def read_from_start(consumer: Consumer, place: Place) -> dict[int, bytes]:

@@ -15,8 +15,9 @@ from adapters.segments.locators import WalLocators
 from gateway.assembly import running_gateway
 from gateway.config import load_settings
 from gateway.coordination.blob_keys import new_archive_key, new_snapshot_key
+from gateway.coordination.holds import EVERYTHING, hold_key
 from gateway.coordination.mark import new_mark_key
-from ledger.keys import KEY_PARTS, index_locator, segment_locator, settled_keys
+from ledger.keys import KEY_PARTS, index_locator, segment_locator, settled_keys, uuid7
 from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import PutOutcome, Versioned
 from ledger.types import ZERO_TOPIC_ID
@@ -67,6 +68,7 @@ async def test_every_key_that_a_gateway_makes_is_of_a_known_kind(tmp_path: Path)
         new_snapshot_key(0, 1, 1),
         new_archive_key(0, 0, 1, 1),
         new_mark_key(0, 1, 1, os.urandom),
+        hold_key(0, (0, EVERYTHING, 1), str(uuid7(1, os.urandom(10)))),
         "proof/0123456789abcdef/race-0",
         WalLocators(0, os.urandom).new(),
         WalLocators(0, os.urandom, ".wal").new(),
