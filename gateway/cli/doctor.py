@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from gateway.offline.doctor import (
     check_no_gateway_writes,
     check_objects,
     check_versions,
+    state_now,
 )
 from gateway.settings import Settings
 from gateway.store_assembly import opened_stores, urls_of
@@ -110,7 +112,8 @@ async def _check_stores(settings: Settings, diagnosis: Diagnosis, whole: bool) -
                 return
             if stores.image is not None:
                 await check_image(stores.journal, stores.image, stores.blobs, diagnosis)
-            await check_objects(recovered.state, stores.segments, diagnosis)
+            now = partial(state_now, stores.journal, stores.blobs, recovered.state)
+            await check_objects(recovered.state, stores.segments, diagnosis, now)
             await check_versions(stores.segments, diagnosis)
             await check_batches(recovered.state, stores.segments, diagnosis, whole)
             await check_no_gateway_writes(stores.journal, recovered.state, diagnosis)

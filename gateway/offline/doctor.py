@@ -4,7 +4,7 @@ Findings are sentences, each with a remedy; notes name what was checked, or fact
 is changed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.coordination.claim import check_claim
@@ -113,27 +113,64 @@ async def _state_at(journal: Journal, blobs: Blobs, applied: int) -> LedgerState
     return state if state.applied == applied else None
 
 
-async def check_objects(state: LedgerState, segments: SegmentStore, diagnosis: Diagnosis) -> None:
-    """Every object with readable runs must be stored, with as many bytes as those need."""
+async def state_now(journal: Journal, blobs: Blobs, state: LedgerState) -> LedgerState:
+    """A gateway on far stores is not locked out: the state with what it has written meanwhile."""
+    if journal.exclusive or await journal.get(state.applied) is None:
+        return state
+    return (await recover(journal, None, blobs)).state
+
+
+async def check_objects(
+    state: LedgerState,
+    segments: SegmentStore,
+    diagnosis: Diagnosis,
+    now: Callable[[], Awaitable[LedgerState]] | None = None,
+) -> None:
+    """Every object with readable runs must be stored, with as many bytes as those need. `now`: the state as
+    it is later, where a gateway may go on, and delete what that does not need any more."""
     stored = {found.locator: found async for found in all_objects(segments)}
-    short: list[str] = []
-    needed = {number: use.end for number, use in object_uses(state).items() if use.readable}
-    for number, size in needed.items():
-        locator = state.objects.locator(number)
+    needed, ledgers = _needed(state), _settled(state)
+    short, short_ledgers = _short(needed, stored), _short_ledgers(ledgers, stored)
+    if (short or short_ledgers) and now is not None:
+        later = await now()
+        needed, ledgers = _needed(later), _settled(later)
+        short = _short({locator: needed[locator] for locator in short if locator in needed}, stored)
+        short_ledgers = [locator for locator in short_ledgers if locator in ledgers]
+    _report_objects(list(short.values()), len(needed), diagnosis)
+    _report_settled(short_ledgers, len(ledgers), diagnosis)
+    _note_orphans(state, stored.values(), diagnosis)
+
+
+def _needed(state: LedgerState) -> dict[str, int]:
+    """How many bytes of which object readable runs need."""
+    uses = object_uses(state).items()
+    return {state.objects.locator(number): use.end for number, use in uses if use.readable}
+
+
+def _short(needed: Mapping[str, int], stored: Mapping[str, StoredObject]) -> dict[str, str]:
+    """By locator, what is not stored of what is needed."""
+    short: dict[str, str] = {}
+    for locator, size in needed.items():
         found = stored.get(locator)
         if found is None or (not found.size and is_of_job(locator)):
-            short.append(f"{locator} is missing")
+            short[locator] = f"{locator} is missing"
         elif found.size < size:
-            short.append(f"{locator} has {found.size} of {size} bytes")
+            short[locator] = f"{locator} has {found.size} of {size} bytes"
+    return short
+
+
+def _report_objects(short: Sequence[str], needed: int, diagnosis: Diagnosis) -> None:
     if short:
         diagnosis.findings.append(
             f"objects: {len(short)} that the ledger names cannot be read whole ({_some(short)}); put them "
             "back from a copy of the data; until then reading them ends with KAFKA_STORAGE_ERROR"
         )
     else:
-        diagnosis.notes.append(f"objects: {len(needed)} that the ledger names, none missing or short")
-    _check_settled(state, stored, diagnosis)
-    orphans = [found for found in stored.values() if found.locator not in state.objects.by_locator]
+        diagnosis.notes.append(f"objects: {needed} that the ledger names, none missing or short")
+
+
+def _note_orphans(state: LedgerState, stored: Iterable[StoredObject], diagnosis: Diagnosis) -> None:
+    orphans = [found for found in stored if found.locator not in state.objects.by_locator]
     kept = sorted(found.locator for found in orphans if state.objects.keeps(found.created_ms))
     if kept:
         diagnosis.notes.append(
@@ -144,30 +181,33 @@ async def check_objects(state: LedgerState, segments: SegmentStore, diagnosis: D
         diagnosis.notes.append(f"orphans: {len(orphans) - len(kept)}; a gateway deletes them after the grace")
 
 
-def _check_settled(state: LedgerState, stored: Mapping[str, StoredObject], diagnosis: Diagnosis) -> None:
+def _settled(state: LedgerState) -> dict[str, int]:
+    """The settled ledgers, and how many bytes each has."""
+    ledgers = state.part(SettledLedgers).values()
+    return {state.objects.locator(known.object_number): known.log_bytes for known in ledgers}
+
+
+def _short_ledgers(ledgers: Mapping[str, int], stored: Mapping[str, StoredObject]) -> list[str]:
+    return [name for name, size in ledgers.items() if name not in stored or stored[name].size != size]
+
+
+def _report_settled(short: Sequence[str], ledgers: int, diagnosis: Diagnosis) -> None:
     """No record is lost with one: they say where the records are."""
-    ledgers = state.part(SettledLedgers)
-    short = [
-        locator
-        for known in ledgers.values()
-        if (locator := state.objects.locator(known.object_number)) not in stored
-        or stored[locator].size != known.log_bytes
-    ]
     if short:
         diagnosis.findings.append(
             f"settled ledgers: {len(short)} that the journal names are missing or short ({_some(short)}); no "
             "record is lost; write new ones with `dragoman compact ledger`"
         )
     elif ledgers:
-        diagnosis.notes.append(f"settled ledgers: {len(ledgers)}, none missing or short")
+        diagnosis.notes.append(f"settled ledgers: {ledgers}, none missing or short")
 
 
 async def check_no_gateway_writes(journal: Journal, state: LedgerState, diagnosis: Diagnosis) -> None:
-    """A gateway on far stores is not locked out: what it deletes meanwhile is missing."""
+    """A gateway on far stores is not locked out."""
     if await journal.get(state.applied) is not None:
         diagnosis.notes.append(
-            "journal: a gateway has written meanwhile, so findings about objects may be of what it has "
-            "deleted; stop it, and run `doctor` again"
+            f"journal: a gateway has written meanwhile; this is what the ledger held after entry "
+            f"{state.applied - 1}, without what was deleted since"
         )
 
 
@@ -184,7 +224,9 @@ async def check_versions(segments: SegmentStore, diagnosis: Diagnosis) -> None:
         if found.size < wal.BEGIN_BYTES:
             continue
         (head,) = await segments.read([Position(found.locator, 0, wal.BEGIN_BYTES)])
-        how = _odd_beginning(found.locator, head or b"")
+        if head is None:
+            continue  # a gateway has deleted it since it was listed; what is needed was checked by then
+        how = _odd_beginning(found.locator, head)
         if how:
             odd.append(f"{found.locator} begins with {how}")
     if odd:
