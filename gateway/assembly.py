@@ -125,10 +125,10 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
         parts = marking, LifeSigns(shard, candidate), services.groups, housekeeping, access.pins
         scope = await _begin_owner_scope(shard, parts, stack)
         facts = _shard_facts(settings, checkpointer, garbage, metrics)
-        readiness = _readiness(settings, stores, shard, space, quota)
+        readiness = _readiness(settings, stores, shard, space, quota, watch)
         # Before the clients' listeners, so that its pages report "shutting down" while those are drained.
         reasons, shards = readiness.reasons, partial(_shard_pages, shard, facts)
-        pages = AdminServer(metrics, product_version(), reasons, shards, settings.admin, watch.warnings)
+        pages = AdminServer(metrics, product_version(), reasons, shards, settings.admin, readiness.warnings)
         admin = await _open_admin(_admin_bind(settings), pages, stack)
         internal = await _open_internal(settings, services, access, stores.urls.directory, stack, world)
         wait_ms = services.quotas.connection_wait_ms
@@ -370,10 +370,11 @@ def _shard_facts(
 
 
 def _readiness(
-    settings: Settings, stores: Stores, shard: Shard, space: FreeSpace, quota: StoreQuota
+    settings: Settings, stores: Stores, shard: Shard, space: FreeSpace, quota: StoreQuota, clocks: ClockWatch
 ) -> Readiness:
-    failing, directory = stores.watch.health.failing, stores.urls.directory
-    return Readiness(shard, failing, space, directory, settings.storage.min_free_bytes, quota=quota)
+    health, directory = stores.watch.health, stores.urls.directory
+    warned, min_free_bytes = (clocks.warnings, health.warnings), settings.storage.min_free_bytes
+    return Readiness(shard, health.failing, space, directory, min_free_bytes, quota=quota, warned=warned)
 
 
 async def _finish(task: asyncio.Task[None]) -> None:

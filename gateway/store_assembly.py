@@ -80,6 +80,12 @@ def data_url_of(urls: StoreUrls) -> str:
     return urls.segments if directory is None else f"{scheme}:{Path(path).absolute()}"
 
 
+def settings_of(urls: StoreUrls) -> Mapping[str, str]:
+    """By store: the setting that says where it is, with its value, which holds no secret."""
+    data = f"storage.data = {urls.segments}"
+    return {"metadata": f"storage.metadata = {urls.metadata}", "segments": data, "blobs": data}
+
+
 @asynccontextmanager
 async def opened_stores(
     settings: Settings, *, thorough: bool = False, prove: bool = False
@@ -137,8 +143,8 @@ class StoreOpening:
     async def open(self, stack: AsyncExitStack, metrics: Metrics, *, thorough: bool = False) -> Stores:
         """Whatever is opened is closed by `stack`."""
         storage, opener, far = self._settings.storage, self._opener, self.far
-        watch = StoreWatch(metrics)
         urls = urls_of(storage)
+        watch = StoreWatch(metrics, settings_of(urls))
         if urls.directory is not None:
             stack.callback(DataDirectory(urls.directory).close)
         try:

@@ -26,6 +26,7 @@ from adapters.s3.results import (
     put_outcome,
 )
 from adapters.s3.transport import PAGE, Transport
+from adapters.turns import turn
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 
 T = TypeVar("T")
@@ -247,7 +248,7 @@ class S3Client:
         last: list[Failed] = []
         places = self._read_places if call.reads else self._write_places
         try:
-            async with call.within(call.seconds(self._limits.deadline_s)), places:
+            async with call.within(call.seconds(self._limits.deadline_s)), turn(places):
                 for retries in itertools.count():
                     before, call.uncertain = call.uncertain, True
                     outcome = outcome_of(await self._attempts(call, attempt, judge), before)

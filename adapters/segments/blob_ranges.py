@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from adapters.segments.ranges import MergedRange, merge_adjacent
+from adapters.turns import waited_for
 from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.ports import Blobs
 from ledger.types import Buffer, Position
@@ -85,5 +86,5 @@ class BlobRanges:
             found[index] = bytes(piece) if merged.gap_bytes else piece
 
     async def _get(self, locator: str, start: int, size: int) -> bytes:
-        async with self._reads:
+        async with waited_for(self._reads):
             return await self._blobs.get(locator, start, size)

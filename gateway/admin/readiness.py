@@ -1,7 +1,7 @@
 """The reasons why the gateway is not ready, for /readyz."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,11 @@ class Readiness:
     min_free_bytes: int = 0
     is_draining: bool = False
     quota: StoreQuota | None = None
+    warned: Sequence[Callable[[], Sequence[Mapping[str, str]]]] = ()
+    """What needs an operator although clients are served, each with `reason` and `detail`."""
+
+    def warnings(self) -> list[Mapping[str, str]]:
+        return [warning for warnings in self.warned for warning in warnings()]
 
     def reasons(self) -> list[dict[str, str]]:
         """Each with `reason`, a fixed word, and `detail`, for people. Empty: ready."""

@@ -52,8 +52,9 @@ _HELP: Final[Mapping[str, str]] = {
     "dragoman_connections_refused": "Connections closed by the gateway",
     "dragoman_alarms": "Events that need an operator: damaged, missing or undeletable data, and clocks",
     "dragoman_store_seconds": "Calls of the backing stores: metadata, segments and blobs",
+    "dragoman_store_queue_seconds": "Before that: how long calls waited for their turn, if they had to",
     "dragoman_store_errors": "Calls of a backing store that failed",
-    "dragoman_store_waiting_seconds": "How long the oldest call of a backing store has had no response",
+    "dragoman_store_waiting_seconds": "How long a call of a backing store has had no response, at most",
     "dragoman_orphan_objects": "Stored objects that no journal entry names, after the last sweep",
     "dragoman_merges": "Merge jobs that this gateway has started, with how they ended",
     "dragoman_merged_runs": "Runs that merge jobs have replaced by segments",
@@ -154,6 +155,9 @@ class Metrics:
         for reason in ALARMS:
             self._alarms.labels(reason)
         self.store_seconds = self._histograms("dragoman_store_seconds", _STORE_BUCKETS, "store", "op")
+        self.store_queue_seconds = self._histograms(
+            "dragoman_store_queue_seconds", _STORE_BUCKETS, "store", "op"
+        )
         self.store_errors = self._counter("dragoman_store_errors", "store", "op")
         self.store_waiting_seconds = self._gauge("dragoman_store_waiting_seconds", "store", "op")
         self.orphan_objects = self._gauge("dragoman_orphan_objects")

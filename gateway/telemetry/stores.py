@@ -1,14 +1,16 @@
 """Thin wrappers around three of the ports: the duration of each operation of a store, the last failures, and
-calls that have no response for long.
+calls that have no response for long. The time that a call waits for its turn in the store is no time of the
+store, and measured apart.
 
 One clock reading before and after a call of a store, which serves many batches: nothing per record.
 """
 
 import math
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from contextvars import Token
 from dataclasses import dataclass
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Protocol, TypeGuard
 
 import structlog
@@ -30,6 +32,7 @@ from ledger.ports import (
     Versioned,
 )
 from ledger.records import FIRST_LEVEL
+from ledger.turns import TIMED_CALL, Queueing
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
 log = structlog.get_logger(__name__)
@@ -40,8 +43,8 @@ QUIET_SECONDS: Final = 60.0
 CLIENTS_WAIT_FOR: Final = frozenset({"metadata.get", "metadata.put", "segments.read", "segments.write"})
 """What takes long elsewhere, such as the upload of a large snapshot, is no failure."""
 QUEUED: Final = frozenset({"segments.read"})
-"""Far stores serve so many at once, and the others wait for their turn. A store that answers others meanwhile
-has not stopped to."""
+"""Of these many are under way at a time. A store that answers others meanwhile has not stopped to answer: one
+call that hangs then is a warning."""
 
 
 @dataclass(slots=True)
@@ -59,7 +62,9 @@ class StoreHealth:
     one when it works again; of one that fails now and then at most these two within QUIET_SECONDS. It also
     has one of an operation that clients have waited for too long."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`settings`: by store, where it is and the setting that says so."""
+        self._settings = settings
         self._failing: dict[str, _Failing] = {}
         self._logged_at: dict[str, float] = {}
         self._awaited: dict[str, _Timed] = {}
@@ -81,6 +86,23 @@ class StoreHealth:
             if now - failing.at < FAILURE_COUNTS_SECONDS
         }
         return {**stalled, **recent}
+
+    def warnings(self) -> list[dict[str, str]]:
+        """Calls that have no response for long, while others of the same operation are answered. Each with
+        `reason`, a fixed word, and `detail`."""
+        return [
+            {"reason": "store_call_hangs", "detail": self._hanging(name, timed.longest_s())}
+            for name, timed in self._awaited.items()
+            if timed.longest_s() >= STALLED_SECONDS > timed.silent_s()
+        ]
+
+    def _hanging(self, name: str, seconds: float) -> str:
+        setting = self._settings.get(name.partition(".")[0])
+        where = f" ({setting})" if setting else ""
+        return (
+            f"{name}{where}: a call has had no response for {seconds:.0f} s, while others are answered; it "
+            "is given up after the deadline of the store, look at the store and the network if others follow"
+        )
 
     def watch(self, name: str, timed: "_Timed") -> None:
         if name in CLIENTS_WAIT_FOR:
@@ -109,9 +131,17 @@ class StoreHealth:
 class _Timed:
     """Times one operation, as often as it is entered; entries may overlap."""
 
-    def __init__(self, name: str, seconds: LocalHistogram, errors: Counter, health: StoreHealth) -> None:
+    def __init__(
+        self,
+        name: str,
+        seconds: LocalHistogram,
+        queued: LocalHistogram,
+        errors: Counter,
+        health: StoreHealth,
+    ) -> None:
         self._name = name
         self._seconds = seconds
+        self._queued = queued
         self._errors = errors
         self._health = health
         self._under_way: dict[_Call, None] = {}
@@ -126,10 +156,13 @@ class _Timed:
     def begun(self, call: "_Call") -> None:
         self._under_way[call] = None
 
-    def done(self, call: "_Call", seconds: float, error: BaseException | None) -> None:
+    def done(self, call: "_Call", error: BaseException | None) -> None:
         del self._under_way[call]
-        self._ended = call.began + seconds
+        self._ended = now = time.perf_counter()
+        seconds, queued_s = call.seconds(now), call.queued_s(now)
         self._seconds.observe(seconds)
+        if queued_s:
+            self._queued.observe(queued_s)
         if isinstance(error, StoreError) and not isinstance(error, (NotFound, AlreadyExists)):
             self._failed(str(error))
         elif call.unknown:
@@ -142,48 +175,97 @@ class _Timed:
         self._health.failed(self._name, reason)
 
     def longest_s(self) -> float:
-        """How long the oldest call under way has had no response."""
-        oldest = next(iter(self._under_way), None)
-        return 0.0 if oldest is None else time.perf_counter() - oldest.began
+        """How long a call under way has been with the store without a response, at most."""
+        now = time.perf_counter()
+        return max((call.seconds(now) for call in self._under_way), default=0.0)
 
     def silent_s(self) -> float:
-        """The same; of calls that wait for their turn, how long none of them has had one."""
-        oldest_s = self.longest_s()
-        return min(oldest_s, time.perf_counter() - self._ended) if self._is_queued else oldest_s
+        """The same; of operations of which many are under way, how long none has had a response."""
+        longest_s = self.longest_s()
+        return min(longest_s, time.perf_counter() - self._ended) if self._is_queued else longest_s
 
 
-class _Call:
-    __slots__ = ("_timed", "began", "unknown")
+class _Call(Queueing):
+    __slots__ = (
+        "_before",
+        "_queued_s",
+        "_serving",
+        "_timed",
+        "_waiting",
+        "_waits_since",
+        "began",
+        "unknown",
+    )
 
     def __init__(self, timed: _Timed) -> None:
         self._timed = timed
         self.began = 0.0
         self.unknown = ""
         """Why its outcome is not known, where it says so by a value."""
+        self._waiting = self._serving = 0
+        self._queued_s = 0.0
+        self._waits_since: float | None = None
+        self._before: Token[Queueing | None] | None = None
 
     def __enter__(self) -> "_Call":
         self.began = time.perf_counter()
         self._timed.begun(self)
+        self._before = TIMED_CALL.set(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timed.done(self, time.perf_counter() - self.began, error)
+        if self._before is not None:
+            TIMED_CALL.reset(self._before)
+        self._timed.done(self, error)
+
+    def queued_s(self, now: float) -> float:
+        """For how long it has waited for its turn."""
+        return self._queued_s + (now - self._waits_since if self._waits_since is not None else 0.0)
+
+    def seconds(self, now: float) -> float:
+        """For how long it has been with the store."""
+        return now - self.began - self.queued_s(now)
+
+    def waits(self) -> None:
+        self._waiting += 1
+        self._look()
+
+    def passes(self) -> None:
+        self._waiting -= 1
+        self._look()
+
+    def begins(self) -> None:
+        self._serving += 1
+        self._look()
+
+    def ends(self) -> None:
+        self._serving -= 1
+        self._look()
+
+    def _look(self) -> None:
+        is_queued = self._waiting > 0 and not self._serving
+        if is_queued == (self._waits_since is not None):
+            return
+        now = time.perf_counter()
+        self._queued_s, self._waits_since = self.queued_s(now), now if is_queued else None
 
 
 class StoreWatch:
     """Makes the wrappers of one gateway."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`settings` as of `StoreHealth`."""
         self._metrics = metrics
-        self.health = StoreHealth()
+        self.health = StoreHealth(settings)
 
     def timed(self, store: str, op: str) -> _Timed:
         seconds = self._metrics.store_seconds.labels(store, op)
+        queued = self._metrics.store_queue_seconds.labels(store, op)
         errors = self._metrics.store_errors.labels(store, op)
         name = f"{store}.{op}"
-        timed = _Timed(name, seconds, errors, self.health)
+        timed = _Timed(name, seconds, queued, errors, self.health)
         self.health.watch(name, timed)
         self._metrics.store_waiting_seconds.labels(store, op).set_function(timed.longest_s)
         return timed
