@@ -48,6 +48,7 @@ ERRORS: Final[Mapping[int, ErrorName]] = MappingProxyType(
         7: ErrorName.REQUEST_TIMED_OUT,
         15: ErrorName.COORDINATOR_NOT_AVAILABLE,
         25: ErrorName.UNKNOWN_MEMBER_ID,
+        31: ErrorName.CLUSTER_AUTHORIZATION_FAILED,
         35: ErrorName.UNSUPPORTED_VERSION,
         42: ErrorName.INVALID_REQUEST,
         44: ErrorName.POLICY_VIOLATION,

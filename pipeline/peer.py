@@ -278,6 +278,8 @@ class PeerClient:
 
         page = self._exchange(Api.DESCRIBE_SHARD, body, messages.describe_shard_response, deadline)
         if page.failure:
+            if page.failure.error not in RETRIABLE:
+                raise PeerRefused(page.failure)
             raise Unreachable(str(PeerRefused(page.failure)))
         if page.data_url != self._data_url:
             self.close()

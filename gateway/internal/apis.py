@@ -20,6 +20,7 @@ from gateway.internal.shard_access import ShardAccess
 from gateway.requests.context import RequestContext
 from gateway.router import AnyHandler, Handler
 from gateway.wire.apis import AnyApi, ApiKey, InternalApi
+from gateway.wire.connection import CloseConnection
 
 HANDLERS: Final[Mapping[InternalApi, Callable[[ShardAccess, RequestContext, Any], Awaitable[Any]]]] = {
     InternalApi.DISKLESS_COMMIT_FILE: commit_file.handle,
@@ -37,7 +38,20 @@ HANDLERS: Final[Mapping[InternalApi, Callable[[ShardAccess, RequestContext, Any]
 def handlers_of(access: ShardAccess) -> dict[AnyApi, AnyHandler]:
     """All APIs of an internal listener."""
     handlers: dict[AnyApi, AnyHandler] = {
-        key: Handler(partial(handle, access)) for key, handle in HANDLERS.items()
+        key: Handler(partial(_guarded, access, partial(handle, access))) for key, handle in HANDLERS.items()
     }
-    handlers[ApiKey.API_VERSIONS] = Handler(api_versions.handle)
+    # It says itself why it refuses.
+    handlers[InternalApi.DESCRIBE_SHARD] = Handler(partial(describe_shard.handle, access))
+    handlers[ApiKey.API_VERSIONS] = Handler(partial(_guarded, access, api_versions.handle))
     return handlers
+
+
+async def _guarded(
+    access: ShardAccess,
+    handle: Callable[[RequestContext, Any], Awaitable[Any]],
+    context: RequestContext,
+    request: Any,
+) -> Any:
+    if refusal := access.refusal_of(context.listener.name, context.principal):
+        raise CloseConnection(refusal)
+    return await handle(context, request)

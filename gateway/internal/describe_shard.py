@@ -3,6 +3,9 @@
 What a job needs to begin: the cluster, the store of the records, how far the journal is, and topics in the
 order of their ids, a page at a time. It follows a barrier: a topic that was created before the request is
 there.
+
+A client whose certificate is not among internal.principals gets that as an error and nothing else. All other
+requests of it close the connection.
 """
 
 from collections.abc import Generator, Sequence
@@ -17,6 +20,7 @@ from gateway.wire.messages.internal.describe_shard import (
     DescribeShardResponse,
     ShardTopic,
 )
+from ledger.errors import ErrorName
 from ledger.requests import Refused
 from ledger.types import TopicId
 
@@ -27,6 +31,9 @@ TOPICS_A_STEP: Final = 1_000
 async def handle(
     access: ShardAccess, context: RequestContext, request: DescribeShardRequest
 ) -> DescribeShardResponse:
+    if refusal := access.refusal_of(context.listener.name, context.principal):
+        code = ERROR_CODES[ErrorName.CLUSTER_AUTHORIZATION_FAILED]
+        return DescribeShardResponse(error_code=code, error_message=refusal)
     refused = access.check_shard(request.shard) or await access.confirm(context.deadline(request.timeout_ms))
     state = access.shard.state
     response = DescribeShardResponse(

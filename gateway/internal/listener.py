@@ -65,6 +65,7 @@ class InternalListener:
         self._bindings = bindings_of(settings)
         self.certificates = self._certificates(settings)
         self._principals = principals_of(internal)
+        access.refusal_of = self._refusal_of
         handlers = handlers_of(access)
         own = replace(services, served=served_versions(handlers))
         limits = settings.limits
@@ -140,7 +141,7 @@ class InternalListener:
     def _refusal_of(self, listener: str, principal: str) -> str:
         if listener != SSL or principal in self._principals:
             return ""
-        return f"{principal} is not one of internal.principals"
+        return f"{principal} is not one of internal.principals of this gateway"
 
 
 def bindings_of(settings: Settings) -> Sequence[Binding]:

@@ -1,7 +1,7 @@
 """The shard as the internal APIs need it: requests and reads with deadlines, waits for the next entry."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -27,6 +27,8 @@ class ShardAccess:
         self.shard = shard
         self.data_url = data_url
         self.pins = pins
+        self.refusal_of: Callable[[str, str], str] = lambda listener, principal: ""
+        """Why a principal may not use a listener; empty if it may."""
         self.reads = asyncio.Semaphore(READS_AT_ONCE)
         self._next: asyncio.Task[None] | None = None
         """Ends with the next entry. One for all that wait, since the replica keeps each of its waits until

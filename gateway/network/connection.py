@@ -29,6 +29,8 @@ from gateway.wire.framing import START_BYTES, FrameAssembler, FrameRefused
 log = structlog.get_logger()
 
 FLUSH_SECONDS: Final = 30.0
+REFUSED_SECONDS: Final = 2.0
+"""For the request by which a client with a wrong certificate learns that it is wrong."""
 """How long a closing connection may take to send its responses."""
 
 
@@ -83,7 +85,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         refusal = pool.refusal_of(self._listener.name, principal)
         if refusal:
-            self._refuse("principal", refusal)
+            # It is told so if it asks for that; whatever it does, it does not stay.
+            self._report_refused("principal", refusal)
+            self._loop.call_later(REFUSED_SECONDS, self.finish)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closing = self._is_lost = True
@@ -278,6 +282,10 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _refuse(self, kind: str, reason: str, speaks: str = "") -> None:
         """Close as Kafka does, after the requests before the refused one are answered."""
+        self._report_refused(kind, reason, speaks)
+        self.finish()
+
+    def _report_refused(self, kind: str, reason: str, speaks: str = "") -> None:
         self._pool.count_closed(kind)
         self._pool.events.info(
             "connection.refused",
@@ -287,7 +295,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             peer=self._peer.host,
             connection=self._peer.connection_id,
         )
-        self.finish()
 
     def update_flow_control(self) -> None:
         """Charge the memory that is held, and pause or resume reading by it; close if all is done."""

@@ -4,7 +4,8 @@ import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,11 +19,12 @@ from gateway.addresses import Address
 from gateway.assembly import HOST
 from gateway.config import load_settings
 from gateway.internal.listener import bindings_of
+from gateway.network.connection import REFUSED_SECONDS
 from gateway.network.links import Listening
 from gateway.network.sockets import Sockets
 from gateway.settings import ConfigError
 from pipeline.links import PlainLink, TlsLink, UnixLink
-from pipeline.peer import PeerClient, PeerUnavailable
+from pipeline.peer import PeerClient, PeerRefused, PeerUnavailable
 from tests.support.certificates import Authority, Issued
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway
 from tests.support.raw import Outcome, RawConnection, frame, request
@@ -60,9 +62,13 @@ def tls_settings(authority: Authority, principals: str) -> dict[str, str]:
     }
 
 
-def client_by(gateway: InMemoryGateway, authority: Authority, issued: Issued) -> PeerClient:
+def link_by(gateway: InMemoryGateway, authority: Authority, issued: Issued) -> TlsLink:
     port = gateway.running.internal.bound[0].port
-    return PeerClient(TlsLink("127.0.0.1", port, authority.file, issued.certificate, issued.key), 2.0)
+    return TlsLink("127.0.0.1", port, authority.file, issued.certificate, issued.key)
+
+
+def client_by(gateway: InMemoryGateway, authority: Authority, issued: Issued) -> PeerClient:
+    return PeerClient(link_by(gateway, authority, issued), 2.0)
 
 
 def principal_of(issued: Issued) -> str:
@@ -70,13 +76,38 @@ def principal_of(issued: Issued) -> str:
     return f"User:{loaded.subject.rfc4514_string()}"
 
 
+def others_are_closed(client: PeerClient, link: TlsLink) -> None:
+    """Whatever else a client with a wrong certificate requests, and if it requests nothing."""
+    calls: list[Callable[[PeerClient], object]] = [
+        lambda peer: peer.describe_files(["x"]),
+        lambda peer: peer.journal(0),
+        lambda peer: peer.pin(bytes(16)),
+    ]
+    for call in calls:
+        with client, pytest.raises(PeerUnavailable, match=r"closed the connection|reset"):
+            call(client)
+    with link.connect(5.0) as sock:
+        sock.settimeout(REFUSED_SECONDS + 5.0)
+        assert sock.recv(1) == b""
+
+
 async def test_only_principals_that_are_named_use_a_tls_listener(authority: Authority) -> None:
     named, other = authority.client("named"), authority.client("other")
     with capture_logs() as events:
         async with in_memory_gateway(tls_settings(authority, f"User:CN=x; {principal_of(named)}")) as gateway:
             await asyncio.to_thread(works, client_by(gateway, authority, named))
-            with pytest.raises(PeerUnavailable, match=r"closed the connection|reset"):
+            began_s = time.monotonic()
+            with pytest.raises(PeerRefused) as refused:
                 await asyncio.to_thread(works, client_by(gateway, authority, other))
+            # At once, and not when its repeats have ended.
+            assert time.monotonic() - began_s < 1.5
+            assert str(refused.value) == (
+                f"CLUSTER_AUTHORIZATION_FAILED: {principal_of(other)} is not one of internal.principals of "
+                "this gateway"
+            )
+            link = link_by(gateway, authority, other)
+            await asyncio.to_thread(others_are_closed, PeerClient(link, 1.0), link)
+            await asyncio.to_thread(works, client_by(gateway, authority, named))
     said = [str(event) for event in events]
     assert any(f"{principal_of(other)} is not one of internal.principals" in line for line in said), said
 
