@@ -6,11 +6,13 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.cli.audit_engine import JobEngine
 from gateway.cli.exits import Exit
+from gateway.cli.job_process import LOCAL, EngineOptions
 from gateway.cli.offline_state import offline_ledger, run, warn_of_writer
 from gateway.cli.output import UsageError, counted, escaped, print_json, print_text, talk
 from gateway.host import precise_s
-from gateway.offline.audit import AuditProgress, AuditTotals, Findings, StoreAudit, delete_stray
+from gateway.offline.audit import AuditEngine, AuditProgress, AuditTotals, Findings, StoreAudit, delete_stray
 from gateway.offline.audit_journal import Copies, audit_journal, unreadable
 from gateway.offline.doctor import read_in_words, read_journal
 from gateway.settings import Settings
@@ -43,6 +45,7 @@ class AuditOptions:
     topics: Sequence[str] = ()
     repair: bool = False
     as_json: bool = False
+    engine: EngineOptions = field(default_factory=EngineOptions)
 
 
 @dataclass(slots=True)
@@ -77,9 +80,11 @@ def audit(settings: Settings, options: AuditOptions) -> Exit:
 
 async def _audit(settings: Settings, options: AuditOptions) -> AuditSummary:
     findings = Findings()
+    part = options.engine.request()
+    engine = JobEngine(settings.storage, part) if part["engine"] != LOCAL else None
     try:
         async with offline_ledger(settings) as (stores, journal, image):
-            return await LedgerAudit(stores, journal, image, settings, findings).run(options)
+            return await LedgerAudit(stores, journal, image, settings, findings).run(options, engine)
     except StoreDamaged as error:
         # A metadata store that cannot even be opened, or that cannot be read to its end.
         findings.report(unreadable(error))
@@ -104,7 +109,8 @@ class LedgerAudit:
         self._findings = findings
         self._summary = AuditSummary()
 
-    async def run(self, options: AuditOptions) -> AuditSummary:
+    async def run(self, options: AuditOptions, engine: AuditEngine | None = None) -> AuditSummary:
+        """Without an `engine` this process reads the objects."""
         journal, summary = self._journal, self._summary
         recovered = await audit_journal(journal, self._stores.blobs, self._findings.report)
         if recovered is None:
@@ -117,7 +123,7 @@ class LedgerAudit:
         await copies.audit(state.applied)
         summary.notes += copies.notes
         with _Shown() as shown:
-            reading = StoreAudit(state, self._stores.segments, self._findings, self._grace_ms, shown)
+            reading = StoreAudit(state, self._stores.segments, self._findings, self._grace_ms, shown, engine)
             summary.totals = await reading.run(topics)
         await self._recheck(state)
         if options.repair:

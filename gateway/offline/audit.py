@@ -6,34 +6,27 @@ back, in pieces. What is right and what is wrong is decided in `ledger/auditing`
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Awaitable, Callable, Iterator, Set
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.offline.backup import all_pages
 from ledger.auditing.damages import Damage, DamageKind
-from ledger.auditing.frames import PIECE_BYTES, Checked, ObjectGone, WalObjectCheck
-from ledger.auditing.objects import (
-    Listing,
-    ObjectCounts,
-    check_table,
-    lost_runs,
-    object_uses,
-    stray_damage,
-)
+from ledger.auditing.objects import Listing, ObjectCounts, check_table, object_uses, stray_damage
 from ledger.auditing.offsets import check_offsets
-from ledger.auditing.segments import SegmentCheck
-from ledger.auditing.windows import ObjectRuns, objects_with_runs, places_of, without_overlaps
-from ledger.keys import is_segment
+from ledger.auditing.tasks import MAX_DAMAGES, ObjectResult, ObjectTask, audit_object
+from ledger.auditing.windows import ObjectRuns, objects_with_runs, places_of
 from ledger.ports import SegmentStore
 from ledger.state import LedgerState
-from ledger.types import Buffer, Position
 
-MAX_DAMAGES: Final = 10_000
-"""Named one by one; more are counted."""
 LOCAL_READERS: Final = 2
 FAR_READERS: Final = 8
 """Objects that are read at a time."""
+
+TakeResult: TypeAlias = Callable[[ObjectTask, ObjectResult], None]
+AuditEngine: TypeAlias = Callable[[Iterator[ObjectTask], TakeResult], Awaitable[None]]
+"""Reads the objects of all tasks elsewhere, and gives each result to the second argument. StoreError if the
+store cannot be reached."""
 
 
 @dataclass(slots=True)
@@ -47,6 +40,12 @@ class Findings:
         self.counts[damage.kind] += 1
         if len(self.damages) < MAX_DAMAGES:
             self.damages.append(damage)
+
+    def take(self, result: ObjectResult) -> None:
+        """All damages of an object."""
+        for damage in result.damages:
+            self.report(damage)
+        self.counts.update(result.unnamed)
 
     def keep(self, holds: Callable[[Damage], bool]) -> None:
         """Forget the others. Of damages that are not named it is unknown what they are: they stay counted,
@@ -100,10 +99,14 @@ class StoreAudit:
         findings: Findings,
         grace_ms: int,
         on_progress: Callable[[AuditProgress], None] = lambda _: None,
+        engine: AuditEngine | None = None,
     ) -> None:
+        """Without an `engine` this process reads the objects."""
         self._state = state
         self._segments = segments
+        self._findings = findings
         self._report = findings.report
+        self._engine = engine
         self._on_progress = on_progress
         self._uses = object_uses(state)
         self._listing = Listing(state, self._uses, grace_ms)
@@ -144,101 +147,50 @@ class StoreAudit:
         # With some partitions alone, these are upper bounds.
         used = [use for use in self._uses.values() if use.readable]
         self._progress.all_objects, self._progress.all_bytes = len(used), sum(use.end for use in used)
-        waiting = objects_with_runs(self._state, self._uses, partitions)
+        tasks = map(self._task, objects_with_runs(self._state, self._uses, partitions))
+        if self._engine is not None:
+            await self._engine(tasks, self._take)
+            return
         readers = FAR_READERS if self._segments.capabilities.overlapping else LOCAL_READERS
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with asyncio.TaskGroup() as group:
                 for _ in range(readers):
-                    tasks.create_task(self._read_objects(waiting))
-        except BaseExceptionGroup as group:
-            raise _first_of(group) from None
+                    group.create_task(self._read_objects(tasks))
+        except BaseExceptionGroup as errors:
+            raise _first_of(errors) from None
 
-    async def _read_objects(self, waiting: Iterator[ObjectRuns]) -> None:
-        for found in waiting:
-            self.totals.runs += len(found.runs)
-            await self._read_object(found)
-            self._progress.objects += 1
-            self._progress.read_bytes += self._uses[found.number].end
-            self._on_progress(self._progress)
+    def _task(self, found: ObjectRuns) -> ObjectTask:
+        numbers = {run.number for run in found.runs}
+        places = {number: self._place_of(number) for number in numbers}
+        return ObjectTask(found.locator, self._listing.sizes.get(found.number), found.runs, places)
+
+    async def _read_objects(self, tasks: Iterator[ObjectTask]) -> None:
+        for task in tasks:
+            self._take(task, await self._audited(task))
             await asyncio.sleep(0)
 
-    async def _read_object(self, found: ObjectRuns) -> None:
-        runs = without_overlaps(found, self._place_of, self._report)
-        size = self._listing.sizes.get(found.number)
-        if size is None:
-            self._lose(found, None)
-            return
-        short = [run for run in runs if run.end > size]
-        if short:
-            self._lose(found._replace(runs=short), size)
-            runs = [run for run in runs if run.end <= size]
-        # Of a short object it is known already that its last frame is cut.
-        report = self._report_but_frames if short else self._report
-        kind = SegmentCheck if is_segment(found.locator) else WalObjectCheck
-        check = kind(found.locator, size, runs, self._place_of, report)
-        try:
-            await self._drive(check, size)
-        except ObjectGone:
-            self._lose(found._replace(runs=runs), None)
-        self._count(check.checked)
-
-    async def _drive(self, check: WalObjectCheck | SegmentCheck, size: int) -> None:
-        """Read what the check asks for. ObjectGone."""
-        window, reading = _Window(self._segments, check.locator, size), check.reading()
+    async def _audited(self, task: ObjectTask) -> ObjectResult:
+        result = ObjectResult()
+        reading = audit_object(task, result)
         try:
             wanted = next(reading)
             while True:
-                wanted = reading.send(await window.read(wanted))
+                (data,) = await self._segments.read([wanted])
+                wanted = reading.send(data)
         except StopIteration:
-            return
-        finally:
-            self.totals.read_bytes += window.read_bytes
+            return result
 
-    def _report_but_frames(self, damage: Damage) -> None:
-        if damage.kind is not DamageKind.DAMAGED_FRAME:
-            self._report(damage)
-
-    def _lose(self, found: ObjectRuns, size: int | None) -> None:
-        for damage in lost_runs(found.locator, found.runs, size, self._place_of):
-            self._report(damage)
-
-    def _count(self, checked: Checked) -> None:
-        self.totals.batches += checked.batches
-        self.totals.records += checked.records
-
-
-class _Window:
-    """Reads an object from front to back with few calls: small pieces are cut out of the last one."""
-
-    def __init__(self, segments: SegmentStore, locator: str, size: int) -> None:
-        self._segments = segments
-        self._locator = locator
-        self._size = size
-        self._start = 0
-        self._data = memoryview(b"")
-        self.read_bytes = 0
-
-    async def read(self, wanted: Position) -> Buffer | None:
-        """None if the store does not have these bytes. What is not of the object is read by itself."""
-        if wanted.locator != self._locator:
-            return await self._read(wanted)
-        begin = wanted.start - self._start
-        if begin >= 0 and begin + wanted.size <= len(self._data):
-            return self._data[begin : begin + wanted.size]
-        start = wanted.start - wanted.start % PIECE_BYTES
-        if wanted.start + wanted.size > start + PIECE_BYTES:
-            start = wanted.start
-        size = min(max(PIECE_BYTES, wanted.size), self._size - start)
-        data = await self._read(Position(wanted.locator, start, size))
-        if data is None:
-            return None
-        self._start, self._data = start, memoryview(data)
-        return self._data[wanted.start - start : wanted.start - start + wanted.size]
-
-    async def _read(self, wanted: Position) -> Buffer | None:
-        (data,) = await self._segments.read([wanted])
-        self.read_bytes += 0 if data is None else len(data)
-        return data
+    def _take(self, task: ObjectTask, result: ObjectResult) -> None:
+        """Count what was found in an object."""
+        totals, progress = self.totals, self._progress
+        totals.runs += result.runs
+        totals.batches += result.batches
+        totals.records += result.records
+        totals.read_bytes += result.read_bytes
+        self._findings.take(result)
+        progress.objects += 1
+        progress.read_bytes += max(run.end for run in task.runs)
+        self._on_progress(progress)
 
 
 async def delete_stray(state: LedgerState, segments: SegmentStore) -> list[str]:

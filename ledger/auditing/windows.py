@@ -64,10 +64,12 @@ def objects_with_runs(
                 yield ObjectRuns(number, state.objects.locator(number), list(group))
 
 
-def without_overlaps(found: ObjectRuns, place_of: PlaceOf, report: Report) -> list[AuditedRun]:
+def without_overlaps(
+    locator: str, runs: Sequence[AuditedRun], place_of: PlaceOf, report: Report
+) -> list[AuditedRun]:
     """The runs of an object, but for those that begin within another: these are reported."""
     kept: list[AuditedRun] = []
-    for run in found.runs:
+    for run in runs:
         if kept and run.start < kept[-1].end:
             topic, _, partition, _ = place_of(run.number)
             other = place_of(kept[-1].number)
@@ -77,9 +79,7 @@ def without_overlaps(found: ObjectRuns, place_of: PlaceOf, report: Report) -> li
             )
             remedy = f"{RESTORE_METADATA}; {REPORT}"
             offsets = run.base, run.last
-            report(
-                Damage(DamageKind.OVERLAP, what, remedy, topic, partition, *offsets, found.locator, run.start)
-            )
+            report(Damage(DamageKind.OVERLAP, what, remedy, topic, partition, *offsets, locator, run.start))
         else:
             kept.append(run)
     return kept

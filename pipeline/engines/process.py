@@ -46,6 +46,7 @@ LOCAL: Final = "local"
 SPARK: Final = "spark"
 ENGINES: Final = (LOCAL, SPARK)
 JOBS: Final[Mapping[str, str]] = {
+    "audit": "pipeline.jobs.audit",
     "export": "pipeline.jobs.export",
     "ledger": "pipeline.jobs.ledger",
     "segments": "pipeline.jobs.segments",

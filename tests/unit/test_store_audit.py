@@ -303,7 +303,7 @@ def test_runs_with_the_same_bytes_overlap() -> None:
     first = next(objects_with_runs(state, object_uses(state)))
     moved = first._replace(runs=[first.runs[0], first.runs[1]._replace(start=99), first.runs[2]])
     damages: list[Damage] = []
-    kept = without_overlaps(moved, places_of(state), damages.append)
+    kept = without_overlaps(moved.locator, moved.runs, places_of(state), damages.append)
     assert kept == [first.runs[0], first.runs[2]]
     (damage,) = damages
     assert (damage.kind, damage.partition, damage.position) == (DamageKind.OVERLAP, 1, 99)
