@@ -25,6 +25,7 @@ from gateway.admin.shards import ShardFacts, shard_page
 from gateway.admin.waiting import waiting_pages
 from gateway.config import parse_time
 from gateway.configs.service import ConfigService
+from gateway.coordination.absence import Absence
 from gateway.coordination.claim import claim_data, verify_data, verify_place
 from gateway.coordination.clock import ClockWatch, SteadyClock
 from gateway.coordination.clocks import Clocks
@@ -62,6 +63,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.version import product_version
 from gateway.world import World
 from ledger.cluster.requests import Description
+from ledger.state import LedgerState
 
 log = structlog.get_logger()
 
@@ -92,10 +94,11 @@ class RunningGateway:
 
 
 @asynccontextmanager
-async def running_gateway(settings: Settings, world: World = HOST) -> AsyncIterator[RunningGateway]:
+async def running_gateway(
+    settings: Settings, world: World = HOST, absence: Absence | None = None
+) -> AsyncIterator[RunningGateway]:
     """Start everything, by default in this host's world. At the end drain, and close everything in reverse
-    order.
-
+    order. With `absence` only if no other gateway owns the shard: see `gateway.coordination.absence`.
     Raises ConfigError, the StoreErrors of `ledger.errors`, and `gateway.network.acceptor.ListenFailed`.
     """
     bindings = parse_bindings(settings.listeners.listen, settings.listeners.advertise)
@@ -106,9 +109,8 @@ async def running_gateway(settings: Settings, world: World = HOST) -> AsyncItera
     async with AsyncExitStack() as stack:
         stores = await _open_stores(settings, stack, metrics, world)
         clocks = await _clocks(settings, stores, world)
-        if not stores.journal.exclusive:
-            await _try_to_listen(bindings, internal_bindings, _admin_bind(settings), world)
-        shard = await _open_shard(settings, stores, clocks, world, candidate, metrics)
+        await _try_to_listen(stores, bindings, internal_bindings, _admin_bind(settings), world)
+        shard = await _open_shard(settings, stores, clocks, world, candidate, metrics, absence)
         stack.push_async_callback(shard.close)
         space, quota = await _watch_space(settings, stores, shard, metrics, stack)
         marking = await _claim(stores, shard, world)
@@ -169,9 +171,15 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metri
 
 
 async def _try_to_listen(
-    bindings: Sequence[Binding], internal: Sequence[Binding], admin: Address | None, world: World
+    stores: Stores,
+    bindings: Sequence[Binding],
+    internal: Sequence[Binding],
+    admin: Address | None,
+    world: World,
 ) -> None:
-    """Raises ListenFailed. A gateway that nobody can connect to must not replace another."""
+    """Raises ListenFailed. A gateway that nobody can connect to must not replace another, where it could."""
+    if stores.journal.exclusive:
+        return
     opened: list[Listening | socket.socket] = []
     try:
         for flag, some in (("--listen", bindings), (INTERNAL_SETTING, internal)):
@@ -208,14 +216,20 @@ def _admin_bind(settings: Settings) -> Address | None:
     return parse_address(settings.admin.listen, "admin.listen") if settings.admin.listen else None
 
 
-async def _open_shard(
+async def _open_shard(  # noqa: PLR0913 - the stores of a gateway, and who may own them
     settings: Settings,
     stores: Stores,
     clocks: Clocks,
     world: World,
     candidate: Candidate,
     metrics: Metrics,
+    absence: Absence | None,
 ) -> Shard:
+    async def verify(state: LedgerState) -> None:
+        await verify_data(stores.journal, stores.blobs, state, identity=stores.identity)
+        if absence is not None:
+            await absence.verify(stores.journal, stores.blobs, state)
+
     await verify_place(stores.journal, stores.blobs)
     bind = _admin_bind(settings)
     listen = partial(open_sockets, bind, "--admin") if bind is not None else None
@@ -230,12 +244,13 @@ async def _open_shard(
         settings.broker.node_id,
         clocks.steady,
         commit_delay=CommitDelay(timer=world.timer),
-        verify=partial(verify_data, stores.journal, stores.blobs, identity=stores.identity),
+        verify=verify,
         elapsed=world.boot_ms,
         feature_level=settings.ledger.feature_level,
         random=world.random_bytes,
         described=described,
         damping=Damping(candidate, wait_s, dice_of(world.random_bytes), clocks.steady, pages),
+        yields=absence is not None,
     )
     clocks.steady.trust(shard.state.entry_time_ms)
     shard.time_hold = TimeHold(shard, clocks.steady, clocks.right_until_ms)

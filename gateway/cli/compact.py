@@ -1,17 +1,21 @@
 """`dragoman compact segments`: merges small runs into segments, by a job in a process of its own."""
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final
 
+from gateway.cli.client import ClientError
 from gateway.cli.exits import Exit
-from gateway.cli.job_process import EngineOptions, TlsFiles, job_lines, job_request
-from gateway.cli.output import counted, print_json, print_line, print_table, print_text, talk
+from gateway.cli.job_process import EngineOptions, TlsFiles, job_lines, ready_request
+from gateway.cli.output import counted, failed, print_json, print_line, print_table, print_text, talk
 from gateway.host import precise_s
 from gateway.settings import Settings
+from ledger.errors import StoreError
 
 WATCH_S: Final = 60.0
 ON_TERMINAL_S, ELSEWHERE_S = 2.0, 15.0
@@ -33,16 +37,31 @@ class CompactOptions:
 
 def compact_segments(settings: Settings, options: CompactOptions) -> Exit:
     """Merge, and print plan and summary. FINDINGS if runs were damaged or missing."""
-    code = _once(settings, options)
-    while options.watch and not options.dry_run:
-        time.sleep(WATCH_S)
-        code = _once(settings, options)
+    if options.watch and not options.dry_run:
+        return _watch(settings, options)
+    return _once(settings, options)
+
+
+def _watch(settings: Settings, options: CompactOptions) -> Exit:
+    """Until SIGINT or SIGTERM; as the last round ended. One that failed is followed by the next."""
+    code = Exit.OK
+    with suppress(KeyboardInterrupt):
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        while True:
+            try:
+                code = _once(settings, options)
+            except (ClientError, StoreError) as error:
+                code = failed(error)
+            time.sleep(WATCH_S)
     return code
 
 
 def _once(settings: Settings, options: CompactOptions) -> Exit:
-    part = options.engine.request()
-    request = {**job_request(settings, options.tls), **part, "topics": list(options.topics)}
+    with ready_request(settings, options.tls) as ready:
+        return _run({**ready, **options.engine.request(), "topics": list(options.topics)}, options)
+
+
+def _run(request: Mapping[str, Any], options: CompactOptions) -> Exit:
     began_s = precise_s()
     planned = sorted(_plan(request), key=itemgetter("topic"))
     rows = [topic for topic in planned if topic["merged_runs"]]

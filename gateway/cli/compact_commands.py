@@ -17,9 +17,10 @@ Merge the runs that producers have left into segments: objects of one partition,
     dragoman compact segments --data-dir /var/lib/dragoman
     dragoman compact segments --config gateway.toml --topics orders,payments --watch
 
-A gateway must run on this ledger; clients may produce and consume meanwhile, and the command may be
-interrupted at any time. A gateway merges by itself when there are many small runs
-(housekeeping.merge_runs). Exits with 3 if runs are damaged or missing: those are left as they are.
+Clients may produce and consume meanwhile, and the command may be interrupted at any time. If no gateway
+runs on this ledger, one without listeners does for as long as the command takes. A gateway merges by itself
+when there are many small runs (housekeeping.merge_runs). Exits with 3 if runs are damaged or missing: those
+are left as they are.
 """)
 
 compact_app = typer.Typer(name="compact", help=COMPACT_HELP, no_args_is_help=True, rich_markup_mode="rich")

@@ -5,12 +5,13 @@ import json
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
 from gateway.cli.client import ClientError
+from gateway.cli.job_gateway import reached
 from gateway.cli.output import UsageError, talk
 from gateway.host import child_command, child_environment
 from gateway.housekeeping.merging import JOB_MODULE, job_options
@@ -69,15 +70,25 @@ def job_request(settings: Settings, tls: TlsFiles) -> dict[str, Any]:
     return {"peer": _peer(settings, tls), "far": job_options(settings.storage) or {}}
 
 
-def job_lines(request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+@contextmanager
+def ready_request(settings: Settings, tls: TlsFiles) -> Iterator[dict[str, Any]]:
+    """The same; if no gateway runs on this ledger, one does until the context ends. Errors: as `reached`."""
+    with reached(settings, _place(settings, tls)) as peer:
+        yield {"peer": peer, "far": job_options(settings.storage) or {}}
+
+
+def job_lines(
+    request: Mapping[str, Any], started: Callable[[subprocess.Popen[str]], None] = lambda _: None
+) -> Iterator[tuple[str, Any]]:
     """Run a job to its summary: what it says, as pairs of key and value; its notes are printed. The process
-    ends with the iterator.
+    ends with the iterator; `started` gets it, so that another thread can close its stdin, which ends it too.
 
     Errors: ClientError if it fails, UsageError if it cannot be carried out here, StoreError if its store is
     out of reach.
     """
     with _started() as process:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        started(process)
         tail = _Tail(process.stderr)
         with suppress(BrokenPipeError):
             # What it wrote before it ended says why.
@@ -171,6 +182,16 @@ def _said(line: str) -> dict[str, Any] | None:
 
 
 def _peer(settings: Settings, tls: TlsFiles) -> dict[str, Any]:
+    place = _place(settings, tls)
+    if place is None:
+        raise UsageError(
+            "this gateway has no internal listener: without a data directory set internal.socket or "
+            "internal.listen, for it and for this command"
+        )
+    return place
+
+
+def _place(settings: Settings, tls: TlsFiles) -> dict[str, Any] | None:
     """By its Unix socket, if it has one; else by the first address of internal.listen."""
     path = socket_path(settings.internal, urls_of(settings.storage).directory)
     if path is not None:
@@ -178,10 +199,7 @@ def _peer(settings: Settings, tls: TlsFiles) -> dict[str, Any]:
     for binding in bindings_of(settings):
         files = dataclasses.asdict(_whole(tls)) if binding.is_tls else {}
         return {"host": binding.bind.host, "port": binding.bind.port, **files}
-    raise UsageError(
-        "this gateway has no internal listener: without a data directory set internal.socket or "
-        "internal.listen, for it and for this command"
-    )
+    return None
 
 
 def _whole(tls: TlsFiles) -> TlsFiles:

@@ -58,10 +58,8 @@ def _run(work: Callable[[], Exit]) -> Exit:
     except (ConfigError, UsageError, Unencodable, UnicodeEncodeError) as error:
         # An argument that is too long (Unencodable), or no text (UnicodeEncodeError).
         return _complain(error, Exit.USAGE)
-    except (ClientError, OutputError) as error:
-        return _failed(error)
-    except StoreError as error:
-        return _complain(error, Exit.IN_USE if isinstance(error, StoreLocked) else Exit.STORE)
+    except (ClientError, OutputError, StoreError) as error:
+        return failed(error)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
@@ -70,7 +68,10 @@ def _run(work: Callable[[], Exit]) -> Exit:
         return Exit.OK
 
 
-def _failed(error: ClientError | OutputError) -> Exit:
+def failed(error: ClientError | OutputError | StoreError) -> Exit:
+    """Say why; the exit code that fits."""
+    if isinstance(error, StoreError):
+        return _complain(error, Exit.IN_USE if isinstance(error, StoreLocked) else Exit.STORE)
     if isinstance(error, OutputError):
         discard_stdout()
     for failure in error.failures if isinstance(error, Failures) else [error]:

@@ -43,12 +43,18 @@ class Candidate:
         also if both have the same node id by mistake."""
         return epoch.who != (self.gateway, self.described.host, self.described.address)
 
+    @property
+    def is_of_job(self) -> bool:
+        """Whether it serves a job alone, as no client can connect: see `absence.py`."""
+        return bool(self.described.host) and not self.described.address
+
     def others(self, epochs: Sequence[Epoch], since_ms: int) -> list[Epoch]:
         """Take-overs by other gateways since then. One that was started again has taken nothing over, and a
-        command does not come back."""
+        command does not come back, nor does the gateway of a job."""
         taken: list[Epoch] = []
         for epoch in epochs:
-            if epoch.gateway != NO_GATEWAY and (not taken or taken[-1].who != epoch.who):
+            comes_back = epoch.gateway != NO_GATEWAY and not epoch.is_of_job
+            if comes_back and (not taken or taken[-1].who != epoch.who):
                 taken.append(epoch)
         return [epoch for epoch in taken if epoch.began_ms >= since_ms and self.is_other(epoch)]
 

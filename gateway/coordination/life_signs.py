@@ -1,7 +1,8 @@
 """Signs of life of an owner that has replaced another gateway just before, which may be back as a standby.
 
 A standby cannot ask the owner; it sees the journal alone. So such an owner writes an entry at least every ten
-seconds, an empty one if it has nothing to say. An owner that nobody contests writes none.
+seconds, an empty one if it has nothing to say. An owner that nobody contests writes none. The gateway of a
+job always does: the next job can tell by its silence that it was killed (`absence.py`).
 """
 
 import asyncio
@@ -29,8 +30,12 @@ class LifeSigns:
         self._task: asyncio.Task[None] | None = None
 
     async def begin_epoch(self) -> None:
-        if not self._shard.is_exclusive and self._candidate.is_contested(self._shard.state):
+        if self._shard.is_exclusive:
+            return
+        is_contested = self._candidate.is_contested(self._shard.state)
+        if is_contested:
             log.warning("takeover.contested", shard=self._shard.journal.shard)
+        if is_contested or self._candidate.is_of_job:
             self._task = asyncio.create_task(self._show(), name="life-signs")
 
     async def end_epoch(self) -> None:

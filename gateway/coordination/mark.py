@@ -6,8 +6,9 @@ was made since. So the owner puts a mark about once a minute while it writes, an
 mark with the journal.
 
 A blob `mark/{shard}/{entry}-{uuidv7}` is JSON: format version, cluster id, epoch, number and nonce of the
-entry. Marks from before the last restore are those of the journal that it replaced: they are set aside, by
-the creation time in their keys, and deleted by the owners that follow (docs/decisions/0046).
+entry; and `ended` in the last mark of an owner that has ended in order (docs/decisions/0052). Marks from
+before the last restore are those of the journal that it replaced: they are set aside, by the creation time in
+their keys, and deleted by the owners that follow (docs/decisions/0046).
 """
 
 import json
@@ -39,6 +40,8 @@ class Mark:
     epoch: int
     entry: int
     nonce: bytes
+    has_ended: bool = False
+    """Its owner has written nothing after the entry, and never will."""
 
 
 class Verdict(Enum):
@@ -137,13 +140,15 @@ def _prefix(shard: int) -> str:
 
 
 def encode_mark(mark: Mark) -> bytes:
-    fields = {
+    fields: dict[str, object] = {
         "version": VERSION,
         "cluster_id": mark.cluster_id,
         "epoch": mark.epoch,
         "entry": mark.entry,
         "nonce": mark.nonce.hex(),
     }
+    if mark.has_ended:
+        fields["ended"] = True
     return json.dumps(fields).encode()
 
 
@@ -153,7 +158,8 @@ def _decode(data: bytes, key: str) -> Mark:
         version = int(fields["version"])
         if version <= VERSION:
             nonce = bytes.fromhex(fields["nonce"])
-            return Mark(str(fields["cluster_id"]), int(fields["epoch"]), int(fields["entry"]), nonce)
+            epoch, entry, has_ended = int(fields["epoch"]), int(fields["entry"]), bool(fields.get("ended"))
+            return Mark(str(fields["cluster_id"]), epoch, entry, nonce, has_ended)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise StoreDamaged(
             f"the blob {key}, which names the newest durable entry, is damaged; delete it if the metadata "

@@ -53,36 +53,38 @@ class Marking:
             self._task = asyncio.create_task(self._run(), name="marking")
 
     async def end_epoch(self) -> None:
-        """After an orderly end everything is covered. An owner that was replaced leaves that to the next."""
+        """After an orderly end everything is covered; where other gateways can write, the last mark says that
+        this one will not. An owner that was replaced leaves that to the next."""
         task, self._task = self._task, None
         if task is None:
             return
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         if self._shard.broken is None:
-            await self._try_to_mark(LAST_WAIT_S)
+            await self._try_to_mark(LAST_WAIT_S, has_ended=not self._shard.is_exclusive)
 
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(EVERY_S)
             await self._try_to_mark(WAIT_S)
 
-    async def _try_to_mark(self, wait_s: float) -> None:
+    async def _try_to_mark(self, wait_s: float, *, has_ended: bool = False) -> None:
         try:
             async with asyncio.timeout(wait_s):
-                await self.mark()
+                await self.mark(has_ended=has_ended)
         except (StoreError, TimeoutError) as error:
             log.warning("mark.not_put", error=str(error) or f"no response within {wait_s:g} s")
 
-    async def mark(self) -> None:
-        """Name the last entry that was applied, if there is a new one. An idle gateway puts nothing."""
+    async def mark(self, *, has_ended: bool = False) -> None:
+        """Name the last entry that was applied, if there is a new one. An idle gateway puts nothing until it
+        has ended."""
         replica = self._shard.replica
         state, nonce = replica.state, replica.last_nonce
         applied = state.applied
-        if applied == self._marked or not state.is_whole:
+        if (applied == self._marked and not has_ended) or not state.is_whole:
             return
         # Only what is durable and counts is applied, so a mark is true for ever, however late it is put.
-        mark = Mark(state.cluster_id, state.epoch, applied - 1, nonce)
+        mark = Mark(state.cluster_id, state.epoch, applied - 1, nonce, has_ended)
         # Never before a restore, by whose time the marks of the journal before are recognised.
         made_ms = max(self._clock(), state.entry_time_ms)
         key = new_mark_key(self._shard.journal.shard, mark.entry, made_ms, self._random)

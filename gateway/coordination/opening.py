@@ -35,13 +35,15 @@ async def open_shard(  # noqa: PLR0913 - the stores of a gateway
     random: RandomBytes = random_bytes,
     described: Description | None = None,
     damping: Damping | None = None,
+    *,
+    yields: bool = False,
 ) -> Shard:
     """Recover the shard's state and begin a new epoch. The caller closes the shard before the stores.
 
     `clock` gives unix ms, `elapsed` ms on a monotonic clock. `verify` may refuse the recovered state
     before anything is written. `feature_level` and `described`: see `BecomeOwner`. `damping` may wait before.
-    Ids and nonces are from `random`. Raises StoreDamaged, StoreTooNew, StoreUnavailable with one sentence
-    each.
+    `yields`: as `Shard.start` has it. Ids and nonces are from `random`. Raises StoreDamaged, StoreLocked,
+    StoreTooNew, StoreUnavailable with one sentence each.
     """
     recovered = await _recovered(journal, blobs, image, verify)
     if damping is not None and await damping.wait(journal, recovered.state):
@@ -54,7 +56,7 @@ async def open_shard(  # noqa: PLR0913 - the stores of a gateway
         opened.replica.journal_bytes = recovered.journal_bytes
         try:
             deadline = asyncio.get_running_loop().time() + OPEN_SECONDS
-            await opened.start(node_id, new_cluster_id(random), deadline, feature_level)
+            await opened.start(node_id, new_cluster_id(random), deadline, feature_level, yields=yields)
             _note_older_level(opened.state.feature_level)
             return opened
         except PrunedMeanwhile as error:

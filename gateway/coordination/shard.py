@@ -12,7 +12,7 @@ from gateway.coordination.replica import Replica
 from gateway.coordination.time_hold import TimeHold
 from gateway.host import RandomBytes, random_bytes
 from ledger.cluster.requests import Description
-from ledger.errors import OutcomeUnknown, StoreUnavailable
+from ledger.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 from ledger.ports import Journal
 from ledger.registry import REGISTRY
 from ledger.requests import LedgerResult, Request
@@ -49,11 +49,14 @@ class Shard:
         self.topic_refusal = ""
         """Why there are no new topics and partitions, before that."""
 
-    async def start(self, gateway: int, cluster_id: str, deadline: float, feature_level: int = 0) -> None:
+    async def start(
+        self, gateway: int, cluster_id: str, deadline: float, feature_level: int = 0, *, yields: bool = False
+    ) -> None:
         """Begin an epoch and serve. StoreUnavailable if that cannot be made durable by the deadline.
         `feature_level`: see `BecomeOwner`. An owner that is at work appends meanwhile: its entries are
         applied as they come, and the next number is tried. PrunedMeanwhile if some of them need not have
-        counted: nothing may be built on this shard then."""
+        counted: nothing may be built on this shard then. With `yields` StoreLocked instead, if an entry of
+        another owner has come since the state."""
         first = self.state.applied
         while True:
             try:
@@ -64,6 +67,8 @@ class Shard:
                 if not isinstance(lost, OwnershipLost) or asyncio.get_running_loop().time() >= deadline:
                     raise
             await self.owner.close()
+            if yields:
+                raise StoreLocked("a gateway has begun to write this ledger meanwhile: run the command again")
             if not lost.certain:
                 await self._check_not_pruned(first)
             await self._follow_owner(deadline)

@@ -85,7 +85,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         refusal = pool.refusal_of(self._listener.name, principal)
         if refusal:
-            # It is told so if it asks for that; whatever it does, it does not stay.
+            # A request may get that as its response. Whatever the client does, it does not stay.
             self._report_refused("principal", refusal)
             self._loop.call_later(REFUSED_SECONDS, self.finish)
 

@@ -20,6 +20,11 @@ class Epoch(NamedTuple):
         """The same for all epochs of one gateway, however often that is started."""
         return self.gateway, self.host, self.address
 
+    @property
+    def is_of_job(self) -> bool:
+        """Whether the owner served a job alone: it described itself, and no client could connect to it."""
+        return bool(self.host) and not self.address
+
     def __str__(self) -> str:
         where = ", ".join(part for part in (self.host, self.address) if part)
         return f"gateway {self.gateway}" + (f" ({where})" if where else "")

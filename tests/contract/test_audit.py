@@ -4,7 +4,7 @@ import asyncio
 import json
 import shutil
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -23,12 +23,11 @@ from ledger.partitions.records import RecordsDeleted
 from ledger.ports import SegmentStore
 from ledger.topics.records import TopicDeleted
 from ledger.types import StoredObject
+from tests.support.audit_damages import DAMAGES, Seed, make_gap
 from tests.support.audited import OBJECTS, RECORDS, TOPIC, AuditedLedger, built
 from tests.support.s3_servers import S3Server
 from tests.support.versions import ROOT
 
-Damage = Mapping[str, Any]
-Seed = Callable[[AuditedLedger], Awaitable[object]]
 Run = Callable[..., tuple[Exit, Any]]
 
 
@@ -95,50 +94,6 @@ def test_directories_of_older_versions_are_clean(tmp_path: Path, run_audit: Run,
     assert (code, said["damages"]) == (Exit.OK, [])
     assert said["totals"]["records"] == 100
     assert [note for note in said["notes"] if "the same as the journal" in note]
-
-
-async def make_overlap(ledger: AuditedLedger) -> None:
-    await ledger.commit_lying(base_change=-2)
-
-
-async def make_gap(ledger: AuditedLedger) -> None:
-    await ledger.commit_lying(base_change=5)
-
-
-async def make_wrong_count(ledger: AuditedLedger) -> None:
-    await ledger.commit_lying(last_change=1)
-
-
-async def make_stale_entry(ledger: AuditedLedger) -> None:
-    await ledger.append([], epoch=0)
-
-
-HELD = OBJECTS * RECORDS
-"""Records of each partition."""
-SECOND = {"partition": 1, "offset": RECORDS, "last_offset": 2 * RECORDS - 1}
-DAMAGES: Mapping[str, tuple[Seed, Damage]] = {
-    "flipped byte": (AuditedLedger.flip_byte, {"kind": "damaged batch", "topic": "orders", **SECOND}),
-    "missing object": (
-        AuditedLedger.remove_object,
-        {"kind": "missing object", "topic": "orders", **SECOND},
-    ),
-    "short object": (AuditedLedger.cut_object, {"kind": "short object", "topic": "orders", **SECOND}),
-    "overlap": (
-        make_overlap,
-        {"kind": "overlap", "topic": "orders", "partition": 0, "offset": HELD - 2, "last_offset": HELD + 1},
-    ),
-    "gap": (
-        make_gap,
-        {"kind": "gap", "topic": "orders", "partition": 0, "offset": HELD, "last_offset": HELD + 4},
-    ),
-    "short index": (AuditedLedger.cut_index, {"kind": "damaged index"}),
-    "stray object": (AuditedLedger.strayed, {"kind": "stray object", "topic": None}),
-    "wrong count": (
-        make_wrong_count,
-        {"kind": "wrong count", "topic": "orders", "partition": 0, "offset": HELD},
-    ),
-    "stale owner": (make_stale_entry, {"kind": "stale owner"}),
-}
 
 
 @pytest.mark.parametrize("name", DAMAGES)

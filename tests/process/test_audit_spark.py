@@ -22,7 +22,7 @@ from ledger.errors import StoreError
 from pipeline.engines.audit_tasks import AuditExecutor
 from pipeline.engines.spark_context import SparkPlace, spark_context
 from pipeline.jobs import audit as job
-from tests.contract.test_audit import DAMAGES
+from tests.support.audit_damages import DAMAGES
 from tests.support.audited import OBJECTS, RECORDS, AuditedLedger, built
 from tests.support.spark import why_no_spark
 
