@@ -23,6 +23,22 @@ when there are many small runs (housekeeping.merge_runs). Exits with 3 if runs a
 are left as they are.
 """)
 
+LEDGER_HELP = help_text("""
+Write for each partition where its records are, for readers without a gateway: a settled ledger.
+
+    dragoman compact ledger --data-dir /var/lib/dragoman --dry-run
+    dragoman compact ledger --data-dir /var/lib/dragoman
+    dragoman ledger translate orders 0 4711 --data-dir /var/lib/dragoman
+
+A partition that has not changed since its last one is left out. The one before is deleted after
+ledger.orphan_grace_ms. A settled ledger is right when it is written, and ages: it keeps none of the objects
+that it names from being merged or deleted. Exits with 3 if partitions have no new one; they are named.
+""")
+
+Topics = Annotated[
+    str | None, typer.Option(help="Names of topics, with commas between; default all.", metavar="NAMES")
+]
+
 compact_app = typer.Typer(name="compact", help=COMPACT_HELP, no_args_is_help=True, rich_markup_mode="rich")
 
 
@@ -37,9 +53,7 @@ def segments(
     data_dir: DataDir = None,
     metadata: Metadata = None,
     data: Data = None,
-    topics: Annotated[
-        str | None, typer.Option(help="Names of topics, with commas between; default all.", metavar="NAMES")
-    ] = None,
+    topics: Topics = None,
     engine: Annotated[str, typer.Option(help="What carries the job out: local.", metavar="NAME")] = "local",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be merged, and merge nothing.", metavar="")
@@ -59,7 +73,40 @@ def segments(
     from gateway.cli.output import end_with
 
     flags = {"storage.metadata": metadata, "storage.data": data}
-    names = tuple(name for name in (topics or "").split(",") if name)
+    names = _names(topics)
     tls = TlsFiles(tls_ca, tls_cert, tls_key)
     options = CompactOptions(names, EngineOptions(engine), dry_run, as_json, watch, tls)
     end_with(lambda: compact_segments(settings_for(config, data_dir, flags, assignments or ()), options))
+
+
+@compact_app.command(help=LEDGER_HELP)
+def ledger(
+    config: Config = None,
+    data_dir: DataDir = None,
+    metadata: Metadata = None,
+    data: Data = None,
+    topics: Topics = None,
+    engine: Annotated[str, typer.Option(help="What carries the job out: local.", metavar="NAME")] = "local",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.", metavar="")
+    ] = False,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
+    as_json: AsJson = False,
+    assignments: Assignments = None,
+) -> None:
+    from gateway.cli.compact import CompactOptions
+    from gateway.cli.compact_ledger import compact_ledger
+    from gateway.cli.job_process import EngineOptions, TlsFiles
+    from gateway.cli.offline_state import settings_for
+    from gateway.cli.output import end_with
+
+    flags = {"storage.metadata": metadata, "storage.data": data}
+    tls = TlsFiles(tls_ca, tls_cert, tls_key)
+    options = CompactOptions(_names(topics), EngineOptions(engine), dry_run, as_json, tls=tls)
+    end_with(lambda: compact_ledger(settings_for(config, data_dir, flags, assignments or ()), options))
+
+
+def _names(topics: str | None) -> tuple[str, ...]:
+    return tuple(name for name in (topics or "").split(",") if name)

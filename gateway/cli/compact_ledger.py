@@ -5,21 +5,16 @@ from typing import Any
 
 from gateway.cli.compact import CompactOptions
 from gateway.cli.exits import Exit
-from gateway.cli.job_process import job_lines, job_request
+from gateway.cli.job_process import job_lines, ready_request
 from gateway.cli.output import counted, print_json, print_table, print_text, talk
 from gateway.settings import Settings
 
 
 def compact_ledger(settings: Settings, options: CompactOptions) -> Exit:
     """Write, and print plan or summary. FINDINGS if partitions have no new one."""
-    request = {
-        **job_request(settings, options.tls),
-        **options.engine.request(),
-        "job": "ledger",
-        "topics": list(options.topics),
-        "dry_run": options.dry_run,
-    }
-    planned, summary = _run(request)
+    wanted = {"job": "ledger", "topics": list(options.topics), "dry_run": options.dry_run}
+    with ready_request(settings, options.tls) as ready:
+        planned, summary = _run({**ready, **options.engine.request(), **wanted})
     if options.as_json:
         print_json({"planned": planned, "summary": None if options.dry_run else summary})
     elif options.dry_run:

@@ -7,7 +7,7 @@ import typer
 
 from gateway.cli.help_text import help_text
 from gateway.cli.kafscale_commands import EXPORT_HELP, export
-from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata
+from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata, TlsCa, TlsCert, TlsKey
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
@@ -64,6 +64,17 @@ Offsets, groups, topic ids, configs, quotas and sequences of producers stay as t
 interrupted goes on when the same command is run again; until its last step the gateway may be started on the
 old directory, and after it only on the new stores. What is in the old directory stays there. Exits with 3 if
 objects are missing or damaged: then nothing has moved.
+""")
+TRANSLATE_HELP = help_text("""
+Print where the record of one offset is: object, byte and size of its batch, by the settled ledger of the
+partition (dragoman compact ledger).
+
+    dragoman ledger translate orders 0 4711 --data-dir /var/lib/dragoman
+    dragoman ledger translate orders 0 4711 --metadata etcd://h/p --data s3://b/p --json
+
+It reads the stores alone; a gateway that has the data directory locked is asked which settled ledger is the
+newest. The batch is read, and its CRC checked. Exits with 1 if the offset is newer than the settled ledger,
+below the log start offset, or in an object that was merged or deleted since.
 """)
 DOCTOR_HELP = help_text("""
 Check the stores of a gateway: permissions, disk, format versions, journal, image, objects, CRCs; of far
@@ -205,6 +216,31 @@ def move(
 
 
 ledger_app.command(help=EXPORT_HELP)(export)
+
+
+@ledger_app.command(help=TRANSLATE_HELP)
+def translate(
+    topic: Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC")],
+    partition: Annotated[int, typer.Argument(help="Number of the partition.", metavar="PARTITION", min=0)],
+    offset: Annotated[int, typer.Argument(help="The offset.", metavar="OFFSET", min=0)],
+    config: Config = None,
+    data_dir: DataDir = None,
+    metadata: Metadata = None,
+    data: Data = None,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
+    as_json: AsJson = False,
+    assignments: Assignments = None,
+) -> None:
+    from gateway.cli.job_process import TlsFiles
+    from gateway.cli.output import end_with
+    from gateway.cli.translate import TranslateOptions
+    from gateway.cli.translate import translate as work
+
+    tls = TlsFiles(tls_ca, tls_cert, tls_key)
+    options = TranslateOptions(topic, partition, offset, as_json, tls)
+    end_with(lambda: work(_settings(config, data_dir, metadata, data, assignments), options))
 
 
 def doctor(
