@@ -3,7 +3,6 @@ as it is there."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 KEEP_S: Final = 5.0
+CANCEL_S: Final = 1.0
+"""How often jobs are cancelled that go on."""
 IDLE_S: Final = 300.0
 """After which a job gives up whose cluster carries out nothing."""
 
@@ -96,12 +97,19 @@ class SparkRounds:
                 raise JobError(sentence) from error
             raise
         finally:
-            if any(not job.done() for job in jobs):
-                for job in jobs:
-                    job.cancel()
-                # Of a Spark that has died there is nothing to cancel.
-                with suppress(Exception):
-                    self._context.cancelAllJobs()
+            self._cancel(jobs)
+
+    def _cancel(self, jobs: Collection[Future[list[list[Outcome]]]]) -> None:
+        """Those that go on. One that its thread is about to submit is unknown to Spark yet, and would run to
+        an end that never comes without executors: so they are cancelled until all have ended."""
+        left = {job for job in jobs if not job.cancel() and not job.done()}
+        while left:
+            try:
+                self._context.cancelAllJobs()
+            except Exception:
+                # Of a Spark that has died, or was stopped, nothing goes on.
+                return
+            left = wait(left, CANCEL_S).not_done
 
     def _laid_out(self, layout: Layout, executor: Executor) -> "tuple[int, RDD[list[Outcome]]]":
         count = len(layout.groups)

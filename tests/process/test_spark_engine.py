@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ledger.errors import StoreUnavailable
 from ledger.merging.plan import MergePolicy
 from ledger.merging.reads import FAR
 from ledger.requests import Refused
@@ -138,3 +141,40 @@ def test_more_tasks_than_cores_are_swapped_in_as_soon_as_they_are_there(context:
     totals = merged(peer, context, objects.url, DIRECT)
     assert totals.segments > 12
     assert written_at_first[0] < totals.segments
+
+
+class SlowToSubmit:
+    """A Spark of which one job fails, while the others have not reached Spark yet when they are cancelled for
+    the first time. They have no end."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._cancelled = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def runJob(self, _rdd: Any, _function: Any, partitions: list[int]) -> Any:
+        if partitions == [0]:
+            raise StoreUnavailable("the bucket is out of reach")
+        assert self._cancelled.wait(60.0)
+        return self._context.runJob(self._context.parallelize([0], 1), without_end)
+
+    def cancelAllJobs(self) -> None:
+        self._context.cancelAllJobs()
+        self._cancelled.set()
+
+
+def without_end(_: Any) -> list[int]:
+    time.sleep(3600.0)
+    return []
+
+
+@pytest.mark.timeout(120)
+def test_a_job_that_fails_leaves_none_of_its_spark_jobs_behind(context: Any, tmp_path: Path) -> None:
+    peer, objects = peer_on_disk(tmp_path / "data", partitions=2)
+    peer.fill(150)
+    with pytest.raises(StoreUnavailable):
+        merged(peer, SlowToSubmit(context), objects.url, DIRECT)
+    assert not context.statusTracker().getActiveJobsIds()
+    assert not peer.swaps and not peer.pins
