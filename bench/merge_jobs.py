@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from bench import proc
@@ -17,6 +18,8 @@ from bench.servers import BenchGateway
 from gateway.internal.listener import SOCKET_FILE
 from tests.support.versions import ROOT
 
+ALL: Final = MappingProxyType({"due_runs": 1})
+"""A policy that leaves nothing but the tail, so that all of what was produced is merged."""
 END_S: Final = 60.0
 JOB_S: Final = 600.0
 SAMPLE_S: Final = 0.05
@@ -31,10 +34,10 @@ class JobCost:
     gateway_cpu_s: float
 
 
-def run_job(gateway: BenchGateway, engine: str) -> JobCost:
+def run_job(gateway: BenchGateway, engine: str, policy: Mapping[str, int] = ALL) -> JobCost:
     """Run one merge job to its end. Errors: RuntimeError with what it says."""
     before = proc.cpu_seconds(gateway.pid)
-    with _job_process(gateway, engine) as job:
+    with _job_process(gateway, engine, policy) as job:
         costs = _CpuOfFamily(job.pid)
         summary = _summary(job)
         cpu_s = costs.ended()
@@ -42,8 +45,11 @@ def run_job(gateway: BenchGateway, engine: str) -> JobCost:
 
 
 @contextmanager
-def _job_process(gateway: BenchGateway, engine: str) -> Iterator[subprocess.Popen[str]]:
-    request = {"peer": {"path": str(gateway.data_dir / SOCKET_FILE)}, "engine": engine}
+def _job_process(
+    gateway: BenchGateway, engine: str, policy: Mapping[str, int]
+) -> Iterator[subprocess.Popen[str]]:
+    peer = {"path": str(gateway.data_dir / SOCKET_FILE)}
+    request = {"peer": peer, "engine": engine, "policy": dict(policy)}
     process = subprocess.Popen(
         [sys.executable, "-m", "pipeline.engines.process"],
         cwd=ROOT,
@@ -130,7 +136,7 @@ class Jobs:
         started = time.monotonic()
         try:
             while not self._over.is_set():
-                with _job_process(gateway, "local") as job:
+                with _job_process(gateway, "local", {}) as job:
                     summary = _summary(job)
                 self.bytes += summary["run_bytes"]
                 self.busy_s = time.monotonic() - started

@@ -17,7 +17,7 @@ from typing import Any, Final
 from bench import proc
 from bench.clients import measure
 from bench.machine import allow_open_files
-from bench.pipeline import READY_S, RECORD_BYTES, SMALL, find_p99_ms, index_bytes, read_all
+from bench.pipeline import READY_S, RECORD_BYTES, SMALL, index_bytes, read_all
 from bench.servers import BenchGateway, create_topic, stored_records
 
 MERGE_RUNS: Final = 100_000
@@ -50,10 +50,8 @@ def _run(gateway: BenchGateway, runs: int, merge_runs: int) -> None:
         _say(gateway, records, {"resident_mb": (proc.resident_bytes(gateway.pid) - before) / 1e6})
     if merge_runs:
         _await_merges(gateway)
-    measured = dict(read_all(gateway, TOPIC, SMALL, records, lambda _: None))
-    measured["find_p99_ms"] = find_p99_ms(gateway, TOPIC, records // SMALL.partitions)
-    measured["image_runs_mb"] = index_bytes(gateway) / 1e6
-    _say(gateway, records, measured)
+    measured = {"image_runs_mb": index_bytes(gateway) / 1e6}
+    _say(gateway, records, measured | dict(read_all(gateway, TOPIC, SMALL, records, lambda _: None)))
 
 
 def _flush(gateway: BenchGateway, runs: int, records: int) -> int:

@@ -84,12 +84,13 @@ def _merge(case: MergeCase, scale: Scale, noise: Noise, directory: Path) -> Figu
     with _gateway(directory, is_far=case.is_far) as gateway:
         topic, records = fill(gateway, case.shape, int(scale.bytes_1k * case.shape.share))
         time.sleep(TAIL_S)
-        before = read_all(gateway, topic, case.shape, records, noise)
+        # Both times after a start: no record is in memory.
         index_before = index_bytes(gateway)
+        before = read_all(gateway, topic, case.shape, records, noise)
         job = run_job(gateway, case.engine)
         idle = run_job(gateway, case.engine)
-        after = read_all(gateway, topic, case.shape, records, noise)
         index_after = index_bytes(gateway)
+        after = read_all(gateway, topic, case.shape, records, noise)
     size = job.summary["run_bytes"]
     if idle.summary["runs"] or job.summary["left_runs"] or size < 0.9 * records * RECORD_BYTES:
         raise RuntimeError(f"the job has not merged what there was: {job.summary}")

@@ -5,6 +5,7 @@ with a throttle time. KIP-1164 has the APIs below 20000; fields of the others ar
 `gateway/wire/messages/internal`. Written apart from that codec, so that each checks the other.
 """
 
+import struct
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
@@ -20,6 +21,9 @@ from pipeline.primitives import Reader, Writer
 ZERO_UUID: Final = bytes(16)
 _LAYOUT_VERSION: Final = 0
 _OBJECT_KIND: Final = 2
+_RUN: Final = struct.Struct(">xqqqq8xqx")
+"""What follows a run's object key: magic, position, size, first and last offset, log append time, max
+timestamp, timestamp type. Runs are many, so these are read together."""
 """Tags of FindBatches, of a partition and of a batch."""
 _IS_DUPLICATE: Final = 0
 """Tag of SegmentsSwap and SettledLedger."""
@@ -432,11 +436,7 @@ def _found_partition(reader: Reader) -> tuple[int, FoundRuns]:
 def _found_run(reader: Reader) -> FoundRun:
     reader.int64()
     object_key = reader.string()
-    reader.int8()
-    start, size, base, last = reader.int64(), reader.int64(), reader.int64(), reader.int64()
-    reader.int64()
-    max_timestamp = reader.int64()
-    reader.int8()
+    start, size, base, last, max_timestamp = reader.fields(_RUN)
     kind = int.from_bytes(reader.tags().get(_OBJECT_KIND, b"\x01"), "big")
     return FoundRun(object_key, ObjectKind(kind), start, size, base, last, max_timestamp)
 

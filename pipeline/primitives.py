@@ -6,7 +6,7 @@ the length, 0 for null. A struct ends with tagged fields (KIP-482).
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 Item = TypeVar("Item")
 
@@ -88,6 +88,10 @@ class Reader:
             raise Garbled(f"{size} bytes where {self.left} are left")
         self._at += size
         return self._data[self._at - size : self._at]
+
+    def fields(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Several numbers that come one after the other."""
+        return layout.unpack(self.take(layout.size))
 
     def int8(self) -> int:
         return int(_INT8.unpack(self.take(1))[0])

@@ -38,6 +38,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from ledger.batch.header import (
+    HEADER,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC,
@@ -185,23 +186,26 @@ class _Writer:
         self._small = bytearray()
 
     def add(self, batch: SegmentBatch) -> None:
-        view = memoryview(batch.data)
-        header = read_header(view) if len(view) >= HEADER_BYTES else None
-        if header is None or header.magic != MAGIC or header.size_bytes != len(view):
-            raise ValueError(f"{len(view)} bytes are not one record batch")
-        base, delta, size = batch.base_offset, header.last_offset_delta, len(view)
-        if base <= self._last or delta < 0 or header.record_count < 0:
+        base, data, untimed = batch
+        view = memoryview(data)
+        size = len(view)
+        if size < HEADER_BYTES:
+            raise ValueError(f"{size} bytes are not one record batch")
+        # Not `read_header`: batches are many, and a tuple with names for each is a tenth of a merge.
+        _, length, _, magic, _, _, delta, _, max_timestamp, _, _, _, records = HEADER.unpack_from(view)
+        if magic != MAGIC or length + LENGTH_PREFIX_BYTES != size:
+            raise ValueError(f"{size} bytes are not one record batch")
+        if base <= self._last or delta < 0 or records < 0:
             raise ValueError(f"offsets {base} to {base + delta} cannot follow {self._last}")
-        self._messages += header.record_count
+        self._messages += records
         if self._messages > MAX_MESSAGES or self._position + size + TRAILER_BYTES > MAX_SEGMENT_BYTES:
             raise ValueError(f"more than {MAX_SEGMENT_BYTES} bytes or {MAX_MESSAGES} messages in a segment")
         if self._since_entry >= self._interval:
             self._entries.append(_ENTRY.pack(base, self._position))
             self._since_entry = 0
-        self._since_entry += header.record_count
-        stamp = header.max_timestamp if header.max_timestamp >= 0 else batch.untimed
-        self._enter(base, size, stamp)
-        self._append(outgoing_head(base, size - LENGTH_PREFIX_BYTES), view[_PATCHED_BYTES:])
+        self._since_entry += records
+        self._enter(base, size, max_timestamp if max_timestamp >= 0 else untimed)
+        self._append(outgoing_head(base, length), view[_PATCHED_BYTES:])
         self._position += size
         self._last = base + delta
 

@@ -80,7 +80,7 @@ def batches_of(task: MergeTask, data: Sequence[Buffer]) -> Iterator[SegmentBatch
 
 
 def _batches_of_run(number: int, run: FoundRun, view: memoryview) -> Iterator[SegmentBatch]:
-    untimed = _untimed(run)
+    untimed, has_offsets = _untimed(run), run.is_segment
     expected, last, at = run.base, run.base - 1, run.start
     try:
         for batch in walk(view):
@@ -89,10 +89,10 @@ def _batches_of_run(number: int, run: FoundRun, view: memoryview) -> Iterator[Se
             if not verify_crc(data):
                 raise _damaged(number, run, at, "the batch does not match its CRC")
             # In a segment the offsets of a batch are its own. In a WAL object they are the producer's.
-            base = batch.base_offset if run.is_segment else expected
-            if base < expected or batch.last_offset_delta < 0:
+            base, delta = batch.base_offset if has_offsets else expected, batch.last_offset_delta
+            if base < expected or delta < 0:
                 raise _damaged(number, run, at, f"offset {base} comes where {expected} was expected")
-            last = base + batch.last_offset_delta
+            last = base + delta
             expected = last + 1
             yield SegmentBatch(base, data, untimed)
     except BatchError as error:
