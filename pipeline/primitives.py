@@ -112,6 +112,11 @@ class Reader:
         return bytes(self.take(_UUID_BYTES))
 
     def varint(self) -> int:
+        at = self._at
+        if at < len(self._data) and (only := self._data[at]) < 0x80:
+            # As nearly all are.
+            self._at = at + 1
+            return only
         value = 0
         for position in range(_VARINT_BYTES):
             byte = self.take(1)[0]
