@@ -1,4 +1,4 @@
-"""The job `ledger`: writes settled ledgers, in this process.
+"""The job `ledger`: writes settled ledgers, in this process or on Spark.
 
 `planned` is one topic, and what would be written of it; `progress` and `summary` have the fields of
 `pipeline.settling.SettlingTotals`.
@@ -7,21 +7,25 @@
 import dataclasses
 import os
 import time
+from contextlib import ExitStack, closing
 from typing import Final
 
 from pipeline.costs import dollars
-from pipeline.engines.process import LOCAL, JobRequest, Opened, RequestError, Say, max_rss_bytes, opened
+from pipeline.engines.process import SPARK, JobRequest, Opened, Say, max_rss_bytes, opened, spark_of
 from pipeline.segments import Host
 from pipeline.settling import LocalWriter, SettlingEngine, SettlingJob, SettlingTotals
 
 PROGRESS_S: Final = 1.0
+WAVE_RUNS: Final = 200_000
+"""Of the Spark engine: the driver holds them, in 40 bytes each and the names of their objects."""
 
 
 def run(request: JobRequest, say: Say) -> None:
     """Plan, or write. Errors: as `pipeline.settling.SettlingJob`; NotInstalled, ValueError."""
     began_s = time.monotonic()
-    with opened(request) as place:
-        engine = None if request.dry_run else _engine(request, place)
+    with ExitStack() as stack:
+        place = stack.enter_context(opened(request))
+        engine = None if request.dry_run else _engine(request, place, stack)
         job = SettlingJob(place.peer, engine, Host(time.monotonic, os.urandom), _Progress(say))
         if request.dry_run:
             for planned in job.plan(request.topics):
@@ -34,10 +38,14 @@ def run(request: JobRequest, say: Say) -> None:
         say("summary", {**dataclasses.asdict(job.totals), **used})
 
 
-def _engine(request: JobRequest, place: Opened) -> SettlingEngine:
-    if request.engine != LOCAL:
-        raise RequestError(f"the job {request.job} runs with the engine {LOCAL} alone")
-    return SettlingEngine(LocalWriter(place.store, os.urandom))
+def _engine(request: JobRequest, place: Opened, stack: ExitStack) -> SettlingEngine:
+    if request.engine != SPARK:
+        return SettlingEngine(LocalWriter(place.store, os.urandom))
+    from pipeline.engines.spark_settling import SparkWriter
+
+    context = stack.enter_context(spark_of(request))
+    writer = stack.enter_context(closing(SparkWriter(context, place.url, request.far)))
+    return SettlingEngine(writer, WAVE_RUNS)
 
 
 class _Progress:

@@ -1,6 +1,7 @@
 """The job that settles, against a gateway that others use meanwhile: what it writes, names and leaves."""
 
 import os
+import pickle
 from random import Random
 
 import pytest
@@ -12,13 +13,19 @@ from ledger.formats.settled_meta import decode_meta
 from ledger.formats.settled_reader import verify_settled
 from ledger.keys import settled_keys_of
 from ledger.merging.plan import MergePolicy
+from ledger.objects.uploads import ObjectKind
 from ledger.requests import Refused
 from ledger.settled.lookup import NotTranslated, ObjectGone, as_found, check_offset
 from ledger.settled.requests import NameSettled
 from ledger.types import TopicId
 from pipeline import settling
+from pipeline.engines.settling_tasks import SettlingExecutor
+from pipeline.engines.spark_settling import groups_of
+from pipeline.messages import FoundRun
+from pipeline.planning import Place
 from pipeline.rounds import JobError, Round
 from pipeline.segments import Engine, Host, MergeJob
+from pipeline.settled_files import FoundPartition
 from pipeline.settling import LocalWriter, SettlingEngine, SettlingJob, SettlingTotals
 from tests.support.settling_peer import SettlingPeer, files_of
 
@@ -291,3 +298,36 @@ def test_offsets_that_it_does_not_have_are_said(offset: int, sentence: str) -> N
         check_offset("t-0", None, 0, 0, 0)
     with pytest.raises(NotTranslated, match="no record of t-0 has offset 7: offsets may have gaps"):
         as_found(None, files, "t-0", 7)
+
+
+def found_of(*runs: int) -> list[FoundPartition]:
+    made = [FoundPartition(Place(T, "t", at), "c", 1, 1, 0, 0) for at in range(len(runs))]
+    for each, count in zip(made, runs, strict=True):
+        for at in range(count):
+            each.runs.add(FoundRun(f"wal/0/{at}", ObjectKind.WAL, 0, 100, at, at, 0))
+    return made
+
+
+@pytest.mark.parametrize("runs", [(1,), (1, 1, 1, 1), (5_000, 1, 1, 1, 1, 1), (0, 9_000, 0, 9_000)])
+def test_spark_tasks_have_about_as_much_to_do_each(runs: tuple[int, ...]) -> None:
+    found = found_of(*runs)
+    groups = list(groups_of(found, 4))
+    assert [number for group in groups for number, _ in group] == list(range(len(runs)))
+    assert 1 <= len(groups) <= 5 and all(groups)
+    share = sum(count + 500 for count in runs) / 4
+    assert all(sum(len(each.runs) + 500 for _, each in group[:-1]) < share for group in groups)
+
+
+def test_what_goes_to_an_executor_is_small_and_comes_back_as_it_was() -> None:
+    (found,) = found_of(1_000)
+    data = pickle.dumps(found)
+    assert len(data) < 100 * 1_000
+    again = pickle.loads(data)
+    assert list(again.runs) == list(found.runs) and again.place == found.place
+
+
+def test_what_an_executor_cannot_write_is_said_of_each_partition() -> None:
+    executor = SettlingExecutor("objects+file:/absent", {}, 1)
+    outcomes = list(executor.write([list(enumerate(found_of(3, 3)))]))
+    assert [outcome.number for outcome in outcomes] == [0, 1]
+    assert all("there is no data of a gateway" in outcome.store_error for outcome in outcomes)
