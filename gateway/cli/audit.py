@@ -245,6 +245,8 @@ def _totals(totals: AuditTotals) -> list[str]:
         f"objects: {objects.live} live ({_size(objects.live_bytes)}), {objects.garbage} garbage "
         f"({objects.due} of it due), {objects.new} new, {objects.kept} kept for ever, {objects.stray} stray",
     ]
+    if totals.settled:
+        lines.append(f"settled ledgers: {totals.settled}")
     if totals.kept:
         more = f" and {len(totals.kept) - SHOWN_KEPT} more" if len(totals.kept) > SHOWN_KEPT else ""
         lines.append(

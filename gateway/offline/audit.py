@@ -12,11 +12,14 @@ from typing import Final, TypeAlias
 
 from gateway.offline.backup import all_pages
 from ledger.auditing.damages import Damage, DamageKind
+from ledger.auditing.frames import Reading
 from ledger.auditing.objects import Listing, ObjectCounts, check_table, object_uses, stray_damage
 from ledger.auditing.offsets import check_offsets
+from ledger.auditing.settled import check_settled
 from ledger.auditing.tasks import MAX_DAMAGES, ObjectResult, ObjectTask, audit_object
 from ledger.auditing.windows import ObjectRuns, objects_with_runs, places_of
 from ledger.ports import SegmentStore
+from ledger.settled.state import SettledLedgers
 from ledger.state import LedgerState
 
 LOCAL_READERS: Final = 2
@@ -76,7 +79,8 @@ class AuditProgress:
 
 @dataclass(slots=True)
 class AuditTotals:
-    """What was looked at. `offsets`: from the log start offsets to the high watermarks."""
+    """What was looked at. `offsets`: from the log start offsets to the high watermarks. `settled`: settled
+    ledgers."""
 
     topics: int = 0
     partitions: int = 0
@@ -85,6 +89,7 @@ class AuditTotals:
     batches: int = 0
     records: int = 0
     read_bytes: int = 0
+    settled: int = 0
     objects: ObjectCounts = field(default_factory=ObjectCounts)
     kept: list[str] = field(default_factory=list)
 
@@ -125,6 +130,7 @@ class StoreAudit:
                 self._report(stray_damage(found))
         self.totals.objects, self.totals.kept = self._listing.counts, self._listing.kept
         await self._read(None if topics is None else chosen)
+        await self._read_settled(chosen)
         return self.totals
 
     def _check_offsets(self, topics: Set[str] | None) -> Set[int]:
@@ -171,14 +177,26 @@ class StoreAudit:
 
     async def _audited(self, task: ObjectTask) -> ObjectResult:
         result = ObjectResult()
-        reading = audit_object(task, result)
+        await self._drive(audit_object(task, result))
+        return result
+
+    async def _read_settled(self, partitions: Set[int]) -> None:
+        """The settled ledgers of these partitions."""
+        for number, known in list(self._state.part(SettledLedgers).items()):
+            if number in partitions:
+                self.totals.settled += 1
+                locator = self._state.objects.locator(known.object_number)
+                await self._drive(check_settled(self._place_of(number), locator, known, self._report))
+
+    async def _drive(self, reading: Reading[None]) -> None:
+        """Read what a check asks for."""
         try:
             wanted = next(reading)
             while True:
                 (data,) = await self._segments.read([wanted])
                 wanted = reading.send(data)
         except StopIteration:
-            return result
+            return
 
     def _take(self, task: ObjectTask, result: ObjectResult) -> None:
         """Count what was found in an object."""

@@ -24,6 +24,7 @@ class DamageKind(StrEnum):
     DAMAGED_FRAME = "damaged frame"
     DAMAGED_SEGMENT = "damaged segment"
     DAMAGED_INDEX = "damaged index"
+    SETTLED_LEDGER = "settled ledger"
     STRAY_OBJECT = "stray object"
 
 

@@ -110,6 +110,40 @@ def test_each_damage_is_named(settings: Settings, run_audit: Run, name: str) -> 
     assert others == []
 
 
+def test_a_settled_ledger_is_read_whole(settings: Settings, run_audit: Run) -> None:
+    seed(settings, AuditedLedger.settle)
+    code, said = run_audit(settings)
+    assert (code, said["damages"]) == (Exit.OK, [])
+    assert (said["totals"]["settled"], said["totals"]["objects"]["live"]) == (1, OBJECTS + 1)
+    assert said["totals"]["objects"]["stray"] == 0
+
+
+@pytest.mark.parametrize("name", ["flipped byte", "short index", "no meta"])
+def test_a_damaged_settled_ledger_is_named(settings: Settings, run_audit: Run, name: str) -> None:
+    async def make(ledger: AuditedLedger) -> str:
+        keys, blobs = await ledger.settle(), ledger.stores.blobs
+        log, index = await blobs.get(keys.log_key), await blobs.get(keys.index_key)
+        match name:
+            case "flipped byte":
+                key, data = keys.log_key, log[:-30] + bytes([log[-30] ^ 1]) + log[-29:]
+            case "short index":
+                key, data = keys.index_key, index[:-1]
+            case _:
+                await blobs.delete([keys.meta_key])
+                return keys.meta_key
+        await blobs.delete([key])
+        await blobs.put(key, [data])
+        return key
+
+    key = seed(settings, make)
+    code, said = run_audit(settings)
+    (damage,) = said["damages"]
+    assert (code, damage["kind"], damage["object"]) == (Exit.FINDINGS, "settled ledger", key)
+    assert (damage["topic"], damage["partition"]) == ("orders", 0)
+    assert damage["remedy"].startswith("no record is lost")
+    assert said["totals"]["records"] == 2 * OBJECTS * RECORDS
+
+
 def test_the_objects_of_damages_are_named(settings: Settings, run_audit: Run) -> None:
     async def make(ledger: AuditedLedger) -> str:
         await ledger.flip_byte()

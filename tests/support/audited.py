@@ -21,18 +21,23 @@ from gateway.store_assembly import Stores, directory_of, opened_stores
 from ledger.batch.header import read_header
 from ledger.batch.records import Record, build_batch
 from ledger.formats.segment import SegmentBatch, encode_segment
+from ledger.formats.settled import SettledPartition, SettledRun, encode_settled
+from ledger.formats.settled_meta import SettledMeta, encode_meta
 from ledger.formats.snapshot import Snapshot, encode_snapshot
 from ledger.image import all_rows
 from ledger.journal import NONCE_BYTES, encode_entry
-from ledger.keys import index_locator, segment_locator
+from ledger.keys import SettledKeys, index_locator, segment_locator, settled_keys
 from ledger.objects.requests import RaiseFloor
+from ledger.objects.uploads import ObjectKind
 from ledger.partitions.records import FileCommitted, RunRow
 from ledger.partitions.requests import CommitBatch, CommitFile
 from ledger.ports import Appended
 from ledger.records import MetadataRecord
 from ledger.registry import REGISTRY
+from ledger.settled.requests import Named, NameSettled, SettledFiles
 from ledger.state import LedgerState
 from ledger.swaps.requests import ReleasePin, SegmentFile, SegmentRun, Swapped, SwapSegments, TakePin
+from ledger.swaps.state import Pins
 from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch, Placement, Position
 from tests.support.journalled import topic_id
@@ -169,6 +174,34 @@ class AuditedLedger:
         await shard.ask(ReleasePin(job), _deadline())
         await shard.close()
         return locator
+
+    async def settle(self) -> SettledKeys:
+        """Partition 0 gets a settled ledger, whose keys this returns."""
+        shard = await _open_shard(self.stores)
+        state = shard.state
+        log = state.topics.by_name["orders"].partitions[0]
+        locator, kind = state.objects.locator, ObjectKind.WAL
+        runs = [
+            SettledRun(locator(run.object_number), kind, run.start, run.size, run.base, run.last)
+            for run in log.runs()
+        ]
+        keys = settled_keys(TOPIC, 0, NOW_MS + 1, os.urandom(10))
+        made = encode_settled(SettledPartition(TOPIC, 0, NOW_MS + 1, log.high_watermark), runs)
+        places = keys.log_key, made.log_bytes, keys.index_key, len(made.index), made.runs, made.objects
+        about = state.cluster_id, TOPIC.hex(), "orders", 0, state.applied, NOW_MS, 0, 0, log.high_watermark
+        meta = encode_meta(SettledMeta(*about, NOW_MS + 1, *places))
+        data = meta, made.index, b"".join(made.log)
+        for key, part in zip((keys.meta_key, keys.index_key, keys.log_key), data, strict=True):
+            await self.stores.blobs.put(key, [part])
+        job = b"s" * 16
+        await shard.ask(TakePin(job), _deadline())
+        files = SettledFiles(keys.log_key, made.log_bytes, len(made.index), len(meta))
+        entry = state.part(Pins)[job].entry
+        named = NameSettled(job, 0, TOPIC, 0, files, entry, log.high_watermark, log.layout_version)
+        assert isinstance(await shard.ask(named, _deadline()), Named)
+        await shard.ask(ReleasePin(job), _deadline())
+        await shard.close()
+        return keys
 
     async def cut_index(self) -> str:
         """The index of a segment lacks its last byte."""
