@@ -45,7 +45,7 @@ from gateway.host import COUNTS_SUSPEND, dice_of
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.merging import Merging
-from gateway.housekeeping.pins import PinExpiry
+from gateway.housekeeping.pins import PinExpiry, oldest_pin_s
 from gateway.housekeeping.steps import replica_steps
 from gateway.internal.listener import InternalListener, bindings_of
 from gateway.internal.shard_access import ShardAccess
@@ -64,6 +64,7 @@ from gateway.version import product_version
 from gateway.world import World
 from ledger.cluster.requests import Description
 from ledger.state import LedgerState
+from ledger.swaps.state import Pins
 
 log = structlog.get_logger()
 
@@ -126,7 +127,7 @@ async def running_gateway(
         # The first ends last, so its last mark covers what the others have written.
         parts = marking, LifeSigns(shard, candidate), services.groups, housekeeping, access.pins
         scope = await _begin_owner_scope(shard, parts, stack)
-        facts = _shard_facts(settings, checkpointer, garbage, metrics)
+        facts = _shard_facts(settings, shard, checkpointer, garbage, metrics)
         readiness = _readiness(settings, stores, shard, space, quota, watch)
         # Before the clients' listeners, so that its pages report "shutting down" while those are drained.
         reasons, shards = readiness.reasons, partial(_shard_pages, shard, facts)
@@ -373,9 +374,11 @@ async def _begin_merging(merging: Merging | None, scope: OwnerScope, stack: Asyn
 
 
 def _shard_facts(
-    settings: Settings, checkpointer: Checkpointer, garbage: GarbageCollector, metrics: Metrics
+    settings: Settings, shard: Shard, checkpointer: Checkpointer, garbage: GarbageCollector, metrics: Metrics
 ) -> ShardFacts:
     metrics.orphan_objects.set_function(lambda: garbage.orphans_left)
+    metrics.pins.set_function(lambda: len(shard.state.part(Pins)))
+    metrics.oldest_pin_seconds.set_function(lambda: oldest_pin_s(shard))
     return ShardFacts(
         settings.broker.node_id,
         image_entries=lambda: checkpointer.imaged,

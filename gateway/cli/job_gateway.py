@@ -48,7 +48,7 @@ def reached(settings: Settings, place: Mapping[str, Any] | None) -> Iterator[dic
         with tempfile.TemporaryDirectory(prefix="dragoman-") as directory:
             path = Path(directory, SOCKET)
             with _Started(settings, path, _hint(place)):
-                yield {"path": str(path)}
+                yield {"path": str(path), "once": True}
     finally:
         hand_over(settings.storage)
 

@@ -60,11 +60,13 @@ class ChildListener(Protocol):
 
 
 class MergeMetrics(Protocol):
-    """What is counted of jobs."""
+    """What is counted of jobs, as `gateway.telemetry.metrics.Metrics` has it."""
 
-    def merge_ended(self, outcome: str, runs: int, size_bytes: int) -> None:
-        """As `gateway.telemetry.metrics.Metrics`."""
-        ...
+    def counted_small_runs(self, runs: int) -> None: ...
+
+    def merge_runs(self, is_running: bool) -> None: ...
+
+    def merge_ended(self, outcome: str, runs: int, size_bytes: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +169,14 @@ class Merging:
             if self._shard.state.feature_level < LEVEL_WITH_SEGMENTS or self._options.hindrance():
                 continue
             small = await count_small_runs(self._shard.state)
+            self._metrics.counted_small_runs(small.runs)
             if reason := small.reason(self._options.merge_runs):
                 pause_s = pauses.after(await self._merge(reason), small.runs)
 
     async def _merge(self, reason: str) -> int:
         """How many runs were merged; 0 after a failure."""
         log.info("merging.started", reason=reason)
+        self._metrics.merge_runs(True)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
@@ -181,6 +185,8 @@ class Merging:
             self._metrics.merge_ended("failed", 0, 0)
             log.warning("merging.failed", error=str(error), took_s=round(loop.time() - began_s, 1))
             return 0
+        finally:
+            self._metrics.merge_runs(False)
         runs, size_bytes = int(summary.get("runs", 0)), int(summary.get("written_bytes", 0))
         self._metrics.merge_ended("merged" if runs else "idle", runs, size_bytes)
         log.info("merging.ended", **summary)

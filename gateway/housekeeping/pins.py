@@ -67,3 +67,9 @@ class PinExpiry:
             log.info("pin.expired", job=job.hex())
             released += 1
         return released
+
+
+def oldest_pin_s(shard: Shard) -> float:
+    """For how long the oldest pin has been held; 0 if there is none."""
+    pins = shard.state.part(Pins)
+    return max(0.0, (shard.now_ms() - pins.oldest_ms) / 1000) if pins else 0.0

@@ -59,6 +59,10 @@ _HELP: Final[Mapping[str, str]] = {
     "dragoman_merges": "Merge jobs that this gateway has started, with how they ended",
     "dragoman_merged_runs": "Runs that merge jobs have replaced by segments",
     "dragoman_merged_bytes": "Bytes of segments that merge jobs have written",
+    "dragoman_merge_running": "1 while a merge job that this gateway has started runs",
+    "dragoman_small_runs": "Runs outside of segments, as last counted; 0 with housekeeping.merge_runs=0",
+    "dragoman_pins": "Jobs that hold what was live when they began, those of other commands too",
+    "dragoman_oldest_pin_seconds": "For how long the oldest of these has held it; 0 if there is none",
     "dragoman_clock_behind_seconds": "How far the journal's last entry is ahead of the clock",
     "dragoman_throttle_seconds": "How long clients over a quota were throttled",
     "dragoman_throttles": "Requests and connections over a quota",
@@ -166,6 +170,10 @@ class Metrics:
             self._merges.labels(outcome)
         self._merged_runs = self._counter("dragoman_merged_runs")
         self._merged_bytes = self._counter("dragoman_merged_bytes")
+        self._merge_running = self._gauge("dragoman_merge_running")
+        self._small_runs = self._gauge("dragoman_small_runs")
+        self.pins = self._gauge("dragoman_pins")
+        self.oldest_pin_seconds = self._gauge("dragoman_oldest_pin_seconds")
         self.clock_behind_seconds = self._gauge("dragoman_clock_behind_seconds")
         self.throttle_seconds = self._counter("dragoman_throttle_seconds", "quota")
         self.throttles = self._counter("dragoman_throttles", "quota")
@@ -187,6 +195,14 @@ class Metrics:
         self._requests.labels(api, error).value += 1
         self._request_seconds.labels(api).observe(seconds)
         self._work_seconds.labels(api).observe(seconds - parked_s)
+
+    def counted_small_runs(self, runs: int) -> None:
+        """Set how many runs are outside of segments."""
+        self._small_runs.set(runs)
+
+    def merge_runs(self, is_running: bool) -> None:
+        """Whether a merge job runs."""
+        self._merge_running.set(is_running)
 
     def merge_ended(self, outcome: str, runs: int, size_bytes: int) -> None:
         """Count one merge job: its outcome is one of MERGE_OUTCOMES."""

@@ -71,7 +71,7 @@ class RequestError(Exception):
 
 class PeerPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How to reach the gateway: an inherited socket (`fd`), a Unix socket (`path`), or `host` and `port`,
-    with TLS if there is a `certificate`."""
+    with TLS if there is a `certificate`. `once`: a gateway that is gone does not come back."""
 
     fd: int = -1
     path: str = ""
@@ -80,12 +80,13 @@ class PeerPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ca: str = ""
     certificate: str = ""
     key: str = ""
+    once: bool = False
 
     def link(self) -> Link:
         if self.fd >= 0:
             return InheritedLink(self.fd)
         if self.path:
-            return UnixLink(Path(self.path))
+            return UnixLink(Path(self.path), connects_again=not self.once)
         if self.certificate:
             return TlsLink(self.host, self.port, Path(self.ca), Path(self.certificate), Path(self.key))
         return PlainLink(self.host, self.port)

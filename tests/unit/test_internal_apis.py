@@ -54,12 +54,14 @@ from ledger.types import TopicId
 from pipeline.links import InheritedLink
 from pipeline.peer import PeerClient, PeerRefused
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway, records
+from tests.support.loop_time import longest_turn
 from tests.support.swapping import JOB, swap_of
 
 Result = TypeVar("Result")
 
 NOBODY: Final = bytes(15) + b"\1"
 HOUR_MS: Final = 3_600_000
+LONGEST_TURN_S: Final = 0.02
 
 
 @pytest_asyncio.fixture
@@ -584,6 +586,31 @@ async def test_a_pin_is_taken_renewed_and_released(gateway: InMemoryGateway) -> 
     assert JOB not in shard.state.part(Pins)
     with pytest.raises(PeerRefused, match="a job needs an id of its own"):
         await on_child(gateway, lambda client: client.pin(bytes(16)))
+
+
+async def test_pins_are_counted_with_the_age_of_the_oldest(gateway: InMemoryGateway) -> None:
+    def figures() -> tuple[float | None, ...]:
+        registry = gateway.running.services.metrics.registry
+        return tuple(map(registry.get_sample_value, ("dragoman_pins", "dragoman_oldest_pin_seconds")))
+
+    assert figures() == (0, 0)
+    await on_child(gateway, lambda client: client.pin(JOB))
+    await asyncio.sleep(0.05)
+    pins, oldest_s = figures()
+    assert pins == 1 and oldest_s is not None and 0.01 < oldest_s < 60
+    await on_child(gateway, lambda client: client.release(JOB))
+    assert figures() == (0, 0)
+
+
+async def test_no_request_about_many_files_holds_the_event_loop(gateway: InMemoryGateway) -> None:
+    files = [DescribeFilesFile(f"seg/{'a' * 22}/0/{number:020d}-{'b' * 36}.kfs") for number in range(45_000)]
+    key = InternalApi.DISKLESS_DESCRIBE_FILES
+    body = memoryview(codec.encode_request(key, 0, DisklessDescribeFilesRequest(files)))
+    del files
+    router, listener = gateway.running.internal.router, gateway.running.listeners[0]
+    request = Request(0, RequestHeader(int(key), 0, 1, "job"), body, False)
+    answering = router.answer(request, Peer(7, listener, "", ANONYMOUS), asyncio.get_running_loop().time())
+    assert await longest_turn(answering) < LONGEST_TURN_S
 
 
 async def test_each_pin_request_renews_the_pin_at_its_owner(

@@ -92,6 +92,12 @@ class Job:
     def count(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
 
+    def counted_small_runs(self, runs: int) -> None:
+        self.metrics.counted_small_runs(runs)
+
+    def merge_runs(self, is_running: bool) -> None:
+        self.metrics.merge_runs(is_running)
+
     def merge_ended(self, outcome: str, runs: int, size_bytes: int) -> None:
         self.metrics.merge_ended(outcome, runs, size_bytes)
         self.outcomes.put_nowait(outcome)
@@ -130,6 +136,7 @@ async def test_a_job_is_started_for_small_runs_and_its_summary_is_counted_and_lo
         await job.until_ended("merged")
         await job.merging.end_epoch()
     await ended(job)
+    assert job.count("dragoman_small_runs") == 100
     assert job.count("dragoman_merged_runs_total") == 90
     assert job.count("dragoman_merged_bytes_total") == 4096
     assert [line["event"] for line in lines][:2] == ["merging.started", "merging.ended"]
@@ -184,8 +191,10 @@ async def test_a_job_ends_with_the_epoch() -> None:
     await job.merging.begin_epoch()
     async with asyncio.timeout(WAIT_S):
         await job.starts.started.wait()
+    assert job.count("dragoman_merge_running") == 1
     await job.merging.end_epoch()
     assert job.starts.children[0].returncode == -9
+    assert job.count("dragoman_merge_running") == 0
     await job.merging.end_epoch()
 
 

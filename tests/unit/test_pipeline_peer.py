@@ -1,6 +1,7 @@
 """The client of jobs against frames that are written by hand."""
 
 import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from ledger.objects.uploads import ObjectKind
 from ledger.requests import Refused
 from ledger.swaps.requests import Pinned, SegmentFile, SegmentRun, Swapped, SwapSegments
 from ledger.types import TopicId
+from pipeline.engines.process import PeerPlace
 from pipeline.links import UNIX_PATH_BYTES, InheritedLink, UnixLink, Unreachable
 from pipeline.messages import ERRORS, RESOURCE_NOT_FOUND, FoundRun, RunQuery
 from pipeline.peer import PeerClient, PeerRefused, PeerUnavailable
@@ -314,6 +316,17 @@ def test_a_gateway_that_was_never_there_is_reported_at_once(tmp_path: Path) -> N
     with PeerClient(UnixLink(tmp_path / "none"), 60.0) as client:
         with pytest.raises(PeerUnavailable, match="there is no such socket"):
             client.journal(0)
+
+
+def test_a_gateway_that_does_not_come_back_is_not_waited_for(tmp_path: Path) -> None:
+    listening(tmp_path / "s", ScriptedPeer([bytes.fromhex(JOURNAL), None]))
+    link = PeerPlace(path=str(tmp_path / "s"), once=True).link()
+    with PeerClient(link, 60.0) as client:
+        assert client.journal(8).durable_end == 9
+        began_s = time.monotonic()
+        with pytest.raises(PeerUnavailable, match="no response of the gateway"):
+            client.journal(9)
+        assert time.monotonic() - began_s < 20.0
 
 
 def test_errors_have_kafkas_codes() -> None:
