@@ -8,6 +8,7 @@ from typing import Final
 from ledger.auditing.batches import AuditedRun
 from ledger.auditing.damages import PUT_BACK, REPORT, RESTORE_METADATA, Damage, DamageKind
 from ledger.auditing.frames import PlaceOf
+from ledger.objects.uploads import ObjectKind
 from ledger.state import LedgerState
 from ledger.types import StoredObject
 
@@ -105,6 +106,9 @@ class Listing:
                 use = self.uses.get(known.number)
                 self.counts.live += 1
                 self.counts.live_bytes += found.size
+                if known.kind == ObjectKind.SETTLED:
+                    # It has no runs, and is read whole (`ledger.auditing.settled`).
+                    continue
                 if use is None or not use.readable:
                     self.counts.unread += 1
                 elif found.size:

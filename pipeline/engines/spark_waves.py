@@ -2,8 +2,7 @@
 cluster carries out nothing."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pipeline.engines.spark_context import explained
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 LOOK_S: Final = 5.0
+CANCEL_S: Final = 1.0
+"""How often a job is cancelled that goes on."""
 IDLE_S: Final = 300.0
 """After which a job gives up whose cluster carries out nothing."""
 
@@ -49,10 +50,18 @@ class SparkWaves:
                 raise JobError(sentence) from error
             raise
         finally:
-            if not job.done():
-                # Of a Spark that has died there is nothing to cancel.
-                with suppress(Exception):
-                    self._context.cancelAllJobs()
+            self._cancel(job)
+
+    def _cancel(self, job: "Future[list[Item]]") -> None:
+        """If it goes on. One that its thread is about to submit is unknown to Spark yet, so it is cancelled
+        until it has ended."""
+        while not job.cancel() and not job.done():
+            try:
+                self._context.cancelAllJobs()
+            except Exception:
+                # Of a Spark that has died, or was stopped, nothing goes on.
+                return
+            wait([job], CANCEL_S)
 
     def _is_busy(self) -> bool:
         tracker = self._context.statusTracker()

@@ -19,6 +19,7 @@ from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.header import walk
 from ledger.batch.records import Record, build_batch
+from ledger.keys import settled_keys_of
 from ledger.objects.uploads import ObjectKind
 from pipeline.links import UnixLink
 from pipeline.peer import PeerClient
@@ -165,3 +166,9 @@ def test_jobs_that_are_killed_leave_orphans_alone_and_two_at_once_name_one(fille
     filled.terminate()
     audit = run("audit", "--data-dir", str(filled.data_dir))
     assert audit.returncode == 0, audit.stdout + audit.stderr
+    path = filled.data_dir / "blobs" / settled_keys_of(newest.files.locator).index_key
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:-1])
+    damaged = run("audit", "--data-dir", str(filled.data_dir), "--json")
+    (damage,) = json.loads(damaged.stdout)["damages"]
+    assert (damaged.returncode, damage["kind"], damage["partition"]) == (3, "settled ledger", 0)

@@ -14,7 +14,7 @@ from adapters.segments.segment_blobs import SegmentBlobs
 from adapters.segments.wal_and_segments import WalAndSegments
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.orphan_scans import AFTER_JOBS, SEGMENTS_SCAN_S, OrphanScans
-from ledger.keys import index_locator, segment_locator
+from ledger.keys import index_locator, segment_locator, settled_keys
 from ledger.objects.state import DATA_STORE, Origin
 from ledger.objects.uploads import ObjectKind
 from ledger.types import DraftBatch, StoredObject, TopicId
@@ -137,3 +137,15 @@ def test_segments_are_listed_again_when_the_floor_passes_one_that_was_left() -> 
     assert (scans.oldest_ms, scans.left) == (120, 2)
     assert len(scans.scans(floor_ms=120, now_s=60.0)) == 1
     assert len(scans.scans(floor_ms=121, now_s=120.0)) == 2
+
+
+async def test_a_settled_ledger_that_nothing_names_goes_with_all_of_its_files(world: World) -> None:
+    orphan, live, lone = (settled_keys(TOPIC, at, world.clock.now_ms, os.urandom(10)) for at in range(3))
+    for keys in (orphan, live):
+        await world.store.write_settled(keys.log_key, [b"log"], b"index", b"{}")
+    await world.blobs.put(lone.index_key, [b"index"])
+    origin = Origin(ObjectKind.SETTLED, DATA_STORE, world.clock.now_ms, None)
+    world.shard.state.objects.register(live.log_key, origin)
+    assert await world.sweep_after(0.5) == 0
+    assert await world.sweep_after(1) == 2
+    assert await world.keys() == sorted(live)
