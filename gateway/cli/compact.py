@@ -1,5 +1,6 @@
 """`dragoman compact segments`: merges small runs into segments, by a job in a process of its own."""
 
+import os
 import signal
 import sys
 import time
@@ -16,6 +17,7 @@ from gateway.cli.output import counted, failed, print_json, print_line, print_ta
 from gateway.host import precise_s
 from gateway.settings import Settings
 from ledger.errors import StoreError
+from pipeline.engines.spark_context import SUBMITTED
 
 WATCH_S: Final = 60.0
 ON_TERMINAL_S, ELSEWHERE_S = 2.0, 15.0
@@ -57,8 +59,9 @@ def _watch(settings: Settings, options: CompactOptions) -> Exit:
 
 
 def _once(settings: Settings, options: CompactOptions) -> Exit:
+    engine = options.engine.request()
     with ready_request(settings, options.tls) as ready:
-        return _run({**ready, **options.engine.request(), "topics": list(options.topics)}, options)
+        return _run({**ready, **engine, "topics": list(options.topics)}, options)
 
 
 def _run(request: Mapping[str, Any], options: CompactOptions) -> Exit:
@@ -73,7 +76,7 @@ def _run(request: Mapping[str, Any], options: CompactOptions) -> Exit:
         elif not options.dry_run:
             talk("There is nothing to merge.")
         return Exit.OK
-    summary = _merge(request, sum(topic["merged_runs"] for topic in planned))
+    summary = _merge(request, options, sum(topic["merged_runs"] for topic in planned))
     if options.as_json:
         _print({"planned": planned, "summary": summary}, options)
     else:
@@ -87,12 +90,13 @@ def _plan(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield value
 
 
-def _merge(request: Mapping[str, Any], planned_runs: int) -> dict[str, Any]:
+def _merge(request: Mapping[str, Any], options: CompactOptions, planned_runs: int) -> dict[str, Any]:
     shown = _Shown(planned_runs)
     for key, value in job_lines(request):
         if key == "summary":
             return dict(value)
-        if key == "progress":
+        # spark-submit joins stdout and stderr of what it runs: progress would be within the JSON.
+        if key == "progress" and not (options.as_json and SUBMITTED in os.environ):
             shown(value)
     raise AssertionError("a job ends with a summary or an error")
 
@@ -140,14 +144,17 @@ def _show_summary(done: Mapping[str, Any], took_s: float) -> None:
         talk(sentence)
     if done["left_runs"]:
         talk(f"{counted(done['left_runs'], 'run')} left as they are.")
-    requests = f"{counted(done['reads'], 'read')} and {counted(done['writes'], 'write')}"
+    requests = f"by {counted(done['reads'], 'read')} and {counted(done['writes'], 'write')}"
     became = f"{counted(done['segment_runs'], 'run')} of {counted(done['segments'], 'segment')}"
     again = f", {counted(done['again'], 'plan')} made again" if done["again"] else ""
+    java_bytes = done["java_max_rss_bytes"]
+    shuffled = f", {_size(done['shuffled_bytes'])} shuffled" if java_bytes else ""
+    memory = f" The driver had at most {_size(done['max_rss_bytes'] + java_bytes)}." if java_bytes else ""
     print_text(
         f"Merged {counted(done['runs'], 'run')} of {_size(done['run_bytes'])} into {became} "
         f"in {took_s:.1f} s: "
-        f"{_size(done['read_bytes'])} read and {_size(done['written_bytes'])} written by {requests}, "
-        f"${done['dollars']:.4f}{again}."
+        f"{_size(done['read_bytes'])} read{shuffled} and {_size(done['written_bytes'])} written "
+        f"{requests}, ${done['dollars']:.4f}{again}.{memory}"
     )
 
 

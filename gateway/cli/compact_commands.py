@@ -5,7 +5,20 @@ from typing import Annotated
 import typer
 
 from gateway.cli.help_text import help_text
-from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata, TlsCa, TlsCert, TlsKey
+from gateway.cli.options import (
+    AsJson,
+    Assignments,
+    Config,
+    Data,
+    DataDir,
+    Engine,
+    Master,
+    Metadata,
+    SparkConf,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+)
 
 COMPACT_HELP = help_text("""
 Rewrite what is stored, so that it is read at less cost and the ledger stays small. No record is lost.
@@ -16,6 +29,7 @@ Merge the runs that producers have left into segments: objects of one partition,
     dragoman compact segments --data-dir /var/lib/dragoman --dry-run
     dragoman compact segments --data-dir /var/lib/dragoman
     dragoman compact segments --config gateway.toml --topics orders,payments --watch
+    dragoman compact segments --data-dir /var/lib/dragoman --engine spark --master spark://host:7077
 
 Clients may produce and consume meanwhile, and the command may be interrupted at any time. If no gateway
 runs on this ledger, one without listeners does for as long as the command takes. A gateway merges by itself
@@ -54,7 +68,9 @@ def segments(
     metadata: Metadata = None,
     data: Data = None,
     topics: Topics = None,
-    engine: Annotated[str, typer.Option(help="What carries the job out: local.", metavar="NAME")] = "local",
+    engine: Engine = "",
+    master: Master = "",
+    spark_conf: SparkConf = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be merged, and merge nothing.", metavar="")
     ] = False,
@@ -75,7 +91,9 @@ def segments(
     flags = {"storage.metadata": metadata, "storage.data": data}
     names = _names(topics)
     tls = TlsFiles(tls_ca, tls_cert, tls_key)
-    options = CompactOptions(names, EngineOptions(engine), dry_run, as_json, watch, tls)
+    options = CompactOptions(
+        names, EngineOptions(engine, master, spark_conf or ()), dry_run, as_json, watch, tls
+    )
     end_with(lambda: compact_segments(settings_for(config, data_dir, flags, assignments or ()), options))
 
 

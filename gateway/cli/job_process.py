@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import threading
 from collections import deque
@@ -19,9 +20,10 @@ from gateway.internal.listener import bindings_of, socket_path
 from gateway.settings import Settings
 from gateway.store_assembly import urls_of
 from ledger.errors import StoreError
+from pipeline.engines.spark_context import SUBMITTED
 
-LOCAL: Final = "local"
-ENGINES: Final = (LOCAL,)
+LOCAL, SPARK = "local", "spark"
+ENGINES: Final = (LOCAL, SPARK)
 END_S: Final = 15.0
 """Spark's Java takes some seconds to end."""
 TAIL_LINES: Final = 3
@@ -42,17 +44,19 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What carries a job out. `master` and `conf`: of Spark; `conf` has NAME=VALUE as given."""
+    """What carries a job out, by default Spark below spark-submit, and a process of this machine elsewhere.
+    `master` and `conf`: of Spark; `conf` has NAME=VALUE as given."""
 
-    engine: str = LOCAL
+    engine: str = ""
     master: str = ""
     conf: Sequence[str] = ()
 
     def request(self) -> dict[str, Any]:
         """The part of a job's request. UsageError if the options contradict each other."""
-        if self.engine not in ENGINES:
-            raise UsageError(f"--engine {self.engine}: this build has {', '.join(ENGINES)}")
-        if self.engine == LOCAL and (self.master or self.conf):
+        engine = self.engine or (SPARK if SUBMITTED in os.environ else LOCAL)
+        if engine not in ENGINES:
+            raise UsageError(f"--engine {engine}: this build has {', '.join(ENGINES)}")
+        if engine == LOCAL and (self.master or self.conf):
             flag = "--master" if self.master else "--spark-conf"
             raise UsageError(f"{flag} is for --engine spark")
         conf: dict[str, str] = {}
@@ -61,7 +65,7 @@ class EngineOptions:
             if not found or not name.startswith("spark."):
                 raise UsageError(f"--spark-conf {each}: write a property of Spark as spark.NAME=VALUE")
             conf[name] = value
-        return {"engine": self.engine, "spark": {"master": self.master, "conf": conf}}
+        return {"engine": engine, "spark": {"master": self.master, "conf": conf}}
 
 
 def job_request(settings: Settings, tls: TlsFiles) -> dict[str, Any]:

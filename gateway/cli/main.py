@@ -48,6 +48,12 @@ Every setting has a name, section.key. A value comes from a flag, else the envir
 Exit codes: 0 stopped and drained, 1 failed while running, 2 wrong flag or setting, 4 a store is out of
 reach or damaged, 5 data directory locked, port in use or shard taken over, 130 interrupted.
 """)
+SPARK_SCRIPT_HELP = help_text("""
+Print the path of the file for spark-submit. What comes after it is a command with its flags, whose job runs
+on that Spark:
+
+    spark-submit --master spark://host:7077 "$(dragoman spark-script)" compact segments --data-dir DIR
+""")
 
 app = typer.Typer(
     name="dragoman",
@@ -136,6 +142,14 @@ app.add_typer(ledger_app)
 app.command(help=DOCTOR_HELP)(doctor)
 app.command(help=AUDIT_HELP)(audit)
 app.add_typer(compact_app)
+
+
+@app.command("spark-script", help=SPARK_SCRIPT_HELP)
+def spark_script() -> None:
+    from gateway.cli.output import print_text
+    from gateway.cli.spark_submit import path
+
+    print_text(path())
 
 
 def main() -> None:

@@ -55,3 +55,20 @@ Data = Annotated[
 Assignments = Annotated[
     list[str] | None, set_option("Any setting; repeat for more.", "SECTION.KEY=VALUE", complete_settings)
 ]
+Engine = Annotated[
+    str,
+    typer.Option(
+        help="What carries the job out: local or spark; default local, below spark-submit spark.",
+        metavar="NAME",
+    ),
+]
+Master = Annotated[
+    str,
+    typer.Option(
+        help="Where Spark runs, as for spark-submit; default all cores of this machine.", metavar="URL"
+    ),
+]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", help="A property of Spark; repeat for more.", metavar="NAME=VALUE"),
+]

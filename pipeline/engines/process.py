@@ -34,6 +34,7 @@ import msgspec
 
 from adapters.open import FarOptions, FarStores, open_job_segments
 from ledger.errors import StoreError
+from pipeline.engines.spark_context import NotInstalled, end_java, place_of, spark_context
 from pipeline.links import InheritedLink, Link, PlainLink, TlsLink, UnixLink
 from pipeline.peer import PeerClient, PeerRefused, PeerUnavailable
 from pipeline.rounds import JobError
@@ -143,8 +144,6 @@ def opened(request: JobRequest) -> Iterator[Opened]:
 @contextmanager
 def spark_of(request: JobRequest) -> "Iterator[SparkContext]":
     """Spark as the request has it. Errors: NotInstalled; JobError if the master is out of reach."""
-    from pipeline.engines.spark_context import place_of, spark_context
-
     place = place_of(request.spark.master, request.spark.conf)
     with spark_context(place, f"dragoman {request.job}") as context:
         yield context
@@ -174,14 +173,14 @@ def main() -> int:
         _run(msgspec.json.decode(line, type=JobRequest), say)
     except (JobError, PeerUnavailable, PeerRefused, ValueError, TypeError) as error:
         return _failed(say, str(error), 1)
-    except RequestError as error:
+    except (RequestError, NotInstalled) as error:
         return _failed(say, str(error), 2)
     except StoreError as error:
         return _failed(say, str(error), 4)
     except MemoryError:
         return _failed(say, f"the job needs more than {MAX_DATA_BYTES // 2**20} MiB of memory", 1)
     finally:
-        _end_java()
+        end_java()
     return 0
 
 
@@ -222,15 +221,8 @@ def _end_with_stdin() -> None:
         while os.read(0, 4096):
             pass
     with suppress(Exception):
-        _end_java()
-    os._exit(1)
-
-
-def _end_java() -> None:
-    if "pyspark" in sys.modules:
-        from pipeline.engines.spark_context import end_java
-
         end_java()
+    os._exit(1)
 
 
 def _bound_memory() -> None:

@@ -3,10 +3,11 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,12 +20,17 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local[*,4]"
 """All cores of this machine; a Spark task is tried four times, as on a cluster."""
+EXECUTOR_PYTHON: Final = "spark.pyspark.python"
+"""What spark-submit would make of it, so that the property is the same with and without it."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """In the environment of what spark-submit starts."""
+STANDALONE: Final = "spark://"
+MASTER_S: Final = 5.0
 END_S: Final = 8.0
 PIP_LINE: Final = "pip install 'dragoman[spark]'"
 MIN_JAVA: Final = 17
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
 _REASON = re.compile(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 
 
@@ -53,28 +59,37 @@ def place_of(master: str, conf: Mapping[str, str]) -> SparkPlace:
 
 @contextmanager
 def spark_context(place: SparkPlace, name: str = "dragoman compact segments") -> "Iterator[SparkContext]":
-    """Start Spark, and stop it in the end. Errors: NotInstalled; JobError if the master is out of reach."""
+    """Start Spark, and stop it in the end. Errors: NotInstalled; JobError if the master is out of reach, and
+    in the place of what Spark raises within."""
     check_spark()
+    _check_master(place.master)
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", (place.conf or {}).get(EXECUTOR_PYTHON, sys.executable))
     if place.is_here:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf().setAppName(name)
     if place.master:
         conf.setMaster(place.master)
-    for name, value in _properties(place).items():
-        conf.set(name, value)
+    for key, value in _properties(place).items():
+        conf.set(key, value)
     try:
         context = SparkContext(conf=conf)
     except (Py4JError, PySparkException, OSError) as error:
-        raise JobError(f"Spark does not start on {place.master}: {_reason(error)}") from error
+        where = place.master or "the master of spark-submit"
+        raise JobError(f"Spark does not start on {where}: {_reason(error)}") from error
     try:
         yield context
+    except Exception as error:
+        if sentence := explained(error):
+            raise JobError(sentence) from error
+        raise
     finally:
-        context.stop()
+        # Of a Spark that has died there is nothing to stop.
+        with suppress(Exception):
+            context.stop()
 
 
 def java_pid(context: "SparkContext") -> int:
@@ -85,9 +100,9 @@ def java_pid(context: "SparkContext") -> int:
 
 def end_java() -> None:
     """End the Java that this process has started, if it has, and wait until it has ended."""
-    from pyspark import SparkContext
-
-    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - there is no public way
+    # Nothing is imported here: this is also called while another thread imports pyspark.
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    process = getattr(getattr(context, "_gateway", None), "proc", None)
     if process is None:
         return
     # It ends with its stdin, after it has stopped what it has started.
@@ -132,10 +147,32 @@ def _java_version(java: str) -> int:
     return int(found[1])
 
 
+def _check_master(master: str) -> None:
+    """JobError if no master of a standalone cluster listens: Spark would try for a minute."""
+    if not master.startswith(STANDALONE):
+        return
+    reasons: list[str] = []
+    for each in master.removeprefix(STANDALONE).split(","):
+        host, _, port = each.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), MASTER_S).close()
+        except OSError as error:
+            reasons.append(f"{each}: {error.strerror or error}")
+        except ValueError:
+            reasons.append(f"{each} has no port")
+        else:
+            return
+    raise JobError(
+        f"there is no Spark master at {master} ({'; '.join(reasons)}): start it, or correct --master"
+    )
+
+
 def explained(error: Exception) -> str:
     """In a sentence what Spark says in pages; empty for an error that is not of Spark."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError, Py4JNetworkError
 
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return "Spark's Java process on this machine has ended: run the job again"
     if not isinstance(error, Py4JError):
         return ""
     text = str(error)
@@ -143,6 +180,11 @@ def explained(error: Exception) -> str:
         return (
             f"the executors run another Python than this one ({sys.version_info[0]}.{sys.version_info[1]}): "
             "set PYSPARK_PYTHON to one of the same minor version"
+        )
+    if found := _NO_PYTHON.search(text):
+        return (
+            f"the executors have no Python {found[1]}: set PYSPARK_PYTHON to one that they have, with "
+            "Dragoman installed or sent along (spark.archives)"
         )
     if "ModuleNotFoundError" in text or "No module named" in text:
         return (

@@ -6,6 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ledger.errors import StoreError
 from pipeline.engines.spark_context import explained
 from pipeline.engines.spark_layout import Layout, LayoutRule, Work, lay_out
 from pipeline.engines.spark_tasks import Executor, Outcome
@@ -54,7 +55,7 @@ class SparkRounds:
         self._pool.shutdown(cancel_futures=True)
 
     def carry_out(self, planned: Sequence[PlannedTask], swaps: Swaps) -> None:
-        """Errors: JobError, PinLost; PeerUnavailable, PeerRefused."""
+        """Errors: JobError, PinLost; PeerUnavailable, PeerRefused; StoreError."""
         if not planned:
             return
         works = [
@@ -71,7 +72,7 @@ class SparkRounds:
     def _finish(self, planned: PlannedTask, outcome: Outcome, swaps: Swaps) -> None:
         totals = swaps.totals
         if outcome.error:
-            raise JobError(outcome.error)
+            raise StoreError(outcome.error)
         totals.add_traffic(outcome.traffic)
         for sentence in outcome.left:
             totals.damaged(sentence)

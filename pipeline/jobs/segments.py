@@ -15,6 +15,7 @@ from ledger.merging.plan import MergePolicy
 from ledger.merging.reads import FAR, NEAR
 from pipeline.costs import BILLED, dollars
 from pipeline.engines.process import SPARK, JobRequest, Opened, Say, max_rss_bytes, opened, spark_of
+from pipeline.engines.spark_context import check_spark, java_pid
 from pipeline.rounds import MergeTotals, Round
 from pipeline.segments import ROUND_BYTES, Engine, Host, MergeJob, PlannedTopic
 
@@ -30,6 +31,9 @@ def run(request: JobRequest, say: Say) -> None:
     """Plan, or merge. Errors: as `pipeline.segments.MergeJob`; NotInstalled, ValueError."""
     began_s = time.monotonic()
     on_spark = request.engine == SPARK
+    if on_spark:
+        # Before a plan too, though it needs no Spark: what it shows can be carried out.
+        check_spark()
     policy = MergePolicy(**{"task_bytes": SPARK_TASK_BYTES if on_spark else ROUND_BYTES, **request.policy})
     with ExitStack() as stack:
         place = stack.enter_context(opened(request))
@@ -57,7 +61,6 @@ def _spark_engine(
     request: JobRequest, place: Opened, progress: "_Progress", stack: ExitStack
 ) -> tuple[Engine, Callable[[], int]]:
     """And the memory of its Java so far."""
-    from pipeline.engines.spark_context import java_pid
     from pipeline.engines.spark_layout import LayoutRule
     from pipeline.engines.spark_rounds import SparkRounds, SparkStore
 

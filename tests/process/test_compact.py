@@ -11,21 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.addresses import Address
-from gateway.cli.client import Client
-from gateway.wire.apis import ApiKey
-from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ledger.batch.records import Record, build_batch
 from tests.support.gateway import Gateway, GatewayFactory
-from tests.support.topics import create_topics
+from tests.support.small_runs import OLD_ENOUGH_S, produce_runs
 from tests.support.versions import ROOT
 from tests.support.wal_frames import Frame, scan_frames
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main", "compact", "segments"]
 WAIT_S = 90.0
 START_S = 60.0
-OLD_ENOUGH_S = 11.0
-"""Younger runs are left alone."""
 
 
 def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -38,17 +31,6 @@ def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-
-
-def produce_runs(gateway: Gateway, topic: str, runs: int) -> None:
-    """Each request is a flush of its own."""
-    create_topics(gateway.bootstrap, {topic: 1})
-    batch = bytes(build_batch([Record(0, 0, b"k", b"v", ())], base_timestamp=int(time.time() * 1000)))
-    with Client(Address(gateway.host, gateway.port), timeout=20.0) as client:
-        for _ in range(runs):
-            data = TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])
-            response = client.ask(ApiKey.PRODUCE, 8, ProduceRequest(None, -1, 5000, [data]))
-            assert response.responses[0].partition_responses[0].error_code == 0
 
 
 @pytest.fixture
@@ -105,7 +87,7 @@ def test_what_is_wrong_is_one_sentence(filled: Gateway, tmp_path: Path) -> None:
     assert unknown.stderr == "dragoman: there is no topic absent; dragoman topics list shows all\n"
     engine = run(*data_dir, "--engine", "flink")
     assert engine.returncode == 2
-    assert engine.stderr.startswith("dragoman: --engine flink: this build has local")
+    assert engine.stderr.startswith("dragoman: --engine flink: this build has local, spark")
     elsewhere = run("--data-dir", str(tmp_path))
     assert elsewhere.returncode == 2
     assert elsewhere.stderr.count("\n") == 1 and "there is no ledger in" in elsewhere.stderr

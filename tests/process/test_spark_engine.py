@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ledger.errors import StoreUnavailable
+from ledger.errors import StoreError, StoreUnavailable
 from ledger.merging.plan import MergePolicy
 from ledger.merging.reads import FAR
 from ledger.requests import Refused
@@ -19,17 +19,16 @@ from ledger.swaps.requests import SwapSegments
 from pipeline.engines.spark_context import SparkPlace, spark_context
 from pipeline.engines.spark_layout import LayoutRule
 from pipeline.engines.spark_rounds import SparkRounds, SparkStore
-from pipeline.rounds import JobError, MergeTotals
+from pipeline.rounds import MergeTotals
 from pipeline.segments import Engine, Host, MergeJob
 from tests.support.merge_peer import MergePeer
 from tests.support.merge_peer_on_disk import peer_on_disk
 from tests.support.processes import descendants
-from tests.support.spark import why_no_spark
+from tests.support.spark import JAVA_OPTIONS, why_no_spark
 
 DIRECT = LayoutRule(group_bytes=4096, min_group_bytes=1)
 SHUFFLED = LayoutRule(FAR, is_billed=True, group_bytes=4096, min_group_bytes=1, spared_read_bytes=2**40)
-QUICK = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-"""Short jobs: what starts quickly matters more than what runs quickly."""
+QUICK = {"spark.driver.extraJavaOptions": JAVA_OPTIONS}
 POLICY = MergePolicy(due_runs=10, task_bytes=4096)
 
 
@@ -122,7 +121,7 @@ def test_a_store_that_executors_do_not_reach_ends_the_job_with_its_sentence(
 ) -> None:
     peer, _ = peer_on_disk(tmp_path / "data")
     peer.fill(50)
-    with pytest.raises(JobError, match="there is no data of a gateway in"):
+    with pytest.raises(StoreError, match="there is no data of a gateway in"):
         merged(peer, context, f"objects+file:{tmp_path / 'elsewhere'}", DIRECT)
     assert not peer.swaps and not peer.pins
 

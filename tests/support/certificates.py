@@ -54,3 +54,9 @@ class Authority:
 
 def serial_of(certificate: Path) -> int:
     return x509.load_pem_x509_certificate(certificate.read_bytes()).serial_number
+
+
+def principal_of(issued: Issued) -> str:
+    """As listeners of the gateway name a client with this certificate."""
+    loaded = x509.load_pem_x509_certificate(issued.certificate.read_bytes())
+    return f"User:{loaded.subject.rfc4514_string()}"

@@ -15,6 +15,8 @@ SPARK_VERSION = tool_version("spark")
 SCALA = tool_version("kafka", "scala")
 CLIENTS = tool_version("spark", "kafka_clients")
 POOL = tool_version("spark", "commons_pool")
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""For short jobs: what starts quickly matters more than what runs quickly."""
 # All that the connector needs and pyspark has not: the rest of its dependencies is 50 MB of what it has.
 SPARK_KAFKA_JARS = JarSet(
     f"spark-kafka-{SPARK_VERSION}",

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.client import ClientError
-from gateway.cli.compact import CompactOptions, compact_segments
-from gateway.cli.job_process import TlsFiles, job_request
+from gateway.cli.job_process import TlsFiles, job_lines, job_request
 from gateway.cli.output import UsageError
 from gateway.settings import Internal, Settings, Tls
 
@@ -32,7 +31,7 @@ def test_a_job_that_cannot_be_started_is_one_sentence(
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "absent"))
     with pytest.raises(ClientError, match="the job cannot be started: No such file"):
-        compact_segments(SETTINGS, CompactOptions(tls=TlsFiles("ca.pem", "job.pem")))
+        list(job_lines({}))
 
 
 def test_a_job_that_writes_garbage_and_dies_is_one_sentence(
@@ -43,4 +42,4 @@ def test_a_job_that_writes_garbage_and_dies_is_one_sentence(
     child.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(child))
     with pytest.raises(ClientError, match="the job ended with 9: "):
-        compact_segments(SETTINGS, CompactOptions(tls=TlsFiles("ca.pem", "job.pem")))
+        list(job_lines({}))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
 from structlog.testing import capture_logs
 
 from gateway.addresses import Address
@@ -25,7 +24,7 @@ from gateway.network.sockets import Sockets
 from gateway.settings import ConfigError
 from pipeline.links import PlainLink, TlsLink, UnixLink
 from pipeline.peer import PeerClient, PeerRefused, PeerUnavailable
-from tests.support.certificates import Authority, Issued
+from tests.support.certificates import Authority, Issued, principal_of
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway
 from tests.support.raw import Outcome, RawConnection, frame, request
 
@@ -69,11 +68,6 @@ def link_by(gateway: InMemoryGateway, authority: Authority, issued: Issued) -> T
 
 def client_by(gateway: InMemoryGateway, authority: Authority, issued: Issued) -> PeerClient:
     return PeerClient(link_by(gateway, authority, issued), 2.0)
-
-
-def principal_of(issued: Issued) -> str:
-    loaded = x509.load_pem_x509_certificate(issued.certificate.read_bytes())
-    return f"User:{loaded.subject.rfc4514_string()}"
 
 
 def others_are_closed(client: PeerClient, link: TlsLink) -> None:
