@@ -118,7 +118,7 @@ def _latency(scale: Scale, noise: Noise, directory: Path) -> Figures:
     """The same paced load without a job and beside one, in turn."""
     acks: dict[str, list[float]] = {"alone": [], "merging": []}
     ends: dict[str, list[float]] = {"alone": [], "merging": []}
-    merged_bytes = merging_s = window_s = 0.0
+    merged_bytes = jobs_s = merging_s = window_s = 0.0
     with _gateway(directory, is_far=False) as gateway:
         for _ in range(WINDOWS):
             fill(gateway, SMALL, BACKLOG_BYTES_S * (scale.paced_seconds + 1))
@@ -127,6 +127,7 @@ def _latency(scale: Scale, noise: Noise, directory: Path) -> Figures:
             with merging_beside(gateway) as jobs:
                 merging = _paced(gateway, scale)
             window_s += merging.wall_s
+            jobs_s += jobs.busy_s
             merging_s += min(jobs.busy_s, merging.wall_s)
             merged_bytes += jobs.bytes
             for name, measured in (("alone", alone), ("merging", merging)):
@@ -139,7 +140,7 @@ def _latency(scale: Scale, noise: Noise, directory: Path) -> Figures:
             figures[f"{kind}_p50_{name}_ms"] = percentile(taken, 50)
             figures[f"{kind}_p99_{name}_ms"] = percentile(taken, 99)
         figures[f"{kind}_p99_ratio"] = figures[f"{kind}_p99_merging_ms"] / figures[f"{kind}_p99_alone_ms"]
-    return figures | {"merging_share": merging_s / window_s, "mb_s": merged_bytes / MB / merging_s}
+    return figures | {"merging_share": merging_s / window_s, "mb_s": merged_bytes / MB / jobs_s}
 
 
 def _paced(gateway: BenchGateway, scale: Scale) -> Measured:
