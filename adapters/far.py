@@ -77,6 +77,13 @@ class FarStores:
         """By name and prefix: segments and snapshots are in the same ones, which are proved once."""
         self._places: dict[tuple[str, str], tuple[S3Bucket, str]] = {}
         """Of metadata too: the prefixes that are used, by the same."""
+        self.failing_places: dict[str, str] = {}
+        """Buckets that topics were adopted from and that are out of reach, each with the reason."""
+
+    @property
+    def options(self) -> FarOptions:
+        """What URLs do not say."""
+        return self._options
 
     def metadata(self, url: str) -> MetadataStore:
         """`s3://`, `etcd://` or `filer://`. Errors: UnknownStore, and those of `adapters/open.py`."""

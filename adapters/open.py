@@ -23,6 +23,7 @@ from adapters.journals.guarded import GuardedJournal, is_guarding
 from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
+from adapters.segments.adopted import AdoptedSegments
 from adapters.segments.memory import MemorySegments
 from adapters.segments.objects import ObjectSegments
 from adapters.segments.segment_blobs import LocalRanges, SegmentBlobs
@@ -115,20 +116,22 @@ def open_segments(
     """`memory:`, `file:DIR` (appended WAL files), or an object a draft: `s3://`, or `objects+` and the URL of
     blobs. Segments are in the blobs of the same URL.
 
-    `roll_age_ms` is how long a WAL file grows: a quarter of the orphan grace at most.
+    `roll_age_ms` is how long a WAL file grows: a quarter of the orphan grace at most. Segments in buckets of
+    others are read there; while one of those is out of reach, it is as if they were missing.
     """
+    adopted = _adopted(far, is_lenient=True)
     match _split(url):
         case ("memory", ""):
-            return WalAndSegments(MemorySegments(shard=shard), SegmentBlobs(MemoryBlobs()))
+            return WalAndSegments(MemorySegments(shard=shard), SegmentBlobs(MemoryBlobs()), adopted)
         case ("file", path) if path:
             wal = WalSegments(path, shard=shard, roll_age_ms=roll_age_ms)
             try:
-                return WalAndSegments(wal, _segments_in(url, path))
+                return WalAndSegments(wal, _segments_in(url, path), adopted)
             except BaseException:
                 wal.shut()
                 raise
     blobs = _blobs_of_objects(url, Access.OWNED, far)
-    return WalAndSegments(ObjectSegments(blobs, shard=shard), SegmentBlobs(blobs))
+    return WalAndSegments(ObjectSegments(blobs, shard=shard), SegmentBlobs(blobs), adopted)
 
 
 def open_job_segments(url: str, *, far: FarStores | None = None) -> JobSegments:
@@ -144,9 +147,17 @@ def open_job_segments(url: str, *, far: FarStores | None = None) -> JobSegments:
         case ("file", path) if path and not os.path.isdir(os.path.join(path, BLOBS_DIRECTORY)):
             raise StoreUnavailable(f"there is no data of a gateway in {path}: name its storage.data")
         case ("file", path) if path and not url.startswith(OBJECTS):
-            return WalAndSegmentsOfJob(WalFilesRead(path), _segments_in(url, path, JOB_DEADLINE_S))
+            segments = _segments_in(url, path, JOB_DEADLINE_S)
+            return WalAndSegmentsOfJob(WalFilesRead(path), segments, _adopted(far))
     blobs = _blobs_of_objects(url, Access.SHARED, far)
-    return WalAndSegmentsOfJob(ObjectSegments(blobs), SegmentBlobs(blobs))
+    return WalAndSegmentsOfJob(ObjectSegments(blobs), SegmentBlobs(blobs), _adopted(far))
+
+
+def _adopted(far: FarStores | None, *, is_lenient: bool = False) -> AdoptedSegments:
+    """Nothing is opened. These buckets are only read, so they are not proved with the gateway's own."""
+    apart = FarStores(far.options if far is not None else None)
+    failing = far.failing_places if far is not None else None
+    return AdoptedSegments(lambda place: open_kafscale(place, far=apart), failing, is_lenient=is_lenient)
 
 
 def _segments_in(url: str, path: str, deadline_s: float = DEADLINE_S) -> SegmentBlobs:

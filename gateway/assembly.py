@@ -115,7 +115,7 @@ async def running_gateway(
         stack.push_async_callback(shard.close)
         space, quota = await _watch_space(settings, stores, shard, metrics, stack)
         marking = await _claim(stores, shard, world)
-        watch = _watch_clocks(settings, shard, clocks, metrics)
+        watch = _watch_clocks(settings, shard, clocks, stores, metrics)
         checkpointer = _checkpointer(settings, stores, shard, quota, world)
         _start_replica_steps(checkpointer, watch, clocks.store, space, quota, stack)
         services = await open_services(
@@ -200,9 +200,19 @@ async def _clocks(settings: Settings, stores: Stores, world: World) -> Clocks:
     return Clocks(steady, store, parse_time(settings.ledger.time_is_right_until))
 
 
-def _watch_clocks(settings: Settings, shard: Shard, clocks: Clocks, metrics: Metrics) -> ClockWatch:
+def _watch_clocks(
+    settings: Settings, shard: Shard, clocks: Clocks, stores: Stores, metrics: Metrics
+) -> ClockWatch:
     assert shard.time_hold is not None
-    others = clocks.store.warnings, shard.time_hold.warnings
+
+    def of_places() -> dict[str, str]:
+        failing = stores.far.failing_places
+        named = [
+            f"segments that were adopted from {place} cannot be read: {failing[place]}" for place in failing
+        ]
+        return {"adopted_place": "; ".join(named)} if named else {}
+
+    others = clocks.store.warnings, shard.time_hold.warnings, of_places
     watch = ClockWatch(shard, clocks.steady, settings.ledger.orphan_grace_ms, metrics.alarm, others)
     metrics.clock_behind_seconds.set_function(lambda: watch.ahead_ms / 1000)
     return watch

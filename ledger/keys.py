@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ledger.types import TopicId
+from ledger.types import TOPIC_ID_BYTES, TopicId
 
 KEY_PARTS: Final[Mapping[str, int]] = MappingProxyType(
     {
@@ -42,6 +42,9 @@ SEGMENT_PREFIX: Final = "seg/"
 SETTLED_PREFIX: Final = "settled/"
 JOB_PREFIXES: Final = (SEGMENT_PREFIX, SETTLED_PREFIX)
 """Of what jobs write, ascending."""
+ADOPTED_PREFIX: Final = "adopted/"
+ADOPTED_SEPARATOR: Final = "|"
+"""Between the place of an adopted segment, a URL, and its key there. Neither has it."""
 _ENDING = ".kfs"
 _INDEX_ENDING = ".index"
 _SEGMENT = re.compile(r"seg/([0-9a-f]{32})/(0|[1-9][0-9]{0,9})/([0-9]{20})-[0-9a-f-]{36}\.(?:kfs|index)")
@@ -81,6 +84,26 @@ def segment_locator(topic_id: TopicId, partition: int, base: int, created_ms: in
     """The key of a new segment. `random` has 10 bytes that no other key has, so that no attempt of a job
     writes over another's segment."""
     return f"{SEGMENT_PREFIX}{topic_id.hex()}/{partition}/{base:020d}-{uuid7(created_ms, random)}{_ENDING}"
+
+
+def adopted_locator(topic_id: TopicId, place: str, key: str) -> str:
+    """The locator of a segment that an adopted topic has in another bucket. It names the topic, so that a
+    topic that is deleted and adopted again has other objects."""
+    return f"{ADOPTED_PREFIX}{topic_id.hex()}/{place}{ADOPTED_SEPARATOR}{key}"
+
+
+def is_adopted(locator: str) -> bool:
+    """Whether an object is in a bucket that is not the gateway's own, going by how its locator begins."""
+    return locator.startswith(ADOPTED_PREFIX)
+
+
+@lru_cache(maxsize=1024)
+def adopted_place(locator: str) -> tuple[str, str]:
+    """The URL of the bucket of an adopted segment, and its key there."""
+    place, _, key = locator.removeprefix(ADOPTED_PREFIX)[2 * TOPIC_ID_BYTES + 1 :].rpartition(
+        ADOPTED_SEPARATOR
+    )
+    return place, key
 
 
 def index_locator(locator: str) -> str:

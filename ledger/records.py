@@ -30,6 +30,8 @@ LEVEL_WITH_SEGMENTS: Final = 3
 """Segments take the place of runs, and jobs have pins."""
 LEVEL_WITH_SETTLED: Final = 4
 """The journal names the newest settled ledger of each partition."""
+LEVEL_WITH_ADOPTED: Final = 4
+"""Topics have segments in buckets of others."""
 
 RESERVED: Final[Mapping[range, str]] = {
     range(31, 34): "swaps of segments",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from ledger.adoption.machine import ADOPTION
 from ledger.cluster.machine import CLUSTER
 from ledger.cluster.records import FeatureLevelRaised
 from ledger.groups.machine import GROUPS
@@ -101,7 +102,9 @@ def _in_turn(appliers: Sequence[Applier]) -> Applier:
     return apply
 
 
-REGISTRY = Registry((CLUSTER, PARTITIONS, TOPICS, OBJECTS, GROUPS, SETTINGS, SWAPS, SETTLED_LEDGERS))
+REGISTRY = Registry(
+    (CLUSTER, PARTITIONS, TOPICS, OBJECTS, GROUPS, SETTINGS, SWAPS, SETTLED_LEDGERS, ADOPTION)
+)
 
 decide = REGISTRY.decide
 encode_record = REGISTRY.encode_record

@@ -41,6 +41,8 @@ class Api(IntEnum):
     PIN = 20004
     DESCRIBE_SHARD = 20005
     SETTLED_LEDGER = 20006
+    ADOPT_TOPIC = 20007
+    ADOPT_RUNS = 20008
 
 
 ERRORS: Final[Mapping[int, ErrorName]] = MappingProxyType(
@@ -51,9 +53,12 @@ ERRORS: Final[Mapping[int, ErrorName]] = MappingProxyType(
         3: ErrorName.UNKNOWN_TOPIC_OR_PARTITION,
         7: ErrorName.REQUEST_TIMED_OUT,
         15: ErrorName.COORDINATOR_NOT_AVAILABLE,
+        17: ErrorName.INVALID_TOPIC_EXCEPTION,
         25: ErrorName.UNKNOWN_MEMBER_ID,
         31: ErrorName.CLUSTER_AUTHORIZATION_FAILED,
         35: ErrorName.UNSUPPORTED_VERSION,
+        36: ErrorName.TOPIC_ALREADY_EXISTS,
+        37: ErrorName.INVALID_PARTITIONS,
         42: ErrorName.INVALID_REQUEST,
         44: ErrorName.POLICY_VIOLATION,
         56: ErrorName.KAFKA_STORAGE_ERROR,
@@ -198,13 +203,13 @@ def describe_shard_request(after: bytes, max_topics: int, timeout_ms: int, shard
     writer.int32(shard)
     writer.uuid(after)
     writer.int32(max_topics)
-    return _end(writer, timeout_ms)
+    return end_request(writer, timeout_ms)
 
 
 def describe_shard_response(reader: Reader) -> ShardPage:
     reader.int32()
     page = ShardPage(
-        _failure(reader),
+        read_failure(reader),
         reader.string(),
         reader.string(),
         reader.int16(),
@@ -237,7 +242,7 @@ def find_batches_request(
             writer.int32(part.max_bytes)
             writer.tags()
         writer.tags()
-    return _end(writer, timeout_ms)
+    return end_request(writer, timeout_ms)
 
 
 def find_batches_response(reader: Reader) -> dict[tuple[TopicId, int], FoundRuns]:
@@ -260,7 +265,7 @@ def list_offsets_request(
         writer.int64(timestamp)
         writer.tags()
     writer.tags()
-    return _end(writer, timeout_ms)
+    return end_request(writer, timeout_ms)
 
 
 def list_offsets_response(reader: Reader) -> dict[int, FoundOffset]:
@@ -277,7 +282,7 @@ def describe_files_request(object_keys: Sequence[str], timeout_ms: int) -> bytes
     for key in object_keys:
         writer.string(key)
         writer.tags()
-    return _end(writer, timeout_ms)
+    return end_request(writer, timeout_ms)
 
 
 def describe_files_response(reader: Reader) -> list[DescribedFile]:
@@ -296,12 +301,12 @@ def journal_follow_request(
     writer.int64(first)
     writer.int32(max_bytes)
     writer.int32(max_wait_ms)
-    return _end(writer, timeout_ms)
+    return end_request(writer, timeout_ms)
 
 
 def journal_follow_response(reader: Reader) -> JournalPage:
     reader.int32()
-    page = JournalPage(_failure(reader), reader.int64(), reader.int64(), reader.array(_entry))
+    page = JournalPage(read_failure(reader), reader.int64(), reader.int64(), reader.array(_entry))
     reader.tags()
     return page
 
@@ -322,21 +327,14 @@ def swap_request(swap: SwapSegments, timeout_ms: int) -> bytes:
     for segment, inside in zip(swap.segments, runs, strict=True):
         writer.string(segment.locator)
         writer.int64(segment.object_bytes)
-        writer.count(len(inside))
-        for run in inside:
-            writer.int32(run.start)
-            writer.int32(run.size)
-            writer.int64(run.base)
-            writer.int64(run.last)
-            writer.int64(run.max_timestamp)
-            writer.tags()
+        write_runs(writer, inside)
         writer.tags()
-    return _end(writer, timeout_ms)
+    return end_request(writer, timeout_ms)
 
 
 def swap_response(reader: Reader) -> tuple[Failure, Swapped]:
     reader.int32()
-    failure, layout_version, log_start = _failure(reader), reader.int32(), reader.int64()
+    failure, layout_version, log_start = read_failure(reader), reader.int32(), reader.int64()
     is_duplicate = any(reader.tags().get(_IS_DUPLICATE, b""))
     return failure, Swapped(layout_version, log_start, is_duplicate)
 
@@ -345,12 +343,12 @@ def pin_request(job: bytes, release: bool, timeout_ms: int) -> bytes:
     writer = Writer()
     writer.uuid(job)
     writer.boolean(release)
-    return _end(writer, timeout_ms)
+    return end_request(writer, timeout_ms)
 
 
 def pin_response(reader: Reader) -> tuple[Failure, Pinned]:
     reader.int32()
-    failure, pinned = _failure(reader), Pinned(reader.int64(), reader.int64())
+    failure, pinned = read_failure(reader), Pinned(reader.int64(), reader.int64())
     reader.tags()
     return failure, pinned
 
@@ -365,7 +363,7 @@ def name_settled_request(naming: NameSettled, timeout_ms: int) -> bytes:
     for number in (*naming.files[1:], naming.entry, naming.high_watermark):
         writer.int64(number)
     writer.int32(naming.layout_version)
-    return _end(writer, timeout_ms)
+    return end_request(writer, timeout_ms)
 
 
 def find_settled_request(topic_id: TopicId, partition: int, timeout_ms: int) -> bytes:
@@ -378,12 +376,12 @@ def find_settled_request(topic_id: TopicId, partition: int, timeout_ms: int) -> 
     for _ in range(5):
         writer.int64(0)
     writer.int32(0)
-    return _end(writer, timeout_ms)
+    return end_request(writer, timeout_ms)
 
 
 def settled_response(reader: Reader) -> tuple[Failure, NewestSettled]:
     reader.int32()
-    failure, locator = _failure(reader), reader.nullable_string()
+    failure, locator = read_failure(reader), reader.nullable_string()
     sizes = reader.int64(), reader.int64(), reader.int64()
     entry, high_watermark = reader.int64(), reader.int64()
     layout_version, log_start = reader.int32(), reader.int64()
@@ -392,13 +390,24 @@ def settled_response(reader: Reader) -> tuple[Failure, NewestSettled]:
     return failure, NewestSettled(files, entry, high_watermark, layout_version, log_start, is_duplicate)
 
 
-def _end(writer: Writer, timeout_ms: int) -> bytes:
+def write_runs(writer: Writer, runs: Sequence[SegmentRun]) -> None:
+    writer.count(len(runs))
+    for run in runs:
+        writer.int32(run.start)
+        writer.int32(run.size)
+        writer.int64(run.base)
+        writer.int64(run.last)
+        writer.int64(run.max_timestamp)
+        writer.tags()
+
+
+def end_request(writer: Writer, timeout_ms: int) -> bytes:
     writer.int32(timeout_ms)
     writer.tags()
     return bytes(writer.data)
 
 
-def _failure(reader: Reader) -> Failure:
+def read_failure(reader: Reader) -> Failure:
     """Error code and message."""
     code = reader.int16()
     return Failure(_error(code), reader.nullable_string() or _unnamed(code))
@@ -450,7 +459,7 @@ def _listed_topic(reader: Reader) -> list[tuple[int, FoundOffset]]:
 
 def _listed_partition(reader: Reader) -> tuple[int, FoundOffset]:
     partition = reader.int32()
-    found = FoundOffset(_failure(reader), reader.int64(), reader.int64())
+    found = FoundOffset(read_failure(reader), reader.int64(), reader.int64())
     reader.tags()
     return partition, found
 

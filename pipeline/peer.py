@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, TypeVar
 
+from ledger.adoption.requests import Adopted, Adopting, AdoptRuns, AdoptTopic
 from ledger.errors import ErrorName
 from ledger.requests import Refused
 from ledger.settled.requests import NameSettled
 from ledger.swaps.requests import Pinned, Swapped, SwapSegments
 from ledger.types import TopicId
-from pipeline import messages
+from pipeline import adoption_messages, messages
 from pipeline.links import Link, Unreachable
 from pipeline.messages import (
     ZERO_UUID,
@@ -206,6 +207,29 @@ class PeerClient:
         """The job has ended."""
         self._pinned(job, release=True)
 
+    def adopt_topic(self, adopt: AdoptTopic) -> Adopting | Refused:
+        """Begin or end the adoption of a topic, or ask whether it could begin. PeerUnavailable: the outcome
+        is unknown, and the same request may be sent again."""
+
+        def body(timeout_ms: int) -> bytes:
+            return adoption_messages.adopt_topic_request(adopt, timeout_ms)
+
+        failure, adopting = self._call(
+            Api.ADOPT_TOPIC, body, adoption_messages.adopt_topic_response, _first, SAME_AGAIN
+        )
+        return _certain(failure) or adopting
+
+    def adopt_runs(self, adopt: AdoptRuns) -> Adopted | Refused:
+        """Enter runs of a partition whose adoption is open. PeerUnavailable: as `adopt_topic`."""
+
+        def body(timeout_ms: int) -> bytes:
+            return adoption_messages.adopt_runs_request(adopt, timeout_ms)
+
+        failure, adopted = self._call(
+            Api.ADOPT_RUNS, body, adoption_messages.adopt_runs_response, _first, SAME_AGAIN
+        )
+        return _certain(failure) or adopted
+
     def _pinned(self, job: bytes, release: bool) -> Pinned:
         def body(timeout_ms: int) -> bytes:
             return messages.pin_request(job, release, timeout_ms)
@@ -309,6 +333,13 @@ def _own_failure(page: ShardPage | JournalPage) -> Failure | None:
 
 def _first(result: tuple[Failure, object]) -> Failure:
     return result[0]
+
+
+def _certain(failure: Failure) -> Refused | None:
+    """None: no failure. PeerUnavailable if it is not known whether the request was carried out."""
+    if failure.error is ErrorName.REQUEST_TIMED_OUT:
+        raise PeerUnavailable(f"the outcome is unknown: {failure.message}")
+    return Refused(*failure) if failure else None
 
 
 def _first_failure(found: dict[Result, FoundRuns] | dict[Result, FoundOffset]) -> Failure | None:

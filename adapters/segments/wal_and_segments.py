@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from adapters.segments.adopted import AdoptedSegments
 from adapters.segments.locators import WAL_PREFIX
 from adapters.segments.segment_blobs import SegmentBlobs
-from ledger.keys import JOB_PREFIXES, is_of_job
+from ledger.keys import JOB_PREFIXES, is_adopted, is_of_job
 from ledger.ports import Capabilities, SegmentStore
 from ledger.records import FIRST_LEVEL
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
@@ -24,12 +25,25 @@ class StoredWal(Protocol):
 class WalAndSegmentsOfJob:
     """A store for jobs (`ledger.ports.JobSegments`): reads both, and writes what jobs write."""
 
-    def __init__(self, wal: StoredWal, segments: SegmentBlobs) -> None:
-        """Both are closed with it."""
+    def __init__(
+        self, wal: StoredWal, segments: SegmentBlobs, adopted: AdoptedSegments | None = None
+    ) -> None:
+        """All are closed with it. Nothing is read of adopted segments without `adopted`."""
         self._stored_wal = wal
         self._segments = segments
+        self._adopted = adopted
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
+        if self._adopted is None or not any(is_adopted(position.locator) for position in positions):
+            return await self._read_own(positions)
+        elsewhere = [i for i, position in enumerate(positions) if is_adopted(position.locator)]
+        data = await self._adopted.read([positions[i] for i in elsewhere])
+        found = dict(zip(elsewhere, data, strict=True))
+        own = [position for i, position in enumerate(positions) if i not in found]
+        in_order = iter(await self._read_own(own) if own else ())
+        return [found[i] if i in found else next(in_order) for i in range(len(positions))]
+
+    async def _read_own(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
         of_segments = [i for i, position in enumerate(positions) if is_of_job(position.locator)]
         if not of_segments:
             return await self._stored_wal.read(positions)
@@ -60,14 +74,20 @@ class WalAndSegmentsOfJob:
         try:
             await self._stored_wal.close()
         finally:
-            await self._segments.close()
+            try:
+                await self._segments.close()
+            finally:
+                if self._adopted is not None:
+                    await self._adopted.close()
 
 
 class WalAndSegments(WalAndSegmentsOfJob):
     """A SegmentStore of both."""
 
-    def __init__(self, wal: SegmentStore, segments: SegmentBlobs) -> None:
-        super().__init__(wal, segments)
+    def __init__(
+        self, wal: SegmentStore, segments: SegmentBlobs, adopted: AdoptedSegments | None = None
+    ) -> None:
+        super().__init__(wal, segments, adopted)
         self._wal = wal
 
     @property
@@ -83,6 +103,8 @@ class WalAndSegments(WalAndSegmentsOfJob):
         await self._wal.abandon(locator)
 
     async def delete(self, locators: Sequence[str]) -> None:
+        """Adopted segments stay: they are not the gateway's own."""
+        locators = [locator for locator in locators if not is_adopted(locator)]
         segments = [locator for locator in locators if is_of_job(locator)]
         if len(segments) < len(locators):
             await self._wal.delete([locator for locator in locators if not is_of_job(locator)])

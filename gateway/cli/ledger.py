@@ -71,6 +71,10 @@ def _print_inspection(found: Inspection) -> None:
             ("live objects", f"{objects.live}, {counted(objects.live_bytes, 'byte')}"),
             ("garbage", f"{objects.garbage}, {counted(objects.garbage_bytes, 'byte')}"),
             ("orphans", f"{len(objects.orphans)}, of which kept for ever: {len(objects.kept)}"),
+            *(
+                ("adopted", f"{place}, {counted(size, 'byte')} still read there")
+                for place, size in objects.adopted_bytes.items()
+            ),
             ("orphan floor", _when(objects.floor_ms)),
             ("groups", f"{len(found.groups)}, {counted(offsets, 'offset')}"),
             ("client quotas", len(found.quotas)),

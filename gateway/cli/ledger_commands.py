@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.help_text import help_text
-from gateway.cli.kafscale_commands import EXPORT_HELP, export
+from gateway.cli.kafscale_commands import ADOPT_HELP, EXPORT_HELP, adopt, export
 from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata, TlsCa, TlsCert, TlsKey
 
 if TYPE_CHECKING:
@@ -216,6 +216,7 @@ def move(
 
 
 ledger_app.command(help=EXPORT_HELP)(export)
+ledger_app.command(help=ADOPT_HELP, hidden=True)(adopt)
 
 
 @ledger_app.command(help=TRANSLATE_HELP)

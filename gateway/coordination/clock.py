@@ -111,7 +111,7 @@ class ClockWatch:
         others: Sequence[Callable[[], Mapping[str, str]]] = (),
     ) -> None:
         """A ledger that is ahead by less than `grace_ms` is no reason for a warning: clocks are adjusted now
-        and then. `others` are more warnings about time, each `detail` by its `reason`."""
+        and then. `others` are more warnings, each `detail` by its `reason`."""
         self._shard = shard
         self._clock = clock
         self._grace_ms = grace_ms

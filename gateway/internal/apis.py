@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from gateway.handlers import api_versions
 from gateway.internal import (
+    adopt_runs,
+    adopt_topic,
     commit_file,
     describe_files,
     describe_shard,
@@ -32,6 +34,8 @@ HANDLERS: Final[Mapping[InternalApi, Callable[[ShardAccess, RequestContext, Any]
     InternalApi.PIN: pin.handle,
     InternalApi.DESCRIBE_SHARD: describe_shard.handle,
     InternalApi.SETTLED_LEDGER: settled_ledger.handle,
+    InternalApi.ADOPT_TOPIC: adopt_topic.handle,
+    InternalApi.ADOPT_RUNS: adopt_runs.handle,
 }
 
 

@@ -128,6 +128,7 @@ class StoreAudit:
         async for page in all_pages(self._segments):
             for found in self._listing.see(page):
                 self._report(stray_damage(found))
+        self._listing.see_adopted()
         self.totals.objects, self.totals.kept = self._listing.counts, self._listing.kept
         await self._read(None if topics is None else chosen)
         await self._read_settled(chosen)

@@ -30,7 +30,7 @@ from ledger.formats.snapshot import (
 )
 from ledger.image import all_rows, restore
 from ledger.journal import NONCE_BYTES, encode_entry, nonce_of
-from ledger.keys import created_ms, is_of_job
+from ledger.keys import created_ms, is_adopted, is_of_job
 from ledger.partitions.records import ProducerIdsReserved
 from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
 from ledger.registry import REGISTRY, encode_record
@@ -184,7 +184,7 @@ async def restore_backup(
     REGISTRY.apply(state, record)
     objects = state.objects
     live = [each.locator for each in objects.by_number.values() if not each.closed]
-    missing = sorted(locator for locator in live if locator not in stored)
+    missing = sorted(locator for locator in live if locator not in stored and not is_adopted(locator))
     kept = sorted(
         locator
         for locator, created in stored.items()

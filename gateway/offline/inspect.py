@@ -1,12 +1,15 @@
 """The content of an offline ledger, as values: the output of `dragoman ledger show`."""
 
 import uuid
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gateway.coordination.recovery import Recovered, snapshot_keys
 from gateway.offline.backup import all_objects
 from ledger.groups.state import NO_GENERATION
+from ledger.keys import adopted_place
+from ledger.objects.state import ADOPTED_STORE, ObjectState
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Blobs, Journal, SegmentStore
 from ledger.state import LedgerState
@@ -86,6 +89,9 @@ class ObjectsInspection:
     orphans: list[str]
     kept: list[str]
     floor_ms: int
+    adopted_bytes: dict[str, int]
+    """By the URL of each bucket that topics were adopted from: what of it is still read. It may go when a
+    merge has copied that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,4 +175,13 @@ def _objects(state: LedgerState, stored: list[StoredObject]) -> ObjectsInspectio
         [found.locator for found in orphans],
         [found.locator for found in orphans if objects.keeps(found.created_ms)],
         objects.floor_ms,
+        _adopted_bytes(live),
     )
+
+
+def _adopted_bytes(live: Iterable[ObjectState]) -> dict[str, int]:
+    by_place: Counter[str] = Counter()
+    for known in live:
+        if known.store == ADOPTED_STORE:
+            by_place[adopted_place(known.locator)[0]] += known.size
+    return dict(sorted(by_place.items()))

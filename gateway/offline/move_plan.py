@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gateway.offline.backup import all_objects, is_lone_index
 from gateway.offline.doctor import readable_runs
 from ledger.batch.header import BatchError, verify_crc, walk
-from ledger.keys import settled_keys_of
+from ledger.keys import is_adopted, settled_keys_of
 from ledger.ports import SegmentStore
 from ledger.settled.state import SettledLedgers
 from ledger.state import LedgerState
@@ -87,7 +87,8 @@ async def plan_move(state: LedgerState, segments: SegmentStore) -> MovePlan:
         else:
             plan.left += 1
     named = {state.objects.locator(number) for number in runs} | others.keys()
-    plan.missing = sorted(locator for locator in named if locator not in stored)
+    # Adopted segments stay where they are.
+    plan.missing = sorted(locator for locator in named if locator not in stored and not is_adopted(locator))
     return plan
 
 

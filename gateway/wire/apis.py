@@ -121,6 +121,8 @@ class InternalApi(IntEnum):
     PIN = 20004
     DESCRIBE_SHARD = 20005
     SETTLED_LEDGER = 20006
+    ADOPT_TOPIC = 20007
+    ADOPT_RUNS = 20008
 
 
 AnyApi: TypeAlias = ApiKey | InternalApi

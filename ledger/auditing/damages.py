@@ -58,7 +58,7 @@ Report: TypeAlias = Callable[[Damage], None]
 
 class Place(NamedTuple):
     """A partition, with the name of its topic. `compacts`: its topic's records may be removed by their keys,
-    which leaves gaps between offsets in segments."""
+    which leaves gaps between offsets in segments, or it was adopted with such gaps."""
 
     topic: str
     topic_id: TopicId

@@ -8,6 +8,7 @@ from typing import Final
 from ledger.auditing.batches import AuditedRun
 from ledger.auditing.damages import PUT_BACK, REPORT, RESTORE_METADATA, Damage, DamageKind
 from ledger.auditing.frames import PlaceOf
+from ledger.objects.state import ADOPTED_STORE
 from ledger.objects.uploads import ObjectKind
 from ledger.state import LedgerState
 from ledger.types import StoredObject
@@ -115,6 +116,20 @@ class Listing:
                     # A segment without bytes is an index that is alone.
                     self.sizes[known.number] = found.size
         return stray
+
+    def see_adopted(self) -> None:
+        """Adopted segments are in no list: the ledger says how large they are, and whether they are there is
+        found when they are read."""
+        for number, use in self.uses.items():
+            known = self.state.objects.by_number.get(number)
+            if known is None or known.store != ADOPTED_STORE or known.closed:
+                continue
+            self.counts.live += 1
+            self.counts.live_bytes += known.size
+            if use.readable:
+                self.sizes[number] = known.size
+            else:
+                self.counts.unread += 1
 
     def missing(self) -> list[int]:
         """Numbers of the objects with readable runs that were in no page."""

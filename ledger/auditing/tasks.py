@@ -11,7 +11,7 @@ from ledger.auditing.frames import PIECE_BYTES, ObjectGone, Reading, WalObjectCh
 from ledger.auditing.objects import lost_runs
 from ledger.auditing.segments import SegmentCheck
 from ledger.auditing.windows import without_overlaps
-from ledger.keys import is_segment
+from ledger.keys import is_adopted, is_segment
 from ledger.types import Buffer, Position
 
 MAX_DAMAGES: Final = 10_000
@@ -66,7 +66,8 @@ def audit_object(task: ObjectTask, result: ObjectResult) -> Reading[None]:
         if not (short and damage.kind is DamageKind.DAMAGED_FRAME):
             result.report(damage)
 
-    kind = SegmentCheck if is_segment(task.locator) else WalObjectCheck
+    has_own_offsets = is_segment(task.locator) or is_adopted(task.locator)
+    kind = SegmentCheck if has_own_offsets else WalObjectCheck
     check = kind(task.locator, task.size, runs, place_of, report)
     try:
         yield from _in_pieces(check, task.size, result)

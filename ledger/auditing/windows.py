@@ -9,6 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from ledger.adoption.state import Adoptions
 from ledger.auditing.batches import AuditedRun
 from ledger.auditing.damages import REPORT, RESTORE_METADATA, Damage, DamageKind, Place, Report
 from ledger.auditing.frames import PlaceOf
@@ -38,6 +39,8 @@ def places_of(state: LedgerState) -> PlaceOf:
             log = state.logs[number]
             topic = state.topics.by_id[log.topic_id]
             compacts = "compact" in topic.configs.get("cleanup.policy", "")
+            # KafScale's segments may have gaps between them, which stay when they are merged.
+            compacts = compacts or log.topic_id in state.part(Adoptions)
             place = places[number] = Place(topic.name, log.topic_id, log.index, compacts)
         return place
 

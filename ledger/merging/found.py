@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ledger.keys import created_ms
+from ledger.keys import created_ms, is_adopted
 from ledger.objects.uploads import ObjectKind
 from ledger.partitions.runs import committed_ms
 
@@ -25,8 +25,14 @@ class FoundRun(NamedTuple):
 
     @property
     def is_segment(self) -> bool:
-        """Whether a merge has made it: its batches carry their own offsets."""
+        """Whether its batches carry their own offsets: a merge has made it, or it was adopted."""
         return self.kind == ObjectKind.SEGMENT
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether it is in a bucket of others: it is merged once, whatever its size, so that an adoption
+        ends."""
+        return is_adopted(self.locator)
 
     @property
     def created_ms(self) -> int:

@@ -4,7 +4,8 @@ Runs of WAL objects wait until there are many of them, or until the oldest has k
 enough; then they are merged, and what comes out of it is left alone. So each byte is read and written once
 more. Only segments that stayed small are merged a second time, when there are very many of them: those of a
 partition that gets a few records a minute, or of batches so small that one swap of them makes no large
-segment. Each of them is hundreds of times as large afterwards, so that a third time hardly ever comes.
+segment. Each of them is hundreds of times as large afterwards, so that a third time hardly ever comes. Runs
+of adopted segments are merged as soon as a job runs, so that an adoption comes to an end.
 
 The newest runs stay as they are: consumers read them from memory, and the very last one may still grow.
 """
@@ -165,7 +166,7 @@ class PartitionPlanner:
         return self._object_ms <= self._old_ms
 
     def _take(self, run: FoundRun) -> list[MergeTask]:
-        if run.kind == ObjectKind.SEGMENT:
+        if run.kind == ObjectKind.SEGMENT and not run.is_adopted:
             return self._take_of_segment(run)
         tasks = self._segment_ends() if self._segment_locator else []
         size = run.size

@@ -13,7 +13,9 @@ from ledger.objects.uploads import ObjectKind, PendingDraft, Upload, Uploader, U
 from ledger.records import FIRST_LEVEL
 
 DATA_STORE = 0
-"""The number of the shard's own data store; others come with later versions."""
+"""The number of the shard's own data store."""
+ADOPTED_STORE = 1
+"""Of all other places: the locator says which (`ledger.keys.adopted_place`)."""
 
 
 class Origin(NamedTuple):

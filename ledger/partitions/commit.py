@@ -6,8 +6,9 @@ Accepted batches of one partition that are adjacent become one run.
 
 from collections.abc import Sequence
 
+from ledger.adoption.state import Adoptions, AdoptionsOfEntry
 from ledger.errors import ErrorName
-from ledger.keys import is_of_job
+from ledger.keys import is_adopted, is_of_job
 from ledger.machine import Decision
 from ledger.objects.state import max_object_number, origin_of
 from ledger.objects.uploads import Upload
@@ -31,7 +32,11 @@ from ledger.partitions.state import PartitionLog
 from ledger.records import LEVEL_WITH_ORIGINS
 from ledger.requests import Refused
 from ledger.state import LedgerState
+from ledger.types import TopicId
 
+_ADOPTING = Refused(
+    ErrorName.KAFKA_STORAGE_ERROR, "the topic is being adopted: it takes records when that has ended"
+)
 _SETTLED = "its uploader has declared this draft settled: whether the batch was stored is not known"
 
 
@@ -90,7 +95,7 @@ def _committed_bytes(
     state: LedgerState, overlay: Overlay, request: CommitFile, created_ms: int
 ) -> int | None:
     """How much of the object is committed; None if nothing new may be committed from it."""
-    if is_of_job(request.locator):
+    if is_of_job(request.locator) or is_adopted(request.locator):
         return None
     known = state.objects.by_locator.get(request.locator)
     closed = known is not None and (known.closed or known.number in overlay.touched_objects)
@@ -120,6 +125,8 @@ class _Commit:
         self.known = state.objects.by_locator.get(request.locator)
         self.runs: list[RunRow] = []
         self.batches: list[BatchRow] = []
+        self._adoptions = state.part(Adoptions)
+        self._opened = overlay.part(AdoptionsOfEntry).opened
         self._end = -1
         """Where the last run ends."""
         self._topic_id = b""
@@ -134,6 +141,8 @@ class _Commit:
         log = self._partition(batch)
         if log is None:
             return Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION)
+        if (self._adoptions or self._opened) and self._is_adopting(batch.topic_id):
+            return _ADOPTING
         overlay, number = self.overlay, log.number
         base = overlay.next_offset.get(number, log.high_watermark)
         if batch.producer_id >= 0:
@@ -144,6 +153,10 @@ class _Commit:
         overlay.repeats[self.locator, batch.start] = base
         self._take(number, batch, base)
         return Committed(base, overlay.log_start.get(number, log.log_start))
+
+    def _is_adopting(self, topic_id: TopicId) -> bool:
+        adoption = self._adoptions.get(topic_id)
+        return topic_id in self._opened or (adoption is not None and adoption.is_open)
 
     def repeat(self, batch: CommitBatch) -> Committed | None:
         """The first result of this (object, byte offset), if there was one."""

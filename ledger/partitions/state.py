@@ -113,6 +113,12 @@ class PartitionLog:
         self.run_count += 1
         return True
 
+    def enter(self, run: Run) -> None:
+        """Append a run whose batches have their own offsets: no other lengthens it. OffsetsTaken."""
+        number = run.object_number + SEGMENT_RUN
+        self.append(number, run.start, run.size, run.base, run.last, run.max_timestamp)
+        self._end_object = NO_OBJECT
+
     def put_back(self, chunk: RunChunk) -> None:
         """Append a chunk as it was in an image."""
         self._add(chunk)

@@ -47,6 +47,7 @@ LOCAL: Final = "local"
 SPARK: Final = "spark"
 ENGINES: Final = (LOCAL, SPARK)
 JOBS: Final[Mapping[str, str]] = {
+    "adopt": "pipeline.jobs.adopt",
     "audit": "pipeline.jobs.audit",
     "export": "pipeline.jobs.export",
     "ledger": "pipeline.jobs.ledger",

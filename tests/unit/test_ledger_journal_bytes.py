@@ -6,6 +6,8 @@ import pytest
 from crc32c import crc32c
 
 from adapters.journals.metadata import entry_key, entry_prefix, start_key
+from ledger.adoption.records import RunsAdopted, TopicAdoption
+from ledger.adoption.requests import AdoptedSegment
 from ledger.cluster.records import (
     ClusterCreated,
     FeatureLevelRaised,
@@ -156,6 +158,17 @@ GOLDEN_OF_LEVEL_3: list[tuple[MetadataRecord, str]] = [
 ]
 
 GOLDEN_OF_LEVEL_4: list[tuple[MetadataRecord, str]] = [
+    (TopicAdoption(TopicId(JOB), "s", True), "26 00 00000012 202122232425262728292a2b2c2d2e2f 01 73"),
+    (
+        RunsAdopted(
+            *(7, TopicId(JOB), "s"),
+            [AdoptedSegment("k", 256, 999)],
+            [SegmentRun(0, 32, 61, 100, 299, -1)],
+        ),
+        "27 00 00000056 00000007 0001 00000001 00000001 202122232425262728292a2b2c2d2e2f 73"
+        "0000000000000100 00000000000003e7 0001 6b"
+        "00000000 00000020 0000003d 0000000000000064 000000000000012b ffffffffffffffff",
+    ),
     (
         SettledNamed(7, JOB, 2, SettledFiles("s", 256, 48, 5), 42, 20, 9),
         "24 00 00000049 00000007 202122232425262728292a2b2c2d2e2f 00000002"

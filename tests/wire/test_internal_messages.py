@@ -9,20 +9,21 @@ from gateway.wire.apis import ApiKey, InternalApi, codec_range, flexible
 from gateway.wire.errors import Malformed, NeedsSlices
 from gateway.wire.header import decode_request_header, encode_response_header
 from gateway.wire.messages import codec
+from gateway.wire.messages.internal import adopt_runs, adopt_topic, pin, segments_swap
 from gateway.wire.messages.internal import describe_shard as shard
 from gateway.wire.messages.internal import diskless_commit_file as commit
 from gateway.wire.messages.internal import diskless_describe_files as files
 from gateway.wire.messages.internal import diskless_find_batches as find
 from gateway.wire.messages.internal import diskless_list_offsets as offsets
 from gateway.wire.messages.internal import journal_follow as journal
-from gateway.wire.messages.internal import pin, segments_swap
 from gateway.wire.messages.internal import settled_ledger as settled
+from ledger.adoption.requests import Adopted, AdoptedSegment, Adopting, AdoptRuns, AdoptStep, AdoptTopic
 from ledger.errors import ErrorName
 from ledger.objects.uploads import ObjectKind
 from ledger.settled.requests import NameSettled, SettledFiles
 from ledger.swaps.requests import Pinned, SegmentFile, SegmentRun, Swapped, SwapSegments
 from ledger.types import TopicId
-from pipeline import messages
+from pipeline import adoption_messages, messages
 from pipeline.primitives import Reader
 
 ID = "00112233445566778899aabbccddeeff"
@@ -122,6 +123,22 @@ REQUESTS: list[tuple[InternalApi, str, Any]] = [
          + TIMEOUT + "00",
         settled.SettledLedgerRequest(JOB, 2, UUID, 3, "s", 256, 48, 5, 42, 20, 9),
     ),
+    (
+        InternalApi.ADOPT_TOPIC,
+        "02 74" + ID + "00000003 05 73333a2f 01" + TIMEOUT + "00",  # name, id, partitions, place, begin
+        adopt_topic.AdoptTopicRequest("t", UUID, 3, "s3:/", 1),
+    ),
+    (
+        InternalApi.ADOPT_RUNS,
+        ID + "00000003 05 73333a2f"  # partition, place
+        "02 02 61 0000000000000100 00000000000003e7"  # one segment, "a" of 256 bytes, created at 999
+        "02 00000020 000000d0 000000000000000a 0000000000000013 00000000000003e8 00"  # its run
+        "00" + TIMEOUT + "00",
+        adopt_runs.AdoptRunsRequest(
+            *(UUID, 3, "s3:/"),
+            [adopt_runs.AdoptedFile("a", 256, 999, [adopt_runs.AdoptedRun(32, 208, 10, 19, 1000)])],
+        ),
+    ),
 ]
 RESPONSES: list[tuple[InternalApi, Any, str]] = [
     (
@@ -218,6 +235,16 @@ RESPONSES: list[tuple[InternalApi, Any, str]] = [
         "000000000000002a 0000000000000014 00000009 0000000000000007"
         "01 00 01 01",
     ),
+    (
+        InternalApi.ADOPT_TOPIC,
+        adopt_topic.AdoptTopicResponse(0, 36, "no", UUID, is_open=False, has_ended=True),
+        "00000000 0024 03 6e6f" + ID + "00 01 00",
+    ),
+    (
+        InternalApi.ADOPT_RUNS,
+        adopt_runs.AdoptRunsResponse(0, 0, None, 20, is_duplicate=True),
+        "00000000 0000 00 0000000000000014 01 00",
+    ),
 ]
 
 
@@ -293,6 +320,7 @@ def test_the_client_of_jobs_writes_what_the_gateway_reads() -> None:
         [SegmentRun(0, 32, 208, 10, 19, 1000)],
     )
     naming = NameSettled(JOB, 2, TopicId(UUID), 3, SettledFiles("s", 256, 48, 5), 42, 20, 9)
+    adopting = AdoptRuns(TopicId(UUID), 3, "s3:/", [AdoptedSegment("a", 256, 999)], list(swap.runs))
     query = messages.RunQuery(TopicId(UUID), 3, 10, 65536)
     written = {
         InternalApi.DISKLESS_LIST_OFFSETS: messages.list_offsets_request(TopicId(UUID), [3], -3, 60_000),
@@ -301,6 +329,10 @@ def test_the_client_of_jobs_writes_what_the_gateway_reads() -> None:
         InternalApi.JOURNAL_FOLLOW: messages.journal_follow_request(42, 1 << 20, 30_000, 60_000),
         InternalApi.SEGMENTS_SWAP: messages.swap_request(swap, 60_000),
         InternalApi.PIN: messages.pin_request(JOB, True, 60_000),
+        InternalApi.ADOPT_TOPIC: adoption_messages.adopt_topic_request(
+            AdoptTopic("t", TopicId(UUID), 3, "s3:/", AdoptStep.BEGIN), 60_000
+        ),
+        InternalApi.ADOPT_RUNS: adoption_messages.adopt_runs_request(adopting, 60_000),
         InternalApi.DESCRIBE_SHARD: messages.describe_shard_request(UUID, 1000, 60_000),
         InternalApi.SETTLED_LEDGER: messages.name_settled_request(naming, 60_000),
     }
@@ -324,6 +356,11 @@ def test_the_client_of_jobs_reads_what_the_gateway_writes() -> None:
     assert (page.start, page.durable_end, page.entries) == (2, 9, [(8, b"\xab\xcd")])
     failure, swapped = messages.swap_response(written[InternalApi.SEGMENTS_SWAP])
     assert not failure and swapped == Swapped(8, 2, duplicate=True)
+    refused, adopted_topic = adoption_messages.adopt_topic_response(written[InternalApi.ADOPT_TOPIC])
+    assert refused == (ErrorName.TOPIC_ALREADY_EXISTS, "no")
+    assert adopted_topic == Adopting(TopicId(UUID), is_open=False, has_ended=True)
+    failure, adopted = adoption_messages.adopt_runs_response(written[InternalApi.ADOPT_RUNS])
+    assert not failure and adopted == Adopted(20, duplicate=True)
     failure, pinned = messages.pin_response(written[InternalApi.PIN])
     assert failure == (ErrorName.UNSUPPORTED_VERSION, "low") and pinned == Pinned(0, 0)
     shard_page = messages.describe_shard_response(written[InternalApi.DESCRIBE_SHARD])

@@ -1,0 +1,81 @@
+"""`dragoman ledger adopt`: makes a bucket of KafScale readable, by a job in a process of its own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.cli.exits import Exit
+from gateway.cli.job_process import TlsFiles, job_lines, job_request
+from gateway.cli.ledger_export import SHOWN_S, checked_namespace, kafscale_url, size_text
+from gateway.cli.output import counted, print_json, print_table, print_text, talk
+from gateway.host import precise_s
+from gateway.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptOptions:
+    """`topics`: their names; empty: all."""
+
+    source: str
+    namespace: str
+    topics: Sequence[str] = ()
+    dry_run: bool = False
+    as_json: bool = False
+    tls: TlsFiles = field(default_factory=TlsFiles)
+
+
+def adopt_bucket(settings: Settings, options: AdoptOptions) -> Exit:
+    namespace = checked_namespace(options.namespace)
+    request = {
+        **job_request(settings, options.tls),
+        "job": "adopt",
+        "topics": list(options.topics),
+        "dry_run": options.dry_run,
+        "options": {"source": kafscale_url(options.source, "SOURCE"), "namespace": namespace},
+    }
+    planned: list[Mapping[str, Any]] = []
+    summary: Mapping[str, Any] = {}
+    shown_s = precise_s()
+    for key, value in job_lines(request):
+        if key == "planned":
+            planned.append(value)
+        elif key == "summary":
+            summary = value
+        elif key == "progress" and not options.as_json and precise_s() - shown_s >= SHOWN_S:
+            shown_s = precise_s()
+            talk(
+                f"{counted(value['verified'], 'segment')} verified, {size_text(value['read_bytes'])}; "
+                f"{value['segments']} adopted"
+            )
+    if options.as_json:
+        print_json({"planned": planned, "summary": summary})
+    else:
+        _show(planned, summary, options)
+    return Exit.OK
+
+
+def _show(planned: Sequence[Mapping[str, Any]], done: Mapping[str, Any], options: AdoptOptions) -> None:
+    print_table(
+        ("TOPIC", "PARTITIONS", "SEGMENTS", "BYTES"),
+        [
+            (topic["topic"], topic["partitions"], topic["segments"], size_text(topic["bytes"]))
+            for topic in planned
+        ],
+    )
+    if done["without_index"]:
+        were = "was" if done["without_index"] == 1 else "were"
+        talk(f"{counted(done['without_index'], 'segment')} without an index {were} left out.")
+    if done["ended"]:
+        talk(f"{counted(done['ended'], 'topic')} adopted before.")
+    spent = (
+        f"in {done['took_s']:.1f} s, {size_text(done['read_bytes'])} read by "
+        f"{counted(done['reads'], 'read')} and {counted(done['listings'], 'listing')}, "
+        f"${done['dollars']:.4f}"
+    )
+    if options.dry_run:
+        print_text(f"Verified {counted(done['verified'], 'segment')} {spent}; nothing has changed.")
+        return
+    print_text(
+        f"Adopted {counted(done['topics'], 'topic')} with {counted(done['segments'], 'segment')} {spent}. "
+        f"{size_text(done['bytes'])} stay in the bucket until they are merged: dragoman compact segments."
+    )

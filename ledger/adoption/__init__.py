@@ -1,0 +1,1 @@
+"""Adoption: segments of KafScale's buckets become runs of topics, and stay where they are."""
