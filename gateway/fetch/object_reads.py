@@ -1,7 +1,8 @@
 """Reads of a store whose reads nothing else keeps: whole objects once for all who want them, or ranges.
 
 A missing object of at most MAX_OBJECT_BYTES is read whole, by one call however many fetches wait for it. Of a
-segment each run is read as if it were an object, since a segment is as large as a job makes it. The call
+segment each run is read as if it were an object, since a segment is as large as a job makes it. Where little
+of the last objects was wanted, by few fetches, only the wanted ranges are read (`sharing.py`). The call
 belongs to no fetch: one that is cancelled, or whose time is over, leaves it to the others. Its memory is
 reserved in the cache before it begins. Where there is no room only the wanted ranges are read. Each whole
 object is waited for by itself, so that one that hangs delays no other. The store bounds how many it reads at
@@ -16,9 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.fetch.cache import MAX_WASTE, RunCache
+from gateway.fetch.sharing import Sharing
 from gateway.fetch.turns import Turn
 from gateway.telemetry.object_reads import ObjectReadCounts
 from ledger.errors import StoreError, StoreUnavailable
+from ledger.keys import is_segment
 from ledger.ports import SegmentStore
 from ledger.types import Buffer, Position
 
@@ -89,6 +92,7 @@ class ObjectReads:
         self._segments = segments
         self._cache = cache
         self.counts = ObjectReadCounts()
+        self._sharing = Sharing(cache.max_bytes)
         self._under_way: dict[str, asyncio.Task[memoryview | None]] = {}
         self._ahead: OrderedDict[str, tuple[int, float]] = OrderedDict()
         """Objects that were begun ahead and that no fetch has wanted yet: size, and when (loop time)."""
@@ -111,8 +115,9 @@ class ObjectReads:
         unread = []
         for name, parts in of_object.items():
             await turn.take(sum([part.position.size for part in parts]))
+            in_ranges = self._is_better_in_ranges(name, parts)
             if not self._cut_cached(name, parts):
-                unread.append(_Unread(parts, self._whole(name, parts[0])))
+                unread.append(_Unread(parts, self._whole(name, parts[0], in_ranges)))
         if unread:
             await self._wait_for(unread, deadline, turn)
 
@@ -149,7 +154,7 @@ class ObjectReads:
         """Begin to read an object, or a run of a segment, that a fetch will probably want. False if there is
         no room now."""
         name = name_of(locator, start)
-        if self._is_known(name, size):
+        if self._is_known(name, size) or (not is_segment(locator) and self._sharing.is_wasted_ahead(size)):
             return True
         now = asyncio.get_running_loop().time()
         while self._ahead and next(iter(self._ahead.values()))[1] < now - AHEAD_S:
@@ -188,6 +193,13 @@ class ObjectReads:
             or not 0 < size <= MAX_OBJECT_BYTES
             or self._is_closed
         )
+
+    def _is_better_in_ranges(self, name: str, parts: Sequence[MissingRange]) -> bool:
+        """A run of a segment is of one partition, and wanted as a whole by those who want any of it."""
+        size = parts[0].object_bytes
+        if not 0 < size <= MAX_OBJECT_BYTES or is_segment(parts[0].position.locator):
+            return False
+        return self._sharing.want(name, size, [part.position for part in parts])
 
     def _cut_cached(self, name: str, parts: Sequence[MissingRange]) -> bool:
         whole = self._cache.object(name)
@@ -229,7 +241,9 @@ class ObjectReads:
             part.data = data
             self.counts.bytes_read += len(data or b"")
 
-    def _whole(self, name: str, part: MissingRange) -> asyncio.Task[memoryview | None] | None:
+    def _whole(
+        self, name: str, part: MissingRange, in_ranges: bool
+    ) -> asyncio.Task[memoryview | None] | None:
         """The call that reads it, perhaps for others already. None: it is not to be read whole now."""
         self._wanted(name)
         task = self._under_way.get(name)
@@ -238,7 +252,8 @@ class ObjectReads:
             return task
         size = part.object_bytes
         if (
-            self._is_known(name, size)
+            in_ranges
+            or self._is_known(name, size)
             or len(self._under_way) >= MAX_UNDER_WAY
             or not self._cache.reserve(size)
         ):
