@@ -29,8 +29,9 @@ MAX_TASKS = 3
 """Of one partition and job."""
 ASK_S = 3.0
 PAUSE_S = 0.1
-LONG_S = 6.0
-"""Longer than the grace, and than a pin lives that is not renewed."""
+BETWEEN_S = 0.5
+LONG_S = 8.0
+"""Longer than the grace, and than a pin lives that is not renewed: a sweep comes in between."""
 LEGAL = frozenset(
     {
         ErrorName.COORDINATOR_NOT_AVAILABLE,
@@ -70,7 +71,7 @@ class MergingJobs:
         while not is_over():
             with suppress(Died, StoreError):
                 await self._job()
-            await asyncio.sleep(self._choose.random())
+            await asyncio.sleep(BETWEEN_S * self._choose.random())
 
     async def _job(self) -> None:
         job = self._choose.randbytes(16)
@@ -128,7 +129,8 @@ class MergingJobs:
                 await self._blobs.put(index_locator(where), [segment.index])
                 await self._sleep()
                 await self._blobs.put(where, segment.buffers)
-                await self._sleep()
+                if self._choose.random() < 0.15:
+                    await asyncio.sleep(LONG_S)
                 self._attempt += 1
                 stored = SegmentFile(where, segment.size)
                 await self._swap(swap_of(task, segment.runs, stored, JobAttempt(job, self._attempt)))
@@ -152,9 +154,9 @@ class MergingJobs:
     async def _sleep(self) -> None:
         """Raises Died."""
         chance = self._choose.random()
-        if chance < 0.03:
+        if chance < 0.02:
             raise Died
-        if chance < 0.08:
+        if chance < 0.07:
             await asyncio.sleep(LONG_S * self._choose.random())
 
     async def _ask(self, request: Request) -> LedgerResult:

@@ -12,8 +12,13 @@ import pytest
 
 from gateway.coordination import opening
 from gateway.coordination.recovery import Recovered, recover
+from ledger.overlay import Overlay
 from ledger.partitions.producers import FRESH
 from ledger.ports import PutOutcome, Won
+from ledger.state import LedgerState
+from ledger.swaps import decide
+from ledger.swaps.requests import SwapSegments
+from ledger.swaps.state import Pin, SwapsOfEntry
 from tests.sim.history import history, lived
 from tests.sim.stores import LivedMetadata, forgotten
 
@@ -43,8 +48,10 @@ def test_every_promise_is_kept(first: int) -> None:
 
 
 def test_histories_have_all_that_a_gateway_writes() -> None:
-    found = {key.partition("/")[0] for seed in range(20) for key, _ in lived(partial(history, seed)).written}
-    assert found >= {"journal", "wal", "snapshot", "archive", "journal-start", "image", "claim"}
+    lives = [lived(partial(history, seed)) for seed in range(20)]
+    found = {key.partition("/")[0] for life in lives for key, _ in life.written}
+    assert found >= {"journal", "wal", "seg", "snapshot", "archive", "journal-start", "image", "claim"}
+    assert sum(life.swapped for life in lives) > 40
 
 
 def test_an_acknowledgement_before_the_journal_is_durable_would_show(
@@ -64,6 +71,20 @@ def test_an_acknowledgement_before_the_journal_is_durable_would_show(
 def test_a_batch_that_is_taken_twice_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ledger.partitions.commit.judge", lambda *_: FRESH)
     assert shows("are stored twice")
+
+
+def test_a_swap_of_a_job_whose_pin_has_expired_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep deletes a segment that its job names only then."""
+    true_find = getattr(decide, "_find")  # noqa: B009 - what is sabotaged is private
+
+    def find(state: LedgerState, overlay: Overlay, request: SwapSegments) -> object:
+        pins = overlay.part(SwapsOfEntry).pins
+        with monkeypatch.context() as patched:
+            patched.setitem(pins, request.job, Pin(0, 0))
+            return true_find(state, overlay, request)
+
+    monkeypatch.setattr(decide, "_find", find)
+    assert shows("the clients do not come to an end")
 
 
 def test_offset_commits_that_a_restart_forgets_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
