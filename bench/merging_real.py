@@ -7,6 +7,7 @@ to read everything. 0 as MERGE_RUNS merges nothing, so that it can be told what 
 """
 
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -17,11 +18,14 @@ from typing import Any, Final
 from bench import proc
 from bench.clients import measure
 from bench.machine import allow_open_files
-from bench.pipeline import READY_S, RECORD_BYTES, SMALL, index_bytes, read_all
+from bench.pipeline import READY_S, RECORD_BYTES, Shape, index_bytes, read_all
 from bench.servers import BenchGateway, create_topic, stored_records
 
 MERGE_RUNS: Final = 100_000
 """The default of `housekeeping.merge_runs`."""
+SHAPE: Final = Shape(100, 1, 1.0)
+"""A request has one batch for each partition, and the next is sent when that one is acknowledged: so each is
+a run. Batches of several requests would join into one."""
 LINES: Final = 10
 OPEN_FILES: Final = 4_096
 QUIET_S: Final = 20.0
@@ -36,7 +40,7 @@ def main(runs: int, merge_runs: int) -> None:
         gateway = BenchGateway(Path(directory) / "gateway", options)
         gateway.start(READY_S)
         try:
-            create_topic(gateway, TOPIC, SMALL.partitions)
+            create_topic(gateway, TOPIC, SHAPE.partitions)
             _run(gateway, runs, merge_runs)
         finally:
             gateway.remove()
@@ -51,7 +55,7 @@ def _run(gateway: BenchGateway, runs: int, merge_runs: int) -> None:
     if merge_runs:
         _await_merges(gateway)
     measured = {"image_runs_mb": index_bytes(gateway) / 1e6}
-    _say(gateway, records, measured | dict(read_all(gateway, TOPIC, SMALL, records, lambda _: None)))
+    _say(gateway, records, measured | dict(read_all(gateway, TOPIC, SHAPE, records, lambda _: None)))
 
 
 def _flush(gateway: BenchGateway, runs: int, records: int) -> int:
@@ -59,15 +63,15 @@ def _flush(gateway: BenchGateway, runs: int, records: int) -> int:
         "host": gateway.host,
         "port": gateway.port,
         "topic": TOPIC,
-        "partitions": SMALL.partitions,
-        "per_request": SMALL.partitions,
-        "requests": runs // SMALL.partitions,
+        "partitions": SHAPE.partitions,
+        "per_request": SHAPE.partitions,
+        "requests": runs // SHAPE.partitions,
         "record_bytes": RECORD_BYTES,
-        "batch_records": SMALL.batch_records,
-        "in_flight": 5,
+        "batch_records": SHAPE.batch_records,
+        "in_flight": 1,
     }
     records += int(measure(gateway.pid, [("frames", spec)]).results[0]["topic_records"])
-    stored = stored_records(gateway, TOPIC, SMALL.partitions)
+    stored = stored_records(gateway, TOPIC, SHAPE.partitions)
     if stored != records:
         raise RuntimeError(f"{stored} records are stored of {records}")
     return records
@@ -98,4 +102,6 @@ def _say(gateway: BenchGateway, records: int, more: dict[str, float]) -> None:
 
 
 if __name__ == "__main__":
+    # Ended from outside, the gateway is stopped all the same.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else MERGE_RUNS)
