@@ -111,7 +111,7 @@ class EtcdServer:
         self._log = directory / "etcd.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._login: Login | None = None
-        self.port = self._peer_port = self._metrics_port = 0
+        self.port = self.peer_port = self._metrics_port = 0
 
     @property
     def endpoint(self) -> str:
@@ -131,15 +131,24 @@ class EtcdServer:
         with_other_ports(self._start)
 
     def _start(self) -> None:
-        self.port, self._peer_port, self._metrics_port = free_ports(3)
+        self.take_ports()
         # Of a member that has found one of its ports taken.
         shutil.rmtree(self.data, ignore_errors=True)
         self.launch()
 
     def launch(self) -> None:
         """Start on the ports and data of before."""
+        self.spawn()
+        self.until_healthy()
+
+    def initial_cluster(self, peers: str) -> list[str]:
+        """Flags with all members and the URLs that they have for each other; `peers` is its own."""
+        return [f"--initial-cluster=default={peers}"]
+
+    def spawn(self) -> None:
+        """The process alone."""
         clients = f"{'https' if self._tls else 'http'}://{self.endpoint}"
-        peers = f"http://{HOST}:{self._peer_port}"
+        peers = f"http://{HOST}:{self.peer_port}"
         command = [
             str(self._program.path),
             f"--data-dir={self.data}",
@@ -147,7 +156,7 @@ class EtcdServer:
             f"--advertise-client-urls={clients}",
             f"--listen-peer-urls={peers}",
             f"--initial-advertise-peer-urls={peers}",
-            f"--initial-cluster=default={peers}",
+            *self.initial_cluster(peers),
             f"--listen-metrics-urls=http://{HOST}:{self._metrics_port}",
             *TIMING,
             *(self._tls.flags() if self._tls is not None else []),
@@ -163,15 +172,23 @@ class EtcdServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def until_healthy(self) -> None:
+        """It has a leader, which may be itself. Errors: RuntimeError with the log."""
+        process = self._process
+        assert process is not None
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._is_healthy():
-            has_ended = self._process.poll() is not None
+            has_ended = process.poll() is not None
             if has_ended or time.monotonic() > deadline:
                 self.kill9()
                 raise (EndedEarly if has_ended else RuntimeError)(
                     f"etcd did not come up:\n{tail_of(self._log)}"
                 )
             time.sleep(0.05)
+
+    def take_ports(self) -> None:
+        self.port, self.peer_port, self._metrics_port = free_ports(3)
 
     def stop(self) -> None:
         if self._process is not None:
@@ -236,7 +253,7 @@ def _base64(text: str) -> str:
 @contextmanager
 def running_etcd(tls: ServedTls | None = None, flags: Sequence[str] = ()) -> Iterator[EtcdServer]:
     """A server of its own, stopped and removed at the end. Skips where none can be had."""
-    with tempfile.TemporaryDirectory(prefix="dragoman-etcd-", dir=_place()) as directory:
+    with tempfile.TemporaryDirectory(prefix="dragoman-etcd-", dir=place_of_servers()) as directory:
         try:
             server = EtcdServer(Path(directory), tls, flags)
         except PackageMissing as error:
@@ -248,7 +265,7 @@ def running_etcd(tls: ServedTls | None = None, flags: Sequence[str] = ()) -> Ite
             server.kill9()
 
 
-def _place() -> Path | None:
+def place_of_servers() -> Path | None:
     """None: where temporary files are."""
     if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > NEEDED_BYTES:
         return IN_MEMORY
