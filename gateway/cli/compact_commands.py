@@ -42,6 +42,7 @@ Write for each partition where its records are, for readers without a gateway: a
 
     dragoman compact ledger --data-dir /var/lib/dragoman --dry-run
     dragoman compact ledger --data-dir /var/lib/dragoman
+    dragoman compact ledger --data-dir /var/lib/dragoman --engine spark --master spark://host:7077
     dragoman ledger translate orders 0 4711 --data-dir /var/lib/dragoman
 
 A partition that has not changed since its last one is left out. The one before is deleted after
@@ -104,7 +105,9 @@ def ledger(
     metadata: Metadata = None,
     data: Data = None,
     topics: Topics = None,
-    engine: Annotated[str, typer.Option(help="What carries the job out: local.", metavar="NAME")] = "local",
+    engine: Engine = "",
+    master: Master = "",
+    spark_conf: SparkConf = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.", metavar="")
     ] = False,
@@ -122,7 +125,8 @@ def ledger(
 
     flags = {"storage.metadata": metadata, "storage.data": data}
     tls = TlsFiles(tls_ca, tls_cert, tls_key)
-    options = CompactOptions(_names(topics), EngineOptions(engine), dry_run, as_json, tls=tls)
+    carrier = EngineOptions(engine, master, spark_conf or ())
+    options = CompactOptions(_names(topics), carrier, dry_run, as_json, tls=tls)
     end_with(lambda: compact_ledger(settings_for(config, data_dir, flags, assignments or ()), options))
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from pipeline.costs import dollars
 from pipeline.engines.process import SPARK, JobRequest, Opened, Say, max_rss_bytes, opened, spark_of
+from pipeline.engines.spark_context import check_spark
 from pipeline.segments import Host
 from pipeline.settling import LocalWriter, SettlingEngine, SettlingJob, SettlingTotals
 
@@ -23,6 +24,9 @@ WAVE_RUNS: Final = 200_000
 def run(request: JobRequest, say: Say) -> None:
     """Plan, or write. Errors: as `pipeline.settling.SettlingJob`; NotInstalled, ValueError."""
     began_s = time.monotonic()
+    if request.engine == SPARK:
+        # Before a plan too, though it needs no Spark: what it shows can be carried out.
+        check_spark()
     with ExitStack() as stack:
         place = stack.enter_context(opened(request))
         engine = None if request.dry_run else _engine(request, place, stack)

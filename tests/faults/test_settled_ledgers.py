@@ -25,6 +25,7 @@ from pipeline.links import UnixLink
 from pipeline.peer import PeerClient
 from tests.faults.merge_jobs import EAGER, merge, merging
 from tests.support.gateway import Gateway, GatewayFactory
+from tests.support.spark import JAVA_OPTIONS, why_no_spark
 from tests.support.topics import create_topics
 from tests.support.versions import ROOT
 
@@ -110,8 +111,6 @@ def test_it_is_written_and_read_with_a_gateway_and_without(filled: Gateway) -> N
         assert (found["object"], found["start"], found["size"]) == (locator, start, size)
     newer = run("ledger", "translate", "orders", "0", str(OFFSETS + 9), *data_dir)
     assert newer.returncode == 1 and f"and {OFFSETS + 9} is newer: write a new one" in newer.stderr
-    none = run("ledger", "translate", "orders", "1", "0", *data_dir)
-    assert none.returncode == 1 and "orders-1 has no settled ledger" in none.stderr
     again = run("compact", "ledger", *data_dir)
     assert again.returncode == 0 and "Wrote 0 settled ledgers" in again.stdout
     filled.terminate()
@@ -134,8 +133,27 @@ def test_it_is_written_and_read_with_a_gateway_and_without(filled: Gateway) -> N
     )
     audit = run("audit", *data_dir)
     assert audit.returncode == 0, audit.stdout + audit.stderr
-    filled.start(WAIT_S)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+def test_it_is_written_by_spark(filled: Gateway) -> None:
+    if (reason := why_no_spark()) is not None:
+        pytest.skip(reason)
+    produce(filled, "orders", 5, partition=1)
+    wrote = run(
+        *("compact", "ledger", "--data-dir", str(filled.data_dir), "--json"),
+        *("--engine", "spark", "--master", "local[2,4]"),
+        *("--spark-conf", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"),
+    )
+    assert wrote.returncode == 0, wrote.stderr
+    assert json.loads(wrote.stdout)["summary"]["named"] == 2
+    base, locator, start, size = list(places_in_ledger(filled))[-1]
+    found = translated(filled, base)
+    assert (found["object"], found["start"], found["size"]) == (locator, start, size)
     filled.terminate()
+    audit = run("audit", "--data-dir", str(filled.data_dir))
+    assert audit.returncode == 0, audit.stdout + audit.stderr
 
 
 @pytest.mark.timeout(400)

@@ -181,6 +181,20 @@ def test_the_deletion_of_a_topic_releases_its_settled_ledgers(
     check_rows(ledger)
 
 
+@pytest.mark.parametrize("change", ["newer", "deleted", "first"])
+def test_an_image_that_is_being_made_says_what_was_so_when_it_began(
+    ledger: JournalledLedger, change: str
+) -> None:
+    if change != "first":
+        ledger.submit(naming(ledger))
+    append(ledger, 2)
+    ledger.begin_image()
+    ledger.submit(DeleteTopic(TOPIC) if change == "deleted" else naming(ledger))
+    # It compares the image with the state at its beginning.
+    ledger.end_image(fails=False)
+    check_rows(ledger)
+
+
 def test_none_is_named_for_a_topic_that_is_deleted(ledger: JournalledLedger) -> None:
     request = naming(ledger)
     _, refused = ledger.submit(DeleteTopic(TOPIC), request)
