@@ -8,7 +8,7 @@ from gateway.cli.help_text import help_text
 from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata, TlsCa, TlsCert, TlsKey
 
 EXPORT_HELP = help_text("""
-Write the records of a running gateway in KafScale's layout, to a bucket or a directory.
+Write the records of a ledger in KafScale's layout, to a bucket or a directory.
 
     dragoman ledger export s3://archive/kafka --data-dir /var/lib/dragoman
     dragoman ledger export file:/mnt/archive --config gateway.toml --topics orders,payments

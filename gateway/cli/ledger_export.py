@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.cli.exits import Exit
-from gateway.cli.job_process import TlsFiles, job_lines, job_request
+from gateway.cli.job_process import TlsFiles, job_lines, ready_request
 from gateway.cli.output import UsageError, counted, print_json, print_text, talk
 from gateway.host import precise_s
 from gateway.settings import Settings
@@ -34,21 +34,22 @@ def export_ledger(settings: Settings, options: ExportOptions) -> Exit:
         "target": kafscale_url(options.target, "TARGET"),
         "namespace": checked_namespace(options.namespace),
     }
-    request = {
-        **job_request(settings, options.tls),
-        "job": "export",
-        "topics": list(options.topics),
-        "options": place,
-    }
+    wanted = {"job": "export", "topics": list(options.topics), "options": place}
+    with ready_request(settings, options.tls) as ready:
+        done = _run({**ready, **wanted}, options)
+    _show(done, options)
+    return Exit.OK
+
+
+def _run(request: Mapping[str, Any], options: ExportOptions) -> Mapping[str, Any]:
     shown_s = precise_s()
     for key, value in job_lines(request):
         if key == "summary":
-            _show(value, options)
-            break
+            return dict(value)
         if key == "progress" and not options.as_json and precise_s() - shown_s >= SHOWN_S:
             shown_s = precise_s()
             talk(f"{counted(value['segments'], 'segment')} written, {size_text(value['written_bytes'])}")
-    return Exit.OK
+    raise AssertionError("a job ends with a summary or an error")
 
 
 def kafscale_url(place: str, name: str) -> str:

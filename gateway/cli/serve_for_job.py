@@ -14,11 +14,13 @@ one key:
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
@@ -43,7 +45,7 @@ NEVER: Final = Housekeeping(merge_runs=0)
 
 
 class ServeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`socket`: where jobs connect."""
+    """`socket`: where jobs connect, in a directory of its own, which is removed in the end."""
 
     settings: dict[str, object]
     socket: str
@@ -72,6 +74,9 @@ def main() -> int:
         return _failed(error, Exit.IN_USE)
     except StoreError as error:
         return _failed(error, Exit.STORE)
+    finally:
+        # A command that was killed does not remove it.
+        shutil.rmtree(Path(request.socket).parent, ignore_errors=True)
 
 
 def _for_job(settings: Settings, socket: str) -> Settings:

@@ -115,7 +115,7 @@ def test_a_job_over_a_data_directory_has_a_gateway_of_its_own_until_it_ends(
                 command.send_signal(number)
             command.wait(WAIT_S)
             wait_until_gone(children)
-        assert is_free(gateway.data_dir)
+        assert is_free(gateway.data_dir) and not Path(path).parent.exists()
     gateway.start(START_S)
     with reached(settings, place) as found:
         assert found == place and topics_of(found["path"]) == ["orders"]

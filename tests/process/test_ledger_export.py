@@ -96,6 +96,11 @@ def test_an_export_has_every_batch_once_and_goes_on_where_it_ended(gateway: Gate
         ("payments", 0),
     ]
     assert b"o-7" in found[7][2] and b"later" in found[20][2]
+    gateway.terminate()
+    alone = run(f"file:{tmp_path}/target", *data_dir, "--json")
+    assert alone.returncode == 0, alone.stderr
+    summary = json.loads(alone.stdout)
+    assert (summary["partitions"], summary["segments"], summary["present"]) == (2, 0, 3)
 
 
 @pytest.mark.timeout(900)
@@ -106,7 +111,7 @@ def test_what_is_wrong_with_an_export_is_one_sentence(gateway: Gateway, tmp_path
         (["file:t", "--namespace", "a/b", *data_dir], 2, "--namespace: 'a/b' cannot be a part of a key"),
         ([f"file:{tmp_path}/t", "--topics", "absent", *data_dir], 1, "there is no topic absent"),
         ([f"file:{tmp_path}/no/where", *data_dir], 4, "no/where"),
-        ([f"file:{tmp_path}/t", "--data-dir", str(tmp_path)], 1, "does a gateway run"),
+        ([f"file:{tmp_path}/t", "--data-dir", str(tmp_path)], 2, "there is no ledger in"),
     ):
         failed = run(*arguments)
         assert (failed.returncode, failed.stdout) == (code, ""), failed.stderr
