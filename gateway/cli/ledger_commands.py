@@ -7,7 +7,20 @@ import typer
 
 from gateway.cli.help_text import help_text
 from gateway.cli.kafscale_commands import ADOPT_HELP, EXPORT_HELP, adopt, export
-from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata, TlsCa, TlsCert, TlsKey
+from gateway.cli.options import (
+    AsJson,
+    Assignments,
+    Config,
+    Data,
+    DataDir,
+    Engine,
+    Master,
+    Metadata,
+    SparkConf,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+)
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
@@ -17,7 +30,7 @@ Inspect the offset ledger of a data directory, back it up, restore it, move it t
 
 These work while no gateway uses the directory; otherwise they name its process, and exit with 5. A gateway
 whose stores are elsewhere (s3://, etcd://, filer://) is not locked out: stop it before a restore. Only
-[bold]export[/bold] needs a gateway that runs.
+[bold]export[/bold] needs a gateway, and starts one for itself if none runs.
 """)
 SHOW_HELP = help_text("""
 Print topics, partitions, runs, objects, journal numbers, garbage and orphans.
@@ -96,6 +109,7 @@ snapshots with the journal.
     dragoman audit --data-dir data
     dragoman audit --data-dir data --topics orders,payments
     dragoman audit --metadata etcd://host/p --data s3://b/p --json
+    dragoman audit --metadata etcd://host/p --data s3://b/p --engine spark --master spark://host:7077
 
 [bold]doctor[/bold] is the quick look before a start: permissions, disk, settings of a bucket, and a sample of
 each partition. [bold]audit[/bold] reads everything, and takes as long as that takes: it checks each CRC, that
@@ -104,7 +118,8 @@ each offset is in exactly one run, and that each object is live, garbage, new, o
 Each damage is named with topic, partition, offset, object, position and remedy; then this exits with 3,
 without damage with 0, and with 4 where a store cannot be used. --repair deletes stray objects and changes
 nothing else: objects below the orphan floor that no journal entry names. A data directory must not be in use;
-next to a gateway on stores elsewhere this may run.
+next to a gateway on stores elsewhere this may run. With --engine spark executors read the objects, and find
+the same.
 """)
 
 ledger_app = typer.Typer(name="ledger", help=LEDGER_HELP, no_args_is_help=True, rich_markup_mode="rich")
@@ -269,15 +284,19 @@ def audit(
         typer.Option(help="Read these alone; several by commas, or repeat.", metavar="TOPIC"),
     ] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Delete stray objects.", metavar="")] = False,
+    engine: Engine = "",
+    master: Master = "",
+    spark_conf: SparkConf = None,
     as_json: AsJson = False,
     assignments: Assignments = None,
 ) -> None:
     from gateway.cli.audit import AuditOptions
     from gateway.cli.audit import audit as work
+    from gateway.cli.job_process import EngineOptions
     from gateway.cli.output import end_with
 
     names = [name for text in topics or () for name in text.split(",") if name]
-    options = AuditOptions(names, repair, as_json)
+    options = AuditOptions(names, repair, as_json, EngineOptions(engine, master, spark_conf or ()))
     end_with(lambda: work(_settings(config, data_dir, metadata, data, assignments), options))
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 180.0
 QUICK = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+UNREADABLE = {"overlap"}
 CONF = [f"--spark-conf={name}={value}" for name, value in QUICK.items()]
 
 pytestmark = pytest.mark.skipif(why_no_spark() is not None, reason=why_no_spark() or "")
@@ -88,7 +89,8 @@ def test_spark_finds_every_damage_as_the_command_alone_does(context: "SparkConte
         on_spark = said(audited(settings, engine_on(context, settings, tasks)))
         assert any(expected.items() <= found.items() for found in on_spark["damages"]), name
         assert on_spark == said(audited(settings, None)), name
-        assert len(tasks) >= OBJECTS, name
+        # A journal that cannot be applied says nothing of objects.
+        assert (len(tasks) >= OBJECTS) == (name not in UNREADABLE), name
 
 
 @pytest.mark.timeout(300)
@@ -131,6 +133,8 @@ def test_the_command_on_spark_says_what_it_says_without(tmp_path: Path) -> None:
         )
 
     alone, on_spark = run(), run("--engine", "spark", "--master", "local[2]", *CONF)
-    assert (on_spark.returncode, on_spark.stderr) == (3, alone.stderr)
+    assert (alone.returncode, on_spark.returncode) == (3, 3), on_spark.stderr
+    # Progress may come before it.
+    assert on_spark.stderr.endswith("1 damage.\n")
     assert json.loads(on_spark.stdout) == json.loads(alone.stdout)
     assert json.loads(alone.stdout)["totals"]["records"] > 0

@@ -26,9 +26,11 @@ from tests.support.versions import ROOT
 WAIT_S = 60.0
 START_S = 60.0
 HOLDING = """
-import json, sys, time
+import json, signal, sys, time
 from gateway.cli.job_gateway import reached
 from gateway.config import load_settings
+# A shell has its background processes ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with reached(load_settings(json.loads(sys.argv[1]), {}), None) as place:
     print(json.dumps(place), flush=True)
     time.sleep(600)
