@@ -24,17 +24,26 @@ class JobEnded(RuntimeError):
 
 
 class MergeProcess:
-    """One job of the local engine."""
+    """One job, of the local engine unless the request names another. What Spark writes goes to `log`."""
 
-    def __init__(self, data_dir: Path, policy: Mapping[str, int] = EAGER, **request: object) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        policy: Mapping[str, int] = EAGER,
+        log: Path | None = None,
+        **request: object,
+    ) -> None:
+        output = log.open("ab") if log is not None else None
         self._process = subprocess.Popen(
             [sys.executable, "-m", "pipeline.engines.process"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=output or subprocess.STDOUT,
             start_new_session=True,
         )
+        if output is not None:
+            output.close()
         given = {"peer": {"path": str(data_dir / SOCKET)}, "policy": dict(policy), **request}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(given).encode() + b"\n")
@@ -67,9 +76,9 @@ class MergeProcess:
         except ValueError:
             raise JobEnded(b"".join(lines).decode(errors="replace")) from None
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self, timeout_s: float = JOB_S) -> dict[str, Any]:
         """At its end. Errors: JobEnded."""
-        said = self.wait()
+        said = self.wait(timeout_s)
         if not said or "summary" not in said[-1]:
             raise JobEnded(str(said))
         return dict(said[-1]["summary"])
@@ -85,8 +94,10 @@ class MergeProcess:
 
 
 @contextmanager
-def merging(gateway: Gateway, policy: Mapping[str, int] = EAGER, **request: object) -> Iterator[MergeProcess]:
-    job = MergeProcess(gateway.data_dir, policy, **request)
+def merging(
+    gateway: Gateway, policy: Mapping[str, int] = EAGER, log: Path | None = None, **request: object
+) -> Iterator[MergeProcess]:
+    job = MergeProcess(gateway.data_dir, policy, log, **request)
     try:
         yield job
     finally:
@@ -96,5 +107,5 @@ def merging(gateway: Gateway, policy: Mapping[str, int] = EAGER, **request: obje
 
 def merge(gateway: Gateway, policy: Mapping[str, int] = EAGER, **request: object) -> dict[str, Any]:
     """The summary of one job, to its end. Errors: JobEnded."""
-    with merging(gateway, policy, **request) as job:
+    with merging(gateway, policy, None, **request) as job:
         return job.summary()
