@@ -14,8 +14,9 @@ from ledger.types import Buffer
 from pipeline.messages import FoundRun
 from pipeline.planning import Place
 
-MAX_JOB_OBJECTS: Final = 1_000_000
-"""Of one partition: their names are in the memory of the job. A partition that was merged has far fewer."""
+MAX_JOB_OBJECTS: Final = 600_000
+"""Of one partition: their names are in the memory of the job, 0.4 KB each with what is written of them. A
+partition that was merged has far fewer."""
 _FIELDS: Final = 5
 
 
