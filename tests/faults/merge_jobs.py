@@ -39,7 +39,8 @@ class MergeProcess:
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=output or subprocess.STDOUT,
+            # The local engine writes nothing but its lines; what Spark's Java says is its own.
+            stderr=output or (subprocess.DEVNULL if request.get("engine") == "spark" else subprocess.STDOUT),
             start_new_session=True,
         )
         if output is not None:

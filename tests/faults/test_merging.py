@@ -20,6 +20,7 @@ from tests.faults.load import Found, Load, Place, found_in, new_consumer, proble
 from tests.faults.merge_jobs import EAGER, JobEnded, merge, merging
 from tests.faults.test_invariant_01_kill import watching
 from tests.support.gateway import Gateway, GatewayFactory
+from tests.support.spark import JAVA_OPTIONS, why_no_spark
 from tests.support.topics import create_topics, delete_topics
 from tests.support.versions import ROOT
 
@@ -33,7 +34,25 @@ MOST_RSS_BYTES: Final = 256 * 1024 * 1024
 OLD_ENOUGH_S: Final = 11.0
 """Younger runs are left alone."""
 MANY_TASKS: Final[Mapping[str, int]] = {**EAGER, "task_bytes": 1024}
+ENGINES: Final[Mapping[str, Mapping[str, object]]] = {
+    "local": {},
+    "spark": {
+        "engine": "spark",
+        "spark": {"master": "local[2,4]", "conf": {"spark.driver.extraJavaOptions": JAVA_OPTIONS}},
+    },
+}
+"""What a request has for each of them."""
+KILLED_WITHIN_S: Final = {"local": 2.0, "spark": 10.0}
+"""Of its start. The process of the local engine starts in about half a second, and a job of so few runs takes
+about another; Spark starts in five."""
 NO_OWN_JOBS: Final = ["--set", "housekeeping.merge_runs=0"]
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    if request.param == "spark" and (reason := why_no_spark()):
+        pytest.skip(reason)
+    return str(request.param)
 
 
 @contextmanager
@@ -83,9 +102,9 @@ def check_all(gateway: Gateway, loads: Sequence[Load]) -> dict[Place, list[Found
     return log
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_consumers_read_the_same_before_while_and_after_runs_are_merged(
-    gateway_factory: GatewayFactory,
+    gateway_factory: GatewayFactory, engine: str
 ) -> None:
     gateway = gateway_factory(NO_OWN_JOBS)
     gateway.start(START_S)
@@ -93,12 +112,12 @@ def test_consumers_read_the_same_before_while_and_after_runs_are_merged(
         summaries = []
         for _ in range(3):
             wait_for(loads, 800)
-            summaries.append(merge(gateway))
+            summaries.append(merge(gateway, EAGER, **ENGINES[engine]))
         restart(gateway)
         wait_for(loads, 300)
         finish(loads)
     before = check_all(gateway, loads)
-    summaries.append(merge(gateway))
+    summaries.append(merge(gateway, EAGER, **ENGINES[engine]))
     assert all(summary["runs"] > 100 and not summary["damages"] for summary in summaries)
     assert all(summary["orphans"] == summary["again"] == 0 for summary in summaries)
     assert read_all(gateway.bootstrap, TOPICS) == before
@@ -142,7 +161,7 @@ def test_two_jobs_at_once_merge_each_run_once(gateway_factory: GatewayFactory) -
     assert read_all(gateway.bootstrap, TOPICS) == before
 
 
-def kill_again_and_again(gateway: Gateway, kills: int) -> None:
+def kill_again_and_again(gateway: Gateway, kills: int, engine: str = "local") -> None:
     seed = int(os.environ.get("DRAGOMAN_TEST_SEED", time.time_ns() % 1_000_000))
     dice = random.Random(seed)
     gateway.start(START_S)
@@ -150,9 +169,8 @@ def kill_again_and_again(gateway: Gateway, kills: int) -> None:
     with producing(gateway) as loads, watching(gateway.bootstrap) as watcher:
         for number in range(kills):
             wait_for(loads, 600)
-            with merging(gateway) as job:
-                # The process starts in about half a second, and a job of so few runs takes about another.
-                time.sleep(dice.uniform(0.2, 2.0))
+            with merging(gateway, EAGER, None, **ENGINES[engine]) as job:
+                time.sleep(dice.uniform(0.2, KILLED_WITHIN_S[engine]))
                 if number % 2:
                     gateway.kill9()
                     ends.append(_end_of(job.wait()))
@@ -188,8 +206,10 @@ def test_kills_of_gateway_and_job_change_nothing_that_is_visible(gateway_factory
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
-def test_30_kills_of_gateway_and_job_change_nothing_that_is_visible(gateway_factory: GatewayFactory) -> None:
-    kill_again_and_again(gateway_factory(NO_OWN_JOBS), FULL_KILLS)
+def test_30_kills_of_gateway_and_job_change_nothing_that_is_visible(
+    gateway_factory: GatewayFactory, engine: str
+) -> None:
+    kill_again_and_again(gateway_factory(NO_OWN_JOBS), FULL_KILLS, engine)
 
 
 def wait_for_swap(gateway: Gateway) -> None:
