@@ -26,6 +26,7 @@ from ledger.records import MetadataRecord
 from ledger.requests import Done, LedgerResult, Refused, Request
 from ledger.settings.configs import Altered, ConfigOp
 from ledger.state import LedgerState
+from ledger.swaps.requests import ReleasePin, SwapSegments, TakePin
 from ledger.topics.requests import (
     AddPartitions,
     AlterTopicConfigs,
@@ -37,6 +38,7 @@ from ledger.topics.requests import (
 )
 from ledger.types import TopicId
 from tests.model.groups import ModelGroups
+from tests.model.swaps import ModelSwaps, SwapsOfAnEntry
 
 REMEMBERED = 5
 SEQUENCES = 1 << 31
@@ -86,6 +88,7 @@ class Model:
     def __init__(self) -> None:
         self.topics: dict[str, ModelTopic] = {}
         self.groups = ModelGroups()
+        self.swaps = ModelSwaps()
         self.floor_ms = 0
         self.next_producer_id = 0
         self.sizes: dict[Place, int] = {}
@@ -146,6 +149,7 @@ class _Entry:
         self.partitions_before = {id_: len(topic.partitions) for id_, topic in self.by_id.items()}
         self.deleted: set[TopicId] = set()
         self.losing_runs: set[int] = set()
+        self.swaps = SwapsOfAnEntry(model.swaps, state, now_ms)
         self.first_result_of = dict(model.first_results)
         self.committed: set[tuple[int, int]] = set()
         self.uploads: list[tuple[Upload, int] | int] = []
@@ -156,6 +160,7 @@ class _Entry:
         """(id of the partition, producer id) -> how many of its batches it had by then."""
 
     def end(self) -> None:
+        self.swaps.end()
         for partition in self.model.partitions():
             partition.durable_end = partition.end
             for producer_id in list(partition.producers):
@@ -195,7 +200,14 @@ class _Entry:
                 self._drain(request, result, written)
             case ExpireProducers():
                 self._expire(request, result, written)
-            case RaiseFloor(floor_ms=floor):
+            case TakePin() | ReleasePin():
+                self.swaps.judge_pin(request, result)
+            case SwapSegments():
+                partition = self._partition(request.topic_id, request.partition)
+                log_start = partition.log_start if partition is not None else None
+                self.losing_runs |= self.swaps.judge(request, result, log_start)
+            case RaiseFloor(floor_ms=asked_ms):
+                floor = min(asked_ms, self.model.swaps.oldest_ms)
                 assert result == Done(int(floor > self.model.floor_ms))
                 self.model.floor_ms = max(floor, self.model.floor_ms)
                 self.uploads.append(self.model.floor_ms)
@@ -276,7 +288,9 @@ class _Entry:
         dropped = 0
         for record in written:
             assert isinstance(record, RunsDropped)
-            going = list(self.state.logs[record.number].runs())[: record.count]
+            log = self.state.logs[record.number]
+            self.swaps.busy.add((log.topic_id, log.index))
+            going = list(log.runs())[: record.count]
             self.losing_runs.update(run.object_number for run in going)
             dropped += record.count
         assert dropped <= request.limit
@@ -367,6 +381,7 @@ class _Entry:
     def _take(self, partition: ModelPartition, place: Place, batch: CommitBatch) -> None:
         base = partition.end
         partition.batches.append(ModelBatch(base, batch.record_count, place, batch.max_timestamp))
+        self.swaps.grown.add((batch.topic_id, batch.partition))
         partition.end += batch.record_count
         self.first_result_of[place] = base
         self.model.sizes[place] = batch.size

@@ -12,6 +12,7 @@ from pytest import MonkeyPatch
 
 from ledger.cut import take_dirty_rows
 from ledger.image import all_rows
+from ledger.keys import created_ms
 from ledger.objects.requests import ForgetObjects, RaiseFloor
 from ledger.objects.uploads import Upload, Uploader
 from ledger.partitions import state as ledger_partitions
@@ -30,10 +31,13 @@ from ledger.partitions.state import PartitionLog
 from ledger.requests import Request
 from ledger.rows import digest
 from ledger.settings.configs import ConfigChange, ConfigOp
+from ledger.swaps.requests import Pinned, ReleasePin, SwapSegments, TakePin
+from ledger.swaps.state import Pins
 from ledger.topics.requests import AddPartitions, AlterTopicConfigs, CreateTopic, DeleteTopic
 from ledger.types import TopicId
 from tests.model.groups import anything_of_groups
-from tests.model.model import Model, ModelBatch, ModelPartition, ModelTopic
+from tests.model.model import Model, ModelBatch, ModelPartition, ModelTopic, Place
+from tests.model.swaps import JOBS, anything_of_swaps
 from tests.support.journalled import DecidedEntry, JournalledLedger, locator, topic_id
 
 FULL = bool(os.environ.get("DRAGOMAN_TEST_FULL"))
@@ -62,6 +66,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         """Of the one uploader."""
         self.last_partition = ("", 0)
         self.committed: list[CommitFile] = []
+        self.planned: list[SwapSegments] = []
         self.high_watermarks: dict[int, int] = {}
         self.new_object()
         self.ask(CreateTopic("a", self.new_topic_id(), 2, {}), ReserveProducerIds(PRODUCERS))
@@ -171,6 +176,21 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         choose.shuffle(entry)
         self.ask(*entry)
 
+    @rule(seed=st.integers(0, 2**32), requests=st.integers(1, 4))
+    def jobs_merge(self, seed: int, requests: int) -> None:
+        """With their pins, mostly; and with other requests in the same entry, sometimes."""
+        choose = random.Random(seed)
+        if choose.random() < 0.8:
+            self.ask(*map(TakePin, JOBS))
+        entry = [self.of_swaps(choose) for _ in range(requests)]
+        if choose.random() < 0.3:
+            entry.insert(choose.randrange(requests), self.anything(choose))
+        self.ask(*entry)
+        if self.planned and choose.random() < 0.2:
+            # A job that has ended, and a request of it that arrives late.
+            self.ask(*map(ReleasePin, JOBS))
+            self.ask(choose.choice(self.planned[-3:]))
+
     @rule()
     def sweep(self) -> None:
         self.ledger.now_ms += GRACE_MS
@@ -219,6 +239,8 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     def anything(self, choose: random.Random) -> Request:  # noqa: C901 - one case a request
         if choose.random() < 0.25:
             return self.of_groups(choose)
+        if choose.random() < 0.1:
+            return self.of_swaps(choose)
         kind = choose.random()
         if kind < 0.4:
             return self.draft(choose)
@@ -247,6 +269,23 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         if kind < 0.96:
             return self.forget_due()
         return ReserveProducerIds(choose.randint(1, 3))
+
+    def of_swaps(self, choose: random.Random) -> Request:
+        request = anything_of_swaps(choose, self.ledger.state, self.planned, self.ledger.now_ms)
+        if isinstance(request, SwapSegments) and request not in self.planned:
+            self.planned.append(request)
+            self.copy(request)
+        return request
+
+    def copy(self, swap: SwapSegments) -> None:
+        """What a job does before it asks for a swap."""
+        (topic,) = [each for each in self.model.topics.values() if each.topic_id == swap.topic_id]
+        batches = topic.partitions[swap.partition].batches
+        for segment in swap.segments:
+            self.model.created_ms[segment.locator] = created_ms(segment.locator)
+        for run in swap.runs:
+            copied = [batch.place for batch in batches if run.base <= batch.base <= run.last]
+            self.model.swaps.copied[swap.segments[run.segment].locator, run.start] = copied
 
     def of_groups(self, choose: random.Random) -> Request:
         live = [topic.topic_id for topic in self.model.topics.values()]
@@ -399,18 +438,28 @@ class LedgerAgainstModel(RuleBasedStateMachine):
             found = [batch for run in log.runs() for batch in self.walk(model, run)]
             readable = [batch for batch in model.batches if batch.base + batch.records > model.log_start]
             assert len(found) >= len(readable)
-            assert found == model.batches[len(model.batches) - len(found) :]
+            if log.layout_version:
+                # Below the log start a swap leaves a gap: it enters no run that nothing reads.
+                dropping = found[: len(found) - len(readable)]
+                assert all(batch.base + batch.records <= model.log_start for batch in dropping)
+                assert found[len(dropping) :] == readable
+            else:
+                assert found == model.batches[len(model.batches) - len(found) :]
             assert log.size_bytes == sum(run.size for run in log.runs())
             assert log.run_count == len(list(log.runs()))
-            assert [chunk.serial for chunk in log.chunks] == list(
-                range(log.next_serial - len(log.chunks), log.next_serial)
-            )
-            assert all(len(chunk) + chunk.trimmed <= CHUNK_RUNS for chunk in log.chunks)
+            serials = [chunk.serial for chunk in log.chunks]
+            assert serials == sorted(set(serials)) and max(serials, default=-1) < log.next_serial
+            if not log.layout_version:
+                assert serials == list(range(log.next_serial - len(log.chunks), log.next_serial))
+                assert all(len(chunk) + chunk.trimmed <= CHUNK_RUNS for chunk in log.chunks)
+            assert log.layout_version == self.model.swaps.layouts.get((log.topic_id, log.index), 0)
 
     def walk(self, model: ModelPartition, run: Run) -> list[ModelBatch]:
         """The batches of a run, by their place."""
         where = self.ledger.state.objects.locator(run.object_number)
         placed = {batch.place: batch for batch in model.batches}
+        if not run.dense:
+            return self.walk_copied(placed, run, where)
         found, start, base = [], run.start, run.base
         while start < run.start + run.size:
             batch = placed[where, start]
@@ -421,6 +470,21 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         assert (start, base) == (run.start + run.size, run.last + 1)
         assert run.max_timestamp == max(batch.max_timestamp for batch in found)
         return found
+
+    def walk_copied(self, placed: dict[Place, ModelBatch], run: Run, where: str) -> list[ModelBatch]:
+        """Those of a run that a job has made."""
+        found = [placed[place] for place in self.model.swaps.copied[where, run.start]]
+        ends = [batch.base + batch.records for batch in found]
+        assert [run.base, *ends] == [*(batch.base for batch in found), run.last + 1]
+        assert run.max_timestamp == max(batch.max_timestamp for batch in found)
+        return found
+
+    @invariant()
+    def pins_are_as_in_the_model_and_hold_the_floor(self) -> None:
+        pins = self.ledger.state.part(Pins)
+        assert {job: Pinned(*pin) for job, pin in pins.items()} == self.model.swaps.pins
+        objects = self.ledger.state.objects
+        assert objects.floor_ms <= objects.pinned_ms == self.model.swaps.oldest_ms
 
     @invariant()
     def lookups_find_what_a_walk_over_all_runs_finds(self) -> None:
