@@ -21,7 +21,7 @@ groups and producers are not exported.
 """)
 
 ADOPT_HELP = help_text("""
-Make a bucket of KafScale readable by a running gateway, at its offsets, without copying it.
+Make a bucket of KafScale readable at its offsets, without copying it.
 
     dragoman ledger adopt s3://old/kafka --data-dir /var/lib/dragoman --dry-run
     dragoman ledger adopt s3://old/kafka --config gateway.toml --topics orders,payments

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.cli.exits import Exit
-from gateway.cli.job_process import TlsFiles, job_lines, job_request
+from gateway.cli.job_process import TlsFiles, job_lines, ready_request
 from gateway.cli.ledger_export import SHOWN_S, checked_namespace, kafscale_url, size_text
 from gateway.cli.output import counted, print_json, print_table, print_text, talk
 from gateway.host import precise_s
@@ -25,33 +25,42 @@ class AdoptOptions:
 
 
 def adopt_bucket(settings: Settings, options: AdoptOptions) -> Exit:
-    namespace = checked_namespace(options.namespace)
-    request = {
-        **job_request(settings, options.tls),
+    wanted = {
         "job": "adopt",
         "topics": list(options.topics),
         "dry_run": options.dry_run,
-        "options": {"source": kafscale_url(options.source, "SOURCE"), "namespace": namespace},
+        "options": {
+            "source": kafscale_url(options.source, "SOURCE"),
+            "namespace": checked_namespace(options.namespace),
+        },
     }
     planned: list[Mapping[str, Any]] = []
-    summary: Mapping[str, Any] = {}
+    with ready_request(settings, options.tls) as ready:
+        done = _run({**ready, **wanted}, options, planned)
+    if options.as_json:
+        print_json({"planned": planned, "summary": done})
+    else:
+        _show(planned, done, options)
+    return Exit.OK
+
+
+def _run(
+    request: Mapping[str, Any], options: AdoptOptions, planned: list[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """The summary; `planned` gets what is found of each topic."""
     shown_s = precise_s()
     for key, value in job_lines(request):
         if key == "planned":
             planned.append(value)
         elif key == "summary":
-            summary = value
+            return dict(value)
         elif key == "progress" and not options.as_json and precise_s() - shown_s >= SHOWN_S:
             shown_s = precise_s()
             talk(
                 f"{counted(value['verified'], 'segment')} verified, {size_text(value['read_bytes'])}; "
                 f"{value['segments']} adopted"
             )
-    if options.as_json:
-        print_json({"planned": planned, "summary": summary})
-    else:
-        _show(planned, summary, options)
-    return Exit.OK
+    raise AssertionError("a job ends with a summary or an error")
 
 
 def _show(planned: Sequence[Mapping[str, Any]], done: Mapping[str, Any], options: AdoptOptions) -> None:

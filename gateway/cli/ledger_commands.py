@@ -30,7 +30,7 @@ Inspect the offset ledger of a data directory, back it up, restore it, move it t
 
 These work while no gateway uses the directory; otherwise they name its process, and exit with 5. A gateway
 whose stores are elsewhere (s3://, etcd://, filer://) is not locked out: stop it before a restore. Only
-[bold]export[/bold] needs a gateway, and starts one for itself if none runs.
+[bold]adopt[/bold] and [bold]export[/bold] need a gateway, and start one for themselves if none runs.
 """)
 SHOW_HELP = help_text("""
 Print topics, partitions, runs, objects, journal numbers, garbage and orphans.
@@ -231,7 +231,7 @@ def move(
 
 
 ledger_app.command(help=EXPORT_HELP)(export)
-ledger_app.command(help=ADOPT_HELP, hidden=True)(adopt)
+ledger_app.command(help=ADOPT_HELP)(adopt)
 
 
 @ledger_app.command(help=TRANSLATE_HELP)

@@ -355,6 +355,9 @@ def test_what_is_exported_is_adopted_elsewhere_with_all_that_a_consumer_sees(
     first.stop()
     second = gateway_factory([])
     second.start(START_S)
+    second.stop()
+    # Without a running gateway one is started for the job.
     done = adopt(second, source)
     assert done.returncode == 0, done.stderr
+    second.start(START_S)
     assert whole(second, "t") == before

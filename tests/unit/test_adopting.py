@@ -18,6 +18,9 @@ from ledger.formats.kafscale import KafScalePartition, segment_keys
 from ledger.formats.segment import SegmentBatch, encode_segment
 from ledger.image import all_rows
 from ledger.keys import adopted_locator, segment_locator
+from ledger.merging.found import FoundRun, RunPage
+from ledger.merging.plan import MergePolicy, PartitionPlanner
+from ledger.objects.uploads import ObjectKind
 from ledger.requests import Refused, Request
 from ledger.rows import digest
 from ledger.types import Position, TopicId
@@ -242,3 +245,15 @@ async def test_a_store_reads_adopted_segments_and_never_deletes_or_lists_them(tm
     assert await store.read([missing, Position(locator, 4, 8), missing]) == [None, data[4:12], None]
     assert await store.objects() == []
     await store.close()
+
+
+def test_adopted_runs_are_merged_at_once_whatever_their_size_and_number() -> None:
+    planner = PartitionPlanner(TopicId(ID), 0, MergePolicy(), 1_700_000_000_000)
+    locator = adopted_locator(TopicId(ID), "s3://old", "default/a/0/segment-00000000000000000010.kfs")
+    runs = [
+        FoundRun(locator, ObjectKind.SEGMENT, 32 + at * 4_000_000, 4_000_000, 10 * at, 10 * at + 5, -1)
+        for at in range(3)
+    ]
+    own = FoundRun(segment_locator(TopicId(ID), 0, 30, 5, bytes(10)), *runs[0][1:4], 30, 35, -1)
+    (task,) = planner.feed(RunPage(1, 0, 36, [*runs, own]))
+    assert task.runs == runs
