@@ -145,11 +145,29 @@ def test_an_index_that_was_never_written_is_made_of_the_segment(to_target: ToTar
 
 def test_deleted_records_are_not_exported(to_target: ToTarget) -> None:
     peer = MergePeer()
-    peer.flush([(T, 0, 2), (T, 0, 2), (T, 0, 2)])
+    in_one_run(peer, 2, 2, 2)
     peer.parts[T, 0].log_start = 2
     to_target.run(peer, segment_bytes=10**6)
     assert to_target.records() == peer.records_of(T, 0)
     assert [offset for offset, _ in to_target.records()] == [2, 4]
+
+
+def in_one_run(peer: MergePeer, *records: int) -> None:
+    """Batches of so many records each, which the ledger has as one run."""
+    peer.flush([(T, 0, count) for count in records])
+    part = peer.parts[T, 0]
+    whole = part.runs[-len(records) :]
+    size = sum(run.size for run in whole)
+    part.runs[-len(records) :] = [whole[0]._replace(size=size, last=whole[-1].last)]
+
+
+def test_an_export_goes_on_within_a_run_that_has_grown(to_target: ToTarget) -> None:
+    peer, grown = MergePeer(), MergePeer()
+    in_one_run(peer, 2, 3)
+    to_target.run(peer)
+    in_one_run(grown, 2, 3, 1)
+    assert to_target.run(grown).batches == 1
+    assert to_target.records() == grown.records_of(T, 0)
 
 
 def test_segments_of_a_topic_that_was_made_again_are_not_mixed_with_the_first(to_target: ToTarget) -> None:
