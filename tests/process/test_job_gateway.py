@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,8 @@ from gateway.cli.job_gateway import reached
 from gateway.config import load_settings
 from gateway.datadir import DirectoryLock
 from ledger.errors import StoreLocked
-from pipeline.links import UnixLink
-from pipeline.peer import PeerClient
+from pipeline.links import UnixLink, Unreachable
+from pipeline.peer import PeerClient, PeerRefused, PeerUnavailable
 from tests.support.far_stores import FarPlace, far_gateway
 from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.versions import ROOT
@@ -68,6 +68,15 @@ def wait_until_gone(pids: Sequence[int]) -> None:
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
         assert time.monotonic() < deadline, "a process is left"
         time.sleep(0.05)
+
+
+def wait_until_closed(link: UnixLink) -> None:
+    deadline = time.monotonic() + WAIT_S
+    with suppress(Unreachable):
+        while time.monotonic() < deadline:
+            link.connect(5.0).close()
+            time.sleep(0.05)
+        raise AssertionError("the gateway of the job goes on")
 
 
 @contextmanager
@@ -165,9 +174,13 @@ def test_a_job_whose_gateway_is_replaced_says_by_whom(far: FarPlace, tmp_path: P
     with far_gateway(far, tmp_path / "first") as gateway:
         produce(gateway)
         gateway.terminate()
-        with pytest.raises(StoreLocked) as ended, reached(load_settings(given, {}), None):
+        with pytest.raises(StoreLocked) as ended, reached(load_settings(given, {}), None) as found:
             gateway.start()
             produce(gateway)
-            time.sleep(2.0)
+            # The next request of the job finds out, and the job fails.
+            link = UnixLink(Path(found["path"]), connects_again=False)
+            with PeerClient(link, 20.0) as peer, suppress(PeerUnavailable, PeerRefused):
+                peer.describe()
+            wait_until_closed(link)
         assert gateway.bootstrap in str(ended.value) and "has taken it over" in str(ended.value)
         assert gateway.is_running()
