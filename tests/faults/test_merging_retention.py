@@ -20,6 +20,7 @@ LATE_MS: Final = 4_000
 """For the check of every 200 ms, and the load of this machine."""
 POLICY: Final = {"due_runs": 2, "tail_ms": 200}
 WAIT_S: Final = 30.0
+START_S: Final = 60.0
 OPTIONS: Final = [
     *("--set", "housekeeping.merge_runs=0"),
     *("--set", "broker.log.retention.check.interval.ms=200"),
@@ -62,7 +63,7 @@ class Aging:
 @pytest.mark.timeout(180)
 def test_records_go_on_time_and_none_before_while_runs_are_merged(gateway_factory: GatewayFactory) -> None:
     gateway = gateway_factory(OPTIONS)
-    gateway.start()
+    gateway.start(START_S)
     admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
     topic = NewTopic(TOPIC, 1, config={"retention.ms": str(RETENTION_MS)})
     admin.create_topics([topic])[TOPIC].result(WAIT_S)
