@@ -60,7 +60,8 @@ class Pin:
         now_s = self._elapsed_s()
         if now_s - self._renewed_s < RENEW_S:
             return
-        if self._pinner.pin(self.job).entry != self._pinned.entry:
+        # In a ledger that was restored, a new pin may have got the same entry.
+        if self._pinner.pin(self.job) != self._pinned:
             raise PinLost
         self._renewed_s = now_s
 

@@ -42,6 +42,9 @@ Say: TypeAlias = Callable[[str, object], None]
 NO_LISTENER: Final = Listeners(listen=())
 NO_PAGES: Final = Admin(listen="")
 NEVER: Final = Housekeeping(merge_runs=0)
+KEPT_MINUTES: Final = 100 * 366 * 24 * 60
+"""For so long committed offsets stay, the longest that can be set: the command may have been given less of
+the settings than `serve`, which says how long they do."""
 
 
 class ServeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +64,7 @@ def main() -> int:
     # Ctrl-C on a terminal is for the command that has started this one: it closes stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     request = msgspec.json.decode(sys.stdin.buffer.readline(), type=ServeRequest)
-    settings = _for_job(msgspec.convert(request.settings, Settings), request.socket)
+    settings = for_job(msgspec.convert(request.settings, Settings), request.socket)
     set_up_logs(settings.log)
     tune_allocator(os.environ)
     relax_collector()
@@ -79,9 +82,11 @@ def main() -> int:
         shutil.rmtree(Path(request.socket).parent, ignore_errors=True)
 
 
-def _for_job(settings: Settings, socket: str) -> Settings:
+def for_job(settings: Settings, socket: str) -> Settings:
+    """Those of a gateway that no client can connect to."""
     return msgspec.structs.replace(
         settings,
+        groups=msgspec.structs.replace(settings.groups, offsets_retention_minutes=KEPT_MINUTES),
         listeners=NO_LISTENER,
         admin=NO_PAGES,
         housekeeping=NEVER,

@@ -17,12 +17,12 @@ from ledger.adoption.requests import (
 from ledger.adoption.state import Adoption, Adoptions, AdoptionsOfEntry
 from ledger.batch.header import HEADER_BYTES
 from ledger.errors import ErrorName
-from ledger.keys import ADOPTED_SEPARATOR
+from ledger.keys import ADOPTED_SEPARATOR, adopted_locator
 from ledger.machine import Decision
 from ledger.objects.state import max_object_number
 from ledger.overlay import Overlay
 from ledger.partitions.state import PartitionLog
-from ledger.records import LEVEL_WITH_ADOPTED
+from ledger.records import LEVEL_WITH_ADOPTED, MAX_RECORDS_BYTES
 from ledger.requests import Refused
 from ledger.state import LedgerState
 from ledger.swaps.requests import MAX_SEGMENT_BYTES, SEGMENT_HEAD_BYTES, SEGMENT_TRAILER_BYTES
@@ -130,11 +130,20 @@ def _entered(
     if runs[0].base < high_watermark:
         reason = f"offsets from {runs[0].base} are below the high watermark {high_watermark}"
         return Decision(Refused(ErrorName.INVALID_REQUEST, reason))
+    locators = [adopted_locator(request.topic_id, request.place, segment.key) for segment in segments]
+    for locator in locators:
+        # It may have lost its runs by now, and be forgotten by the next sweep.
+        if locator in state.objects.by_locator or locator in overlay.object_bytes:
+            reason = f"{locator} was entered before: all runs of a segment are entered by one request"
+            return Decision(Refused(ErrorName.INVALID_REQUEST, reason))
     numbers = state.objects.next_number + overlay.new_objects + len(segments) - 1
     if numbers > max_object_number(state.feature_level):
         return Decision(Refused(ErrorName.KAFKA_STORAGE_ERROR, "all numbers of objects are used up"))
     overlay.next_offset[log.number] = runs[-1].last + 1
     overlay.new_objects += len(segments)
+    overlay.object_bytes.update(
+        (locator, segment.object_bytes) for locator, segment in zip(locators, segments, strict=True)
+    )
     record = RunsAdopted(log.number, request.topic_id, request.place, segments, runs)
     return Decision(Adopted(runs[-1].last + 1), (record,))
 
@@ -160,6 +169,8 @@ def _flaw(request: AdoptRuns) -> str:
     """What is wrong with it, whatever the ledger holds; else empty. All that passes can be journaled."""
     if not 1 <= len(request.segments) <= len(request.runs) <= MAX_ADOPTED_RUNS:
         return f"1 to {MAX_ADOPTED_RUNS:,} runs are entered, of as many segments at most"
+    if request.weight > MAX_RECORDS_BYTES:
+        return f"keys and runs of {request.weight:,} bytes, where an entry has room for {MAX_RECORDS_BYTES:,}"
     for segment in request.segments:
         if flaw := _segment_flaw(segment):
             return flaw

@@ -74,7 +74,8 @@ class Adopting:
 @dataclass(frozen=True, slots=True)
 class AdoptRuns:
     """Enter runs of segments, in offset order, as the next ones of a partition whose adoption is open. They
-    are wholly after the high watermark; the first of all runs gives the partition its log start.
+    are wholly after the high watermark; the first of all runs gives the partition its log start. A segment is
+    entered with all of its runs, once.
 
     A repeat, whose last offset is below the high watermark, changes nothing. Result: `Adopted` or `Refused`.
     """

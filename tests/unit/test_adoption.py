@@ -1,6 +1,7 @@
 """Adoption: runs of another's segments become those of a topic, once, in order, and nothing comes between."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -221,6 +222,29 @@ def test_runs_that_no_segment_has_are_refused(
         parts["runs"] = adopt(100, 110).runs
     wrong = AdoptRuns(TOPIC, 0, PLACE, parts["segments"], parts["runs"])  # type: ignore[arg-type]
     assert reason in refused(ledger, wrong).message
+
+
+def test_a_segment_is_entered_once(ledger: JournalledLedger) -> None:
+    ledger.submit(BEGIN)
+    ledger.submit(adopt(100))
+    later = replace(adopt(120), segments=[segment(100)])
+    assert "was entered before" in refused(ledger, later).message
+    # Also after it has lost all of its runs.
+    ledger.submit(DeleteRecords(TOPIC, 0, 110))
+    ledger.submit(DrainRuns(100))
+    assert "was entered before" in refused(ledger, later).message
+    same_everywhere(ledger)
+    again = replace(adopt(140), segments=[segment(120)])
+    assert "was entered before" in refused(ledger, adopt(120), again).message
+    same_everywhere(ledger)
+
+
+def test_keys_for_which_an_entry_has_no_room_are_refused(ledger: JournalledLedger) -> None:
+    ledger.submit(BEGIN)
+    many = adopt(*range(0, 10_000, 10))
+    long = [found._replace(key=f"{'x' * 550}/{at}.kfs") for at, found in enumerate(many.segments)]
+    assert "an entry has room for" in refused(ledger, replace(many, segments=long)).message
+    assert ledger.submit(many) == [Adopted(10_000)]
 
 
 def test_a_lower_feature_level_is_refused_with_the_remedy() -> None:
