@@ -209,6 +209,9 @@ def test_whatever_ends_a_job_on_spark_leaves_no_process_behind(filled: Gateway, 
         assert process.returncode == 130
     elif end != "kill the command":
         assert process.returncode == 1 and only_sentence(stderr)
+    # It was ended, and did not go on to its own end.
+    (planned,) = json.loads(run(filled, "--topics", "kept", "--dry-run", "--json").stdout)["planned"]
+    assert planned["merged_runs"] == 699
 
 
 @pytest.mark.timeout(300)
