@@ -69,7 +69,7 @@ def test_every_flipped_bit_is_named_with_the_partition(key: str, at: int, bit: i
     assert "dragoman compact ledger" in damage.remedy
 
 
-@pytest.mark.parametrize("key", settled_keys_of(LOCATOR))
+@pytest.mark.parametrize("key", settled_keys_of(LOCATOR), ids=["log", "index", "json"])
 @pytest.mark.parametrize("kept", [0, -1])
 def test_a_file_that_is_missing_or_short_is_named(key: str, kept: int) -> None:
     objects = dict(PEER.objects)
