@@ -39,7 +39,7 @@ from tests.support.far_stores import ETCD_S3, FarGateway, far_place
 from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.processes import descendants, tail_of
 from tests.support.spark import why_no_spark
-from tests.support.spark_cluster import JOB_CONF, SparkCluster, running_spark_cluster
+from tests.support.spark_cluster import JOB_CONF, PYTHON_DAEMON, SparkCluster, running_spark_cluster
 from tests.support.topics import create_topics, delete_topics
 from tests.support.versions import ROOT
 
@@ -240,7 +240,12 @@ def with_python(scene: Scene, _: MergeProcess) -> bool:
     return scene.cluster is not None and bool(scene.cluster.pythons())
 
 
-KILLS_HERE: Final = (Kill(kill_java, "spark", with_java), Kill(kill_driver, "spark", with_java))
+def with_tasks(_: Scene, job: MergeProcess) -> bool:
+    """Spark has started, and carries out the first tasks on the driver's machine."""
+    return any(PYTHON_DAEMON in each.command for each in descendants(job.pid))
+
+
+KILLS_HERE: Final = (Kill(kill_java, "spark", with_tasks), Kill(kill_driver, "spark", with_tasks))
 KILLS_FAR: Final = (
     Kill(kill_executor, "spark", at_work),
     Kill(kill_gateway, "spark", at_work),
@@ -296,7 +301,7 @@ def test_kills_of_a_driver_and_its_java_change_nothing_that_is_visible(
     gateway.start(START_S)
     stores = ["--data-dir", str(gateway.data_dir)]
     scene = Scene(gateway, gateway.data_dir / SOCKET, stores, HERE, tmp_path / "jobs.log")
-    kill_again_and_again(scene, KILLS_HERE, 4.0)
+    kill_again_and_again(scene, KILLS_HERE, 1.0)
 
 
 @pytest.mark.full
