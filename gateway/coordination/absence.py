@@ -12,6 +12,7 @@ from typing import Final
 
 from gateway.coordination.damping import LOOK_S, SILENT_S, JournalEnd
 from gateway.coordination.mark import newest_mark
+from gateway.settings import ConfigError
 from ledger.cluster.owners import Epoch, Owners
 from ledger.errors import StoreLocked
 from ledger.ports import Blobs, Journal
@@ -20,6 +21,11 @@ from ledger.state import LedgerState
 REMEDY: Final = (
     "If it runs, name its internal.listen and give --tls-cert; if it was killed, start a gateway and stop it "
     "again, or leave it running for the job"
+)
+
+NO_LEDGER: Final = (
+    "there is no ledger in the metadata store that is named: a job needs one that a gateway has begun "
+    "(--metadata, --data-dir)"
 )
 
 
@@ -32,7 +38,9 @@ class Absence:
 
     async def verify(self, journal: Journal, blobs: Blobs, state: LedgerState) -> None:
         """With the state at the journal's end, before anything is written. StoreLocked if a gateway may be
-        alive."""
+        alive; ConfigError where no gateway has ever been, as a job must not begin a ledger."""
+        if not state.applied:
+            raise ConfigError(NO_LEDGER)
         if journal.exclusive or await _has_ended(journal, blobs, state):
             return
         owner = _owner_of(state)

@@ -18,6 +18,7 @@ from gateway.coordination.opening import open_shard as open_by_journal
 from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.recovery import recover
 from gateway.coordination.shard import Shard
+from gateway.settings import ConfigError
 from ledger.cluster.requests import Description
 from ledger.errors import StoreLocked
 from ledger.partitions.requests import ReserveProducerIds
@@ -94,6 +95,18 @@ def test_an_owner_that_ended_in_order_is_absent(writes: int) -> None:
         await owner.end()
         await place.verify()
         assert place.notes == []
+
+    run_virtually(scenario)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_where_no_gateway_has_ever_been_a_job_begins_no_ledger(exclusive: bool) -> None:
+    """As where the place of the metadata is mistyped."""
+
+    async def scenario() -> None:
+        place = Place(exclusive=exclusive)
+        with pytest.raises(ConfigError, match="there is no ledger in the metadata store"):
+            await place.verify()
 
     run_virtually(scenario)
 
