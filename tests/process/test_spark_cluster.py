@@ -1,8 +1,11 @@
 """Merge jobs on a standalone Spark cluster whose executors, Pythons and workers are killed, over a double of
 the gateway whose objects are on disk."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -24,9 +27,11 @@ from tests.support.merge_peer import MergePeer
 from tests.support.merge_peer_on_disk import ObjectFiles, peer_on_disk
 from tests.support.spark import why_no_spark
 from tests.support.spark_cluster import JOB_CONF, OTHER_HOSTS, SparkCluster, running_spark_cluster
+from tests.support.versions import ROOT
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 
+MERGE_S: Final = 3600.0
 DIRECT: Final = LayoutRule(group_bytes=4096, min_group_bytes=1)
 SHUFFLED: Final = LayoutRule(
     FAR, is_billed=True, group_bytes=4096, min_group_bytes=1, spared_read_bytes=2**40
@@ -144,3 +149,21 @@ def signal_all(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+def driver_memory(cluster: SparkCluster, directory: Path, batches: int) -> dict[str, int]:
+    command = [sys.executable, "-m", "tests.support.spark_driver", str(directory), cluster.url, str(batches)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=MERGE_S, check=True, cwd=ROOT)
+    found: dict[str, int] = json.loads(done.stdout)
+    print(f"{batches} batches: {found}")  # noqa: T201
+    return found
+
+
+@pytest.mark.timeout(7200)
+def test_a_driver_needs_no_more_memory_for_a_ledger_of_ten_times_as_many_batches(
+    cluster: SparkCluster, tmp_path: Path
+) -> None:
+    small, large = (driver_memory(cluster, tmp_path / str(count), count) for count in (100_000, 1_000_000))
+    assert large["runs"] > 9 * small["runs"] > 0
+    assert large["python_bytes"] <= 1.2 * small["python_bytes"]
+    assert large["java_bytes"] <= 1.2 * small["java_bytes"]
