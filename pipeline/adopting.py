@@ -8,6 +8,7 @@ A segment without an index is left out: KafScale acknowledges records once both 
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,6 +17,7 @@ from typing import IO, Final, NamedTuple, Protocol
 import msgspec
 
 from ledger.adoption.requests import (
+    DIGEST_BYTES,
     MAX_ADOPTED_RUNS,
     Adopted,
     AdoptedSegment,
@@ -80,6 +82,14 @@ class PlannedTopic:
     segments: int = 0
     bytes: int = 0
     without_index: int = 0
+    digest: str = hashlib.sha256().hexdigest()
+    """Of keys, sizes and offsets of the segments, in their order."""
+
+    def add(self, segment: AdoptedSegment, runs: Sequence[SegmentRun]) -> None:
+        self.segments += 1
+        self.bytes += segment.object_bytes
+        fields = f"{self.digest} {segment.key} {segment.object_bytes} {runs[0].base} {runs[-1].last}"
+        self.digest = hashlib.sha256(fields.encode()).hexdigest()
 
 
 class Chunk(NamedTuple):
@@ -186,8 +196,7 @@ class BucketPlan:
             if entered[0].base <= last:
                 raise JobError(f"{found.key} has offset {entered[0].base}, which {before} has already")
             last, before = entered[-1].last, found.key
-            topic.segments += 1
-            topic.bytes += segment.object_bytes
+            topic.add(segment, entered)
             key_bytes += len(found.key)
             is_full = len(held) == CHUNK_SEGMENTS or key_bytes > CHUNK_KEY_BYTES
             if held and (is_full or len(runs) + len(entered) > MAX_ADOPTED_RUNS):
@@ -264,7 +273,10 @@ class Adoption:
         self._said()
 
     def _step(self, topic: PlannedTopic, step: AdoptStep) -> Adopting:
-        request = AdoptTopic(topic.topic, TopicId(self._new_id()), topic.partitions, self._place, step)
+        digest = bytes.fromhex(topic.digest)[:DIGEST_BYTES]
+        request = AdoptTopic(
+            topic.topic, TopicId(self._new_id()), topic.partitions, self._place, digest, step
+        )
         result = self._adopter.adopt_topic(request)
         if isinstance(result, Refused):
             raise JobError(result.message or str(result.error))

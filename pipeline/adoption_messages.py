@@ -13,6 +13,7 @@ def adopt_topic_request(adopt: AdoptTopic, timeout_ms: int) -> bytes:
     writer.uuid(adopt.topic_id)
     writer.int32(adopt.partitions)
     writer.string(adopt.place)
+    writer.uuid(adopt.digest)
     writer.int8(adopt.step)
     return end_request(writer, timeout_ms)
 

@@ -22,7 +22,7 @@ async def handle(
     if request.step not in set(map(int, AdoptStep)):
         return AdoptTopicResponse(error_code=ERROR_CODES[ErrorName.INVALID_REQUEST], error_message="no step")
     step, topic_id = AdoptStep(request.step), TopicId(request.topic_id)
-    adopt = AdoptTopic(request.name, topic_id, request.partitions, request.place, step)
+    adopt = AdoptTopic(request.name, topic_id, request.partitions, request.place, request.digest, step)
     submitted = access.submit(adopt, context.deadline(request.timeout_ms))
     if step is AdoptStep.CHECK:
         return _response(await submitted)

@@ -16,7 +16,7 @@ from ledger.topics.records import TopicDeleted
 
 
 def topic_adoption(state: LedgerState, record: TopicAdoption) -> None:
-    state.part(Adoptions)[record.topic_id] = Adoption(record.place, record.is_open)
+    state.part(Adoptions)[record.topic_id] = Adoption(record.place, record.digest, record.is_open)
     state.dirty[ADOPTION].add(record.topic_id)
 
 

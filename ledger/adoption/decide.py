@@ -4,6 +4,7 @@ from typing import Final
 
 from ledger.adoption.records import RunsAdopted, TopicAdoption
 from ledger.adoption.requests import (
+    DIGEST_BYTES,
     MAX_ADOPTED_PARTITIONS,
     MAX_ADOPTED_RUNS,
     MAX_PLACE_BYTES,
@@ -44,8 +45,8 @@ def adopt_topic(state: LedgerState, overlay: Overlay, request: AdoptTopic, now_m
     if request.name in INTERNAL_TOPICS:
         reason = f"{request.name} is a topic of Kafka's own: leave it out"
         return Decision(Refused(ErrorName.INVALID_TOPIC_EXCEPTION, reason))
-    if not 1 <= request.partitions <= MAX_ADOPTED_PARTITIONS:
-        reason = f"{request.partitions} partitions, of at most {MAX_ADOPTED_PARTITIONS:,}"
+    if len(request.digest) != DIGEST_BYTES or not 1 <= request.partitions <= MAX_ADOPTED_PARTITIONS:
+        reason = f"{request.partitions} partitions, of at most {MAX_ADOPTED_PARTITIONS:,}, or no digest"
         return Decision(Refused(ErrorName.INVALID_REQUEST, reason))
     if request.name in overlay.created:
         return Decision(_busy())
@@ -55,14 +56,13 @@ def adopt_topic(state: LedgerState, overlay: Overlay, request: AdoptTopic, now_m
     adoption = state.part(Adoptions).get(known.topic_id)
     if adoption is None:
         return _opened(overlay, request, known)
-    if adoption.place != request.place:
-        reason = f"the topic {request.name} was adopted from {adoption.place}"
+    if reason := _other_source(request, adoption):
         return Decision(Refused(ErrorName.TOPIC_ALREADY_EXISTS, reason))
     if not adoption.is_open or request.step is not AdoptStep.END:
         return Decision(Adopting(known.topic_id, adoption.is_open, not adoption.is_open))
     return Decision(
         Adopting(known.topic_id, is_open=False, has_ended=True),
-        (TopicAdoption(known.topic_id, request.place, is_open=False),),
+        (TopicAdoption(known.topic_id, request.place, request.digest, is_open=False),),
     )
 
 
@@ -81,7 +81,7 @@ def _created(state: LedgerState, overlay: Overlay, request: AdoptTopic) -> Decis
     )
     overlay.next_number += request.partitions
     overlay.created.add(request.name)
-    opened = TopicAdoption(request.topic_id, request.place, is_open=True)
+    opened = TopicAdoption(request.topic_id, request.place, request.digest, is_open=True)
     return Decision(Adopting(request.topic_id, is_open=True), (created, opened))
 
 
@@ -100,7 +100,7 @@ def _opened(overlay: Overlay, request: AdoptTopic, topic: Topic) -> Decision:
     if request.step is AdoptStep.CHECK:
         return Decision(Adopting(topic.topic_id, is_open=False))
     overlay.part(AdoptionsOfEntry).opened.add(topic.topic_id)
-    opened = TopicAdoption(topic.topic_id, request.place, is_open=True)
+    opened = TopicAdoption(topic.topic_id, request.place, request.digest, is_open=True)
     return Decision(Adopting(topic.topic_id, is_open=True), (opened,))
 
 
@@ -117,7 +117,8 @@ def adopt_runs(state: LedgerState, overlay: Overlay, request: AdoptRuns, now_ms:
     high_watermark = overlay.next_offset.get(log.number, log.high_watermark)
     if request.runs[-1].last < high_watermark:
         return Decision(Adopted(high_watermark, duplicate=True))
-    if state.part(Adoptions).get(request.topic_id) != Adoption(request.place, is_open=True):
+    adoption = state.part(Adoptions).get(request.topic_id)
+    if adoption is None or not adoption.is_open or adoption.place != request.place:
         reason = f"the topic {topic.name} is not being adopted from {request.place}"
         return Decision(Refused(ErrorName.INVALID_REQUEST, reason))
     return _entered(state, overlay, request, log, high_watermark)
@@ -158,6 +159,22 @@ def _refused(state: LedgerState, place: str) -> Refused | None:
     if not 0 < len(place.encode()) <= MAX_PLACE_BYTES or ADOPTED_SEPARATOR in place:
         return Refused(ErrorName.INVALID_REQUEST, "the URL of the bucket is none, or too long")
     return None
+
+
+def _other_source(request: AdoptTopic, adoption: Adoption) -> str:
+    """Why the adoption that is there is not the requested one; empty if it is."""
+    name = request.name
+    if adoption.place != request.place:
+        return f"the topic {name} was adopted from {adoption.place}"
+    if adoption.digest == request.digest:
+        return ""
+    changed = f"the bucket has other segments of the topic {name} than when its adoption began"
+    if adoption.is_open:
+        return (
+            f"{changed}: stop what writes there, delete the topic, and adopt it again; its records are still "
+            "in the bucket"
+        )
+    return f"{changed}, and that has ended: leave the topic out (--topics)"
 
 
 def _busy() -> Refused:

@@ -4,13 +4,13 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger.adoption.requests import AdoptedSegment
+from ledger.adoption.requests import DIGEST_BYTES, AdoptedSegment
 from ledger.errors import StoreDamaged
 from ledger.records import LEVEL_WITH_ADOPTED, RecordFormat
 from ledger.swaps.requests import RUN_BYTES, SegmentRun
 from ledger.types import TopicId
 
-_TOPIC = struct.Struct(">16sB")
+_TOPIC = struct.Struct(f">16s{DIGEST_BYTES}sB")
 _ADOPTED = struct.Struct(">IHII")
 """Partition number, length of the place, segments, runs."""
 _SEGMENT = struct.Struct(">qqH")
@@ -24,6 +24,7 @@ class TopicAdoption:
 
     topic_id: TopicId
     place: str
+    digest: bytes
     is_open: bool
 
 
@@ -39,12 +40,12 @@ class RunsAdopted:
 
 
 def _encode_topic(record: TopicAdoption) -> bytes:
-    return _TOPIC.pack(record.topic_id, record.is_open) + record.place.encode()
+    return _TOPIC.pack(record.topic_id, record.digest, record.is_open) + record.place.encode()
 
 
 def _decode_topic(body: memoryview) -> TopicAdoption:
-    topic_id, is_open = _TOPIC.unpack_from(body)
-    return TopicAdoption(TopicId(topic_id), str(body[_TOPIC.size :], "utf-8"), bool(is_open))
+    topic_id, digest, is_open = _TOPIC.unpack_from(body)
+    return TopicAdoption(TopicId(topic_id), str(body[_TOPIC.size :], "utf-8"), digest, bool(is_open))
 
 
 def _encode_adopted(record: RunsAdopted) -> bytes:

@@ -12,6 +12,7 @@ from ledger.types import TopicId
 MAX_ADOPTED_RUNS: Final = 2_000
 """That one request enters."""
 MAX_PLACE_BYTES: Final = 1_000
+DIGEST_BYTES: Final = 16
 MAX_ADOPTED_PARTITIONS: Final = 10_000
 
 
@@ -38,12 +39,13 @@ class AdoptTopic:
 
     The topic is created with `topic_id` and that many partitions, unless there is one of this name without
     records. Until the end producers are refused, with an error that they repeat. A repeat gets the same
-    result. Result: `Adopting` or `Refused`:
+    result. `digest`: of what the bucket has of the topic. A repeat does not compare what was entered before
+    with the bucket, so it is refused if that has changed. Result: `Adopting` or `Refused`:
 
     | error | what the job does |
     | --- | --- |
     | COORDINATOR_NOT_AVAILABLE | the same request again: the entry has other work on this topic |
-    | TOPIC_ALREADY_EXISTS | nothing: it has records of its own, or was adopted from elsewhere |
+    | TOPIC_ALREADY_EXISTS | nothing: it has records of its own, or was adopted from something else |
     | INVALID_PARTITIONS | nothing: the topic that is there has too few partitions |
     | INVALID_TOPIC_EXCEPTION | nothing: there is no topic of such a name in Kafka |
     | UNSUPPORTED_VERSION | nothing: `ledger.feature_level` is too low |
@@ -54,6 +56,7 @@ class AdoptTopic:
     topic_id: TopicId
     partitions: int
     place: str
+    digest: bytes
     step: AdoptStep = AdoptStep.BEGIN
     work: ClassVar[int] = 0
 

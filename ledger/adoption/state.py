@@ -6,10 +6,11 @@ from ledger.types import TopicId
 
 
 class Adoption(NamedTuple):
-    """`place`: the URL of the bucket. While it is open, producers do not write to the topic: their records
-    would take offsets that segments have."""
+    """`place`: the URL of the bucket. `digest`: of what it had of the topic when the adoption began. While it
+    is open, producers do not write to the topic: their records would take offsets that segments have."""
 
     place: str
+    digest: bytes
     is_open: bool
 
 

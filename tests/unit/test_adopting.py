@@ -23,6 +23,7 @@ from ledger.merging.plan import MergePolicy, PartitionPlanner
 from ledger.objects.uploads import ObjectKind
 from ledger.requests import Refused, Request
 from ledger.rows import digest
+from ledger.topics.requests import DeleteTopic
 from ledger.types import Position, TopicId
 from pipeline import adopting
 from pipeline.adopting import Adoption, AdoptTotals, BucketPlan, Source, Spool
@@ -257,3 +258,33 @@ def test_adopted_runs_are_merged_at_once_whatever_their_size_and_number() -> Non
     own = FoundRun(segment_locator(TopicId(ID), 0, 30, 5, bytes(10)), *runs[0][1:4], 30, 35, -1)
     (task,) = planner.feed(RunPage(1, 0, 36, [*runs, own]))
     assert task.runs == runs
+
+
+@pytest.mark.parametrize("later", [segment("a", 0, 40), segment("a", 0, 25)], ids=["after", "between"])
+def test_a_bucket_that_has_changed_since_an_adoption_began_is_refused(
+    adopt: Callable[..., AdoptTotals], later: dict[str, bytes]
+) -> None:
+    adopter = LedgerAdopter(JournalledLedger())
+    adopter.fails_at = 4  # checks of both topics, the beginning of the first, and its first runs
+    with pytest.raises(PeerUnavailable):
+        adopt(BUCKET, adopter)
+    adopter.fails_at = 10**9
+    entries = len(adopter.ledger.entries)
+    with pytest.raises(JobError, match=r"other segments of the topic a than .* delete the topic, and adopt"):
+        adopt(later, adopter)
+    assert len(adopter.ledger.entries) == entries
+    adopter.ledger.submit(DeleteTopic(adopter.ledger.state.topics.by_name["a"].topic_id))
+    adopt(BUCKET, adopter)
+    log = adopter.ledger.state.topics.by_name["a"].partitions[0]
+    bases = [run.base for run in log.runs()]
+    assert bases == sorted(bases) and len(bases) == 4
+
+
+def test_a_bucket_that_has_changed_since_an_adoption_ended_is_refused_unless_left_out(
+    adopt: Callable[..., AdoptTotals],
+) -> None:
+    adopter = LedgerAdopter(JournalledLedger())
+    adopt(BUCKET, adopter)
+    with pytest.raises(JobError, match=r"topic a than .*, and that has ended: leave the topic out"):
+        adopt(segment("a", 0, 40), adopter)
+    assert adopt(segment("c", 0, 1), adopter, "b", "c").ended == 1

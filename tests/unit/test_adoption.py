@@ -26,8 +26,9 @@ from tests.support.swapping import JOB, swap_of
 TOPIC = topic_id(1)
 PLACE = "s3://old/bucket?endpoint=http://127.0.0.1:9000"
 ORIGIN = Origin(ObjectKind.WAL, ADOPTED_STORE, 10**6, None)
-BEGIN = AdoptTopic("t", TOPIC, 2, PLACE)
-END = AdoptTopic("t", topic_id(9), 2, PLACE, AdoptStep.END)
+DIGEST = bytes(range(16))
+BEGIN = AdoptTopic("t", TOPIC, 2, PLACE, DIGEST)
+END = AdoptTopic("t", topic_id(9), 2, PLACE, DIGEST, AdoptStep.END)
 
 
 def segment(base: int) -> AdoptedSegment:
@@ -177,25 +178,27 @@ def test_what_cannot_be_adopted_is_refused_in_words(ledger: JournalledLedger) ->
     ledger.submit(AddPartitions(TOPIC, 2))
     assert "not being adopted" in refused(ledger, adopt(100)).message
     ledger.submit(BEGIN)
-    elsewhere = AdoptTopic("t", TOPIC, 2, "s3://other")
+    elsewhere = AdoptTopic("t", TOPIC, 2, "s3://other", DIGEST)
     assert f"was adopted from {PLACE}" in refused(ledger, elsewhere).message
     ledger.submit(adopt(100, 110))
     assert "below the high watermark 120" in refused(ledger, adopt(115)).message
     assert refused(ledger, adopt(200, partition=2)).error is ErrorName.UNKNOWN_TOPIC_OR_PARTITION
     ledger.submit(END)
     assert "not being adopted" in refused(ledger, adopt(200)).message
-    absent = AdoptTopic("absent", topic_id(7), 1, PLACE, AdoptStep.END)
+    absent = AdoptTopic("absent", topic_id(7), 1, PLACE, DIGEST, AdoptStep.END)
     assert refused(ledger, absent).error is ErrorName.UNKNOWN_TOPIC_OR_PARTITION
     assert (
-        refused(ledger, AdoptTopic("a/b", topic_id(7), 1, PLACE)).error is ErrorName.INVALID_TOPIC_EXCEPTION
+        refused(ledger, AdoptTopic("a/b", topic_id(7), 1, PLACE, DIGEST)).error
+        is ErrorName.INVALID_TOPIC_EXCEPTION
     )
-    assert refused(ledger, AdoptTopic("u", topic_id(7), 0, PLACE)).error is ErrorName.INVALID_REQUEST
-    assert refused(ledger, AdoptTopic("u", topic_id(7), 1, "")).error is ErrorName.INVALID_REQUEST
+    assert refused(ledger, AdoptTopic("u", topic_id(7), 0, PLACE, DIGEST)).error is ErrorName.INVALID_REQUEST
+    assert refused(ledger, AdoptTopic("u", topic_id(7), 1, "", DIGEST)).error is ErrorName.INVALID_REQUEST
     assert (
-        "of Kafka's own" in refused(ledger, AdoptTopic("__consumer_offsets", topic_id(7), 1, PLACE)).message
+        "of Kafka's own"
+        in refused(ledger, AdoptTopic("__consumer_offsets", topic_id(7), 1, PLACE, DIGEST)).message
     )
     ledger.submit(CreateTopic("a.b", topic_id(6), 1, {}))
-    assert "in '.' and '_' alone" in refused(ledger, AdoptTopic("a_b", topic_id(7), 1, PLACE)).message
+    assert "in '.' and '_' alone" in refused(ledger, AdoptTopic("a_b", topic_id(7), 1, PLACE, DIGEST)).message
 
 
 @pytest.mark.parametrize(
@@ -293,9 +296,9 @@ def test_a_topic_that_is_deleted_may_be_adopted_again_at_once(ledger: Journalled
     ledger.submit(DeleteTopic(TOPIC))
     assert not ledger.state.part(Adoptions)
     again = topic_id(2)
-    ledger.submit(AdoptTopic("t", again, 2, PLACE))
+    ledger.submit(AdoptTopic("t", again, 2, PLACE, DIGEST))
     ledger.submit(adopt(100, 110, topic=again))
-    assert ledger.state.part(Adoptions) == {again: Adoption(PLACE, is_open=True)}
+    assert ledger.state.part(Adoptions) == {again: Adoption(PLACE, DIGEST, is_open=True)}
     ledger.submit(DrainRuns(100))
     live = [stored for stored in ledger.state.objects.by_number.values() if not stored.closed]
     assert len(live) == 2 and len(ledger.state.objects.garbage) == 3
@@ -313,7 +316,7 @@ def test_an_image_that_is_being_written_has_the_ledger_as_it_was(ledger: Journal
 
 
 def test_a_check_says_what_a_beginning_would_and_changes_nothing(ledger: JournalledLedger) -> None:
-    check = AdoptTopic("t", TOPIC, 2, PLACE, AdoptStep.CHECK)
+    check = AdoptTopic("t", TOPIC, 2, PLACE, DIGEST, AdoptStep.CHECK)
     entries = len(ledger.entries)
     assert ledger.submit(check) == [Adopting(TOPIC, is_open=False)]
     assert len(ledger.entries) == entries
@@ -324,5 +327,5 @@ def test_a_check_says_what_a_beginning_would_and_changes_nothing(ledger: Journal
     other = topic_id(3)
     ledger.submit(CreateTopic("u", other, 2, {}))
     entries = len(ledger.entries)
-    (result,) = ledger.submit(AdoptTopic("u", TOPIC, 2, PLACE, AdoptStep.CHECK))
+    (result,) = ledger.submit(AdoptTopic("u", TOPIC, 2, PLACE, DIGEST, AdoptStep.CHECK))
     assert result == Adopting(other, is_open=False) and len(ledger.entries) == entries

@@ -158,7 +158,10 @@ GOLDEN_OF_LEVEL_3: list[tuple[MetadataRecord, str]] = [
 ]
 
 GOLDEN_OF_LEVEL_4: list[tuple[MetadataRecord, str]] = [
-    (TopicAdoption(TopicId(JOB), "s", True), "26 00 00000012 202122232425262728292a2b2c2d2e2f 01 73"),
+    (
+        TopicAdoption(TopicId(JOB), "s", JOB, True),
+        "26 00 00000022 202122232425262728292a2b2c2d2e2f 202122232425262728292a2b2c2d2e2f 01 73",
+    ),
     (
         RunsAdopted(
             *(7, TopicId(JOB), "s"),

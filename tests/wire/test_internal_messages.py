@@ -125,8 +125,14 @@ REQUESTS: list[tuple[InternalApi, str, Any]] = [
     ),
     (
         InternalApi.ADOPT_TOPIC,
-        "02 74" + ID + "00000003 05 73333a2f 01" + TIMEOUT + "00",  # name, id, partitions, place, begin
-        adopt_topic.AdoptTopicRequest("t", UUID, 3, "s3:/", 1),
+        "02 74"
+        + ID
+        + "00000003 05 73333a2f"  # name, id, partitions, place
+        + JOB.hex()
+        + "01"
+        + TIMEOUT
+        + "00",  # digest, begin
+        adopt_topic.AdoptTopicRequest("t", UUID, 3, "s3:/", JOB, 1),
     ),
     (
         InternalApi.ADOPT_RUNS,
@@ -330,7 +336,7 @@ def test_the_client_of_jobs_writes_what_the_gateway_reads() -> None:
         InternalApi.SEGMENTS_SWAP: messages.swap_request(swap, 60_000),
         InternalApi.PIN: messages.pin_request(JOB, True, 60_000),
         InternalApi.ADOPT_TOPIC: adoption_messages.adopt_topic_request(
-            AdoptTopic("t", TopicId(UUID), 3, "s3:/", AdoptStep.BEGIN), 60_000
+            AdoptTopic("t", TopicId(UUID), 3, "s3:/", JOB, AdoptStep.BEGIN), 60_000
         ),
         InternalApi.ADOPT_RUNS: adoption_messages.adopt_runs_request(adopting, 60_000),
         InternalApi.DESCRIBE_SHARD: messages.describe_shard_request(UUID, 1000, 60_000),

@@ -16,6 +16,8 @@ class AdoptTopicRequest:
     """Of the topic if it is created; else its own counts."""
     partitions: int = 0
     place: str = ""
+    digest: bytes = ZERO_UUID
+    """Of what the bucket has of the topic."""
     step: int = 0
     """0: only say whether it could begin; 1: begin; 2: end."""
     timeout_ms: int = 60000
@@ -43,6 +45,7 @@ REQUEST = Schema(
             Field("topic_id", "uuid", VERSIONS),
             Field("partitions", "int32", VERSIONS),
             Field("place", "string", VERSIONS),
+            Field("digest", "uuid", VERSIONS),
             Field("step", "int8", VERSIONS),
             Field("timeout_ms", "int32", VERSIONS, default=60000),
         ),
