@@ -3,9 +3,11 @@
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -75,11 +77,16 @@ def spark_context(place: SparkPlace, name: str = "dragoman compact segments") ->
         conf.setMaster(place.master)
     for key, value in _properties(place).items():
         conf.set(key, value)
+    interrupted = signal.getsignal(signal.SIGINT)
     try:
         context = SparkContext(conf=conf)
     except (Py4JError, PySparkException, OSError) as error:
         where = place.master or "the master of spark-submit"
         raise JobError(f"Spark does not start on {where}: {_reason(error)}") from error
+    finally:
+        # It has put in a handler of its own, also where Ctrl-C is to be ignored.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupted)
     try:
         yield context
     except Exception as error:

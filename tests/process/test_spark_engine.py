@@ -37,9 +37,15 @@ def context() -> Iterator[Any]:
     reason = why_no_spark()
     if reason is not None:
         pytest.skip(reason)
-    with spark_context(SparkPlace("local[2,4]", QUICK)) as context:
-        context.setLogLevel("OFF")
-        yield context
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with spark_context(SparkPlace("local[2,4]", QUICK)) as context:
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN, "a driver of a command ignores Ctrl-C"
+            context.setLogLevel("OFF")
+            signal.signal(signal.SIGINT, before)
+            yield context
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def merged(peer: MergePeer, context: Any, url: str, rule: LayoutRule) -> MergeTotals:
