@@ -154,15 +154,15 @@ class StoreAudit:
         # With some partitions alone, these are upper bounds.
         used = [use for use in self._uses.values() if use.readable]
         self._progress.all_objects, self._progress.all_bytes = len(used), sum(use.end for use in used)
-        tasks = map(self._task, objects_with_runs(self._state, self._uses, partitions))
+        found = map(self._task, objects_with_runs(self._state, self._uses, partitions))
         if self._engine is not None:
-            await self._engine(tasks, self._take)
+            await self._engine(found, self._take)
             return
         readers = FAR_READERS if self._segments.capabilities.overlapping else LOCAL_READERS
         try:
-            async with asyncio.TaskGroup() as group:
+            async with asyncio.TaskGroup() as tasks:
                 for _ in range(readers):
-                    group.create_task(self._read_objects(tasks))
+                    tasks.create_task(self._read_objects(found))
         except BaseExceptionGroup as errors:
             raise _first_of(errors) from None
 
