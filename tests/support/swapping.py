@@ -30,10 +30,11 @@ def swap_of(
     job: bytes = JOB,
     attempt: int = 0,
 ) -> SwapSegments:
-    """Adjacent live runs of a partition, of which `join` after another become one; `segments` at most."""
+    """Live runs of a partition, of which `join` after another become one unless there is a gap between them;
+    `segments` at most."""
     entered: list[SegmentRun] = []
     files: list[SegmentFile] = []
-    joined = list(_parts(runs, join))
+    joined = [part for dense in _without_gaps(runs) for part in _parts(dense, join)]
     for some in _parts(joined, -(-len(joined) // segments)):
         at, position = len(files), SEGMENT_HEAD_BYTES
         for part in some:
@@ -48,6 +49,13 @@ def swap_of(
     return SwapSegments(
         job, attempt, log.topic_id, log.index, first, last, log.layout_version, files, entered
     )
+
+
+def _without_gaps(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    """What a swap leaves out below the log start is a gap."""
+    begins = [at for at, run in enumerate(runs) if not at or run.base != runs[at - 1].last + 1]
+    for begin, end in itertools.pairwise([*begins, len(runs)]):
+        yield runs[begin:end]
 
 
 def _parts(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
