@@ -65,7 +65,7 @@ GOALS: Mapping[str, Goal] = MappingProxyType(
         "far_journal_etcd.batches_s": Goal(Of.VALUE, at_least=100_000.0),
         "far_journal_bucket.batches_s": Goal(Of.VALUE, at_least=20_000.0),
         "far_cost.usd_gib": Goal(Of.VALUE, at_most=0.0025),
-        # Store bytes; the shuffle of Spark is told apart.
+        # Store bytes; the shuffle of Spark is counted apart.
         **{
             f"pipeline_{case}.{way}_bytes_ratio": Goal(Of.VALUE, at_most=1.05)
             for case in ("local", "local_s3", "spark", "spark_s3")

@@ -2,7 +2,7 @@
 and consumers notice of it.
 
 A job is a process as `dragoman compact segments` starts it. What it costs to start one (Spark's Java) is
-measured by a second job that finds nothing to merge, and is told apart from what a GB costs.
+measured by a second job that finds nothing to merge, and is counted apart from what a GB costs.
 """
 
 import random

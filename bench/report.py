@@ -155,7 +155,7 @@ _NOTES: Sequence[tuple[tuple[str, ...], str]] = (
   (`small`) 20 partitions of batches of one record, in local files or (`s3`) in SeaweedFS on this machine.
   MB/s and CPU s/GB are without the start of the job, which `start_s` has. Spark starts the Python of its
   workers with the first task: some seconds of CPU, which CPU s/GB has. Bytes read and written are of the
-  store, compared with what was merged; what Spark shuffles is told apart. The index is the runs of the
+  store, compared with what was merged; what Spark shuffles is counted apart. The index is the runs of the
   ledger's image, in kB for each GB of records. `pipeline_latency` is a paced load of 1,000 records a second,
   alone and beside jobs, in turn; `merging_share` is how much of that time a job was at work.
 """,
