@@ -4,9 +4,9 @@
 `result` is what was found in one object, in the order of the tasks; `summary` is empty.
 """
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from ledger.errors import StoreError
 from pipeline.audit_lines import read_tasks, result_fields
 from pipeline.engines.audit_tasks import AuditExecutor
 from pipeline.engines.process import SPARK, JobRequest, RequestError, Say, spark_of
-from pipeline.rounds import JobError
+from pipeline.engines.spark_waves import SparkWaves
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -25,9 +25,6 @@ GROUP_RUNS: Final = 5_000
 """Of a Spark task: small enough to be spread, and to be repeated where one fails."""
 GROUPS_A_SLOT: Final = 4
 """In a wave; the driver holds its tasks, and no record batch."""
-LOOK_S: Final = 5.0
-IDLE_S: Final = 300.0
-"""After which a job gives up whose cluster carries out nothing."""
 
 Group = list[ObjectTask]
 
@@ -47,9 +44,11 @@ def audited(
     context: "SparkContext", executor: AuditExecutor, tasks: Iterator[ObjectTask]
 ) -> Iterator[ObjectResult]:
     """The result of each task, in their order. Errors: JobError, StoreError."""
-    with closing(_Waves(context, executor)) as waves:
+    with closing(SparkWaves(context)) as waves:
         for wave in waves_of(tasks, GROUPS_A_SLOT * context.defaultParallelism):
-            for result in waves.carry_out(wave):
+            rdd = context.parallelize(wave, len(wave)).mapPartitions(executor.audit)
+            found: list[list[ObjectResult]] = waves.collect(rdd)
+            for result in chain.from_iterable(found):
                 if result.error:
                     raise StoreError(result.error)
                 yield result
@@ -72,46 +71,3 @@ def waves_of(tasks: Iterator[ObjectTask], max_groups: int) -> Iterator[list[Grou
         wave.append(group)
     if wave:
         yield wave
-
-
-class _Waves:
-    """Carries out waves on a Spark cluster."""
-
-    def __init__(self, context: "SparkContext", executor: AuditExecutor) -> None:
-        self._context = context
-        self._executor = executor
-        self._pool = ThreadPoolExecutor(1)
-
-    def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
-
-    def carry_out(self, wave: Sequence[Group]) -> Iterator[ObjectResult]:
-        """In the order of the tasks."""
-        from pipeline.engines.spark_context import explained
-
-        rdd = self._context.parallelize(wave, len(wave)).mapPartitions(self._executor.audit)
-        job, idle_s = self._pool.submit(rdd.collect), 0.0
-        try:
-            while not wait([job], LOOK_S).done:
-                idle_s = 0.0 if self._is_busy() else idle_s + LOOK_S
-                if idle_s >= IDLE_S:
-                    raise JobError(
-                        f"the Spark cluster has carried out nothing for {IDLE_S:g} s: does it have free "
-                        "workers with the cores and the memory that the job asks for?"
-                    )
-            for results in job.result():
-                yield from results
-        except Exception as error:
-            if sentence := explained(error):
-                raise JobError(sentence) from error
-            raise
-        finally:
-            if not job.done():
-                # Of a Spark that has died there is nothing to cancel.
-                with suppress(Exception):
-                    self._context.cancelAllJobs()
-
-    def _is_busy(self) -> bool:
-        tracker = self._context.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        return any(stage is not None and stage.numActiveTasks for stage in stages)
