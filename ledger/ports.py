@@ -246,6 +246,17 @@ class Journal(Protocol):
         """How long `read` takes, from the reads of this process."""
         ...
 
+    def takes(self, batches: int, size: int) -> bool:
+        """Whether a draft of this many batches, which have `size` bytes together, may be submitted with its
+        bytes now, to be appended with an entry, instead of going to the segment store first. A hint: the
+        result may be another one at the next call, and `place` may still say None. Has no effect."""
+        ...
+
+    def holds(self, locator: str) -> bool:
+        """Whether this object has entries that are not pruned, or may still get some: its bytes stay whatever
+        the ledger says of the runs in it, and `SegmentStore.delete` is not called for it. Has no effect."""
+        ...
+
     def place(self, number: int, batches: Sequence[DraftBatch]) -> Placement | None:
         """Where these record batches will be if they are appended with entry `number`: an object's locator
         and the start of each batch in it, so that the entry can name them before it is written. None: this

@@ -93,6 +93,12 @@ class MetadataJournal:
     def unknown_entry(self) -> str:
         return self._unknown_entry
 
+    def takes(self, batches: int, size: int) -> bool:
+        return False
+
+    def holds(self, locator: str) -> bool:
+        return False
+
     def place(self, number: int, batches: Sequence[DraftBatch]) -> Placement | None:
         return None
 

@@ -518,6 +518,7 @@ async def test_batches_are_where_the_entry_says_whether_the_journal_takes_them_o
 async def test_a_journal_that_takes_no_batches_writes_none(store: MetadataStore) -> None:
     journal = MetadataJournal(store, 0)
     assert journal.place(0, BATCHES) is None
+    assert not journal.takes(0, 0) and not journal.holds(entry_key(0, 0))
     with pytest.raises(ValueError):
         await journal.append(0, entry(0), BATCHES)
     assert await journal.get(0) is None
