@@ -11,8 +11,11 @@ from ledger.errors import StoreDamaged, StoreLocked, StoreTooNew, StoreUnavailab
 
 LOCK_FILE: Final = "lock"
 FORMAT_FILE: Final = "format"
-FORMAT_VERSION: Final = 1
-"""Of the directory: its stores and their names. Each store has a version of its own."""
+FIRST_VERSION: Final = 1
+VERSION_WITH_LOG: Final = 2
+"""Of a directory whose journal is in a local log, or goes on there: `metadata.db` is the part before it."""
+FORMAT_VERSION: Final = VERSION_WITH_LOG
+"""The newest of a directory: its stores and their names. Each store has a version of its own."""
 SETTING: Final = "--data-dir (storage.data_dir)"
 DATA_SETTING: Final = "--data (storage.data)"
 DIRECTORY_MODE: Final = 0o700
@@ -77,25 +80,42 @@ class DirectoryLock:
 class DataDirectory(DirectoryLock):
     """The directory of the embedded stores: locked, and of a format that this build knows."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, *, has_log: bool = False, setting: str = SETTING) -> None:
+        """`has_log`: a journal is in a local log here, or will be. From then on builds that know none refuse
+        the directory, before anything is in the log."""
+        super().__init__(path, setting)
         try:
-            check_format(path)
+            check_format(path, VERSION_WITH_LOG if has_log else FIRST_VERSION)
         except BaseException:
             self.close()
             raise
 
 
-def check_format(path: Path) -> None:
-    """Write the format version of a directory that has none yet. StoreTooNew if this build does not know
-    it."""
+def check_format(path: Path, least: int = FIRST_VERSION) -> None:
+    """Write the format version `least` into a directory that has none yet, or an older one; it is durable
+    when this returns. StoreTooNew if this build does not know the version."""
+    version = format_of(path)
+    if version is not None and version > FORMAT_VERSION:
+        raise StoreTooNew(
+            f"the data directory {path} has format version {version}, this build knows up to "
+            f"{FORMAT_VERSION}; start it with the version of Dragoman that wrote it"
+        )
+    if version is None or version < least:
+        _write_format(path / FORMAT_FILE, least)
+    elif least > FIRST_VERSION:
+        _make_durable(path)
+
+
+def format_of(path: Path) -> int | None:
+    """The format version of a directory; None if it has none. StoreDamaged, StoreUnavailable if it cannot be
+    read."""
     file = path / FORMAT_FILE
     try:
         text = file.read_text()[:20]
         # An empty file: its writer died before the bytes were durable.
-        version = int(text) if text else _write_format(file)
+        return int(text) if text else None
     except FileNotFoundError:
-        version = _write_format(file)
+        return None
     except OSError as error:
         raise StoreUnavailable(f"{file} cannot be read: {error.strerror}; make it readable") from error
     except ValueError:
@@ -103,28 +123,34 @@ def check_format(path: Path) -> None:
             f"{file} does not hold a format version; write {FORMAT_VERSION} into it if this version of "
             "Dragoman wrote the directory"
         ) from None
-    if version > FORMAT_VERSION:
-        raise StoreTooNew(
-            f"the data directory {path} has format version {version}, this build knows up to "
-            f"{FORMAT_VERSION}; start it with the version of Dragoman that wrote it"
-        )
 
 
-def _write_format(file: Path) -> int:
+def _write_format(file: Path, version: int) -> None:
     draft = file.with_name(f".{file.name}")
     try:
         with open(draft, "w", opener=_private) as written:
-            written.write(f"{FORMAT_VERSION}\n")
+            written.write(f"{version}\n")
             written.flush()
             # Before the rename: a name that is durable must not lead to bytes that are not.
             os.fsync(written.fileno())
         draft.replace(file)
         _sync(file.parent)
     except OSError as error:
-        raise StoreUnavailable(
-            f"{file} cannot be written: {error.strerror}; choose another data directory with {SETTING}"
-        ) from error
-    return FORMAT_VERSION
+        raise _not_written(file, error) from error
+
+
+def _make_durable(path: Path) -> None:
+    """A process that was killed may have left a name that can be read and is not durable."""
+    try:
+        _sync(path)
+    except OSError as error:
+        raise _not_written(path / FORMAT_FILE, error) from error
+
+
+def _not_written(file: Path, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{file} cannot be written: {error.strerror}; choose another data directory with {SETTING}"
+    )
 
 
 def _holder(descriptor: int) -> str:
