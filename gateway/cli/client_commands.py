@@ -20,10 +20,19 @@ from gateway.cli.options import (
 )
 
 TOPICS_HELP = help_text("""
-List, create, describe, alter and delete topics of a gateway, or of any Kafka endpoint.
+List, create, describe, alter, trim and delete topics of a gateway, or of any Kafka endpoint.
 
     dragoman topics create orders --partitions 3 --set retention.ms=86400000
     dragoman topics describe orders
+""")
+TRIM_HELP = help_text("""
+Delete the records of a topic before an offset or a time, for ever.
+
+Prints what would be deleted; --execute does it.
+
+    dragoman topics trim orders --before 2026-01-31T12:00:00
+    dragoman topics trim orders --before -1000 --execute    # all but the last 1000 of each partition
+    dragoman topics trim orders --partition 0 --before 1500 --execute
 """)
 PRODUCE_HELP = help_text("""
 Send the lines of stdin as records, each acknowledged (acks=all, idempotent).
@@ -88,12 +97,15 @@ def list_(
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
     internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.", metavar="")] = False,
+    sizes: Annotated[
+        bool, typer.Option("--sizes", help="How many offsets and bytes they have.", metavar="")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     from gateway.cli.output import end_with
     from gateway.cli.topics import list_topics
 
-    end_with(lambda: list_topics(Contact(bootstrap, tls_ca, tls_cert, tls_key), internal, as_json))
+    end_with(lambda: list_topics(Contact(bootstrap, tls_ca, tls_cert, tls_key), internal, sizes, as_json))
 
 
 @topics_app.command(help="Create topics.")
@@ -162,6 +174,38 @@ def alter(
 
     contact = Contact(bootstrap, tls_ca, tls_cert, tls_key)
     end_with(lambda: work(contact, name, partitions, sets or [], unsets or [], as_json))
+
+
+@topics_app.command(help=TRIM_HELP)
+def trim(
+    name: Name,
+    before: Annotated[
+        str,
+        typer.Option(
+            "--before",
+            help="latest, offset, -N from the end, time.",
+            metavar="WHERE",
+            autocompletion=completer_of("latest"),
+        ),
+    ],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", help="Only this; repeat for more.", metavar="N")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it, instead of only printing it.", metavar="")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    from gateway.cli.output import end_with
+    from gateway.cli.topics_trim import TrimOptions
+    from gateway.cli.topics_trim import trim as work
+
+    options = TrimOptions(name, before, partitions or (), execute, as_json)
+    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), options))
 
 
 @topics_app.command(help="Delete topics with all their records. Asks first on a terminal.")

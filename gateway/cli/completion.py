@@ -41,6 +41,12 @@ def complete_configs(incomplete: str) -> list[str]:
     return _begun(list(TOPIC_CONFIGS), incomplete)
 
 
+def complete_quotas(incomplete: str) -> list[str]:
+    from gateway.cli.quotas import QUOTAS
+
+    return _begun(QUOTAS, incomplete)
+
+
 def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
     return _begun(_names_from(ctx, lambda endpoint: list(endpoint.topics())), incomplete)
 

@@ -115,6 +115,14 @@ class Endpoint:
             self._refresh(MetadataRequest([]))
         return self.ask(key, request, self._controller, lowest)
 
+    def metadata(self) -> Any:
+        """The Metadata response about all brokers and topics. ClientError."""
+        return self._refresh(MetadataRequest(None))
+
+    def reach(self, node: int) -> None:
+        """One request to the advertised address of a node of the last Metadata response. ClientError."""
+        self._connect(self._nodes[node], FIRST_CONTACT_S).ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+
     def nodes(self) -> list[int]:
         """Ids of all nodes."""
         self._refresh(MetadataRequest([]))

@@ -8,7 +8,7 @@ from gateway.cli.assignments import held_partitions
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal
 from gateway.cli.exits import Exit
-from gateway.cli.offsets import LATEST, list_offsets
+from gateway.cli.offsets import LATEST, offsets_of_topics
 from gateway.cli.output import counted, print_json, print_table, print_text, raise_failures, talk
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
@@ -166,12 +166,7 @@ def committed_offsets(endpoint: Endpoint, group: str) -> dict[Partition, Any]:
 def log_ends(endpoint: Endpoint, topics: Sequence[str]) -> dict[Partition, int]:
     """The next offset of every partition of the topics that there are."""
     known = endpoint.topics()
-    found = [known[name] for name in topics if name in known]
-    return {
-        (topic.name, partition): offset
-        for topic in found
-        for partition, offset in list_offsets(endpoint, topic, LATEST).items()
-    }
+    return offsets_of_topics(endpoint, [known[name] for name in topics if name in known], LATEST)
 
 
 def delete(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:

@@ -15,6 +15,7 @@ from gateway.cli.client_commands import (
     produce,
     topics_app,
 )
+from gateway.cli.cluster_commands import cluster_app, quotas_app
 from gateway.cli.compact_commands import compact_app
 from gateway.cli.group_commands import groups_app
 from gateway.cli.help_text import help_text
@@ -133,8 +134,10 @@ def settings(as_json: AsJson = False) -> None:
     end_with(lambda: print_settings(as_json))
 
 
+app.add_typer(cluster_app)
 app.add_typer(topics_app)
 app.add_typer(groups_app)
+app.add_typer(quotas_app)
 app.command(help=PRODUCE_HELP)(produce)
 app.command(help=CONSUME_HELP)(consume)
 app.command(help=DEMO_HELP)(demo)

@@ -1,6 +1,7 @@
 """The offset that a word, a number or a time means, from ListOffsets of the leaders."""
 
 import datetime
+from collections.abc import Sequence
 from typing import Final
 
 from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
@@ -15,25 +16,48 @@ from gateway.wire.messages.generated.list_offsets import (
 LATEST: Final = -1
 EARLIEST: Final = -2
 CONSUMER: Final = -1
+PARTITIONS_A_REQUEST: Final = 1_000
 WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def list_offsets(endpoint: Endpoint, topic: TopicInfo, timestamp: int) -> dict[int, int]:
     """Offset of each partition: of EARLIEST, LATEST, or of the first record as late as a unix time in ms
     (-1 if there is none). Refusal."""
-    offsets: dict[int, int] = {}
-    for leader in sorted(set(topic.leaders)):
-        wanted = [
-            ListOffsetsPartition(partition, timestamp=timestamp)
-            for partition, node in enumerate(topic.leaders)
-            if node == leader
-        ]
-        request = ListOffsetsRequest(CONSUMER, topics=[ListOffsetsTopic(topic.name, wanted)])
-        response = endpoint.ask(ApiKey.LIST_OFFSETS, request, leader, 1)
-        for found in response.topics[0].partitions:
+    found = offsets_of_topics(endpoint, [topic], timestamp)
+    return {partition: offset for (_, partition), offset in found.items()}
+
+
+def offsets_of_topics(
+    endpoint: Endpoint, topics: Sequence[TopicInfo], timestamp: int
+) -> dict[tuple[str, int], int]:
+    """The same of every partition of several topics, with few requests. Refusal."""
+    wanted: dict[int, list[tuple[str, int]]] = {}
+    for topic in topics:
+        for partition, leader in enumerate(topic.leaders):
+            wanted.setdefault(leader, []).append((topic.name, partition))
+    offsets: dict[tuple[str, int], int] = {}
+    for leader, partitions in sorted(wanted.items()):
+        for at in range(0, len(partitions), PARTITIONS_A_REQUEST):
+            chunk = partitions[at : at + PARTITIONS_A_REQUEST]
+            offsets |= _listed(endpoint, leader, chunk, timestamp)
+    return offsets
+
+
+def _listed(
+    endpoint: Endpoint, leader: int, partitions: Sequence[tuple[str, int]], timestamp: int
+) -> dict[tuple[str, int], int]:
+    topics: dict[str, ListOffsetsTopic] = {}
+    for name, partition in partitions:
+        topic = topics.setdefault(name, ListOffsetsTopic(name))
+        topic.partitions.append(ListOffsetsPartition(partition, timestamp=timestamp))
+    request = ListOffsetsRequest(CONSUMER, topics=list(topics.values()))
+    response = endpoint.ask(ApiKey.LIST_OFFSETS, request, leader, 1)
+    offsets = {}
+    for topic in response.topics:
+        for found in topic.partitions:
             if found.error_code:
                 raise Refusal(f"offsets of {topic.name}-{found.partition_index}", found.error_code)
-            offsets[found.partition_index] = found.offset
+            offsets[topic.name, found.partition_index] = found.offset
     return offsets
 
 

@@ -308,10 +308,16 @@ class Sender:
 
 
 def _new_producer(endpoint: Endpoint) -> Producer:
-    response = endpoint.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, TIMEOUT_MS))
-    if response.error_code:
-        raise Refusal("no producer id was assigned; --no-idempotent needs none", response.error_code)
-    return Producer(response.producer_id, response.producer_epoch, 0)
+    """Waits for a broker that is only just starting. Refusal."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        response = endpoint.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, TIMEOUT_MS))
+        if not response.error_code:
+            return Producer(response.producer_id, response.producer_epoch, 0)
+        refusal = Refusal("no producer id was assigned; --no-idempotent needs none", response.error_code)
+        if not refusal.error.retriable or time.monotonic() > deadline:
+            raise refusal
+        time.sleep(RETRY_S)
 
 
 def _codec(name: str) -> Codec:

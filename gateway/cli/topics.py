@@ -19,6 +19,16 @@ from gateway.cli.output import (
     raise_failures,
     talk,
 )
+from gateway.cli.resource_configs import (
+    OP_SET,
+    SET_ON_TOPIC,
+    TOPIC_RESOURCE,
+    alter_configs,
+    assignments,
+    config_changes,
+    described_configs,
+)
+from gateway.cli.topic_sizes import TopicSize, topic_sizes
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from gateway.wire.messages.generated.create_topics import (
@@ -27,18 +37,8 @@ from gateway.wire.messages.generated.create_topics import (
     CreateTopicsRequest,
 )
 from gateway.wire.messages.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from gateway.wire.messages.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from gateway.wire.messages.generated.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 
 TIMEOUT_MS: Final = 15_000
-TOPIC_RESOURCE: Final = 2
-SET_ON_TOPIC: Final = 1
-"""`config_source` of a config that was set on the topic itself."""
-OP_SET, OP_DELETE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,30 +59,48 @@ class TopicDescription:
     configs: Mapping[str, str | None]
 
 
-def list_topics(contact: Contact, internal: bool, as_json: bool) -> Exit:
+@dataclass(frozen=True, slots=True)
+class TopicLine:
+    """`offsets` and `bytes` are None unless sizes were requested, or the endpoint does not report them."""
+
+    name: str
+    partitions: int
+    topic_id: str
+    topic_id_base64: str
+    offsets: int | None
+    bytes: int | None
+
+
+def list_topics(contact: Contact, internal: bool, with_sizes: bool, as_json: bool) -> Exit:
     with Endpoint(contact) as endpoint:
         topics = endpoint.topics()
-    shown = [topics[name] for name in sorted(topics) if internal or not topics[name].is_internal]
+        shown = {name: topics[name] for name in sorted(topics) if internal or not topics[name].is_internal}
+        sizes = topic_sizes(endpoint, shown) if with_sizes else {}
+    lines = [_line(topic, sizes.get(name)) for name, topic in shown.items()]
     if as_json:
-        print_json(
-            [
-                {
-                    "name": topic.name,
-                    "partitions": len(topic.leaders),
-                    "topic_id": _shown_id(topic),
-                    "topic_id_base64": _id_base64(topic),
-                }
-                for topic in shown
-            ]
-        )
+        print_json(lines)
         return Exit.OK
-    print_table(
-        ("topic", "partitions", "topic id"),
-        [(topic.name, len(topic.leaders), _shown_id(topic)) for topic in shown],
-    )
+    head = ("offsets", "bytes") if with_sizes else ()
+    print_table(("topic", "partitions", *head, "topic id"), [_row(line, with_sizes) for line in lines])
     if not shown:
         talk("There is no topic yet; make one with: dragoman topics create NAME")
     return Exit.OK
+
+
+def _line(topic: TopicInfo, size: TopicSize | None) -> TopicLine:
+    return TopicLine(
+        topic.name,
+        len(topic.leaders),
+        _shown_id(topic),
+        _id_base64(topic),
+        None if size is None else size.offsets,
+        None if size is None else size.size_bytes,
+    )
+
+
+def _row(line: TopicLine, with_sizes: bool) -> Sequence[object]:
+    sizes = (line.offsets, "-" if line.bytes is None else line.bytes) if with_sizes else ()
+    return (line.name, line.partitions, *sizes, line.topic_id)
 
 
 def create(
@@ -93,7 +111,7 @@ def create(
     configs: Sequence[str],
     as_json: bool,
 ) -> Exit:
-    pairs = _assignments(configs, "--set")
+    pairs = assignments(configs, "--set")
     request = CreateTopicsRequest(
         [
             CreatableTopic(
@@ -153,13 +171,10 @@ def _describe(endpoint: Endpoint, topic: TopicInfo, all_configs: bool) -> TopicD
         PartitionLine(partition, leader, starts[partition], ends[partition])
         for partition, leader in enumerate(topic.leaders)
     ]
-    request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC_RESOURCE, topic.name, None)])
-    (result,) = endpoint.ask(ApiKey.DESCRIBE_CONFIGS, request, lowest=1).results
-    if result.error_code:
-        raise Refusal(f"configs of {topic.name}", result.error_code, result.error_message)
+    (described,) = described_configs(endpoint, TOPIC_RESOURCE, [topic.name]).values()
     configs = {
         config.name: config.value
-        for config in sorted(result.configs, key=lambda config: str(config.name))
+        for config in described
         if all_configs or config.config_source == SET_ON_TOPIC
     }
     return TopicDescription(topic.name, _shown_id(topic), _id_base64(topic), lines, configs)
@@ -175,20 +190,13 @@ def alter(
 ) -> Exit:
     if partitions is None and not sets and not unsets:
         raise UsageError("nothing to alter: give --partitions, --set NAME=VALUE or --unset NAME")
-    changes = [AlterableConfig(key, OP_SET, value) for key, value in _assignments(sets, "--set").items()]
-    changes += [AlterableConfig(key, OP_DELETE, None) for key in unsets]
+    changes = config_changes(sets, unsets)
     with Endpoint(contact) as endpoint:
         endpoint.topics([name])
         if unsets:
             _warn_of_unknown(endpoint, name, unsets)
         if changes:
-            resource = AlterConfigsResource(TOPIC_RESOURCE, name, changes)
-            request = IncrementalAlterConfigsRequest([resource])
-            (changed,) = endpoint.ask_controller(ApiKey.INCREMENTAL_ALTER_CONFIGS, request).responses
-            if changed.error_code:
-                raise Refusal(
-                    f"configs of {name} stay as they are", changed.error_code, changed.error_message
-                )
+            alter_configs(endpoint, TOPIC_RESOURCE, name, changes)
             talk(f"Changed the configs of {name}.")
         if partitions is not None:
             growth = CreatePartitionsRequest([CreatePartitionsTopic(name, partitions, None)], TIMEOUT_MS)
@@ -210,11 +218,10 @@ def alter(
 
 def _warn_of_unknown(endpoint: Endpoint, name: str, unsets: Sequence[str]) -> None:
     """An endpoint reports no error if the config that is unset does not exist."""
-    request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC_RESOURCE, name, None)])
-    (result,) = endpoint.ask(ApiKey.DESCRIBE_CONFIGS, request, lowest=1).results
-    known = {config.name for config in result.configs}
+    (described,) = described_configs(endpoint, TOPIC_RESOURCE, [name]).values()
+    known = {config.name for config in described}
     for unset in unsets:
-        if not result.error_code and unset not in known:
+        if unset not in known:
             talk(f"There is no topic config {unset}, so --unset {unset} has no effect.")
 
 
@@ -236,16 +243,6 @@ def delete(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:
         print_json({"deleted": deleted})
     raise_failures(failures)
     return Exit.OK
-
-
-def _assignments(texts: Sequence[str], flag: str) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise UsageError(f"{flag} {text}: expected NAME=VALUE")
-        pairs[name] = value
-    return pairs
 
 
 def _shown_id(topic: TopicInfo) -> str:

@@ -49,6 +49,16 @@ CONNECT_JARS = JarSet(
         f"org.apache.logging.log4j:log4j-slf4j-impl:{LOG4J}",
     ),
 )
+# MirrorMaker 2, for the migration guide: what it needs besides is among the jars of Kafka Connect.
+MIRROR_JARS = JarSet(
+    f"kafka-mirror-{KAFKA_VERSION}",
+    "alone",
+    (
+        f"org.apache.kafka:connect-mirror:{KAFKA_VERSION}",
+        f"org.apache.kafka:connect-mirror-client:{KAFKA_VERSION}",
+    ),
+    alone=True,
+)
 CLIENTS_VERSION = tool_version("kafka_clients")
 JACKSON = tool_version("kafka_clients", "jackson")
 # The Java client of the release line before, which applications still use; Jackson is for our own program.
@@ -238,6 +248,7 @@ def main(arguments: Sequence[str]) -> None:
     sys.stderr.write(f"Apache Kafka {KAFKA_VERSION}: {KAFKA_JARS.fetched()}\n")
     sys.stderr.write(f"Its tools: {KAFKA_TOOLS_JARS.fetched()}\n")
     sys.stderr.write(f"Its Connect: {CONNECT_JARS.fetched()}\n")
+    sys.stderr.write(f"Its MirrorMaker: {MIRROR_JARS.fetched()}\n")
     sys.stderr.write(f"Its Java client {CLIENTS_VERSION}: {OLDER_CLIENT_JARS.fetched()}\n")
 
 
