@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.servers import Server, create_topic
+from bench.servers import BenchServer, Server, TlsEndpoint, create_topic
 
 GB = 1e9
 MB = 1e6
@@ -40,7 +40,9 @@ class Case:
 
     names: Sequence[str]
     title: str
-    run: Callable[[Server, Scale, Noise], Mapping[str, Figures]]
+    run: Callable[[BenchServer, Scale, Noise], Mapping[str, Figures]]
+    acked: Sequence[str] = ()
+    """Those of the names that are also compared with a Kafka that syncs before it acknowledges."""
 
 
 def new_topic(server: Server, name: str, partitions: int) -> str:
@@ -49,6 +51,9 @@ def new_topic(server: Server, name: str, partitions: int) -> str:
     return topic
 
 
-def servers_spec(server: Server, topic: str, **more: Any) -> dict[str, Any]:
+def servers_spec(server: Server, topic: str, tls: TlsEndpoint | None = None, **more: Any) -> dict[str, Any]:
+    """What a client needs to know of the server; with `tls` it connects there."""
     where = {"bootstrap": server.bootstrap, "host": server.host, "port": server.port}
+    if tls is not None:
+        where |= {"bootstrap": tls.bootstrap, "config": tls.client_config}
     return {**where, "topic": topic, **more}

@@ -91,6 +91,9 @@ class Measured:
     results: Sequence[dict[str, Any]]
     wall_s: float
     cpu_s: float
+    """Of the server's processes."""
+    system_cpu_s: float
+    """With that of the kernel's threads, until everything that the load has written is on the disk."""
     peak_bytes: int
     others_percent: float
 
@@ -103,6 +106,7 @@ def measure(pid: int, specs: Sequence[tuple[str, Mapping[str, Any]]]) -> Measure
         proc.reset_peak(pid)
         pids = [pid, os.getpid(), *(client.process.pid for client in clients)]
         before, machine_before = [proc.cpu_seconds(each) for each in pids], proc.machine_cpu()
+        kernel_before = proc.kernel_cpu_seconds()
         started = time.monotonic()
         for client in clients:
             client.go()
@@ -111,5 +115,16 @@ def measure(pid: int, specs: Sequence[tuple[str, Mapping[str, Any]]]) -> Measure
         time.sleep(SETTLE_S)
         after, machine_after = [proc.cpu_seconds(each) for each in pids], proc.machine_cpu()
         used = [late - early for late, early in zip(after, before, strict=True)]
-        others = proc.others_percent(machine_before, machine_after, used)
-        return Measured(results, wall_s, used[0], proc.peak_bytes(pid), others)
+        kernel_s = proc.kernel_seconds_between(kernel_before, proc.kernel_cpu_seconds())
+        others = proc.others_percent(machine_before, machine_after, [*used, kernel_s])
+        kernel_s += _write_back()
+        return Measured(results, wall_s, used[0], used[0] + kernel_s, proc.peak_bytes(pid), others)
+
+
+def _write_back() -> float:
+    """Have everything written that is not on the disk yet. Returns the kernel's CPU seconds for that: of its
+    threads, and in this process."""
+    kernel, own = proc.kernel_cpu_seconds(), proc.alone_cpu_seconds(os.getpid())
+    os.sync()
+    own_s = proc.alone_cpu_seconds(os.getpid()) - own
+    return own_s + proc.kernel_seconds_between(kernel, proc.kernel_cpu_seconds())

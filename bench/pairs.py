@@ -22,6 +22,7 @@ from rich.table import Table
 from bench.case import FULL, QUICK, Case
 from bench.cases import CASES, warm_up
 from bench.machine import allow_open_files
+from bench.memory import touch_free_memory
 from bench.report import number, spread
 from bench.results import Results, selected, unit_of
 from bench.run import GROUPS_AS_KAFKA, OPEN_FILES
@@ -118,6 +119,8 @@ def main(arguments: Sequence[str]) -> int:
         console.print(f"the bench cannot run here: {reason}")
         return 2
     cases = [case for case in CASES if selected(case.names, options.only, NAMES)]
+    if not options.quick:
+        touch_free_memory()
     directory = Path(tempfile.mkdtemp(prefix="dragoman-pairs-"))
     try:
         with ExitStack() as stack:

@@ -1,7 +1,8 @@
-"""What /proc says of a process and of the machine: CPU seconds and memory."""
+"""What /proc says of a process, of the kernel's threads and of the machine: CPU seconds and memory."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,31 @@ def alone_cpu_seconds(pid: int) -> float:
     """User and system time of a process without any of its children."""
     text = Path(f"/proc/{pid}/stat").read_text()
     return parse_cpu_ticks(text, (_UTIME, _STIME)) / TICKS_PER_SECOND
+
+
+_KTHREADD = 2
+"""The process whose children are the kernel's threads."""
+
+
+def kernel_cpu_seconds() -> dict[int, float]:
+    """CPU seconds of each thread of the kernel, among them those that write pages back and run the journal of
+    a file system. Empty where they cannot be seen (in a container)."""
+    try:
+        if Path(f"/proc/{_KTHREADD}/comm").read_text() != "kthreadd\n":
+            return {}
+    except OSError:
+        return {}
+    found: dict[int, float] = {}
+    for thread in _children(Path(f"/proc/{_KTHREADD}/task/{_KTHREADD}")):
+        # One that has ended meanwhile has nothing to report.
+        with suppress(OSError):
+            found[thread] = alone_cpu_seconds(thread)
+    return found
+
+
+def kernel_seconds_between(before: Mapping[int, float], after: Mapping[int, float]) -> float:
+    """What the kernel's threads used meanwhile; one that has begun meanwhile counts from its beginning."""
+    return sum(max(late - before.get(thread, 0.0), 0.0) for thread, late in after.items())
 
 
 def parse_cpu_ticks(stat: str, counted: Sequence[int] = (_UTIME, _STIME, _CUTIME, _CSTIME)) -> int:
@@ -101,7 +127,7 @@ def parse_machine_cpu(line: str) -> MachineCpu:
 
 
 def others_percent(before: MachineCpu, after: MachineCpu, ours_s: Sequence[float]) -> float:
-    """The share of all cores that went to processes other than ours (the kernel's own included)."""
+    """The share of all cores that went to processes other than ours, the kernel's threads with those."""
     busy_s = after.busy_s - before.busy_s
     total_s = busy_s + after.idle_s - before.idle_s
     return 100 * max(busy_s - sum(ours_s), 0.0) / total_s if total_s else 0.0

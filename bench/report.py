@@ -70,7 +70,7 @@ def markdown(
     if results.others_percent:
         noise = summarize(results.others_percent)
         parts.append(
-            f"\nOther processes and the kernel took {noise.median:.0f} % of all cores while a load ran "
+            f"\nOther processes took {noise.median:.0f} % of all cores while a load ran "
             f"(median; {noise.low:.0f} to {noise.high:.0f} %).\n"
         )
     parts.append("\n## Figures\n")
@@ -112,8 +112,10 @@ _NOTES: Sequence[tuple[tuple[str, ...], str]] = (
         """\
 - Kafka runs as its start script runs it (KRaft, one broker, default flush: an acknowledgement does not
   mean that anything is synced) and is warmed before it is measured. Dragoman runs with its default
-  settings over local files: every acknowledgement means synced.
-  Both have `group.initial.rebalance.delay.ms` = 0.
+  settings over local files: every acknowledgement means synced. Figures of cases that end in `_synced` are
+  those of Dragoman beside a second Kafka with `log.flush.interval.messages=1`, which syncs each batch before
+  it acknowledges it.
+  All have `group.initial.rebalance.delay.ms` = 0.
 """,
     ),
     (
@@ -121,7 +123,17 @@ _NOTES: Sequence[tuple[tuple[str, ...], str]] = (
         """\
 - Clients are processes of their own (librdkafka; `linger.ms=5`, `batch.size=1000000`, no compression,
   idempotent) on the same cores, so throughput is that of server and client together. CPU is user and
-  system time of the server and its children alone.
+  system time of the server and its children alone. System CPU has that of the kernel's threads too, until
+  all that the load has written is on the disk.
+- Free memory of the machine was touched before: a page that a virtual machine uses for the first time costs
+  more than what is written to it.
+""",
+    ),
+    (
+        ("produce_1k_p6_tls", "catchup_1k_p6_tls"),
+        """\
+- TLS: what the clients of librdkafka and the server agree on by default, certificates of P-256, each load in
+  plain text first and then with TLS; `cpu_to_plain` is the ratio of the server's CPU.
 """,
     ),
     (

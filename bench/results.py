@@ -11,6 +11,8 @@ from bench.goals import GOALS, Goal, Of
 from bench.stats import Summary, median_ratio, summarize
 
 KAFKA, DRAGOMAN = "kafka", "dragoman"
+BESIDE_SYNCED = "_synced"
+"""At the end of a case's name: Kafka is one that syncs each batch before it acknowledges it."""
 UNITS: Mapping[str, str] = MappingProxyType(
     {
         "mb_s": "MB/s",
@@ -20,6 +22,11 @@ UNITS: Mapping[str, str] = MappingProxyType(
         "cpu_us_commit": "CPU us/commit",
         "commits_s": "commits/s",
         "cpu_percent": "% of a core",
+        "system_cpu_s_gb": "CPU s/GB",
+        "system_cpu_us_request": "CPU us/request",
+        "system_cpu_us_commit": "CPU us/commit",
+        "system_cpu_percent": "% of a core",
+        "cpu_to_plain": "x",
         "requests_s": "requests/s",
         "batches_s": "batches/s",
         "kib_connection": "KiB/connection",

@@ -1,6 +1,6 @@
 """Measures Apache Kafka and Dragoman on this machine, alternately: `python -m bench.run`.
 
-Both servers run all the time and are loaded one at a time; which comes first changes from round to round.
+All servers run all the time and are loaded one at a time; which comes first changes from round to round.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.case import FULL, QUICK, Figures, Noise, Scale
+from bench.case import FULL, QUICK, Case, Figures, Noise, Scale
 from bench.cases import CASES, warm_up
 from bench.far import NAMES as FAR_CASES
 from bench.far import measure_far
@@ -24,11 +24,12 @@ from bench.growth import SCATTERED, Growth, existing_load, in_use, scattered
 from bench.ledger_alone import ledger_alone
 from bench.lifecycle import start_empty, start_with_runs
 from bench.machine import allow_open_files, describe_machine
+from bench.memory import touch_free_memory
 from bench.pipeline import NAMES as PIPELINE_CASES
 from bench.pipeline import measure_pipeline
 from bench.report import print_table, write_report
-from bench.results import DRAGOMAN, Results, selected
-from bench.servers import BenchGateway, BenchKafka, Server, create_topic
+from bench.results import BESIDE_SYNCED, DRAGOMAN, KAFKA, Results, selected
+from bench.servers import SYNCED, SYNCED_KAFKA, BenchGateway, BenchKafka, BenchServer, create_topic
 from tests.support.kafka import why_missing
 from tests.support.versions import CACHE, ROOT
 
@@ -101,7 +102,7 @@ class Bench:
                 self.results.add(name, DRAGOMAN, figures)
 
     def _side_by_side(self) -> None:
-        with self._both() as servers:
+        with self._all() as servers:
             for server in servers:
                 self._say(f"warming {server.name} for {self.options.warm_s:g} s")
                 warm_up(server, self.options.warm_s)
@@ -109,14 +110,25 @@ class Bench:
                 for case in CASES:
                     if self.options.wants(*case.names):
                         self._say(f"round {round_ + 1}: {case.title}")
-                        for server in _turn(servers, round_):
-                            found = case.run(server, self.options.scale, self._noise)
-                            for name, figures in found.items():
-                                self.results.add(name, server.name, figures)
+                        self.run_round(case, servers, round_)
             if self.options.wants("scattered"):
-                self._scattered(servers)
+                self._scattered([server for server in servers if server.name != SYNCED_KAFKA])
 
-    def _scattered(self, servers: Sequence[Server]) -> None:
+    def run_round(self, case: Case, servers: Sequence[BenchServer], round_: int) -> None:
+        """Measure one case once on each server."""
+        for server in _turn(servers, round_):
+            if server.name != SYNCED_KAFKA or case.acked:
+                self._measure(case, server)
+
+    def _measure(self, case: Case, server: BenchServer) -> None:
+        for name, figures in case.run(server, self.options.scale, self._noise).items():
+            if server.name != SYNCED_KAFKA:
+                self.results.add(name, server.name, figures)
+            if name in case.acked and server.name != KAFKA:
+                side = DRAGOMAN if server.name == DRAGOMAN else KAFKA
+                self.results.add(f"{name}{BESIDE_SYNCED}", side, figures)
+
+    def _scattered(self, servers: Sequence[BenchServer]) -> None:
         """Last, since this number of partitions burdens a broker for good."""
         for server in servers:
             self._say(f"creating {SCATTERED} partitions on {server.name}")
@@ -170,12 +182,15 @@ class Bench:
             self.results.add("ledger", DRAGOMAN, ledger_alone(ALONE_RUNS))
 
     @contextmanager
-    def _both(self) -> Iterator[Sequence[Server]]:
+    def _all(self) -> Iterator[Sequence[BenchServer]]:
         with ExitStack() as stack:
-            servers: list[Server] = [
+            servers: list[BenchServer] = [
                 BenchKafka(self.options.directory / "kafka"),
                 BenchGateway(self.options.directory / "gateway", GROUPS_AS_KAFKA),
             ]
+            if any(case.acked and self.options.wants(*case.names) for case in CASES):
+                synced = BenchKafka(self.options.directory / "synced", SYNCED_KAFKA, SYNCED)
+                servers.append(synced)
             for server in servers:
                 stack.callback(server.remove)
                 server.start()
@@ -188,7 +203,7 @@ class Bench:
         self.console.print(words, style="dim", highlight=False)
 
 
-def _turn(servers: Sequence[Server], round_: int) -> Sequence[Server]:
+def _turn(servers: Sequence[BenchServer], round_: int) -> Sequence[BenchServer]:
     return servers if round_ % 2 == 0 else servers[::-1]
 
 
@@ -243,6 +258,7 @@ def main(arguments: Sequence[str]) -> int:
     directory = Path(tempfile.mkdtemp(prefix="dragoman-bench-", dir=requested.work))
     warm_s = requested.warm if requested.warm is not None else 8.0 if requested.quick else 60.0
     options = Options(requested.rounds, requested.quick, requested.only, warm_s, output, directory)
+    touched = 0 if requested.quick else touch_free_memory()
     bench = Bench(options, console)
     try:
         bench.run()
@@ -253,6 +269,7 @@ def main(arguments: Sequence[str]) -> int:
         "rounds": options.rounds,
         "seconds of warming": options.warm_s,
         "quick": options.quick,
+        "memory touched before": f"{touched / 2**30:.0f} GiB",
     }
     if requested.only:
         settings["cases"] = ", ".join(requested.only)

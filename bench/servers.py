@@ -1,9 +1,14 @@
-"""The servers that are measured: Apache Kafka as its own start script runs it, and Dragoman."""
+"""The servers that are measured: Apache Kafka as its own start script runs it, Kafka that syncs each batch
+before it acknowledges it, and Dragoman.
+
+Each listens twice: in plain text, and with TLS by a certificate of its own.
+"""
 
 import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
@@ -12,11 +17,19 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewPartitions, NewTopic
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
+from tests.support.certificates import Authority
 from tests.support.gateway import Gateway
-from tests.support.kafka import KafkaServer, kafka_classpath
+from tests.support.kafka import SINGLE_NODE, KafkaServer, kafka_classpath
+from tests.support.ports import free_ports, with_port
 
-KAFKA, DRAGOMAN = "kafka", "dragoman"
+KAFKA, SYNCED_KAFKA, DRAGOMAN = "kafka", "kafka_synced", "dragoman"
 ADMIN_TIMEOUT_S = 300.0
 LEADER_TIMEOUT_S = 60.0
 MAX_AT_ONCE = 5_000
@@ -33,6 +46,8 @@ JVM_FLAGS = (
     "-Djava.awt.headless=true",
 )
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+SYNCED: Mapping[str, str] = MappingProxyType({"log.flush.interval.messages": "1"})
+"""Of topics and of `__consumer_offsets`: a batch is synced before it is acknowledged, as with Dragoman."""
 
 
 class Server(Protocol):
@@ -61,14 +76,58 @@ class Server(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TlsEndpoint:
+    """Where a server speaks TLS, and the file of the CA that signed its certificate."""
+
+    bootstrap: str
+    ca: Path
+
+    @property
+    def client_config(self) -> dict[str, str]:
+        """Of librdkafka."""
+        return {"security.protocol": "SSL", "ssl.ca.location": str(self.ca)}
+
+
+class BenchServer(Server, Protocol):
+    """A server that is measured beside others."""
+
+    @property
+    def tls(self) -> TlsEndpoint: ...
+
+
 class BenchKafka(KafkaServer):
     """One broker with the settings of the release but for replication, which one broker cannot have."""
 
-    name = KAFKA
-
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, name: str = KAFKA, settings: Mapping[str, str] = NO_SETTINGS) -> None:
         directory.mkdir(parents=True)
-        super().__init__(directory, NO_SETTINGS)
+        super().__init__(directory, settings)
+        self.name = name
+        self._authority = Authority(directory)
+        self._tls_port = 0
+
+    @property
+    def tls(self) -> TlsEndpoint:
+        return TlsEndpoint(f"{self.host}:{self._tls_port}", self._authority.file)
+
+    def _configure(self, controller_port: int) -> None:
+        (self._tls_port,) = free_ports(1)
+        issued = self._authority.server()
+        key = load_pem_private_key(issued.key.read_bytes(), None)
+        # A key in any other form is none to Kafka.
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        store = self.directory / "keystore.pem"
+        store.write_bytes(pem + issued.certificate.read_bytes())
+        clients = f"PLAINTEXT://{self.host}:{self.port},SSL://{self.tls.bootstrap}"
+        protocols = f"{SINGLE_NODE['listener.security.protocol.map']},SSL:SSL"
+        self.overrides |= {
+            "listeners": f"{clients},CONTROLLER://{self.host}:{controller_port}",
+            "advertised.listeners": clients,
+            "listener.security.protocol.map": protocols,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(store),
+        }
+        super()._configure(controller_port)
 
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}"
@@ -95,7 +154,17 @@ class BenchGateway(Gateway):
     name = DRAGOMAN
 
     def __init__(self, directory: Path, options: Sequence[str] = ()) -> None:
-        super().__init__(directory, options)
+        directory.mkdir(parents=True, exist_ok=True)
+        self._authority = Authority(directory)
+        issued = self._authority.server()
+        settings = (f"tls.certificate={issued.certificate}", f"tls.key={issued.key}")
+        listen = ["--listen", with_port("SSL://127.0.0.1:0")]
+        tls = [*listen, *(word for setting in settings for word in ("--set", setting))]
+        super().__init__(directory, [*tls, *options])
+
+    @property
+    def tls(self) -> TlsEndpoint:
+        return TlsEndpoint(self.ready.listeners[1].address, self._authority.file)
 
     def remove(self) -> None:
         self.stop()

@@ -28,7 +28,7 @@ def test_a_row_shows_medians_spread_ratio_and_goal() -> None:
         "2.5 [2 - 3]",
         "1.5 [1 - 2.5]",
         "0.60x",
-        "<= 1x",
+        "<= 0.85x",
         "yes",
     )
 
