@@ -21,6 +21,7 @@ KEY_PARTS: Final[Mapping[str, int]] = MappingProxyType(
         "hold": 3,
         "journal": 3,
         "journal-start": 2,
+        "log": 3,
         "mark": 3,
         "proof": 3,
         "seg": 4,
@@ -50,6 +51,9 @@ _INDEX_ENDING = ".index"
 _SEGMENT = re.compile(r"seg/([0-9a-f]{32})/(0|[1-9][0-9]{0,9})/([0-9]{20})-[0-9a-f-]{36}\.(?:kfs|index)")
 _SETTLED = re.compile(r"settled/([0-9a-f]{32})/(0|[1-9][0-9]{0,9})/[0-9a-f-]{36}\.(log|index|json)")
 _LOG_ENDING = ".log"
+LOG_PREFIX: Final = "log/"
+"""Of the files of a local log. Before `JOB_PREFIXES`, after which only `wal/` comes."""
+_LOG = re.compile(r"log/(?:0|[1-9][0-9]{0,9})/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.log")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -69,6 +73,26 @@ def created_ms(locator: str) -> int:
     if _UUID.fullmatch(name) is None or (value := uuid.UUID(name)).version != 7:
         raise ValueError(f"{locator!r} carries no creation time")
     return value.int >> 80
+
+
+def log_locator(shard: int, file_id: bytes) -> str:
+    """The key of a file of a shard's local log. `file_id`: the 16 bytes of its UUIDv7, which are in its
+    header and its frames."""
+    return f"{LOG_PREFIX}{shard}/{uuid.UUID(bytes=file_id)}{_LOG_ENDING}"
+
+
+def is_log(locator: str) -> bool:
+    """Whether an object is a file of a local log, going by how its key begins."""
+    return locator.startswith(LOG_PREFIX)
+
+
+@lru_cache(maxsize=1024)
+def log_file_id(locator: str) -> bytes | None:
+    """The file id of a file of a local log; None if this is the key of none."""
+    parts = _LOG.fullmatch(locator)
+    if parts is None or (found := uuid.UUID(parts[1])).version != 7:
+        return None
+    return found.bytes
 
 
 class SegmentName(NamedTuple):

@@ -9,7 +9,10 @@ from ledger.keys import (
     SegmentName,
     created_ms,
     index_locator,
+    is_log,
     is_segment,
+    log_file_id,
+    log_locator,
     segment_locator,
     segment_name,
     segment_of_index,
@@ -94,3 +97,29 @@ def test_no_other_key_is_taken_for_that_of_a_segment() -> None:
     for locator in wrong:
         assert segment_name(locator) is None, locator
         assert segment_of_index(locator.replace(".kfs", ".index")) is None, locator
+
+
+@pytest.mark.parametrize("shard", [0, 17])
+def test_the_key_of_a_log_file_has_its_id_and_its_creation_time(shard: int) -> None:
+    file_id = uuid7(1_700_000_000_000, NOISE).bytes
+    locator = log_locator(shard, file_id)
+    assert check_key(locator) == f"log/{shard}/{uuid.UUID(bytes=file_id)}.log"
+    assert is_log(locator) and log_file_id(locator) == file_id
+    assert created_ms(locator) == 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        f"wal/0/{uuid7(1, NOISE)}.wal",
+        f"log/0/{uuid7(1, NOISE)}.spare",
+        f"log/0/{uuid7(1, NOISE)}.log.log",
+        f"log/00/{uuid7(1, NOISE)}.log",
+        f"log/0/x{uuid7(1, NOISE)}.log",
+        f"log/0/{str(uuid7(1, NOISE)).upper()}.log",
+        f"log/0/{uuid.UUID(int=7, version=4)}.log",
+        "log/0/start",
+    ],
+)
+def test_no_other_key_is_taken_for_that_of_a_log_file(key: str) -> None:
+    assert log_file_id(key) is None

@@ -17,7 +17,7 @@ from gateway.config import load_settings
 from gateway.coordination.blob_keys import new_archive_key, new_snapshot_key
 from gateway.coordination.holds import EVERYTHING, hold_key
 from gateway.coordination.mark import new_mark_key
-from ledger.keys import KEY_PARTS, index_locator, segment_locator, settled_keys, uuid7
+from ledger.keys import KEY_PARTS, index_locator, log_locator, segment_locator, settled_keys, uuid7
 from ledger.partitions.requests import ReserveProducerIds
 from ledger.ports import PutOutcome, Versioned
 from ledger.types import ZERO_TOPIC_ID
@@ -70,6 +70,7 @@ async def test_every_key_that_a_gateway_makes_is_of_a_known_kind(tmp_path: Path)
         new_mark_key(0, 1, 1, os.urandom),
         hold_key(0, (0, EVERYTHING, 1), str(uuid7(1, os.urandom(10)))),
         "proof/0123456789abcdef/race-0",
+        log_locator(0, uuid7(1, os.urandom(10)).bytes),
         WalLocators(0, os.urandom).new(),
         WalLocators(0, os.urandom, ".wal").new(),
         segment_locator(ZERO_TOPIC_ID, 0, 0, 1, os.urandom(10)),
