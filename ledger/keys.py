@@ -43,6 +43,8 @@ SEGMENT_PREFIX: Final = "seg/"
 SETTLED_PREFIX: Final = "settled/"
 JOB_PREFIXES: Final = (SEGMENT_PREFIX, SETTLED_PREFIX)
 """Of what jobs write, ascending."""
+INLINE_PREFIX: Final = "journal/"
+"""Of batches inside of journal entries, which go with their entries."""
 ADOPTED_PREFIX: Final = "adopted/"
 ADOPTED_SEPARATOR: Final = "|"
 """Between the place of an adopted segment, a URL, and its key there. Neither has it."""
@@ -54,6 +56,7 @@ _LOG_ENDING = ".log"
 LOG_PREFIX: Final = "log/"
 """Of the files of a local log. Before `JOB_PREFIXES`, after which only `wal/` comes."""
 _LOG = re.compile(r"log/(?:0|[1-9][0-9]{0,9})/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.log")
+_INLINE = re.compile(r"journal/(0|[1-9][0-9]{0,9})/([0-9]{20})-([0-9a-f]{8})")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -128,6 +131,33 @@ def adopted_place(locator: str) -> tuple[str, str]:
         ADOPTED_SEPARATOR
     )
     return place, key
+
+
+def inline_locator(shard: int, entry: int, crc: int) -> str:
+    """The locator of the batches inside of journal entry `entry`: the key of that entry, and the CRC that
+    their WAL frame ends with. A number that was pruned is free again, so the key alone would not say which
+    batches they are."""
+    return f"{INLINE_PREFIX}{shard}/{entry:020d}-{crc:08x}"
+
+
+def is_inline(locator: str) -> bool:
+    """Whether an object is inside of a journal entry, going by how its locator begins."""
+    return locator.startswith(INLINE_PREFIX)
+
+
+class InlineName(NamedTuple):
+    """What the locator of batches inside of a journal entry says."""
+
+    shard: int
+    entry: int
+    crc: int
+
+
+@lru_cache(maxsize=1024)
+def inline_name(locator: str) -> InlineName | None:
+    """What the locator of batches inside of an entry says; None if it is no such locator."""
+    parts = _INLINE.fullmatch(locator)
+    return None if parts is None else InlineName(int(parts[1]), int(parts[2]), int(parts[3], 16))
 
 
 def index_locator(locator: str) -> str:

@@ -164,11 +164,13 @@ def is_metered(store: MetadataStore) -> TypeGuard[MeteredStore]:
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """One entry of a journal, not decoded. `where` it is, for messages to the operator."""
+    """One entry of a journal, not decoded. `where` it is, for messages to the operator. `batches`: the WAL
+    frame of those inside of it (`ledger/formats/inline.py`), if the journal has them in the entry itself."""
 
     number: int
     data: bytes
     where: str
+    batches: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

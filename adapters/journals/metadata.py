@@ -1,7 +1,8 @@
 """A journal over any metadata store: an entry is a value, created under a key of its own.
 
-Entry N of a shard has the key `journal/<shard>/<N:020d>`; `ledger/journal.py` has its bytes. `start` is the
-value of `journal-start/<shard>`. No other module makes these keys.
+Entry N of a shard has the key `journal/<shard>/<N:020d>`; `ledger/journal.py` has its bytes, and
+`ledger/formats/inline.py` those of one with batches inside. `start` is the value of `journal-start/<shard>`.
+No other module makes these keys.
 """
 
 import asyncio
@@ -9,12 +10,18 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import structlog
 from crc32c import crc32c
 
+from adapters.journals.inline import InlineFrames, InlineRule, NoInline
 from ledger.errors import OutcomeUnknown, StoreDamaged, StoreError, StoreUnavailable
+from ledger.formats.inline import crc_of_frame, decode_value, encode_value
+from ledger.formats.wal import VERSION as FRAME_VERSION
+from ledger.formats.wal import EncodedFrame, encode_frame
 from ledger.journal import GROUP_COMMIT_BATCHES, HEAD_BYTES, NONCE_BYTES, REMEDY, nonce_of
+from ledger.keys import inline_locator, inline_name
 from ledger.ports import (
     SCAN_BYTES,
     Appended,
@@ -75,6 +82,11 @@ class MetadataJournal:
         self._is_logged = False
         """Whether that of the present entry is."""
         self.read_back = ReadBack()
+        self.rule: InlineRule = NoInline()
+        """Which drafts travel in entries. What is in them already is read in any case."""
+        self.frames = InlineFrames(store, shard)
+        self._placed: _Placed | None = None
+        """What `place` was called with last: its result is mostly appended next."""
 
     @property
     def shard(self) -> int:
@@ -94,17 +106,39 @@ class MetadataJournal:
         return self._unknown_entry
 
     def takes(self, batches: int, size: int) -> bool:
-        return False
+        return self.rule.takes(batches, size)
 
     def holds(self, locator: str) -> bool:
-        return False
+        # Only pruning deletes an entry.
+        return inline_name(locator) is not None
 
     def place(self, number: int, batches: Sequence[DraftBatch]) -> Placement | None:
-        return None
+        if not self.rule.takes(len(batches), sum([len(batch.data) for batch in batches])):
+            return None
+        placed = self._placed = self._encoded(number, batches)
+        return Placement(placed.locator, placed.frame.starts, placed.frame.size)
 
     async def append(self, number: int, entry: bytes, batches: Sequence[DraftBatch] = ()) -> AppendOutcome:
-        if batches:
-            raise ValueError("this journal takes no batches")
+        if not batches:
+            return await self._append(number, entry)
+        placed, self._placed = self._placed, None
+        if placed is None or placed.number != number or placed.batches is not batches:
+            if not self.rule.takes(len(batches), sum([len(batch.data) for batch in batches])):
+                raise ValueError("this journal takes no batches, or not these")
+            placed = self._encoded(number, batches)
+        outcome = await self._append(number, encode_value(entry, placed.frame.buffers))
+        if isinstance(outcome, Appended):
+            self.rule.appended(placed.frame.size)
+            self.frames.keep(placed.locator, b"".join(placed.frame.buffers))
+        return outcome
+
+    def _encoded(self, number: int, batches: Sequence[DraftBatch]) -> "_Placed":
+        frame = encode_frame(batches, FRAME_VERSION)
+        locator = inline_locator(self._shard, number, crc_of_frame(frame))
+        return _Placed(number, batches, locator, frame)
+
+    async def _append(self, number: int, entry: bytes) -> AppendOutcome:
+        """`entry`: the value that it has in the store."""
         key = entry_key(self._shard, number)
         outcome = await self._put_entry(key, entry)
         wait_s = FIRST_RETRY_S
@@ -180,8 +214,9 @@ class MetadataJournal:
                 wait_s = min(wait_s * 2, LONGEST_RETRY_S)
 
     async def get(self, number: int) -> bytes | None:
-        found = await self.store.get(entry_key(self._shard, number))
-        return found.value if found is not None else None
+        key = entry_key(self._shard, number)
+        found = await self.store.get(key)
+        return decode_value(found.value, key).entry if found is not None else None
 
     async def read(self, first: int, max_bytes: int) -> EntryPage:
         loop_time = asyncio.get_running_loop().time
@@ -209,7 +244,8 @@ class MetadataJournal:
             if number <= last:
                 raise StoreDamaged(f"the journal has {key!r} after entry {last}: {REMEDY}")
             last = number
-            entries.append(StoredEntry(number, found.value, key))
+            entry, batches = decode_value(found.value, key)
+            entries.append(StoredEntry(number, entry, key, batches))
         return entries
 
     def _number_of(self, key: str) -> int:
@@ -270,11 +306,20 @@ class MetadataJournal:
         await self.store.delete([start_key(self._shard), *entries])
 
 
+class _Placed(NamedTuple):
+    """A draft on its way into an entry."""
+
+    number: int
+    batches: Sequence[DraftBatch]
+    locator: str
+    frame: EncodedFrame
+
+
 def _within(entries: Sequence[StoredEntry], max_bytes: int) -> Sequence[StoredEntry]:
     """Up to the entry with which they reach `max_bytes`."""
     size = 0
     for count, stored in enumerate(entries, 1):
-        size += len(stored.data)
+        size += len(stored.data) + len(stored.batches)
         if size >= max_bytes:
             return entries[:count]
     return entries
