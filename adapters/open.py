@@ -24,6 +24,7 @@ from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.adopted import AdoptedSegments
+from adapters.segments.log_objects import LogsInBlobs, ReplacedLogs
 from adapters.segments.memory import MemorySegments
 from adapters.segments.objects import ObjectSegments
 from adapters.segments.segment_blobs import LocalRanges, SegmentBlobs
@@ -126,12 +127,14 @@ def open_segments(
         case ("file", path) if path:
             wal = WalSegments(path, shard=shard, roll_age_ms=roll_age_ms)
             try:
-                return WalAndSegments(wal, _segments_in(url, path), adopted)
+                logs = ReplacedLogs(Path(path))
+                return WalAndSegments(wal, _segments_in(url, path), adopted, logs=logs)
             except BaseException:
                 wal.shut()
                 raise
     blobs = _blobs_of_objects(url, Access.OWNED, far)
-    return WalAndSegments(ObjectSegments(blobs, shard=shard), SegmentBlobs(blobs), adopted)
+    wal_objects, logs_there = ObjectSegments(blobs, shard=shard), LogsInBlobs(blobs)
+    return WalAndSegments(wal_objects, SegmentBlobs(blobs), adopted, logs=logs_there)
 
 
 def open_job_segments(url: str, *, far: FarStores | None = None) -> JobSegments:
@@ -147,10 +150,11 @@ def open_job_segments(url: str, *, far: FarStores | None = None) -> JobSegments:
         case ("file", path) if path and not os.path.isdir(os.path.join(path, BLOBS_DIRECTORY)):
             raise StoreUnavailable(f"there is no data of a gateway in {path}: name its storage.data")
         case ("file", path) if path and not url.startswith(OBJECTS):
-            segments = _segments_in(url, path, JOB_DEADLINE_S)
-            return WalAndSegmentsOfJob(WalFilesRead(path), segments, _adopted(far))
+            segments, logs = _segments_in(url, path, JOB_DEADLINE_S), ReplacedLogs(Path(path))
+            return WalAndSegmentsOfJob(WalFilesRead(path), segments, _adopted(far), logs=logs)
     blobs = _blobs_of_objects(url, Access.SHARED, far)
-    return WalAndSegmentsOfJob(ObjectSegments(blobs), SegmentBlobs(blobs), _adopted(far))
+    wal, logs_there = ObjectSegments(blobs), LogsInBlobs(blobs)
+    return WalAndSegmentsOfJob(wal, SegmentBlobs(blobs), _adopted(far), logs=logs_there)
 
 
 def _adopted(far: FarStores | None, *, is_lenient: bool = False) -> AdoptedSegments:

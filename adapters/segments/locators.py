@@ -1,8 +1,9 @@
-"""Locators of WAL objects: `wal/{shard}/{uuidv7}` with the store's own ending."""
+"""Locators of WAL objects, `wal/{shard}/{uuidv7}` with the store's own ending; and of files of a local log
+that are read as objects, `log/{shard}/{uuidv7}.log`."""
 
 from collections.abc import Callable
 
-from ledger.keys import created_ms, uuid7
+from ledger.keys import created_ms, log_file_id, uuid7
 
 RANDOM_BYTES = 10
 WAL_PREFIX = "wal/"
@@ -35,3 +36,8 @@ def wal_created_ms(locator: str, ending: str = "") -> int | None:
         return created_ms(locator)
     except ValueError:
         return None
+
+
+def log_created_ms(locator: str) -> int | None:
+    """The same of a file of a local log."""
+    return created_ms(locator) if log_file_id(locator) is not None else None
