@@ -90,6 +90,7 @@ test-setup: $(VENV)/.stamp-test $(VENV)/.stamp-spark
 	@[ -d .cache ] || echo "Fetching and building what the tests use, once: some minutes" >&2
 	@$(PY) -m tests.support.kafka
 	@$(PY) -m tests.support.etcd
+	@$(PY) -m tests.support.prometheus
 	@$(PY) -m tests.support.spark
 	@$(PY) -m tests.support.environments
 	@$(PY) -m tests.e2e.client_go

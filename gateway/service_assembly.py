@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from gateway.admin.topic_series import TopicSeries, TopicSources
+from gateway.admin.totals import Totals
 from gateway.configs.describe import topic_value
 from gateway.configs.service import ConfigService
 from gateway.coordination.free_space import FreeSpace
@@ -17,7 +19,8 @@ from gateway.fetch.operation import FetchOptions
 from gateway.fetch.reader import RunReader
 from gateway.fetch.service import FetchService
 from gateway.fetch.sessions import FetchSessions
-from gateway.groups.coordinator import GroupCoordinator
+from gateway.groups.coordinator import GroupCoordinator, log_note
+from gateway.groups.machine import Note, RebalanceReason
 from gateway.groups.offset_expiry import OffsetExpiry
 from gateway.groups.offset_manager import OffsetManager
 from gateway.housekeeping.checkpoint import Checkpointer
@@ -36,7 +39,7 @@ from gateway.router import HANDLERS, served_versions
 from gateway.scheduling.batch_opening import BatchOpener
 from gateway.scheduling.slices import SliceScheduler
 from gateway.settings import Settings
-from gateway.telemetry.metrics import Metrics, ShardView
+from gateway.telemetry.metrics import CacheView, Metrics, ShardView
 from gateway.topics.service import TopicService
 from gateway.world import World
 from ledger.merging.plan import MergePolicy
@@ -62,7 +65,6 @@ async def open_services(  # noqa: PLR0913 - what is assembled
     metrics: Metrics,
     world: World,
 ) -> Services:
-    metrics.watch_shard(_view_of(shard))
     cache = RunCache(settings.cache.run_bytes)
     opener = BatchOpener(world.thread_pool, world.cpu_s)
     stack.callback(opener.close)
@@ -70,11 +72,11 @@ async def open_services(  # noqa: PLR0913 - what is assembled
     options = _produce_options(settings, world)
     produce = ProduceService(shard, segments, options, world.wall_ms, cache.put, space, opener)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
+    produce.traffic = metrics.traffic
     reader = _run_reader(segments, cache, shard, stack, metrics)
     offsets = ListOffsetsService(shard, reader, opener, settings.limits.decompressed_bytes)
-    groups = GroupCoordinator(shard, settings, lambda: str(world.new_uuid4()))
-    metrics.groups.set_function(lambda: groups.group_count)
-    metrics.group_members.set_function(lambda: groups.member_count)
+    groups = _group_coordinator(settings, shard, metrics, world)
+    watch_services(settings, metrics, shard, groups, reader)
     group_offsets = OffsetManager(shard, groups, settings)
     # After the drain: until then requests that wait for the journal have their own deadline.
     stack.callback(group_offsets.close)
@@ -85,7 +87,7 @@ async def open_services(  # noqa: PLR0913 - what is assembled
         topic_policies=TopicPolicies(
             _topic_configs(configs), settings.limits.decompressed_bytes, lambda: configs.defaults
         ),
-        fetch=_fetch_service(settings, shard, reader, world),
+        fetch=_fetch_service(settings, shard, reader, metrics, world),
         offsets=offsets,
         topics=TopicService(shard, settings, configs, world.new_uuid4),
         configs=configs,
@@ -100,6 +102,42 @@ async def open_services(  # noqa: PLR0913 - what is assembled
         served=served_versions(HANDLERS),
         scheduler=SliceScheduler(settings.limits.request_memory_bytes, world.precise_s),
     )
+
+
+def watch_services(
+    settings: Settings, metrics: Metrics, shard: Shard, groups: GroupCoordinator, reader: RunReader
+) -> None:
+    """Read their figures for each page of metrics."""
+    totals = Totals(lambda: shard.state)
+    metrics.before_page(totals.count)
+    metrics.watch_shard(_view_of(shard, totals))
+    metrics.name_rebalances(_label(reason) for reason in RebalanceReason)
+    metrics.groups.set_function(lambda: groups.group_count)
+    metrics.group_members.set_function(lambda: groups.member_count)
+    metrics.watch_groups(groups.count_by_state)
+    cache = reader.cache
+    metrics.watch_cache(
+        CacheView(
+            cache.max_bytes,
+            lambda: cache.held_bytes,
+            lambda: reader.hit_bytes,
+            lambda: reader.missed_bytes,
+        )
+    )
+    if settings.metrics.topics:
+        metrics.traffic.count_topics(lambda: shard.state.topics.by_id)
+        sources = TopicSources(lambda: shard.state, groups.members_of, metrics.traffic)
+        metrics.add_part(TopicSeries(sources, settings.metrics.series).page)
+
+
+def _noted(rebalance_began: Callable[[str], None], group_id: str, note: Note) -> None:
+    log_note(group_id, note)
+    if note.rebalance is not None:
+        rebalance_began(_label(note.rebalance))
+
+
+def _label(reason: RebalanceReason) -> str:
+    return reason.name.lower()
 
 
 def _run_reader(
@@ -124,7 +162,14 @@ def _produce_options(settings: Settings, world: World) -> ProduceOptions:
     )
 
 
-def _fetch_service(settings: Settings, shard: Shard, reader: RunReader, world: World) -> FetchService:
+def _group_coordinator(settings: Settings, shard: Shard, metrics: Metrics, world: World) -> GroupCoordinator:
+    on_note = partial(_noted, metrics.rebalance_began)
+    return GroupCoordinator(shard, settings, lambda: str(world.new_uuid4()), on_note)
+
+
+def _fetch_service(
+    settings: Settings, shard: Shard, reader: RunReader, metrics: Metrics, world: World
+) -> FetchService:
     limits = settings.limits
     sessions = FetchSessions(
         limits.fetch_sessions, partial(_fetch_session_id, world), limits.fetch_partitions
@@ -135,7 +180,9 @@ def _fetch_service(settings: Settings, shard: Shard, reader: RunReader, world: W
         longest_wait_s=limits.request_timeout_ms / 1000,
         ledger_wait_s=settings.ledger.commit_timeout_ms / 1000,
     )
-    return FetchService(shard, reader, sessions, options, shard.replica.clock)
+    service = FetchService(shard, reader, sessions, options, shard.replica.clock)
+    service.traffic = metrics.traffic
+    return service
 
 
 def _monotonic_ms() -> int:
@@ -227,14 +274,15 @@ def _topic_configs(service: ConfigService) -> Callable[[str, Mapping[str, str]],
     return lambda name, configs: topic_value(name, configs, service.defaults)
 
 
-def _view_of(shard: Shard) -> ShardView:
+def _view_of(shard: Shard, totals: Totals) -> ShardView:
     return ShardView(
         shard=shard.journal.shard,
         is_owner=lambda: shard.broken is None,
         entries=lambda: shard.state.applied,
         topics=lambda: len(shard.state.topics.by_id),
         partitions=lambda: shard.state.logs.in_topics,
-        live_runs=lambda: sum(partition.run_count for partition in shard.state.logs.values()),
+        live_runs=lambda: totals.live_runs,
+        live_bytes=lambda: totals.live_bytes,
         follower_lag=lambda: 0,
     )
 

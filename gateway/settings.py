@@ -227,6 +227,25 @@ class Admin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 10 * SECOND
 
 
+class Metrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    topics: Annotated[
+        bool,
+        Meta(
+            description="/metrics has series for each topic, partition and consumer group, the lag of groups "
+            "among them"
+        ),
+    ] = False
+    series: Annotated[
+        int,
+        Meta(
+            ge=100,
+            le=100_000,
+            description="With metrics.topics: series with the name of a topic or group, at most. What does "
+            "not fit is left out, topics and groups as a whole, and counted",
+        ),
+    ] = 10_000
+
+
 class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     level: Annotated[
         str, Meta(pattern="^(debug|info|warning|error)$", description="debug, info, warning or error")
@@ -335,6 +354,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     housekeeping: Housekeeping = Housekeeping()
     cache: Cache = Cache()
+    metrics: Metrics = Metrics()
     admin: Admin = Admin()
     log: Log = Log()
     broker: Broker = Broker()

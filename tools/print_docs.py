@@ -37,6 +37,7 @@ SECTIONS: Final[Mapping[str, str]] = {
     "limits": "Every bound has a default. A client beyond one waits or is closed; the others are served.",
     "housekeeping": "Work in the background.",
     "cache": "Memory for reading.",
+    "metrics": "What /metrics of the admin address has ([metrics.md](metrics.md)).",
     "admin": "Health, metrics and version pages, without authentication: keep them on loopback.",
     "log": "Events on stderr.",
     "broker": "Broker configs under Kafka's names.",

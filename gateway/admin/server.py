@@ -10,6 +10,7 @@ from aiohttp import web
 from gateway.addresses import Address
 from gateway.admin.connections import AdminConnections
 from gateway.settings import Admin
+from gateway.telemetry.loop_lag import LoopLag
 from gateway.telemetry.metrics import Metrics
 
 HEADER_BYTES: Final = 8190
@@ -37,6 +38,8 @@ class AdminServer:
         self._shards = shards
         self._connections = AdminConnections(settings.connections, settings.request_head_ms / 1000)
         self._runner: web.AppRunner | None = None
+        self._loop_lag = LoopLag(metrics.loop_lag)
+        metrics.not_ready = not_ready
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
         """Serve on bound sockets."""
@@ -58,8 +61,10 @@ class AdminServer:
         await runner.setup()
         assert runner.server is not None
         self._connections.listen(sockets, runner.server)
+        self._loop_lag.start()
 
     async def close(self) -> None:
+        self._loop_lag.close()
         self._connections.close()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -75,7 +80,7 @@ class AdminServer:
         return web.json_response(page, status=503 if reasons else 200)
 
     async def _metrics_page(self, request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.render(), headers={"Content-Type": METRICS_TYPE})
+        return web.Response(body=await self._metrics.page(), headers={"Content-Type": METRICS_TYPE})
 
     async def _version_page(self, request: web.Request) -> web.Response:
         return web.json_response({"version": self._version})

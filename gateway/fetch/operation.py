@@ -24,7 +24,7 @@ from gateway.fetch.stream import BatchStream
 from gateway.scheduling.slices import Owner, Slices, SliceScheduler
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import FetchPartitionResponse, FetchRequest
-from ledger.types import Buffer
+from ledger.types import Buffer, TopicId
 
 MIB: Final = 1024 * 1024
 CHUNK_PARTITIONS: Final = 256
@@ -101,6 +101,7 @@ class FetchOperation:
         "reportable",
         "requested",
         "resources",
+        "served",
         "session",
         "session_epoch",
         "share",
@@ -156,6 +157,8 @@ class FetchOperation:
         """Of the budget for records."""
         self.memory: Share | None = None
         """What a large fetch holds for its partitions."""
+        self.served: list[tuple[TopicId, int, int]] = []
+        """Topic, bytes and records of each partition of which the response has any."""
 
     def release_share(self) -> None:
         """Free the share of the budget."""
@@ -283,8 +286,13 @@ class FetchOperation:
     def _outgoing(self, stream: BatchStream, count: int) -> list[Buffer]:
         """What is sent of the first `count` batches of a stream."""
         buffers: list[Buffer] = []
+        size = records = 0
         for batch in stream.batches[:count]:
             buffers += batch.outgoing()
+            size += len(batch.data)
+            records += batch.last_offset - batch.base_offset + 1
+        if stream.log is not None:
+            self.served.append((stream.log.topic_id, size, records))
         self.resources.reader.served(stream, stream.batches[count - 1])
         return buffers
 

@@ -74,6 +74,8 @@ class RunReader:
         self._indexes = SegmentIndexes(segments)
         self._log = QuietLog(ALARM_QUIET_S, keyed_by=("topic", "partition"))
         self.cache = cache
+        self.hit_bytes = self.missed_bytes = 0
+        """Bytes that were wanted of the cache's entries, and those of them that it did not have."""
 
     async def read(
         self, reads: Sequence[ReadRequest], max_bytes: int, deadline: float = math.inf
@@ -144,7 +146,9 @@ class RunReader:
                 views, covered = self.cache.get(locator, byte_range.start, byte_range.size)
                 piece = _Piece(views)
                 pieces.append(piece)
+                self.hit_bytes += min(covered, byte_range.size)
                 if covered < byte_range.size:
+                    self.missed_bytes += byte_range.size - covered
                     position = Position(locator, byte_range.start + covered, byte_range.size - covered)
                     piece.missing = _missing(position, place, byte_range.run)
         return pieces

@@ -36,6 +36,7 @@ from gateway.fetch.sessions import (
     partition_key,
 )
 from gateway.scheduling.slices import Owner, Slices
+from gateway.telemetry.traffic import Traffic
 from gateway.wire.messages.absent import AbsentPartitions
 from gateway.wire.messages.fetch import FetchRequest, FetchResponse
 from ledger.errors import StoreError
@@ -81,6 +82,7 @@ class FetchService:
         self.partition_memory = PartitionMemory(options.partitions_in_memory * PARTITION_BYTES)
         self.purgatory = Purgatory()
         self.offset_index = SparseOffsetIndex()
+        self.traffic = Traffic()
         self._unsubscribe = shard.subscribe(self._touched)
 
     async def fetch(  # noqa: PLR0913 - all that a request brings
@@ -152,6 +154,8 @@ class FetchService:
                 operation.release_share()
                 return FetchResult(self.sessions.throttle(context, throttled))
             response = self.sessions.finish(context, responses, self.clock())
+            for served in operation.served:
+                self.traffic.fetched(*served)
             if response.session_id:
                 self._mark_quiet(context, response.session_id, partitions)
         except BaseException:

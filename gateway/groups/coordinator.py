@@ -6,6 +6,7 @@ demand, and evicted when nothing waits for them.
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -61,7 +62,7 @@ class GroupCoordinator:
         self._weight, self._weighed_at = 0, 0.0
         self._timeout_s = settings.ledger.commit_timeout_ms / 1000
         self._new_id = new_id or _random_id
-        self._on_note = on_note or _log
+        self._on_note = on_note or log_note
         self._runners: dict[str, GroupRunner] = {}
         self._waiting: dict[Ticket, asyncio.Future[JoinResult | SyncResult]] = {}
         self._tickets = itertools.count(1)
@@ -254,6 +255,15 @@ class GroupCoordinator:
         """Members of all groups that are known here."""
         return sum(runner.group.member_count for runner in self._runners.values())
 
+    def members_of(self, group_id: str) -> int:
+        """Members of a group that are known here."""
+        runner = self._runners.get(group_id)
+        return 0 if runner is None else runner.group.member_count
+
+    def count_by_state(self) -> Counter[str]:
+        """Groups that are known here with members, or while anything waits for them, by their state."""
+        return Counter(runner.group.state for runner in self._runners.values())
+
     def subscribed_topics(self, group_id: str) -> frozenset[str] | None:
         """Topics that the members' consumers subscribe to; None if that is not known, as for groups of
         another protocol type."""
@@ -384,7 +394,8 @@ def _coordinator_config(settings: Settings) -> GroupCoordinatorConfig:
     )
 
 
-def _log(group_id: str, note: Note) -> None:
+def log_note(group_id: str, note: Note) -> None:
+    """Write a note of a group into the log."""
     # Changes of a group are logged at info; those of members, which come by the thousand, at debug.
     level = log.debug if note.event.startswith("member_") else log.info
     level(f"group.{note.event}", group=group_id, member=note.member_id, reason=note.reason)

@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from gateway.coordination.ledger import Ledger
-from gateway.groups.machine import Complete, Effect, GroupMachine, Note, Store
+from gateway.groups.machine import Complete, Effect, GroupMachine, Note, RebalanceReason, Store
 from gateway.groups.messages import RETRIABLE
 from ledger.errors import ErrorName, StoreUnavailable
 from ledger.groups.requests import StoreGroup
@@ -161,7 +161,7 @@ class GroupRunner:
         self.group = self._restore()
         self._complete_all(abandoned.abandon(error))
         if not self._is_stopped and not self._shard.why_not:
-            self.execute(self.group.restart_rebalance(_now_ms(), "its state could not be stored"))
+            self.execute(self.group.restart_rebalance(_now_ms(), RebalanceReason.NOT_STORED))
 
     def _complete_all(self, effects: Sequence[Effect]) -> None:
         """Complete these requests at once, whatever is durable."""

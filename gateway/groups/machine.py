@@ -6,6 +6,7 @@ effects, in order; GroupRunner stores first and completes afterwards.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from gateway.groups.describe import GroupDescription
@@ -44,6 +45,19 @@ class Store:
     group: Group
 
 
+class RebalanceReason(StrEnum):
+    """Why a rebalance begins, as the log says it. The name, in lower case, is a label of the metrics."""
+
+    MEMBER_JOINED = "a new member joins"
+    MEMBER_LEFT = "a member left"
+    SESSION_EXPIRED = "a member's session ended"
+    PROTOCOLS_CHANGED = "a member's protocols changed"
+    LEADER_REJOINED = "the leader joins again"
+    STATIC_MEMBER_RETURNED = "a static member returns"
+    SYNC_TIMEOUT = "members sent no SyncGroup in time"
+    NOT_STORED = "its state could not be stored"
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """A line for the operator's log."""
@@ -51,6 +65,8 @@ class Note:
     event: str
     member_id: str
     reason: str
+    rebalance: RebalanceReason | None = None
+    """Of a rebalance that begins; `reason` may have more details, which the client has chosen."""
 
 
 Effect: TypeAlias = Complete | Store | Note
@@ -116,7 +132,7 @@ class GroupMachine(Protocol):
         """Complete all waiting requests, and continue with the group: members will repeat their requests."""
         ...
 
-    def restart_rebalance(self, now: float, reason: str) -> list[Effect]:
+    def restart_rebalance(self, now: float, reason: RebalanceReason) -> list[Effect]:
         """Make all members join again."""
         ...
 

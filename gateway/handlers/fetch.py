@@ -66,7 +66,6 @@ async def handle(context: RequestContext, body: memoryview) -> Response:
         if request.replica_id >= 0 and version >= FIRST_VERSION_WITH_LEADER:
             _name_leader(response, services.node_id)
         context.error = _first_error(response)
-        services.metrics.fetch_bytes.value += _record_bytes(response)
         if context.is_heavy or response.absent is not None:
             buffers = await context.slices.drive_heavy(encoding_fetch_response(version, response))
         else:
@@ -139,12 +138,3 @@ def _first_error(response: FetchResponse) -> str:
     for _, _, error_code, _ in response.absent or ():
         return ErrorCode(error_code).name
     return ErrorName.NONE
-
-
-def _record_bytes(response: FetchResponse) -> int:
-    return sum(
-        len(buffer)
-        for topic in response.topics
-        for partition in topic.partitions
-        for buffer in partition.records or ()
-    )

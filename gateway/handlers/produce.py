@@ -405,7 +405,6 @@ def _enqueue_partition(
     batch = check(partition.records, policy, context.header.api_version)
     if isinstance(batch, Refusal):
         return _Produced(partition.index, batch, log)
-    services.metrics.produce_bytes.value += len(batch.data)
     return _Produced(partition.index, services.produce.add(log, batch, completion, policy), log)
 
 

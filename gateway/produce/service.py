@@ -24,6 +24,7 @@ from gateway.produce.validation import TopicPolicy
 from gateway.produce.validation_queues import QueuedBatch, ValidationQueues
 from gateway.scheduling.batch_opening import BatchOpener
 from gateway.telemetry.logs import QuietLog
+from gateway.telemetry.traffic import Traffic
 from gateway.timers.deadlines import Deadlines
 from ledger.batch.header import CheckedBatch, stamp_log_append_time
 from ledger.errors import ErrorName, OutcomeUnknown, StoreError
@@ -88,6 +89,7 @@ class ProduceService:
         """Numbers of partitions in which new producers were refused."""
         self.deadlines = Deadlines()
         """Of the requests whose batches are not completed."""
+        self.traffic = Traffic()
         self._accumulator = Accumulator(options.draft_bytes, options.draft_batches, self._gaps.note)
         # A draft costs the same two syncs whatever its size. Where drafts wait for one disk, the next one is
         # larger, and no later, if it begins when the syncs of the last are done. Nor is its commit earlier if
@@ -363,7 +365,7 @@ class ProduceService:
             log.warning("produce.object_not_abandoned", locator=locator, error=str(error))
 
     def _complete(self, draft: list[PendingBatch], commit: FileCommit) -> None:
-        has_gaps = bool(self._gaps.first_sequences)
+        has_gaps, produced = bool(self._gaps.first_sequences), self.traffic.produced
         for pending, result in zip(draft, commit.results, strict=True):
             if isinstance(result, Refused):
                 # Sequences and epochs are checked against the log; a deleted partition has none.
@@ -376,6 +378,8 @@ class ProduceService:
             if result.duplicate and pending.append_time_ms < 0:
                 # A quirk of Kafka: the response for a duplicate has a timestamp, also with CreateTime.
                 pending.append_time_ms = pending.header.max_timestamp
+            if not result.duplicate:
+                produced(pending.log.topic_id, len(pending.data), pending.header.record_count)
             if has_gaps:
                 self._gaps.close(pending)
             pending.accepted(result.base_offset, result.log_start)

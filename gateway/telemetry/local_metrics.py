@@ -62,6 +62,10 @@ class LocalCounters(Collector):
             counter = self._of[values] = LocalCounter()
         return counter
 
+    def put(self, counter: LocalCounter, *values: str) -> None:
+        """Let a counter that there is already be the one of these labels."""
+        self._of[values] = counter
+
     def collect(self) -> Iterable[Metric]:
         family = CounterMetricFamily(*self._family, labels=self._labels)
         for values, counter in self._of.items():

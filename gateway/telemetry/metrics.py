@@ -1,7 +1,8 @@
-"""Counters and gauges for Prometheus. Labels are few and bounded: never a topic, client or address."""
+"""Counters and gauges for Prometheus. Labels are few and bounded: never a client or address, and topics and
+groups only where they are enabled (`gateway/admin/topic_series.py`)."""
 
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from gateway.telemetry.local_metrics import LocalCounters, LocalHistograms
 from gateway.telemetry.object_reads import ObjectReadCounts, ObjectReadsCollector
+from gateway.telemetry.traffic import Traffic
 from ledger.ports import StoreUsage
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and have no use here
@@ -36,6 +38,17 @@ ALARMS = (
 """Known ones, so that each exists with 0 before its first: a rate needs that."""
 MERGE_OUTCOMES: Final = ("merged", "idle", "failed")
 """An idle one has found nothing to merge."""
+NOT_READY: Final = (
+    "disk",
+    "draining",
+    "journal_outcome_unknown",
+    "shard_lost",
+    "store",
+    "store_full",
+    "waiting_for_owner",
+)
+"""The reasons of /readyz."""
+_LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _STORE_BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -45,8 +58,12 @@ _HELP: Final[Mapping[str, str]] = {
     "dragoman_request_seconds": "From the start of a request to its response",
     "dragoman_request_work_seconds": "The same without parked time (fetches for records, members for "
     "their group)",
-    "dragoman_produce_bytes": "Record batch bytes produced",
+    "dragoman_produce_bytes": "Record batch bytes that were committed",
+    "dragoman_produce_records": "Records that were committed",
     "dragoman_fetch_bytes": "Record batch bytes fetched",
+    "dragoman_fetch_records": "Records of the batches fetched",
+    "dragoman_loop_lag_seconds": "How late the event loop runs what is due, four samples a second",
+    "dragoman_rebalances": "Rebalances of consumer groups that began, with the reason",
     "dragoman_buffer_bytes": "Bytes of unanswered requests and unsent responses",
     "dragoman_connections": "Open client connections",
     "dragoman_connections_refused": "Connections closed by the gateway",
@@ -81,6 +98,7 @@ class ShardView:
     entries: Callable[[], int]
     """Journal entries applied, since the beginning of the journal."""
     live_runs: Callable[[], int]
+    live_bytes: Callable[[], int]
     topics: Callable[[], int]
     partitions: Callable[[], int]
     follower_lag: Callable[[], int]
@@ -99,13 +117,71 @@ class _ShardCollector(Collector):
         owner.add_metric(label, int(view.is_owner()))
         runs = GaugeMetricFamily("dragoman_live_runs", "Runs in the ledger")
         runs.add_metric([], view.live_runs())
+        size = GaugeMetricFamily("dragoman_live_bytes", "Record batch bytes in the ledger")
+        size.add_metric([], view.live_bytes())
         topics = GaugeMetricFamily("dragoman_topics", "Topics")
         topics.add_metric([], view.topics())
         partitions = GaugeMetricFamily("dragoman_partitions", "Partitions of all topics")
         partitions.add_metric([], view.partitions())
         lag = GaugeMetricFamily("dragoman_follower_lag_entries", "Durable entries not yet applied here")
         lag.add_metric([], view.follower_lag())
-        return entries, owner, runs, topics, partitions, lag
+        return entries, owner, runs, size, topics, partitions, lag
+
+
+class _ReadinessCollector(Collector):
+    def __init__(self, metrics: "Metrics") -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        reasons = {reason["reason"] for reason in self._metrics.not_ready()}
+        ready = GaugeMetricFamily("dragoman_ready", "1 if /readyz says so")
+        ready.add_metric([], int(not reasons))
+        why = GaugeMetricFamily("dragoman_not_ready", "1 for each reason of /readyz", labels=["reason"])
+        for reason in sorted({*NOT_READY, *reasons}):
+            why.add_metric([reason], int(reason in reasons))
+        return ready, why
+
+
+class _GroupStateCollector(Collector):
+    def __init__(self, count: Callable[[], Mapping[str, int]]) -> None:
+        self._count = count
+
+    def collect(self) -> Iterable[Metric]:
+        groups = GaugeMetricFamily(
+            "dragoman_groups_by_state", "Consumer groups that have members, or had lately", labels=["state"]
+        )
+        for state, count in self._count().items():
+            groups.add_metric([state], count)
+        return (groups,)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheView:
+    """Sources of the figures of the cache of record batches."""
+
+    max_bytes: int
+    held_bytes: Callable[[], int]
+    hit_bytes: Callable[[], int]
+    """Bytes that reads wanted, and that were in the cache."""
+    missed_bytes: Callable[[], int]
+
+
+class _CacheCollector(Collector):
+    def __init__(self, view: CacheView) -> None:
+        self._view = view
+
+    def collect(self) -> Iterable[Metric]:
+        view = self._view
+        yield GaugeMetricFamily("dragoman_cache_bytes", "Record batches in memory", view.held_bytes())
+        yield GaugeMetricFamily("dragoman_cache_max_bytes", "cache.run_bytes", view.max_bytes)
+        read = CounterMetricFamily(
+            "dragoman_cache_read_bytes",
+            "Stored bytes that fetches wanted: in the cache (hit) or not (miss)",
+            labels=["result"],
+        )
+        read.add_metric(["hit"], view.hit_bytes())
+        read.add_metric(["miss"], view.missed_bytes())
+        yield read
 
 
 class _SpaceCollector(Collector):
@@ -150,8 +226,14 @@ class Metrics:
         self._requests = self._counters("dragoman_requests", "api", "error")
         self._request_seconds = self._histograms("dragoman_request_seconds", _REQUEST_BUCKETS, "api")
         self._work_seconds = self._histograms("dragoman_request_work_seconds", _REQUEST_BUCKETS, "api")
-        self.produce_bytes = self._counters("dragoman_produce_bytes").labels()
-        self.fetch_bytes = self._counters("dragoman_fetch_bytes").labels()
+        self.traffic = self._traffic()
+        self.loop_lag = self._histograms("dragoman_loop_lag_seconds", _LAG_BUCKETS).labels()
+        self.not_ready: Callable[[], Sequence[Mapping[str, str]]] = tuple
+        """As /readyz has them."""
+        self.registry.register(_ReadinessCollector(self))
+        self._before_page: list[Callable[[], Awaitable[None]]] = []
+        self._parts: list[Callable[[], Awaitable[bytes]]] = []
+        self._rebalances = self._counters("dragoman_rebalances", "reason")
         self.buffer_bytes = self._gauge("dragoman_buffer_bytes")
         self.connections = self._gauge("dragoman_connections")
         self.connections_refused = self._counter("dragoman_connections_refused", "reason")
@@ -212,7 +294,16 @@ class Metrics:
 
     def moved_bytes(self) -> int:
         """Record batch bytes produced and fetched in all."""
-        return self.produce_bytes.value + self.fetch_bytes.value
+        return self.traffic.produced_bytes.value + self.traffic.fetched_bytes.value
+
+    def rebalance_began(self, reason: str) -> None:
+        """Count a rebalance. `reason` is one of a few words."""
+        self._rebalances.labels(reason).value += 1
+
+    def name_rebalances(self, reasons: Iterable[str]) -> None:
+        """All reasons, so that each exists with 0 before its first: a rate needs that."""
+        for reason in reasons:
+            self._rebalances.labels(reason)
 
     def throttled(self, quota: str, seconds: float) -> None:
         """Count one client that must wait. `quota` is the key of the quota."""
@@ -235,9 +326,45 @@ class Metrics:
         """Read how objects of a far store were read, whenever the metrics are collected."""
         self.registry.register(ObjectReadsCollector(counts))
 
+    def watch_groups(self, by_state: Callable[[], Mapping[str, int]]) -> None:
+        """Read how many groups are in each state."""
+        self.registry.register(_GroupStateCollector(by_state))
+
+    def watch_cache(self, cache: CacheView) -> None:
+        """Read the figures of the cache of record batches."""
+        self.registry.register(_CacheCollector(cache))
+
+    def before_page(self, count: Callable[[], Awaitable[None]]) -> None:
+        """Await this before each page: it counts what takes many iterations of the event loop."""
+        self._before_page.append(count)
+
+    def add_part(self, part: Callable[[], Awaitable[bytes]]) -> None:
+        """Add the families that this returns, in the text exposition format, to each page."""
+        self._parts.append(part)
+
+    async def page(self) -> bytes:
+        """All metrics in the text exposition format."""
+        for count in self._before_page:
+            await count()
+        parts = [self.render()]
+        for part in self._parts:
+            parts.append(await part())
+        return b"".join(parts)
+
     def render(self) -> bytes:
-        """The text exposition format."""
+        """The same without what is counted and added for a page."""
         return generate_latest(self.registry)
+
+    def _traffic(self) -> Traffic:
+        traffic = Traffic()
+        for name, counter in (
+            ("dragoman_produce_bytes", traffic.produced_bytes),
+            ("dragoman_produce_records", traffic.produced_records),
+            ("dragoman_fetch_bytes", traffic.fetched_bytes),
+            ("dragoman_fetch_records", traffic.fetched_records),
+        ):
+            self._counters(name).put(counter)
+        return traffic
 
     def _gauge(self, name: str, *labels: str) -> Gauge:
         return Gauge(name, _HELP[name], labels, registry=self.registry)

@@ -1,6 +1,8 @@
 """The pages of the admin address: metrics that move with the work, and whether a gateway is ready."""
 
 import json
+import os
+import signal
 import struct
 import time
 import urllib.error
@@ -17,6 +19,16 @@ NAMES = {
     "dragoman_request_seconds": {"api"},
     "dragoman_produce_bytes_total": set(),
     "dragoman_fetch_bytes_total": set(),
+    "dragoman_produce_records_total": set(),
+    "dragoman_fetch_records_total": set(),
+    "dragoman_loop_lag_seconds": set(),
+    "dragoman_rebalances_total": {"reason"},
+    "dragoman_ready": set(),
+    "dragoman_not_ready": {"reason"},
+    "dragoman_cache_bytes": set(),
+    "dragoman_cache_max_bytes": set(),
+    "dragoman_cache_read_bytes_total": {"result"},
+    "dragoman_live_bytes": set(),
     "dragoman_buffer_bytes": set(),
     "dragoman_connections": set(),
     "dragoman_store_seconds": {"store", "op"},
@@ -115,6 +127,36 @@ def test_the_metrics_of_a_gateway_move_with_its_work(gateway: Gateway) -> None:
     assert grown('dragoman_store_seconds_sum{op="write",store="segments"}') > 0
     assert not [name for name in after if name.startswith("dragoman_store_errors") and after[name]]
     assert grown("process_cpu_seconds_total") > 0
+    assert grown("dragoman_produce_records_total") == 10
+    assert grown("dragoman_fetch_records_total") >= 10
+    assert grown("dragoman_live_bytes") == grown("dragoman_produce_bytes_total")
+    assert grown('dragoman_cache_read_bytes_total{result="hit"}') >= grown("dragoman_produce_bytes_total")
+    assert 0 < after["dragoman_cache_bytes"] < after["dragoman_cache_max_bytes"]
+
+
+def test_a_consumer_of_what_the_cache_does_not_have_misses_it(gateway_factory: GatewayFactory) -> None:
+    gateway = gateway_factory(["--set", "cache.run_bytes=0"])
+    gateway.start()
+    produce_and_consume(gateway, [bytes(1000)] * 10)
+    found = samples(gateway)
+    assert found['dragoman_cache_read_bytes_total{result="miss"}'] >= found["dragoman_produce_bytes_total"]
+    assert found['dragoman_cache_read_bytes_total{result="hit"}'] == 0
+
+
+def test_an_event_loop_that_stood_still_is_seen(gateway: Gateway) -> None:
+    def late() -> float:
+        found = samples(gateway)
+        name = "dragoman_loop_lag_seconds"
+        return found[f"{name}_count"] - found[f'{name}_bucket{{le="0.5"}}']
+
+    before = late()
+    os.kill(gateway.ready.pid, signal.SIGSTOP)
+    time.sleep(1.0)
+    os.kill(gateway.ready.pid, signal.SIGCONT)
+    deadline = time.monotonic() + WAIT_S
+    while late() == before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_connections_are_counted_while_they_are_there(gateway: Gateway) -> None:
@@ -208,6 +250,9 @@ def test_a_ready_gateway_says_so(gateway: Gateway) -> None:
     assert page(gateway, "/healthz") == (200, '{"status": "ok"}')
     assert json.loads(page(gateway, "/readyz")[1]) == {"ready": True, "reasons": []}
     assert json.loads(page(gateway, "/version")[1])["version"]
+    found = samples(gateway)
+    assert found["dragoman_ready"] == 1
+    assert not [name for name in found if name.startswith("dragoman_not_ready") and found[name]]
 
 
 def test_a_full_disk_is_a_reason_and_the_process_is_healthy_all_the_same(
@@ -219,6 +264,11 @@ def test_a_full_disk_is_a_reason_and_the_process_is_healthy_all_the_same(
     assert status == 503
     (reason,) = json.loads(text)["reasons"]
     assert reason["reason"] == "disk" and "storage.min_free_bytes" in reason["detail"]
+    found = samples(gateway)
+    assert found["dragoman_ready"] == 0
+    assert [name for name in found if name.startswith("dragoman_not_ready") and found[name]] == [
+        'dragoman_not_ready{reason="disk"}'
+    ]
     assert page(gateway, "/healthz")[0] == 200
 
 

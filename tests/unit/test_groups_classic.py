@@ -7,6 +7,7 @@ import pytest
 
 from gateway.groups.classic.group import NEW_MEMBER_JOIN_MS
 from gateway.groups.classic.states import ALLOWED, State
+from gateway.groups.machine import RebalanceReason
 from gateway.groups.messages import LeavingMember
 from tests.support.groups import CONFIG, DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, Played
 
@@ -404,7 +405,7 @@ def test_static_members_may_miss_a_rebalance_until_their_session_ends() -> None:
 
 def test_a_rebalance_that_no_member_joins_waits_for_sessions_to_end() -> None:
     group = stable("s", instance_id="i", session_timeout_ms=1_000_000)
-    group.group.restart_rebalance(group.now, "test")
+    group.group.restart_rebalance(group.now, RebalanceReason.NOT_STORED)
     group.wait(REBALANCE_MS + 1)
     assert group.group.state is State.PREPARING_REBALANCE
     assert group.group.generation == 1
@@ -415,7 +416,7 @@ def test_a_rebalance_timeout_of_zero_does_not_keep_the_coordinator_busy() -> Non
     group = stable("s", instance_id="i")
     group.join("s", instance_id="i", session_timeout_ms=1_000_000, rebalance_timeout_ms=0)
     group.sync("s")
-    group.group.restart_rebalance(group.now, "test")
+    group.group.restart_rebalance(group.now, RebalanceReason.NOT_STORED)
     ticks = 0
     while group.now < 30_000:
         group.now = group.group.wake_at

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gateway.groups.classic.members import LiveMember, Roster
-from gateway.groups.machine import Complete, Effect, Note, Store, Ticket
+from gateway.groups.machine import Complete, Effect, Note, RebalanceReason, Store, Ticket
 from gateway.groups.messages import JoinResult, SyncResult
 from ledger.groups.state import Group
 
@@ -39,6 +39,11 @@ class Effects:
 
     def note(self, event: str, member_id: str, reason: str) -> None:
         self._effects.append(Note(event, member_id, reason))
+
+    def note_rebalance(self, member_id: str, reason: RebalanceReason, details: str) -> None:
+        """A rebalance begins. `details` are the client's own words."""
+        text = f"{reason}: {details}" if details else str(reason)
+        self._effects.append(Note("preparing_rebalance", member_id, text, reason))
 
     def take(self, stored: Callable[[], Group]) -> list[Effect]:
         """End the step. `stored` gives the group's durable form."""

@@ -23,7 +23,7 @@ from gateway.groups.classic.validation import (
     validate_sync,
 )
 from gateway.groups.describe import GroupDescription, MemberDescription
-from gateway.groups.machine import Effect, GroupCoordinatorConfig, Ticket
+from gateway.groups.machine import Effect, GroupCoordinatorConfig, RebalanceReason, Ticket
 from gateway.groups.messages import Join, JoinResult, LeavingMember, Sync, SyncResult
 from gateway.groups.subscriptions import CONSUMER_PROTOCOL, subscribed_topics
 from ledger.errors import ErrorName
@@ -152,9 +152,10 @@ class ClassicGroup:
         errors = [self._leave(member) for member in leaving]
         if ErrorName.NONE in errors:
             first = leaving[errors.index(ErrorName.NONE)]
-            reason = f"a member left: {first.reason}" if first.reason else "a member left"
             if self.state is not State.EMPTY:
-                self._rebalance.prepare_or_complete_join(now, reason, first.member_id)
+                self._rebalance.prepare_or_complete_join(
+                    now, RebalanceReason.MEMBER_LEFT, first.member_id, first.reason
+                )
         return errors, self._take_effects()
 
     def check_commit(
@@ -191,7 +192,7 @@ class ClassicGroup:
                 self._timers.reset_session(member, now)
         return self._take_effects()
 
-    def restart_rebalance(self, now: float, reason: str) -> list[Effect]:
+    def restart_rebalance(self, now: float, reason: RebalanceReason) -> list[Effect]:
         if len(self.roster):
             self._rebalance.prepare(now, reason)
         return self._take_effects()
@@ -264,11 +265,9 @@ class ClassicGroup:
         leads = self.state is State.STABLE and member.member_id == self.roster.leader
         if self.state is State.PREPARING_REBALANCE or has_changed or leads:
             # The leader joins again when the topics have changed that it assigns.
-            reason = "a member's protocols changed" if has_changed else "the leader joins again"
+            reason = RebalanceReason.PROTOCOLS_CHANGED if has_changed else RebalanceReason.LEADER_REJOINED
             self._update(member, request, ticket, now)
-            self._rebalance.prepare_or_complete_join(
-                now, _with_details(reason, request.reason), member.member_id
-            )
+            self._rebalance.prepare_or_complete_join(now, reason, member.member_id, request.reason)
         else:
             # The member did not receive the first response; the generation is as it was.
             self._effects.complete(ticket, self._rebalance.join_result(member))
@@ -291,8 +290,9 @@ class ClassicGroup:
         )
         self.roster.add(member)
         self._effects.note("member_joins", member_id, request.reason)
-        reason = _with_details("a new member joins", request.reason)
-        self._rebalance.prepare_or_complete_join(now, reason, member_id)
+        self._rebalance.prepare_or_complete_join(
+            now, RebalanceReason.MEMBER_JOINED, member_id, request.reason
+        )
 
     def _replace(self, member: LiveMember, request: Join, ticket: Ticket, now: float) -> None:
         """The process of a static member was restarted, or there are two of them."""
@@ -307,7 +307,9 @@ class ClassicGroup:
         self._update(member, request, ticket, now)
         self._timers.reset_session(member, now)
         if self.state is not State.STABLE or self.roster.select_protocol() != self.protocol:
-            self._rebalance.prepare_or_complete_join(now, "a static member returns", member.member_id)
+            self._rebalance.prepare_or_complete_join(
+                now, RebalanceReason.STATIC_MEMBER_RETURNED, member.member_id
+            )
             return
         self._effects.store()
         self._effects.complete_join(member, self._rejoin_result(member, request, old_leader or ""))
@@ -365,7 +367,3 @@ class ClassicGroup:
 
     def _take_effects(self) -> list[Effect]:
         return self._effects.take(self.stored)
-
-
-def _with_details(reason: str, details: str) -> str:
-    return f"{reason}: {details}" if details else reason

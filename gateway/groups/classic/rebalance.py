@@ -10,7 +10,7 @@ from gateway.groups.classic.effects import Effects
 from gateway.groups.classic.members import NEVER, LiveMember, Roster
 from gateway.groups.classic.states import ALLOWED, State
 from gateway.groups.classic.timers import Timers
-from gateway.groups.machine import GroupCoordinatorConfig
+from gateway.groups.machine import GroupCoordinatorConfig, RebalanceReason
 from gateway.groups.messages import JoinResult, SyncResult
 from ledger.errors import ErrorName
 
@@ -42,14 +42,16 @@ class Rebalance:
         assert (self.state, target) in ALLOWED, f"{self.state} -> {target}"
         self.state = target
 
-    def prepare_or_complete_join(self, now: float, reason: str, member_id: str = "") -> None:
+    def prepare_or_complete_join(
+        self, now: float, reason: RebalanceReason, member_id: str = "", details: str = ""
+    ) -> None:
         """Begin a rebalance, or end the join phase of the one under way if all members have joined."""
         if self.state is State.PREPARING_REBALANCE:
             self.maybe_complete_join(now)
         else:
-            self.prepare(now, reason, member_id)
+            self.prepare(now, reason, member_id, details)
 
-    def prepare(self, now: float, reason: str, member_id: str = "") -> None:
+    def prepare(self, now: float, reason: RebalanceReason, member_id: str = "", details: str = "") -> None:
         if self.state is State.COMPLETING_REBALANCE:
             for member in self._roster:
                 member.assignment = b""
@@ -59,7 +61,7 @@ class Rebalance:
         self._timers.syncs_end = NEVER
         is_first = self.state is State.EMPTY
         self.move_to(State.PREPARING_REBALANCE)
-        self._effects.note("preparing_rebalance", member_id, reason)
+        self._effects.note_rebalance(member_id, reason, details)
         timeout_ms = self._roster.max_rebalance_timeout_ms()
         if is_first:
             delay_ms = self.config.initial_rebalance_delay_ms
@@ -117,7 +119,7 @@ class Rebalance:
         for member in missing:
             self._effects.note("member_removed", member.member_id, "it sent no SyncGroup in time")
             self.remove(member)
-        self.prepare(now, "members sent no SyncGroup in time")
+        self.prepare(now, RebalanceReason.SYNC_TIMEOUT)
 
     def expire_session(self, member: LiveMember, now: float) -> None:
         if not member.is_new and (member.joining is not None or member.syncing is not None):
@@ -126,7 +128,7 @@ class Rebalance:
             return
         self._effects.note("member_removed", member.member_id, "its session expired")
         self.remove(member)
-        self.prepare_or_complete_join(now, "a member's session ended", member.member_id)
+        self.prepare_or_complete_join(now, RebalanceReason.SESSION_EXPIRED, member.member_id)
 
     def remove(self, member: LiveMember) -> None:
         """Remove the member; its waiting requests fail with UNKNOWN_MEMBER_ID."""
