@@ -23,11 +23,13 @@ class SqliteMetadata:
         deadline_s: float = DEADLINE_S,
         *,
         thorough: bool = False,
+        may_be_continued: bool = False,
         threads: NewThreads = StoreThreads,
     ) -> None:
         """Open or create `path`, whose directory must exist. StoreUnavailable, StoreDamaged, StoreTooNew
-        or StoreLocked with one sentence for the operator. `thorough`: after a check of its structure."""
-        self._file = SqliteFile(Path(path))
+        or StoreLocked with one sentence for the operator. `thorough`: after a check of its structure.
+        `may_be_continued`: also one that `mark_continued` was called for."""
+        self._file = SqliteFile(Path(path), may_be_continued=may_be_continued)
         self._threads = threads(f"the metadata store {os.fspath(path)}", 1, deadline_s)
         try:
             self._threads.run_now(self._file.open, thorough=thorough)
@@ -40,6 +42,14 @@ class SqliteMetadata:
 
     async def scan(self, prefix: str, start: str = "", limit: int = 1000) -> Sequence[tuple[str, Versioned]]:
         return await self._threads.read(self._file.scan, prefix, start, limit)
+
+    async def last(self, prefix: str) -> tuple[str, Versioned] | None:
+        """The last key with this prefix, which ends with a slash."""
+        return await self._threads.read(self._file.last, prefix)
+
+    async def mark_continued(self) -> None:
+        """Durably: from now on the store is refused, except by who opens it as one that may be continued."""
+        await self._threads.run(self._file.mark_continued)
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
         try:

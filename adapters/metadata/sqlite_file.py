@@ -22,6 +22,8 @@ from ledger.errors import (
 from ledger.ports import SCAN_BYTES, Lost, PutOutcome, Unknown, Versioned, Won
 
 FORMAT_VERSION = 1
+CONTINUED_VERSION = 2
+"""Of a store whose journal goes on elsewhere: a build that does not know where refuses it."""
 APPLICATION_ID = 0x4447_4D31
 COUNTER_BITS = 40
 BUSY_TIMEOUT_S = 1.0
@@ -52,8 +54,10 @@ _REASONS = {
 class SqliteFile:
     """Plain calls for one thread. Before COMMIT an error means no effect; in COMMIT it may be unknown."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, may_be_continued: bool = False) -> None:
+        """`may_be_continued`: the caller reads on where the journal goes on."""
         self._path = path
+        self._may_be_continued = may_be_continued
         self._db: sqlite3.Connection | None = None
         self._version = 0
         self._is_unused = False
@@ -102,6 +106,30 @@ class SqliteFile:
         except sqlite3.Error as error:
             raise self._failure("read", error) from error
         return found
+
+    def last(self, prefix: str) -> tuple[str, Versioned] | None:
+        """The last key with this prefix, which ends with a slash."""
+        end = prefix[:-1] + chr(ord("/") + 1)
+        try:
+            row = (
+                self._connection()
+                .execute(
+                    "SELECT key, version, value FROM entry WHERE key >= ? AND key < ? "
+                    "ORDER BY key DESC LIMIT 1",
+                    (prefix, end),
+                )
+                .fetchone()
+            )
+        except sqlite3.Error as error:
+            raise self._failure("read", error) from error
+        return None if row is None else (row[0], Versioned(row[2], str(row[1])))
+
+    def mark_continued(self) -> None:
+        """Durably: from now on only who knows where the journal goes on opens this file."""
+        try:
+            self._connection().execute(f"PRAGMA user_version = {CONTINUED_VERSION}")
+        except sqlite3.Error as error:
+            raise self._failure("write to", error) from error
 
     def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
         """Compare and set in one transaction, durable when Won."""
@@ -195,10 +223,15 @@ class SqliteFile:
             raise StoreDamaged(
                 f"the metadata store {self._path} is a database of another program; choose another file"
             )
-        if version > FORMAT_VERSION:
+        if version > CONTINUED_VERSION:
             raise StoreTooNew(
                 f"the metadata store {self._path} has format version {version}, this build knows up to "
-                f"{FORMAT_VERSION}; start it with the version of Dragoman that wrote it"
+                f"{CONTINUED_VERSION}; start it with the version of Dragoman that wrote it"
+            )
+        if version == CONTINUED_VERSION and not self._may_be_continued:
+            raise StoreUnavailable(
+                f"the journal in {self._path} goes on in the local log next to it: name its directory with "
+                f"--metadata file:{self._path.parent}"
             )
         return False
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from adapters.metadata.sqlite_file import CONTINUED_VERSION
+from gateway.datadir import FORMAT_VERSION as DIRECTORY_VERSION
 from ledger.formats import snapshot, wal
 from ledger.image import FORMAT_VERSION as IMAGE_VERSION
 from ledger.rows import META, sealed
@@ -119,12 +121,12 @@ def test_a_backup_of_every_version_is_restored(tmp_path: Path, fixture: Path) ->
 
 
 def newer_directory(directory: Path) -> None:
-    (directory / "format").write_text("2\n")
+    (directory / "format").write_text(f"{DIRECTORY_VERSION + 1}\n")
 
 
 def newer_metadata(directory: Path) -> None:
     with sqlite3.connect(directory / "metadata.db") as db:
-        db.execute("PRAGMA user_version = 2")
+        db.execute(f"PRAGMA user_version = {CONTINUED_VERSION + 1}")
     db.close()
 
 

@@ -208,9 +208,9 @@ def test_a_second_opening_is_refused_while_the_first_lasts(path: Path) -> None:
 def test_a_newer_format_is_refused_with_one_sentence(path: Path) -> None:
     with opened(path) as file:
         file.put("key", b"value", None)
-        file._connection().execute("PRAGMA user_version = 2")
+        file._connection().execute("PRAGMA user_version = 3")
     with pytest.raises(
-        StoreTooNew, match=r"metadata\.sqlite3 has format version 2, this build knows up to 1"
+        StoreTooNew, match=r"metadata\.sqlite3 has format version 3, this build knows up to 2"
     ):
         SqliteMetadata(path)
 
@@ -355,3 +355,45 @@ def test_a_thorough_open_checks_the_structure_of_every_page(path: Path) -> None:
     file = SqliteFile(path)
     with pytest.raises(StoreDamaged, match="is damaged"):
         file.open(thorough=True)
+
+
+# A journal that goes on elsewhere
+
+
+async def test_a_store_whose_journal_goes_on_elsewhere_is_only_opened_by_its_reader(path: Path) -> None:
+    store = SqliteMetadata(path)
+    assert isinstance(await store.put("a", b"1", None), Won)
+    for _ in range(2):
+        await store.mark_continued()
+        await store.close()
+        with pytest.raises(StoreUnavailable, match=rf"goes on .* --metadata file:{path.parent}"):
+            SqliteMetadata(path)
+        store = SqliteMetadata(path, may_be_continued=True)
+        found = await store.get("a")
+        assert found is not None and found.value == b"1"
+    await store.close()
+
+
+async def test_a_journal_that_goes_on_elsewhere_is_refused_by_a_build_that_does_not_know_it(
+    path: Path,
+) -> None:
+    store = SqliteMetadata(path)
+    assert isinstance(await store.put("a", b"1", None), Won)
+    await store.mark_continued()
+    await store.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    db.close()
+
+
+async def test_the_last_key_of_a_prefix_is_found_between_others(path: Path) -> None:
+    store = SqliteMetadata(path)
+    assert await store.last("journal/0/") is None
+    for number, key in enumerate(
+        ["a/1", "journal-start/0", "journal/0/1", "journal/0/2", "journal/01/9", "k"]
+    ):
+        assert isinstance(await store.put(key, b"%d" % number, None), Won)
+    found = await store.last("journal/0/")
+    assert found is not None and (found[0], found[1].value) == ("journal/0/2", b"3")
+    assert await store.last("journal/00/") is None
+    await store.close()
