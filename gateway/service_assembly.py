@@ -70,7 +70,7 @@ async def open_services(  # noqa: PLR0913 - what is assembled
     stack.callback(opener.close)
     # The host's clock, not the steady one: clients probably share it, also after a jump.
     options = _produce_options(settings, world)
-    produce = ProduceService(shard, segments, options, world.wall_ms, cache.put, space, opener)
+    produce = ProduceService(shard, segments, options, world.wall_ms, cache, space, opener)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
     produce.traffic = metrics.traffic
     reader = _run_reader(segments, cache, shard, stack, metrics)

@@ -55,6 +55,7 @@ _SETTLED = re.compile(r"settled/([0-9a-f]{32})/(0|[1-9][0-9]{0,9})/[0-9a-f-]{36}
 _LOG_ENDING = ".log"
 LOG_PREFIX: Final = "log/"
 """Of the files of a local log. Before `JOB_PREFIXES`, after which only `wal/` comes."""
+_PLACED_PREFIXES: Final = (INLINE_PREFIX, LOG_PREFIX)
 _LOG = re.compile(r"log/(?:0|[1-9][0-9]{0,9})/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.log")
 _INLINE = re.compile(r"journal/(0|[1-9][0-9]{0,9})/([0-9]{20})-([0-9a-f]{8})")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -178,6 +179,12 @@ def is_settled(locator: str) -> bool:
 def is_of_job(locator: str) -> bool:
     """Whether jobs write such objects, going by how its key begins."""
     return locator.startswith(JOB_PREFIXES)
+
+
+def is_placed(locator: str) -> bool:
+    """Whether the batches of an object are in journal entries, or next to them in a log file, going by how
+    its key begins."""
+    return locator.startswith(_PLACED_PREFIXES)
 
 
 class SettledKeys(NamedTuple):

@@ -32,6 +32,8 @@ LEVEL_WITH_SETTLED: Final = 4
 """The journal names the newest settled ledger of each partition."""
 LEVEL_WITH_ADOPTED: Final = 4
 """Topics have segments in buckets of others."""
+LEVEL_WITH_PLACED: Final = 5
+"""Batches are made durable together with the entry that numbers them. No journal of this build has it yet."""
 
 RESERVED: Final[Mapping[range, str]] = {
     range(31, 34): "swaps of segments",

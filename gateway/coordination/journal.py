@@ -5,13 +5,14 @@ restart and a prune can act on.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import structlog
 
 from ledger.errors import OutcomeUnknown, StoreDamaged, StoreUnavailable
 from ledger.ports import SCAN_BYTES, Appended, EntryPage, Journal, Lost, StoredEntry, Unknown
+from ledger.types import DraftBatch
 
 log = structlog.get_logger(__name__)
 
@@ -36,12 +37,12 @@ class PrunedMeanwhile(StoreUnavailable):
     """Another gateway pruned entries while they were read: what was read of them does not count."""
 
 
-async def append(journal: Journal, number: int, entry: bytes) -> bool:
-    """Make entry `number` durable. Returns whether it counts; False: `verify_counts` finds out. Until then
-    nothing that is in it is true. StoreUnavailable: it certainly is not there and will not be. OwnershipLost:
-    another gateway's entry is, or whether this one counts is unknown. Waits while the outcome is unknown to
-    the store."""
-    match await journal.append(number, entry):
+async def append(journal: Journal, number: int, entry: bytes, batches: Sequence[DraftBatch] = ()) -> bool:
+    """Make entry `number` durable, with the batches that are placed in it. Returns whether it counts; False:
+    `verify_counts` finds out. Until then nothing that is in it is true. StoreUnavailable: it certainly is not
+    there and will not be. OwnershipLost: another gateway's entry is, or whether this one counts is unknown.
+    Waits while the outcome is unknown to the store."""
+    match await journal.append(number, entry, batches):
         case Appended(counts):
             return counts
         case Lost():

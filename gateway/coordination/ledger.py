@@ -31,6 +31,11 @@ class Ledger(Protocol):
         follows a barrier: another gateway may have gone on."""
         ...
 
+    def takes(self, batches: int, size: int) -> bool:
+        """Whether a draft of this many batches and bytes may be submitted with them now (`CommitDraft`). A
+        hint, as `Journal.takes` is."""
+        ...
+
     def now_ms(self) -> int:
         """The time of the next entry, of keys, and of all ages that are counted from entries: never before
         the last entry, whatever the clock says."""

@@ -33,11 +33,13 @@ from ledger.journal import (
     NONCE_BYTES,
     encode_entry,
 )
+from ledger.keys import is_inline
 from ledger.overlay import Overlay
-from ledger.partitions.requests import CommitFile
+from ledger.partitions.requests import CommitDraft, CommitFile, DraftSource, FileCommit, placed_weight
 from ledger.ports import Journal
 from ledger.registry import REGISTRY, decide, encode_record, encode_records
 from ledger.requests import LedgerResult, Request
+from ledger.types import DraftBatch, Placement
 
 log = structlog.get_logger(__name__)
 
@@ -53,12 +55,16 @@ class _Submitted(NamedTuple):
 class _Filling:
     """The entry that is being filled."""
 
+    number: int
     time_ms: int
     overlay: Overlay
     max_batches: int
     is_first: bool
     """Whether all entries before it are applied."""
     records: list[bytes] = field(default_factory=list)
+    batches: Sequence[DraftBatch] = ()
+    """Of the draft that is appended with it: at most one."""
+    may_have_batches: bool = True
     results: list[tuple[Completion[LedgerResult], LedgerResult]] = field(default_factory=list)
     size: int = HEAD_BYTES
     work: int = 0
@@ -71,6 +77,8 @@ class _Filling:
     began_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
     def takes(self, request: Request) -> bool:
+        if type(request) is CommitDraft and (self.batches or not self.may_have_batches):
+            return False
         may_overlap = type(request) in REGISTRY.overlapping
         return self.has_capacity(request) and (may_overlap or self.is_first)
 
@@ -79,6 +87,11 @@ class _Filling:
             return True
         fits = self.size + request.weight <= MAX_ENTRY_BYTES
         return fits and self.work + request.work <= self.max_batches
+
+    def has_space(self, placement: Placement, batches: Sequence[DraftBatch]) -> bool:
+        """Whether batches that become a part of the entry fit."""
+        needed = placed_weight(len(batches)) + _inline_bytes(placement, batches)
+        return not self.records or self.size + needed <= MAX_ENTRY_BYTES
 
     def fail(self, error: Exception) -> None:
         """Fail every request of the entry. The entry forgets them: the error keeps frames alive that hold it,
@@ -183,7 +196,7 @@ class Owner:
         else:
             self._waiting.append(_Submitted(request, completion))
             self._wake.set()
-            if type(request) is CommitFile:
+            if type(request) in (CommitDraft, CommitFile):
                 # Its batches have had their linger.
                 self._commit_delay.skip()
             else:
@@ -294,9 +307,10 @@ class Owner:
     def _next_filling(self) -> _Filling:
         state, now_ms, batches = self._replica.state, self._replica.now_ms(), self._journal.entry_batches
         if self._unproved is None:
-            return _Filling(now_ms, Overlay(state), batches, is_first=True)
-        before = self._unproved.filling
-        return _Filling(max(now_ms, before.time_ms), Overlay(state, before.overlay), batches, is_first=False)
+            return _Filling(state.applied, now_ms, Overlay(state), batches, is_first=True)
+        number, before = self._unproved.number + 1, self._unproved.filling
+        overlay = Overlay(state, before.overlay)
+        return _Filling(number, max(now_ms, before.time_ms), overlay, batches, is_first=False)
 
     def _fill(self, filling: _Filling) -> None:
         state, overlay = self._replica.state, filling.overlay
@@ -305,10 +319,16 @@ class Owner:
             if completion.done():
                 self._waiting.popleft()
                 continue  # its caller gave up while it was still undecided
+            if type(request) is CommitDraft:
+                self._place(filling, request.source, completion)
+                self._waiting.popleft()
+                continue
             decision = decide(state, overlay, request, filling.time_ms)
             # Encoded before the request leaves the queue: if a record cannot be written, all that wait fail.
             if type(request) is BecomeOwner:
                 records = encode_records(decision.records, state.feature_level)
+                # Such an entry is never pruned.
+                filling.may_have_batches = False
             else:
                 records = [encode_record(record, state.feature_level) for record in decision.records]
             self._waiting.popleft()
@@ -320,12 +340,34 @@ class Owner:
             filling.may_overlap = filling.may_overlap and type(request) in REGISTRY.overlapping
             filling.is_needed |= type(request) is ShowLife
 
+    def _place(self, filling: _Filling, source: DraftSource, completion: Completion[LedgerResult]) -> None:
+        """Take a draft into the entry, unless the journal does not take it."""
+        batches = source.take()
+        if not batches:
+            return
+        placement = self._journal.place(filling.number, batches)
+        if placement is None or not filling.has_space(placement, batches):
+            source.not_placed()
+            return
+        request, state = source.placed(placement), self._replica.state
+        decision = decide(state, filling.overlay, request, filling.time_ms)
+        records = [encode_record(record, state.feature_level) for record in decision.records]
+        if records:
+            # Else it was refused whole, or has all been there before.
+            filling.batches = batches
+            filling.size += _inline_bytes(placement, batches) + sum(map(len, records))
+        filling.records += records
+        filling.results.append((completion, decision.result))
+        filling.work += request.work
+        filling.files += 1
+        assert isinstance(decision.result, FileCommit)
+        source.decided(decision.result)
+
     async def _append(self, filling: _Filling, barriers: list[asyncio.Future[None]]) -> _Unproved | None:
         """None: the entry counts, and is applied."""
-        state, before = self._replica.state, self._unproved
-        number = state.applied if before is None else before.number + 1
+        state, number = self._replica.state, filling.number
         data = encode_entry(state.epoch, filling.time_ms, self._random(NONCE_BYTES), filling.records)
-        counts = await self._next_to_proof(append(self._journal, number, data))
+        counts = await self._next_to_proof(append(self._journal, number, data, filling.batches))
         await self._proved_all()
         if not counts:
             return _Unproved(number, data, filling, barriers)
@@ -405,6 +447,11 @@ class Owner:
             if not barrier.done():
                 barrier.set_exception(error)
         self._barriers.clear()
+
+
+def _inline_bytes(placement: Placement, batches: Sequence[DraftBatch]) -> int:
+    """How much of the entry they take."""
+    return sum([len(batch.data) for batch in batches]) if is_inline(placement.locator) else 0
 
 
 def _fail(waiting: Sequence[tuple[Completion[LedgerResult], LedgerResult | None]], error: Exception) -> None:

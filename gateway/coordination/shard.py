@@ -14,6 +14,7 @@ from gateway.host import RandomBytes, random_bytes
 from ledger.cluster.requests import Description
 from ledger.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 from ledger.ports import Journal
+from ledger.records import LEVEL_WITH_PLACED
 from ledger.registry import REGISTRY
 from ledger.requests import LedgerResult, Request
 from ledger.state import LedgerState
@@ -150,6 +151,9 @@ class Shard:
         """By how much anything may be younger than entry times and clock say: what deletes by age waits so
         much longer. To be read after the clock."""
         return self.time_hold.doubted_ms() if self.time_hold is not None else 0
+
+    def takes(self, batches: int, size: int) -> bool:
+        return self.state.feature_level >= LEVEL_WITH_PLACED and self.journal.takes(batches, size)
 
     def now_ms(self) -> int:
         return self.replica.now_ms()

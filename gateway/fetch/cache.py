@@ -83,6 +83,10 @@ class RunCache:
         """Whether the batch at `start` was written here lately."""
         return (locator, start) in self._written.views
 
+    def discard_written(self, locator: str, start: int) -> None:
+        """A batch that was put here is not in the store, and others may come to be in its place."""
+        self._written.remove((locator, start))
+
     def discard_object(self, locator: str) -> None:
         """It is not what the ledger says: the store is to be asked again."""
         self._read.remove((locator, _WHOLE))

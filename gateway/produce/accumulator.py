@@ -101,6 +101,11 @@ class Accumulator:
         """Whether waiting longer would not make the next draft larger."""
         return self.waiting_bytes >= self.draft_bytes or len(self._waiting) >= self.draft_batches
 
+    @property
+    def next_batches(self) -> int:
+        """How many batches `take` would return at most."""
+        return min(len(self._waiting), self.draft_batches)
+
     def add(self, batch: PendingBatch) -> None:
         batch.completion.remaining += 1
         self._waiting.append(batch)

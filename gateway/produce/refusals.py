@@ -10,6 +10,7 @@ MAX_SHOWN: Final = 1000
 """Records of one batch that a refusal names; Kafka names all of them."""
 
 GATEWAY_FAILED: Final = "the gateway failed; its log says how"
+STOPPED: Final = "the gateway was stopped"
 SHUTTING_DOWN: Final = "the gateway is shutting down"
 OVERTAKEN: Final = "the object of the batch became too old, and later batches of the partition went on"
 

@@ -16,8 +16,10 @@ import structlog
 from gateway.coordination.free_space import DiskFull, FreeSpace
 from gateway.coordination.ledger import Ledger
 from gateway.produce.accumulator import Accumulator, PendingBatch, ProduceCompletion
+from gateway.produce.commits import commit_batches, draft_batches
 from gateway.produce.drafts import Draft, HandedOver
-from gateway.produce.refusals import GATEWAY_FAILED, OVERTAKEN, SHUTTING_DOWN
+from gateway.produce.placing import PlacedDrafts, WrittenBatches
+from gateway.produce.refusals import GATEWAY_FAILED, OVERTAKEN, SHUTTING_DOWN, STOPPED
 from gateway.produce.sequence_gaps import SequenceGaps
 from gateway.produce.uploads import UPLOAD_BYTES, Uploads
 from gateway.produce.validation import TopicPolicy
@@ -30,11 +32,11 @@ from ledger.batch.header import CheckedBatch, stamp_log_append_time
 from ledger.errors import ErrorName, OutcomeUnknown, StoreError
 from ledger.objects.uploads import NO_UPLOADER, Upload, Uploader
 from ledger.partitions.producers import TOO_MANY_PRODUCERS
-from ledger.partitions.requests import CommitBatch, CommitFile, FileCommit, ProducerKey, StaleObject
+from ledger.partitions.requests import CommitFile, FileCommit, ProducerKey, StaleObject
 from ledger.partitions.state import PartitionLog
 from ledger.ports import SegmentStore
 from ledger.requests import Refused
-from ledger.types import Buffer, DraftBatch, Placement
+from ledger.types import Placement
 
 log = structlog.get_logger(__name__)
 quiet = QuietLog(quiet_s=60.0)
@@ -42,9 +44,6 @@ quiet = QuietLog(quiet_s=60.0)
 
 STORE_ATTEMPTS = 3
 """How often a draft is stored, if its object becomes too old to be committed."""
-
-Stored = Callable[[str, int, Buffer], None]
-"""Called with every batch that was written: locator, start, bytes (for the cache of the fetch service)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class ProduceService:
         segments: SegmentStore,
         options: ProduceOptions,
         clock: Callable[[], int],
-        stored: Stored | None = None,
+        written: WrittenBatches | None = None,
         space: FreeSpace | None = None,
         opener: BatchOpener | None = None,
     ) -> None:
@@ -82,7 +81,7 @@ class ProduceService:
         self._segments = segments
         self._options = options
         self._clock = clock
-        self._stored = stored
+        self._written = written
         self._space = space or FreeSpace(())
         self._gaps = SequenceGaps()
         self.crowded: set[int] = set()
@@ -107,6 +106,7 @@ class ProduceService:
         """Numbers of the drafts whose batches do not all have their results."""
         self._last_draft: Draft | None = None
         self._handed_over = HandedOver(self._gaps)
+        self._placed = PlacedDrafts(shard, self._accumulator, self._space, written, self)
         self._closing = False
         self._stopped = False
         self._scheduled = False
@@ -147,7 +147,15 @@ class ProduceService:
             pending.append_time_ms = self._clock()
             pending.data = stamp_log_append_time(memoryview(pending.data), pending.append_time_ms)
         self._accumulator.add(pending)
-        if not self._scheduled and self._may_write():
+        if self._placed.waiting is not None:
+            if not self._placed.may_submit():
+                # It has become too large for that.
+                self._placed.withdraw()
+                self._write_next()
+        elif self._may_place():
+            # The entry is filled in a later iteration.
+            self._placed.submit()
+        elif not self._scheduled and self._may_write():
             # After the other callbacks of this iteration, so that requests that arrived together share a
             # draft.
             self._scheduled = True
@@ -158,12 +166,16 @@ class ProduceService:
         is unknown."""
         self._closing = True
         deadline = asyncio.get_running_loop().time() + timeout_s
-        while self._drafts and (left := deadline - asyncio.get_running_loop().time()) > 0:
-            await asyncio.wait(set(self._drafts), timeout=left)
+        while self._is_busy and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            await self._placed.wait_for_end(left)
+            if self._drafts:
+                await asyncio.wait(set(self._drafts), timeout=left)
         # From here on the end of a draft begins no other.
         self._stopped = True
         if self._linger is not None:
             self._linger.cancel()
+        for draft in self._placed.abandon():
+            _refuse_all(draft.batches, ErrorName.REQUEST_TIMED_OUT, STOPPED)
         abandoned = [*self._drafts, *self._queues.tasks]
         for task in abandoned:
             task.cancel()
@@ -175,8 +187,18 @@ class ProduceService:
             _refuse_all(self._accumulator.take(), ErrorName.KAFKA_STORAGE_ERROR, SHUTTING_DOWN)
         self.deadlines.close()
 
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._drafts or self._placed.under_way) or self._placed.waiting is not None
+
+    def _may_place(self) -> bool:
+        """Whether what waits may be submitted with its bytes: not before the last draft was handed over."""
+        if self._stopped or self._placed.waiting is not None or not len(self._accumulator):
+            return False
+        return (self._last_draft is None or self._last_draft.has_passed) and self._placed.may_submit()
+
     def _may_write(self) -> bool:
-        if self._stopped or not len(self._accumulator):
+        if self._stopped or self._placed.waiting is not None or not len(self._accumulator):
             return False
         size = min(self._accumulator.waiting_bytes, self._options.draft_bytes)
         if not self._uploads.may_begin(size):
@@ -208,34 +230,72 @@ class ProduceService:
 
     def _write_next(self) -> None:
         self._scheduled = False
+        if self._may_place():
+            self._placed.submit()
         while self._may_write():
-            batches = self._accumulator.take()
-            if batches:
-                draft = Draft(next(self._draft_numbers), batches)
-                self._unsettled.add(draft.number)
-                task = asyncio.create_task(self._store_then_commit(draft, self._last_draft))
-                self._uploads.begin(draft.size)
-                if self._linger_s:
-                    self._begin_linger()
-                self._last_draft = draft
-                self._drafts[task] = None
-                task.add_done_callback(partial(self._draft_done, draft))
+            before = self._last_draft
+            if (draft := self.next_draft()) is not None:
+                self._begin(draft, before)
+
+    def next_draft(self) -> Draft | None:
+        batches = self._accumulator.take()
+        if not batches:
+            return None
+        draft = self._last_draft = Draft(next(self._draft_numbers), batches)
+        self._unsettled.add(draft.number)
+        return draft
+
+    def handed_over(self, draft: Draft) -> None:
+        draft.pass_turn()
+        self._write_next()
+
+    def store(self, draft: Draft) -> None:
+        """It was to be placed: those before it have been handed over."""
+        self._begin(draft, None)
+
+    def _begin(self, draft: Draft, before: Draft | None) -> None:
+        task = asyncio.create_task(self._store_then_commit(draft, before))
+        self._uploads.begin(draft.size)
+        if self._linger_s:
+            self._begin_linger()
+        self._drafts[task] = None
+        task.add_done_callback(partial(self._draft_done, draft))
 
     def _draft_done(self, draft: Draft, task: asyncio.Task[None]) -> None:
-        # Whatever the result: no commit of this draft is ever sent again.
-        self._unsettled.discard(draft.number)
         self._uploads.end(draft.size)
         self._drafts.pop(task, None)
         if task.cancelled():
             # Perhaps before its first step. Results that it has set itself stay.
-            _refuse_all(draft.batches, ErrorName.REQUEST_TIMED_OUT, "the gateway was stopped")
+            _refuse_all(draft.batches, ErrorName.REQUEST_TIMED_OUT, STOPPED)
+        self._end(draft)
+
+    def _end(self, draft: Draft) -> None:
+        # Whatever the result: no commit of this draft is ever sent again.
+        self._unsettled.discard(draft.number)
         self._handed_over.remove(draft)
-        draft.has_passed = True
-        if draft.on_passed is not None:
-            draft.on_passed()
+        draft.pass_turn()
         if draft is self._last_draft:
             self._last_draft = None
         self._write_next()
+
+    def end_placed(self, draft: Draft, outcome: FileCommit | Exception) -> None:
+        """A completion of the shard: it never raises."""
+        try:
+            if isinstance(outcome, FileCommit):
+                self._complete(draft.batches, outcome)
+            else:
+                self._failed(draft, outcome)
+        except Exception as error:
+            self._failed(draft, error)
+        self._end(draft)
+
+    def fail_waiting(self, error: Exception) -> None:
+        left = len(self._accumulator)
+        while left > 0 and (draft := self.next_draft()) is not None:
+            # Responses make room for requests: their batches are none of these.
+            left -= len(draft.batches)
+            self._failed(draft, error)
+            self._end(draft)
 
     async def _store_then_commit(self, draft: Draft, before: Draft | None) -> None:
         """Store and commit one draft. Never raises: every batch gets its result."""
@@ -249,22 +309,27 @@ class ProduceService:
                     await _turn_after(before)
             before = None
             await self._commit(draft, placement)
-        except OutcomeUnknown as error:
-            quiet.warning("produce.outcome_unknown", batches=len(draft.batches), error=str(error))
-            reason = "whether the batch was stored is not known"
-            self._fail(draft.batches, ErrorName.REQUEST_TIMED_OUT, reason)
-        except DiskFull as error:
-            self._space.refused += len(draft.batches)
-            self._fail(draft.batches, ErrorName.KAFKA_STORAGE_ERROR, str(error))
-        except StoreError as error:
-            quiet.error("produce.storage_failed", batches=len(draft.batches), error=str(error))
-            self._fail(draft.batches, ErrorName.KAFKA_STORAGE_ERROR, "the batch could not be stored")
         except asyncio.CancelledError:
-            _refuse_all(draft.batches, ErrorName.REQUEST_TIMED_OUT, "the gateway was stopped")
+            _refuse_all(draft.batches, ErrorName.REQUEST_TIMED_OUT, STOPPED)
             raise
-        except Exception:
-            log.exception("produce.failed", batches=len(draft.batches))
-            self._fail(draft.batches, ErrorName.UNKNOWN_SERVER_ERROR, GATEWAY_FAILED)
+        except Exception as error:
+            self._failed(draft, error)
+
+    def _failed(self, draft: Draft, error: Exception) -> None:
+        match error:
+            case OutcomeUnknown():
+                quiet.warning("produce.outcome_unknown", batches=len(draft.batches), error=str(error))
+                reason = "whether the batch was stored is not known"
+                self._fail(draft.batches, ErrorName.REQUEST_TIMED_OUT, reason)
+            case DiskFull():
+                self._space.refused += len(draft.batches)
+                self._fail(draft.batches, ErrorName.KAFKA_STORAGE_ERROR, str(error))
+            case StoreError():
+                quiet.error("produce.storage_failed", batches=len(draft.batches), error=str(error))
+                self._fail(draft.batches, ErrorName.KAFKA_STORAGE_ERROR, "the batch could not be stored")
+            case _:
+                log.error("produce.failed", batches=len(draft.batches), exc_info=error)
+                self._fail(draft.batches, ErrorName.UNKNOWN_SERVER_ERROR, GATEWAY_FAILED)
 
     def _fail(self, draft: Sequence[PendingBatch], error: ErrorName, message: str) -> None:
         for pending in draft:
@@ -283,8 +348,8 @@ class ProduceService:
         # A key must never be below the orphan floor, however slow this host's clock is.
         created_ms = self._shard.now_ms()
         with self._space.writing(sum(len(pending.data) for pending in draft)):
-            batches = [_draft_batch(pending) for pending in draft]
-            return await self._segments.write(batches, created_ms, self._shard.state.feature_level)
+            level = self._shard.state.feature_level
+            return await self._segments.write(draft_batches(draft), created_ms, level)
 
     async def _commit(self, draft: Draft, placement: Placement) -> None:
         # Durable before numbered: a crash in between leaves an orphan, never an offset without bytes.
@@ -293,9 +358,7 @@ class ProduceService:
                 placement = await self._store_again(draft, placement)
                 if not draft.batches:
                     return
-            first_sequences = None
-            if self._overlapping or self._gaps.first_sequences:
-                first_sequences = self._handed_over.add(draft)
+            first_sequences = self.first_sequences(draft, is_placed=False)
             if self._overlapping:
                 # The next draft goes on in a later iteration of the event loop: after this one is submitted,
                 # but before an entry is filled.
@@ -304,9 +367,14 @@ class ProduceService:
             # goes on.
             self._cache(draft.batches, placement)
             try:
-                upload = self._upload(draft)
                 commit = await self._shard.submit(
-                    _commit_file(draft.batches, placement, first_sequences, upload)
+                    CommitFile(
+                        placement.locator,
+                        placement.object_bytes,
+                        commit_batches(draft.batches, placement),
+                        first_sequences,
+                        upload=self._upload(draft),
+                    )
                 )
             except StoreError:
                 await self._abandon(placement.locator)
@@ -319,10 +387,23 @@ class ProduceService:
             await self._abandon(placement.locator)
         raise StoreError(f"the draft was too old to be committed {STORE_ATTEMPTS} times")
 
+    def first_sequences(self, draft: Draft, *, is_placed: bool) -> Mapping[ProducerKey, int] | None:
+        placed = self._placed.under_way.values()
+        is_alone = (
+            not self._drafts and len(placed) == 1 if is_placed else not self._overlapping and not placed
+        )
+        if is_alone and not self._gaps.first_sequences:
+            return None
+        for before in placed:
+            # It may share producers with this one, and may still fail.
+            if before.number < draft.number:
+                self._handed_over.add(before)
+        return self._handed_over.add(draft)
+
     def _cache(self, draft: Sequence[PendingBatch], placement: Placement) -> None:
-        if self._stored is not None:
+        if self._written is not None:
             for pending, start in zip(draft, placement.starts, strict=True):
-                self._stored(placement.locator, start, pending.data)
+                self._written.put(placement.locator, start, pending.data)
 
     def _upload(self, draft: Draft) -> Upload | None:
         uploader = self._options.uploader
@@ -385,19 +466,6 @@ class ProduceService:
             pending.accepted(result.base_offset, result.log_start)
 
 
-def _draft_batch(pending: PendingBatch) -> DraftBatch:
-    header = pending.header
-    return DraftBatch(
-        pending.log.topic_id,
-        pending.log.index,
-        pending.data,
-        header.record_count,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-    )
-
-
 async def _turn_after(before: Draft) -> None:
     """Wait until the draft before has been handed over, or will not be."""
     turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -408,33 +476,6 @@ async def _turn_after(before: Draft) -> None:
 
     before.on_passed = passed
     await turn
-
-
-def _commit_file(
-    draft: Sequence[PendingBatch],
-    placement: Placement,
-    first_sequences: Mapping[ProducerKey, int] | None,
-    upload: Upload | None,
-) -> CommitFile:
-    batches = []
-    for pending, start in zip(draft, placement.starts, strict=True):
-        header = pending.header
-        max_timestamp = pending.append_time_ms if pending.append_time_ms >= 0 else header.max_timestamp
-        batches.append(
-            CommitBatch(
-                pending.log.topic_id,
-                pending.log.index,
-                start,
-                len(pending.data),
-                header.record_count,
-                max_timestamp,
-                header.attributes,
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-            )
-        )
-    return CommitFile(placement.locator, placement.object_bytes, batches, first_sequences, upload=upload)
 
 
 def _refuse_all(draft: Sequence[PendingBatch], error: ErrorName, message: str) -> None:

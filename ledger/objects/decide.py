@@ -9,7 +9,11 @@ from ledger.state import LedgerState
 
 
 def forget_objects(state: LedgerState, overlay: Overlay, request: ForgetObjects, now_ms: int) -> Decision:
-    dead = [number for number in request.objects if number in state.objects.garbage]
+    garbage, committed = state.objects.garbage, overlay.object_bytes
+    # One that gets runs in this entry is opened again by it.
+    dead = [
+        number for number in request.objects if number in garbage and garbage[number].locator not in committed
+    ]
     return Decision(Done(len(dead)), (ObjectsForgotten(dead),) if dead else ())
 
 

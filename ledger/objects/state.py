@@ -8,7 +8,7 @@ from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple
 
-from ledger.keys import created_ms
+from ledger.keys import created_ms, is_placed
 from ledger.objects.uploads import ObjectKind, PendingDraft, Upload, Uploader, Uploaders
 from ledger.records import FIRST_LEVEL
 
@@ -156,7 +156,8 @@ class Objects:
         self.by_number[state.number] = state
         self.by_locator[state.locator] = state
         self.segments += state.kind == ObjectKind.SEGMENT
-        heappush(self._with_results, (state.created_ms, state.number))
+        if not is_placed(state.locator):
+            heappush(self._with_results, (state.created_ms, state.number))
         if state.closed:
             self.garbage[state.number] = state
 
@@ -176,6 +177,14 @@ class Objects:
         if state.live_runs == 0 and not state.closed:
             state.closed_ms = now_ms
             self.garbage[state.number] = state
+
+    def grow(self, state: ObjectState, size: int) -> None:
+        """It gets runs, up to this size. A log file may have lost its last one while the log went on in it:
+        then it is open again."""
+        state.size = max(state.size, size)
+        if state.closed:
+            state.closed_ms = -1
+            self.garbage.pop(state.number, None)
 
     def forget(self, numbers: Iterable[int]) -> None:
         """The bytes of these are gone."""
@@ -226,8 +235,9 @@ class Objects:
 
     def due_garbage(self, now_ms: int, grace_ms: int) -> Iterator[ObjectState]:
         """Closed objects whose grace is over, that no pin keeps, and that are below the floor (so that no
-        repeat may come)."""
+        repeat may come) unless no commit into them is ever repeated."""
         for state in self.garbage.values():
-            is_over = state.closed_ms + grace_ms <= now_ms and state.created_ms < self.floor_ms
+            is_below = state.created_ms < self.floor_ms or is_placed(state.locator)
+            is_over = state.closed_ms + grace_ms <= now_ms and is_below
             if is_over and state.closed_ms < self.pinned_ms and not self.keeps(state.created_ms):
                 yield state

@@ -1,5 +1,6 @@
 """Applying the metadata records of offsets, runs and producers."""
 
+from ledger.keys import is_placed
 from ledger.objects.apply import announce
 from ledger.objects.rows import OBJECT, UPLOADER
 from ledger.objects.state import ObjectState
@@ -22,7 +23,7 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
     if state.cut is not None:
         _keep(state, state.cut, record)
     stored = objects.register(record.locator, record.origin)
-    stored.size = max(stored.size, record.object_bytes)
+    objects.grow(stored, record.object_bytes)
     state.dirty[OBJECT].add(stored.number)
     object_number, logs, touched = stored.number, state.logs, state.touched
     starts: list[int] = []
@@ -52,7 +53,8 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
             unsaved.add(producer_id)
         start += batch_size
         base += records
-    stored.remember_all(starts, bases)
+    if not is_placed(record.locator):
+        stored.remember_all(starts, bases)
     if record.upload is not None:
         _uploaded(state, record.upload, stored, min(starts), max(starts))
     state.dirty[PARTITION].update(touched)

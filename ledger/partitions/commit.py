@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from ledger.adoption.state import Adoptions, AdoptionsOfEntry
 from ledger.errors import ErrorName
-from ledger.keys import is_adopted, is_of_job
+from ledger.keys import created_ms, is_adopted, is_inline, is_of_job, is_placed
 from ledger.machine import Decision
-from ledger.objects.state import max_object_number, origin_of
-from ledger.objects.uploads import Upload
+from ledger.objects.state import DATA_STORE, Origin, max_object_number, origin_of
+from ledger.objects.uploads import ObjectKind, Upload
 from ledger.overlay import Overlay
 from ledger.partitions.producers import (
     FRESH,
@@ -26,7 +26,14 @@ from ledger.partitions.producers import (
     judge,
 )
 from ledger.partitions.records import BatchRow, FileCommitted, RunRow
-from ledger.partitions.requests import CommitBatch, CommitFile, Committed, FileCommit, StaleObject
+from ledger.partitions.requests import (
+    CommitBatch,
+    CommitFile,
+    CommitPlaced,
+    Committed,
+    FileCommit,
+    StaleObject,
+)
 from ledger.partitions.runs import later_timestamp, without_timestamp
 from ledger.partitions.state import PartitionLog
 from ledger.records import LEVEL_WITH_ORIGINS
@@ -45,17 +52,16 @@ def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_m
     if request.upload is not None and _is_settled(state, overlay, request.upload):
         # Its first results are dropped: it must never be counted as if it came for the first time.
         return Decision(_all_refused(request, ErrorName.REQUEST_TIMED_OUT, _SETTLED))
+    if is_placed(request.locator):
+        # Only the owner commits from there, and only while it appends.
+        return Decision(StaleObject())
     origin = request.origin or origin_of(request.locator)
     known_bytes = _committed_bytes(state, overlay, request, origin.created_ms)
     if known_bytes is None:
         return Decision(_stale_or_repeat(state, overlay, request, now_ms))
-    is_new = request.locator not in state.objects.by_locator and request.locator not in overlay.object_bytes
-    most = max_object_number(state.feature_level)
-    if is_new and state.objects.next_number + overlay.new_objects > most:
-        reason = f"all {most + 1:,} numbers of objects are used up: no more can be stored here"
-        if state.feature_level < LEVEL_WITH_ORIGINS:
-            reason += f"; ledger.feature_level = {LEVEL_WITH_ORIGINS} has more"
-        return Decision(_all_refused(request, ErrorName.KAFKA_STORAGE_ERROR, reason))
+    is_new = _is_new(state, overlay, request.locator)
+    if is_new and (refusal := _used_up(state, overlay)):
+        return Decision(_all_refused(request, ErrorName.KAFKA_STORAGE_ERROR, refusal))
     deciding = _Commit(state, overlay, request, now_ms)
     results = [deciding.batch(batch, batch.start < known_bytes) for batch in request.batches]
     if not deciding.runs:
@@ -77,6 +83,41 @@ def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_m
     return Decision(FileCommit(results), (record,))
 
 
+def commit_placed(state: LedgerState, overlay: Overlay, request: CommitPlaced, now_ms: int) -> Decision:
+    """The same for a draft that is appended with its entry."""
+    locator = request.locator
+    is_new = _is_new(state, overlay, locator)
+    if is_new and (refusal := _used_up(state, overlay)):
+        return Decision(_all_refused(request, ErrorName.KAFKA_STORAGE_ERROR, refusal))
+    deciding = _Commit(state, overlay, request, now_ms)
+    results = [deciding.batch(batch, maybe_repeat=False) for batch in request.batches]
+    if not deciding.runs:
+        return Decision(FileCommit(results))
+    overlay.new_objects += is_new
+    overlay.object_bytes[locator] = request.object_bytes
+    if is_inline(locator):
+        origin = Origin(ObjectKind.INLINE, DATA_STORE, now_ms, None)
+    else:
+        origin = Origin(ObjectKind.WAL, DATA_STORE, created_ms(locator), None)
+    record = FileCommitted(locator, request.object_bytes, deciding.runs, deciding.batches, origin)
+    return Decision(FileCommit(results), (record,))
+
+
+def _is_new(state: LedgerState, overlay: Overlay, locator: str) -> bool:
+    return locator not in state.objects.by_locator and locator not in overlay.object_bytes
+
+
+def _used_up(state: LedgerState, overlay: Overlay) -> str:
+    """Why no new object can be entered; empty if one can."""
+    most = max_object_number(state.feature_level)
+    if state.objects.next_number + overlay.new_objects <= most:
+        return ""
+    reason = f"all {most + 1:,} numbers of objects are used up: no more can be stored here"
+    if state.feature_level < LEVEL_WITH_ORIGINS:
+        reason += f"; ledger.feature_level = {LEVEL_WITH_ORIGINS} has more"
+    return reason
+
+
 def _is_settled(state: LedgerState, overlay: Overlay, upload: Upload) -> bool:
     """Whether no commit of this draft may come any more."""
     is_declared = upload.draft <= overlay.settled.get(upload.uploader, 0)
@@ -87,7 +128,7 @@ def _settle(overlay: Overlay, upload: Upload) -> None:
     overlay.settled[upload.uploader] = max(overlay.settled.get(upload.uploader, 0), upload.settled)
 
 
-def _all_refused(request: CommitFile, error: ErrorName, message: str) -> FileCommit:
+def _all_refused(request: CommitFile | CommitPlaced, error: ErrorName, message: str) -> FileCommit:
     return FileCommit([Refused(error, message)] * len(request.batches))
 
 
@@ -116,11 +157,14 @@ def _stale_or_repeat(
 class _Commit:
     """Walks the batches of one commit."""
 
-    def __init__(self, state: LedgerState, overlay: Overlay, request: CommitFile, now_ms: int) -> None:
+    def __init__(
+        self, state: LedgerState, overlay: Overlay, request: CommitFile | CommitPlaced, now_ms: int
+    ) -> None:
         self.state = state
         self.overlay = overlay
         self.locator = request.locator
         self.first_sequences = request.first_sequences
+        self._may_be_repeated = isinstance(request, CommitFile)
         self.without_timestamp = without_timestamp(now_ms)
         self.known = state.objects.by_locator.get(request.locator)
         self.runs: list[RunRow] = []
@@ -150,7 +194,8 @@ class _Commit:
             if refusal is not None:
                 return refusal
         overlay.next_offset[number] = base + batch.record_count
-        overlay.repeats[self.locator, batch.start] = base
+        if self._may_be_repeated:
+            overlay.repeats[self.locator, batch.start] = base
         self._take(number, batch, base)
         return Committed(base, overlay.log_start.get(number, log.log_start))
 

@@ -8,7 +8,7 @@ from ledger.partitions.apply import (
     records_deleted,
     runs_dropped,
 )
-from ledger.partitions.commit import commit_file
+from ledger.partitions.commit import commit_file, commit_placed
 from ledger.partitions.decide import (
     delete_records,
     drain_runs,
@@ -29,7 +29,9 @@ from ledger.partitions.records import (
     RunsDropped,
 )
 from ledger.partitions.requests import (
+    CommitDraft,
     CommitFile,
+    CommitPlaced,
     DeleteRecords,
     DrainRuns,
     ExpireProducers,
@@ -41,6 +43,7 @@ from ledger.partitions.rows import SECTIONS, complete
 PARTITIONS = Machine(
     decide={
         CommitFile: commit_file,
+        CommitPlaced: commit_placed,
         DeleteRecords: delete_records,
         ReserveProducerIds: reserve_producer_ids,
         DrainRuns: drain_runs,
@@ -57,7 +60,8 @@ PARTITIONS = Machine(
     },
     sections=SECTIONS,
     complete=complete,
-    overlapping=frozenset({CommitFile, ReserveProducerIds}),
-    # Not CommitFile: its bytes are stored already.
+    overlapping=frozenset({CommitDraft, CommitFile, CommitPlaced, ReserveProducerIds}),
+    # Not CommitFile: its bytes are stored already. Nor CommitDraft: the produce service refuses batches while
+    # there is no space for them.
     growing=frozenset({ReserveProducerIds}),
 )

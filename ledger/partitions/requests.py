@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from ledger.objects.state import Origin
 from ledger.objects.uploads import Upload
 from ledger.partitions.records import BATCH, RUN
 from ledger.records import FRAME
 from ledger.requests import SMALL, Refused
-from ledger.types import TopicId
+from ledger.types import DraftBatch, Placement, TopicId
 
 
 class CommitBatch(NamedTuple):
@@ -56,6 +56,83 @@ class CommitFile:
     @property
     def work(self) -> int:
         return len(self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPlaced:
+    """Number the batches of a draft that is appended with the entry of this commit (`Journal.place`).
+
+    Unlike a `CommitFile` it is decided once, and never again: until its entry is durable its batches are
+    nowhere. So no results are kept of it for repeats, and no age of its object refuses it.
+    """
+
+    locator: str
+    object_bytes: int
+    batches: Sequence[CommitBatch]
+    first_sequences: Mapping[ProducerKey, int] | None = None
+    """As of `CommitFile`."""
+
+    @property
+    def weight(self) -> int:
+        return placed_weight(len(self.batches))
+
+    @property
+    def work(self) -> int:
+        return len(self.batches)
+
+
+PLACED_LOCATOR_BYTES: Final = 128
+"""More than the locator of a log file or an entry has."""
+
+
+def placed_weight(batches: int) -> int:
+    """Journal bytes that a draft of so many batches needs at most."""
+    return FRAME.size + 2 * SMALL + PLACED_LOCATOR_BYTES + batches * (RUN.size + BATCH.size)
+
+
+class DraftSource(Protocol):
+    """A draft whose batches are taken when its entry is filled: until then it may get more of them.
+
+    The calls come in this order, in one iteration of the event loop: `take`; then `not_placed`, or `placed`
+    and `decided`. None of them completes a request.
+    """
+
+    @property
+    def batches(self) -> int:
+        """How many `take` would return at most."""
+        ...
+
+    def take(self) -> Sequence[DraftBatch]:
+        """The draft, which gets no further batches. Empty: there is none any more, and nothing follows."""
+        ...
+
+    def not_placed(self) -> None:
+        """The journal does not take it: it goes to the segment store, and is committed from there."""
+        ...
+
+    def placed(self, placement: Placement) -> CommitPlaced:
+        """Where it will be; returns the request that is decided."""
+        ...
+
+    def decided(self, result: "FileCommit") -> None:
+        """What its result will be if the entry becomes durable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDraft:
+    """Append a draft with the next entry, and number its batches. Decided as the `CommitPlaced` that it
+    becomes when the entry is filled."""
+
+    source: DraftSource
+
+    @property
+    def weight(self) -> int:
+        return placed_weight(self.source.batches)
+
+    @property
+    def work(self) -> int:
+        return self.source.batches
 
 
 class Committed(NamedTuple):

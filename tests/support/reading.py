@@ -224,7 +224,7 @@ async def reading_world(
     )
     opener = BatchOpener()
     offsets = ListOffsetsService(shard, reader, opener, 128 * MIB)
-    stored = cache.put if produce_to_cache else None
+    stored = cache if produce_to_cache else None
     produce = ProduceService(shard, segments, ProduceOptions(64 * MIB, 3000, 4), lambda: NOW_MS, stored)
     try:
         yield ReadingWorld(shard, counting, produce, fetch, offsets, cache, alarms, opener)

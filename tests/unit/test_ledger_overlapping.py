@@ -14,7 +14,13 @@ from ledger.machine import Decision
 from ledger.objects.uploads import Upload, Uploader
 from ledger.overlay import CARRIED, Overlay
 from ledger.partitions.producers import ProducerBounds
-from ledger.partitions.requests import CommitBatch, CommitFile, ReserveProducerIds
+from ledger.partitions.requests import (
+    CommitBatch,
+    CommitDraft,
+    CommitFile,
+    CommitPlaced,
+    ReserveProducerIds,
+)
 from ledger.records import NEWEST_LEVEL
 from ledger.registry import REGISTRY, decide, encode_record
 from ledger.requests import Request
@@ -155,4 +161,10 @@ def test_what_an_overlay_carries_does_not_grow() -> None:
 
 
 def test_only_these_requests_overlap() -> None:
-    assert REGISTRY.overlapping == {CommitFile, CommitOffsets, ReserveProducerIds}
+    assert REGISTRY.overlapping == {
+        CommitDraft,
+        CommitFile,
+        CommitOffsets,
+        CommitPlaced,
+        ReserveProducerIds,
+    }

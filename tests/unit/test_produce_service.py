@@ -136,6 +136,19 @@ def batch_of(text: str, count: int = 1, producer: Producer = NO_PRODUCER, stamp:
     return build_batch(records, base_timestamp=stamp, producer=producer)
 
 
+class Noted:
+    """What would be put into a cache."""
+
+    def __init__(self, stored: list[tuple[str, int, bytes]]) -> None:
+        self._stored = stored
+
+    def put(self, locator: str, start: int, data: Buffer) -> None:
+        self._stored.append((locator, start, bytes(data)))
+
+    def discard_written(self, locator: str, start: int) -> None:
+        self._stored[:] = [one for one in self._stored if one[:2] != (locator, start)]
+
+
 class Opening:
     """Makes services, and closes them in the end."""
 
@@ -163,7 +176,7 @@ class Opening:
             segments,
             options or ProduceOptions(1 << 20, 1000, 3),
             lambda: NOW_MS,
-            stored=lambda locator, start, data: stored.append((locator, start, bytes(data))),
+            written=Noted(stored),
         )
         self.made.append(Produce(service, shard, segments, stored))
         return self.made[-1]

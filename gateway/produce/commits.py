@@ -1,0 +1,49 @@
+"""Batches as a store and the ledger get them (sans-I/O)."""
+
+from collections.abc import Sequence
+
+from gateway.produce.accumulator import PendingBatch
+from ledger.partitions.requests import CommitBatch
+from ledger.types import DraftBatch, Placement
+
+
+def draft_batches(batches: Sequence[PendingBatch]) -> list[DraftBatch]:
+    """As they are written."""
+    draft = []
+    for pending in batches:
+        header = pending.header
+        draft.append(
+            DraftBatch(
+                pending.log.topic_id,
+                pending.log.index,
+                pending.data,
+                header.record_count,
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+            )
+        )
+    return draft
+
+
+def commit_batches(batches: Sequence[PendingBatch], placement: Placement) -> list[CommitBatch]:
+    """As they are committed."""
+    commit = []
+    for pending, start in zip(batches, placement.starts, strict=True):
+        header = pending.header
+        max_timestamp = pending.append_time_ms if pending.append_time_ms >= 0 else header.max_timestamp
+        commit.append(
+            CommitBatch(
+                pending.log.topic_id,
+                pending.log.index,
+                start,
+                len(pending.data),
+                header.record_count,
+                max_timestamp,
+                header.attributes,
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+            )
+        )
+    return commit
