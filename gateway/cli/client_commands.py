@@ -4,7 +4,13 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.completion import complete_codecs, complete_configs, complete_topics, completer_of
+from gateway.cli.completion import (
+    complete_codecs,
+    complete_configs,
+    complete_groups,
+    complete_topics,
+    completer_of,
+)
 from gateway.cli.contact import DEFAULT_BOOTSTRAP, Contact
 from gateway.cli.help_text import help_text
 from gateway.cli.options import (
@@ -54,9 +60,17 @@ Print all records, and new ones as they are written, until Ctrl-C (exit code 130
     dragoman consume greetings --to-end       # the present records, then stop
     dragoman consume orders --from -10        # the last ten of each partition
     dragoman consume orders --from 2026-01-31T12:00:00 --count 5 --json
+    dragoman consume orders --partition 0 --from 100 --until 200
+    dragoman consume orders payments --group billing --format '%t-%p@%o %k: %v\n'
 
 While a gateway restarts, the command retries for 30 s. If only some partitions have the offset (--from 1000),
-reading begins at the nearest record in the others.
+reading begins at the nearest record in the others. --until never waits for records that are not there yet.
+
+With --group it shares the partitions with the other members of the group, begins at the committed offsets
+(--from says where, if there are none), and commits what it has printed: every 5 s, and at the end.
+
+A format string has %t topic, %p partition, %o offset, %T timestamp in ms, %k key, %v value, %K and %V their
+lengths (-1: null), %h headers, %% a percent sign; \\n and \\t. It says itself where lines end.
 """)
 DEMO_HELP = help_text("""
 Produce ten records to topic demo of a gateway on this machine, and consume them again.
@@ -85,7 +99,9 @@ Start = Annotated[
         autocompletion=completer_of("earliest", "latest"),
     ),
 ]
-Printed = Annotated[str, format_option("value, key-value or json.", "value", "key-value", "json")]
+Printed = Annotated[
+    str, format_option("value, key-value, json, or a format string.", "value", "key-value", "json")
+]
 
 topics_app = typer.Typer(name="topics", help=TOPICS_HELP, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -270,14 +286,27 @@ def produce(
 
 
 def consume(
-    name: Name,
+    names: Names,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
     start: Start = "earliest",
+    until: Annotated[
+        str | None, typer.Option("--until", help="Stop before this offset, -N or time.", metavar="WHERE")
+    ] = None,
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", "-p", help="Only this; repeat for more.", metavar="N")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            help="Read as a member of this group, and commit.",
+            metavar="GROUP",
+            autocompletion=complete_groups,
+        ),
     ] = None,
     count: Annotated[
         int | None, typer.Option("--count", "-c", min=0, help="Stop after N records.", metavar="N")
@@ -290,25 +319,14 @@ def consume(
     null: Annotated[str, typer.Option("--null", help="Printed for a null.", metavar="TEXT")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.", metavar="")] = False,
 ) -> None:
-    from gateway.cli.consume import ConsumeOptions, parse_format
+    from gateway.cli.consume import ConsumeOptions
     from gateway.cli.consume import consume as work
     from gateway.cli.output import end_with
+    from gateway.cli.record_output import OutputOptions
 
-    end_with(
-        lambda: work(
-            Contact(bootstrap, tls_ca, tls_cert, tls_key),
-            ConsumeOptions(
-                name,
-                start,
-                partitions or (),
-                count,
-                to_end,
-                parse_format("json" if as_json else format_),
-                key_separator,
-                null,
-            ),
-        )
-    )
+    output = OutputOptions("json" if as_json else format_, key_separator, null)
+    options = ConsumeOptions(names, start, partitions or (), count, to_end, until, group, output)
+    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), options))
 
 
 def demo(

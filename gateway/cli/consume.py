@@ -1,100 +1,169 @@
-"""`dragoman consume`: records become lines on stdout. No consumer group takes part."""
+"""`dragoman consume`: records become lines on stdout, by themselves or as a member of a consumer group."""
 
-import base64
-import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
-from gateway.cli.client import ClientError
+from gateway.cli.consumer_member import GroupMember, Rebalanced
 from gateway.cli.contact import Contact
-from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo, Unreachable
+from gateway.cli.endpoint import Endpoint, TopicInfo
 from gateway.cli.exits import Exit
-from gateway.cli.offsets import EARLIEST, LATEST, list_offsets, starting_offsets
+from gateway.cli.fetching import Consumed, Partition, fetched
+from gateway.cli.groups import committed_offsets
+from gateway.cli.offsets import EARLIEST, LATEST, list_offsets, offsets_of_topics, starting_offsets
 from gateway.cli.output import UsageError, counted, stdout_bytes, talk, writing
-from gateway.cli.record_input import raw, unescaped
-from gateway.wire.apis import ApiKey
-from gateway.wire.errors import ErrorCode
-from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
-from ledger.batch.header import (
-    CONTROL_BIT,
-    HEADER_BYTES,
-    LENGTH_AT,
-    LENGTH_PREFIX_BYTES,
-    LOG_APPEND_TIME_BIT,
-    BatchError,
-    verify_crc,
-)
-from ledger.batch.records import Record, read_batch
-from ledger.types import Buffer
+from gateway.cli.record_output import OutputOptions, Printer, printer_for
 
-MAX_WAIT_MS: Final = 500
-FETCH_BYTES: Final = 8 * 1024 * 1024
-PARTITION_BYTES: Final = 1024 * 1024
-DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
-PATIENCE_S: Final = 30.0
-"""How long to retry after a gateway that responded before fails: it may be restarting."""
-RETRY_S: Final = 0.2
-
-
-class Format(StrEnum):
-    VALUE = "value"
-    KEY_VALUE = "key-value"
-    JSON = "json"
+IDLE_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumeOptions:
-    """`count` None: no bound. `to_end`: stop at the end as it was at the start."""
+    """`count` None: no bound. `to_end`: stop at the end as it was at the start. `until`: stop before this
+    offset or time, or at the end. `group`: read as a member of it, and commit."""
 
-    topic: str
+    topics: Sequence[str]
     start: str = "earliest"
     partitions: Sequence[int] = ()
     count: int | None = None
     to_end: bool = False
-    format: Format = Format.VALUE
-    key_separator: str = "\t"
-    null: str = ""
-    """Printed for a null key or value."""
+    until: str | None = None
+    group: str | None = None
+    output: OutputOptions = field(default_factory=OutputOptions)
 
 
-@dataclass(frozen=True, slots=True)
-class Consumed:
-    partition: int
-    offset: int
-    timestamp_ms: int
-    record: Record
+class _Enough(Exception):
+    """As many records as were wanted are printed."""
 
 
-def parse_format(text: str) -> Format:
-    try:
-        return Format(text)
-    except ValueError:
-        raise UsageError(f"--format {text}: expected one of {', '.join(Format)}") from None
+class _Lines:
+    """Prints records, and knows how far it has come."""
+
+    def __init__(self, printer: Printer, count: int | None) -> None:
+        self._printer = printer
+        self._count = count
+        self.printed = 0
+        self.positions: dict[Partition, int] = {}
+        """The next offset of each partition of which something was printed."""
+
+    def print(self, records: Iterable[Consumed]) -> None:
+        """Until they end. _Enough, OutputError, and what the records raise."""
+        if self._count == 0:
+            raise _Enough
+        out = stdout_bytes()
+        for consumed in records:
+            with writing():
+                out.write(self._printer(consumed))
+                out.flush()
+            self.printed += 1
+            self.positions[consumed.topic, consumed.partition] = consumed.offset + 1
+            if self.printed == self._count:
+                raise _Enough
 
 
 def consume(contact: Contact, options: ConsumeOptions) -> Exit:
     """Print records until there are enough, or until interrupted."""
+    lines = _Lines(printer_for(options.output), options.count)
+    _check(options)
     with Endpoint(contact) as endpoint:
-        topic = endpoint.topics([options.topic])[options.topic]
-        starts = _chosen(topic, options, starting_offsets(endpoint, topic, options.start))
-        if options.start.isdecimal():
-            starts = _within_records(endpoint, topic, starts)
-        ends = list_offsets(endpoint, topic, LATEST) if options.to_end else None
-        printed = 0
+        topics = endpoint.topics(options.topics)
         try:
-            for consumed in fetched(endpoint, topic, starts, ends):
-                if options.count is not None and printed >= options.count:
-                    break
-                _print(topic.name, consumed, options)
-                printed += 1
-                if printed == options.count:
-                    break
+            if options.group is None:
+                starts = _starts(endpoint, topics, options)
+                lines.print(fetched(endpoint, topics, starts, _ends(endpoint, topics, options)))
+            else:
+                _consume_as_member(contact, endpoint, topics, options, lines)
+        except _Enough:
+            pass
         finally:
-            talk(f"Consumed {counted(printed, 'record')} of {topic.name}.")
+            talk(f"Consumed {counted(lines.printed, 'record')} of {', '.join(options.topics)}.")
     return Exit.OK
+
+
+def _check(options: ConsumeOptions) -> None:
+    if len(set(options.topics)) < len(options.topics):
+        raise UsageError("a topic is named twice; name each once")
+    if options.to_end and options.until is not None:
+        raise UsageError("--to-end and --until: give one of them")
+    if options.group is not None and options.partitions:
+        raise UsageError("--group and --partition: the group assigns the partitions; give one of them")
+
+
+def _consume_as_member(
+    contact: Contact,
+    endpoint: Endpoint,
+    topics: Mapping[str, TopicInfo],
+    options: ConsumeOptions,
+    lines: _Lines,
+) -> None:
+    assert options.group is not None
+    ends = _ends(endpoint, topics, options)
+    with GroupMember(contact, options.group, topics, lines.positions) as member:
+        while True:
+            assigned = member.join()
+            # What was printed before is committed: what another member has printed since is too.
+            lines.positions.clear()
+            starts = _member_starts(endpoint, topics, options, assigned)
+            mine = None if ends is None else {part: ends.get(part, 0) for part in starts}
+            try:
+                lines.print(fetched(endpoint, topics, starts, mine, member.tend))
+                if ends is not None:
+                    return
+                _wait_for_rebalance(member)
+            except Rebalanced as why:
+                talk(f"Group {options.group} rebalances ({why}).")
+
+
+def _wait_for_rebalance(member: GroupMember) -> None:
+    """Without a partition there is nothing to fetch. Rebalanced."""
+    while True:
+        member.tend()
+        time.sleep(IDLE_S)
+
+
+def _member_starts(
+    endpoint: Endpoint,
+    topics: Mapping[str, TopicInfo],
+    options: ConsumeOptions,
+    assigned: Sequence[Partition],
+) -> dict[Partition, int]:
+    """Committed offsets; where there is none, what `--from` says."""
+    assert options.group is not None
+    committed = {
+        part: found.committed_offset for part, found in committed_offsets(endpoint, options.group).items()
+    }
+    if not any(part not in committed for part in assigned):
+        return {part: committed[part] for part in assigned}
+    fresh = _starts(endpoint, topics, options)
+    return {part: committed.get(part, fresh.get(part, 0)) for part in assigned}
+
+
+def _starts(
+    endpoint: Endpoint, topics: Mapping[str, TopicInfo], options: ConsumeOptions
+) -> dict[Partition, int]:
+    starts: dict[Partition, int] = {}
+    for topic in topics.values():
+        chosen = _chosen(topic, options, starting_offsets(endpoint, topic, options.start))
+        if options.start.isdecimal():
+            chosen = _within_records(endpoint, topic, chosen)
+        starts |= {(topic.name, partition): offset for partition, offset in chosen.items()}
+    return starts
+
+
+def _ends(
+    endpoint: Endpoint, topics: Mapping[str, TopicInfo], options: ConsumeOptions
+) -> dict[Partition, int] | None:
+    """Where to stop: never later than the present end. None: nowhere."""
+    if not options.to_end and options.until is None:
+        return None
+    ends = offsets_of_topics(endpoint, list(topics.values()), LATEST)
+    if options.until is None:
+        return ends
+    for topic in topics.values():
+        for partition, until in starting_offsets(endpoint, topic, options.until, "--until").items():
+            ends[topic.name, partition] = min(ends[topic.name, partition], until)
+    return ends
 
 
 def _chosen(topic: TopicInfo, options: ConsumeOptions, starts: Mapping[int, int]) -> dict[int, int]:
@@ -112,177 +181,3 @@ def _within_records(endpoint: Endpoint, topic: TopicInfo, starts: Mapping[int, i
     if not any(firsts[part] <= at <= ends[part] for part, at in starts.items()):
         return dict(starts)
     return {part: min(max(at, firsts[part]), ends[part]) for part, at in starts.items()}
-
-
-def fetched(
-    endpoint: Endpoint, topic: TopicInfo, starts: Mapping[int, int], ends: Mapping[int, int] | None
-) -> Iterator[Consumed]:
-    """Records from these offsets on, for ever or up to `ends`. Refusal, ClientError."""
-    positions = dict(starts)
-    patience = _Patience()
-    while True:
-        if ends is not None:
-            positions = {part: at for part, at in positions.items() if at < ends[part]}
-        if not positions:
-            return
-        for leader in sorted({topic.leaders[partition] for partition in positions}):
-            mine = {part: at for part, at in positions.items() if topic.leaders[part] == leader}
-            failure = None
-            try:
-                fetched = _fetch(endpoint, topic, leader, mine)
-            except ClientError as error:
-                fetched, failure = [], error
-            for data in fetched:
-                partition = data.partition_index
-                if data.error_code:
-                    failure = _refusal(endpoint, topic, partition, positions[partition], data.error_code)
-                    continue
-                end = None if ends is None else ends[partition]
-                yield from _records(topic, data, positions, end)
-            if failure is None:
-                patience.renew()
-                continue
-            patience.wait_after(failure)
-            topic = _with_leaders(endpoint, topic)
-            break
-
-
-class _Patience:
-    """Retries of a transient failure, for PATIENCE_S from the first one after a success."""
-
-    def __init__(self) -> None:
-        self._until: float | None = None
-
-    def renew(self) -> None:
-        self._until = None
-
-    def wait_after(self, error: ClientError) -> None:
-        """Raises the error if it is not transient, or has lasted for PATIENCE_S."""
-        if isinstance(error, Unreachable) or (isinstance(error, Refusal) and not _may_pass(error.error)):
-            raise error
-        if self._until is None:
-            self._until = time.monotonic() + PATIENCE_S
-            talk(f"{error}; trying again for {PATIENCE_S:.0f} s.")
-        elif time.monotonic() > self._until:
-            raise ClientError(f"{error}; gave up after {PATIENCE_S:.0f} s") from error
-        time.sleep(RETRY_S)
-
-
-def _may_pass(error: ErrorCode) -> bool:
-    """In Kafka an unknown topic is retriable too. Here the topic existed before, so it was deleted."""
-    return error.retriable and error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _with_leaders(endpoint: Endpoint, topic: TopicInfo) -> TopicInfo:
-    """The topic of a new Metadata response; the old one while there is no response."""
-    try:
-        return endpoint.topics([topic.name])[topic.name]
-    except ClientError:
-        return topic
-
-
-def _fetch(endpoint: Endpoint, topic: TopicInfo, leader: int, positions: Mapping[int, int]) -> Sequence[Any]:
-    """The response of each partition that has records or an error. ClientError."""
-    partitions = [
-        FetchPartition(partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
-        for partition, offset in positions.items()
-    ]
-    request = FetchRequest(
-        max_wait_ms=MAX_WAIT_MS,
-        min_bytes=1,
-        max_bytes=FETCH_BYTES,
-        topics=[FetchTopic(topic.name, partitions=partitions)],
-    )
-    response = endpoint.ask(ApiKey.FETCH, request, leader, 4)
-    if response.error_code:
-        raise Refusal(f"fetch of {topic.name}", response.error_code)
-    return [data for topic_data in response.responses for data in topic_data.partitions]
-
-
-def _refusal(endpoint: Endpoint, topic: TopicInfo, partition: int, offset: int, code: int) -> ClientError:
-    what = f"fetch of {topic.name}-{partition} from offset {offset}"
-    if code != ErrorCode.OFFSET_OUT_OF_RANGE:
-        return Refusal(what, code)
-    first = list_offsets(endpoint, topic, EARLIEST)[partition]
-    end = list_offsets(endpoint, topic, LATEST)[partition]
-    return Refusal(what, code, f"offsets {first} to {end} are there; choose one with --from")
-
-
-def _records(topic: TopicInfo, data: Any, positions: dict[int, int], end: int | None) -> Iterator[Consumed]:
-    """Records of one response from the partition's position on. Advances the position."""
-    partition = data.partition_index
-    for batch in whole_batches(memoryview(data.records or b"")):
-        try:
-            if not verify_crc(batch):
-                raise ClientError(f"a batch of {topic.name}-{partition} does not match its CRC")
-            header, records = read_batch(batch, DECOMPRESSED_BYTES)
-        except BatchError as error:
-            raise ClientError(f"a batch of {topic.name}-{partition} cannot be read: {error}") from error
-        for record in () if header.attributes & CONTROL_BIT else records:
-            offset = header.base_offset + record.offset_delta
-            if offset < positions[partition]:
-                continue
-            if end is not None and offset >= end:
-                break
-            positions[partition] = offset + 1
-            yield Consumed(partition, offset, _timestamp(header, record), record)
-        last = header.base_offset + header.last_offset_delta
-        positions[partition] = max(positions[partition], last + 1)
-
-
-def _timestamp(header: Any, record: Record) -> int:
-    if header.attributes & LOG_APPEND_TIME_BIT:
-        return int(header.max_timestamp)
-    return int(header.base_timestamp + record.timestamp_delta)
-
-
-def whole_batches(view: memoryview) -> Iterator[memoryview]:
-    """Batches of a fetch response; a broker may cut the last one off."""
-    while len(view) >= HEADER_BYTES:
-        size = LENGTH_PREFIX_BYTES + int.from_bytes(view[LENGTH_AT : LENGTH_AT + 4], "big")
-        if size > len(view):
-            return
-        yield view[:size]
-        view = view[size:]
-
-
-def _print(topic: str, consumed: Consumed, options: ConsumeOptions) -> None:
-    record = consumed.record
-    if options.format is Format.JSON:
-        line = json.dumps(_as_json(topic, consumed), ensure_ascii=False).encode()
-    else:
-        null = raw(options.null)
-        line = null if record.value is None else bytes(record.value)
-        if options.format is Format.KEY_VALUE:
-            key = null if record.key is None else bytes(record.key)
-            line = key + raw(unescaped(options.key_separator)) + line
-    out = stdout_bytes()
-    with writing():
-        out.write(line + b"\n")
-        out.flush()
-
-
-def _as_json(topic: str, consumed: Consumed) -> dict[str, Any]:
-    record = consumed.record
-    return {
-        "topic": topic,
-        "partition": consumed.partition,
-        "offset": consumed.offset,
-        "timestamp_ms": consumed.timestamp_ms,
-        **_text("key", record.key),
-        **_text("value", record.value),
-        "headers": [
-            {**_text("name", header.key.encode("utf-8", "surrogateescape")), **_text("value", header.value)}
-            for header in record.headers
-        ],
-    }
-
-
-def _text(name: str, data: Buffer | None) -> dict[str, str | None]:
-    """As text where it is UTF-8, else as `<name>_base64`."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: bytes(data).decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}

@@ -12,7 +12,7 @@ from gateway.cli.options import AsJson, Bootstrap, TlsCa, TlsCert, TlsKey, Yes
 GROUPS_HELP = help_text("""
 List, describe and delete consumer groups, and set where they continue reading.
 
-    dragoman groups list --state Stable
+    dragoman groups list --state Stable --lag
     dragoman groups describe billing      # offsets, lag, and members of partitions
     dragoman groups reset-offsets billing --to 2026-01-31T12:00:00
 """)
@@ -24,9 +24,12 @@ Prints what would change; --execute does it.
     dragoman groups reset-offsets billing --to earliest
     dragoman groups reset-offsets billing --topic orders:0,2 --to 1500
     dragoman groups reset-offsets billing --topic orders --shift -100
+    dragoman groups reset-offsets billing-2 --to-group billing
+    dragoman groups describe billing --json > billing.json
+    dragoman groups reset-offsets billing --to-file billing.json
 
-Without --topic it sets the offsets of all topics that the group has read. An offset outside of a partition's
-records becomes their first or their end.
+Without --topic it sets the offsets of all topics that the group, the other group or the file has. An offset
+outside of a partition's records becomes their first or their end.
 """)
 
 Group = Annotated[str, typer.Argument(help="Group id.", metavar="GROUP", autocompletion=complete_groups)]
@@ -52,12 +55,14 @@ def list_(
             autocompletion=completer_of("Stable", "Empty", "PreparingRebalance", "CompletingRebalance"),
         ),
     ] = None,
+    lag: Annotated[bool, typer.Option("--lag", help="How far each is behind, in all.", metavar="")] = False,
     as_json: AsJson = False,
 ) -> None:
     from gateway.cli.groups import list_groups
     from gateway.cli.output import end_with
 
-    end_with(lambda: list_groups(Contact(bootstrap, tls_ca, tls_cert, tls_key), states or [], as_json))
+    contact = Contact(bootstrap, tls_ca, tls_cert, tls_key)
+    end_with(lambda: list_groups(contact, states or [], lag, as_json))
 
 
 @groups_app.command(
@@ -106,6 +111,19 @@ def reset_offsets(
     shift: Annotated[
         int | None, typer.Option("--shift", help="N offsets further than now; back if below 0.", metavar="N")
     ] = None,
+    to_group: Annotated[
+        str | None,
+        typer.Option(
+            "--to-group",
+            help="Where this other group is.",
+            metavar="GROUP",
+            autocompletion=complete_groups,
+        ),
+    ] = None,
+    to_file: Annotated[
+        str | None,
+        typer.Option("--to-file", help="Where groups describe --json said it was.", metavar="FILE"),
+    ] = None,
     execute: Annotated[
         bool, typer.Option("--execute", help="Do it, instead of only printing it.", metavar="")
     ] = False,
@@ -115,7 +133,7 @@ def reset_offsets(
     from gateway.cli.groups_reset import reset_offsets as work
     from gateway.cli.output import end_with
 
-    options = ResetOptions(name, topics or (), to, shift, execute, as_json)
+    options = ResetOptions(name, topics or (), to, shift, to_group, to_file, execute, as_json)
     end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), options))
 
 

@@ -1,7 +1,7 @@
 """`dragoman groups ...`: list, describe and delete consumer groups of any Kafka endpoint."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gateway.cli.assignments import held_partitions
@@ -43,10 +43,13 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
+    """`lag` is None unless it was requested, or where nothing was committed."""
+
     group: str
     state: str
     protocol_type: str
     type: str
+    lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +78,62 @@ class OffsetLine:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
+    """`lag`: of all partitions in which something was committed; None if nothing was."""
+
     group: str
     state: str
     protocol_type: str
     protocol: str
+    lag: int | None
     members: Sequence[MemberLine]
     offsets: Sequence[OffsetLine]
 
 
-def list_groups(contact: Contact, states: Sequence[str], as_json: bool) -> Exit:
+def list_groups(contact: Contact, states: Sequence[str], with_lag: bool, as_json: bool) -> Exit:
     for state in states:
         if state.lower() not in map(str.lower, STATES):
             talk(f"No group can be {state}; states are {', '.join(STATES)}.")
     with Endpoint(contact) as endpoint:
         lines = found_groups(endpoint, states)
+        if with_lag:
+            lines = _with_lag(endpoint, lines)
     if as_json:
         print_json(lines)
         return Exit.OK
-    rows = [(line.group, line.state, line.protocol_type or NOTHING) for line in lines]
-    print_table(("group", "state", "protocol type"), rows)
+    rows = [
+        (
+            line.group,
+            line.state,
+            line.protocol_type or NOTHING,
+            *((_or_nothing(line.lag),) if with_lag else ()),
+        )
+        for line in lines
+    ]
+    print_table(("group", "state", "protocol type", *(("lag",) if with_lag else ())), rows)
     if not lines:
         talk("There is no such group; one begins when a consumer with a group.id joins or commits.")
     return Exit.OK
+
+
+def _with_lag(endpoint: Endpoint, lines: Sequence[GroupLine]) -> list[GroupLine]:
+    committed = {line.group: committed_offsets(endpoint, line.group) for line in lines}
+    ends = log_ends(endpoint, sorted({topic for offsets in committed.values() for topic, _ in offsets}))
+    return [
+        replace(
+            line,
+            lag=_total(
+                max(ends[partition] - found.committed_offset, 0)
+                for partition, found in committed[line.group].items()
+                if partition in ends
+            ),
+        )
+        for line in lines
+    ]
+
+
+def _total(lags: Iterable[int | None]) -> int | None:
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
 
 
 def found_groups(endpoint: Endpoint, states: Sequence[str] = ()) -> list[GroupLine]:
@@ -132,7 +169,13 @@ def describe_group(endpoint: Endpoint, name: str) -> GroupDescription:
     members.sort(key=lambda member: (member.client_id, member.member_id))
     offsets = _offset_lines(endpoint, name, members)
     return GroupDescription(
-        name, group.group_state, group.protocol_type, group.protocol_data, members, offsets
+        name,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+        _total(line.lag for line in offsets),
+        members,
+        offsets,
     )
 
 
@@ -211,6 +254,8 @@ def _offset_line(
 def _print(group: GroupDescription, with_members: bool, is_first: bool) -> None:
     protocol = f", {group.protocol}" if group.protocol else ""
     heading = f"{group.group}: {group.state}{protocol}, {counted(len(group.members), 'member')}"
+    if group.lag is not None:
+        heading += f", lag {group.lag}"
     if not is_first:
         print_text()
     print_text(heading)

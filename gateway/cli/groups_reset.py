@@ -9,7 +9,8 @@ from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
 from gateway.cli.exits import Exit
 from gateway.cli.groups import DEAD, Partition, committed_offsets
-from gateway.cli.offsets import EARLIEST, LATEST, list_offsets, starting_offsets
+from gateway.cli.offset_file import offsets_of_file
+from gateway.cli.offsets import EARLIEST, LATEST, list_offsets, offsets_of_topics, starting_offsets
 from gateway.cli.output import UsageError, counted, print_json, print_table, talk
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.describe_groups import DescribeGroupsRequest
@@ -26,14 +27,21 @@ STOPPED: Final = ("Empty", DEAD)
 
 @dataclass(frozen=True, slots=True)
 class ResetOptions:
-    """`topics`: NAME or NAME:0,2. Empty: all topics of which the group has committed offsets."""
+    """`topics`: NAME or NAME:0,2. Empty: all topics of which the group, or what it follows, has offsets. One
+    of `to`, `shift`, `to_group` and `to_file` is given."""
 
     group: str
     topics: Sequence[str]
-    to: str | None
-    shift: int | None
-    execute: bool
-    as_json: bool
+    to: str | None = None
+    shift: int | None = None
+    to_group: str | None = None
+    to_file: str | None = None
+    execute: bool = False
+    as_json: bool = False
+
+    @property
+    def ways(self) -> int:
+        return sum(way is not None for way in (self.to, self.shift, self.to_group, self.to_file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +54,20 @@ class ResetLine:
 
 def reset_offsets(contact: Contact, options: ResetOptions) -> Exit:
     """Print the plan; with `execute` also commit it."""
-    if (options.to is None) == (options.shift is None):
-        raise UsageError("say where to: either --to WHERE or --shift N")
+    if options.ways != 1:
+        raise UsageError("say where to: one of --to WHERE or --shift N, --to-group GROUP, --to-file FILE")
+    given = None if options.to_file is None else offsets_of_file(options.to_file)
     with Endpoint(contact) as endpoint:
         is_new = _check_stopped(endpoint, options.group)
         before = {
             partition: found.committed_offset
             for partition, found in committed_offsets(endpoint, options.group).items()
         }
-        lines = _plan(endpoint, options, before)
+        if options.to_group is not None:
+            given = _offsets_of_group(endpoint, options.to_group)
+        lines = (
+            _plan(endpoint, options, before) if given is None else _plan_of(endpoint, options, before, given)
+        )
         if options.execute and lines:
             _commit(endpoint, options.group, lines)
     _print_plan(lines, options, is_new)
@@ -87,6 +100,38 @@ def _plan(endpoint: Endpoint, options: ResetOptions, before: Mapping[Partition, 
             if partition in targets
         ]
     return lines
+
+
+def _plan_of(
+    endpoint: Endpoint,
+    options: ResetOptions,
+    before: Mapping[Partition, int],
+    given: Mapping[Partition, int],
+) -> list[ResetLine]:
+    """To the offsets of another group or a file, brought to where there are records."""
+    chosen = _wanted(options.topics) or _all_of(given)
+    parts = sorted((name, part) for name, part in given if _is_chosen(chosen, name, part))
+    topics = endpoint.topics(sorted({name for name, _ in parts})) if parts else {}
+    firsts = offsets_of_topics(endpoint, list(topics.values()), EARLIEST)
+    ends = offsets_of_topics(endpoint, list(topics.values()), LATEST)
+    for name, part in parts:
+        if (name, part) not in ends:
+            raise ClientError(f"{name} has no partition {part}: it has {len(topics[name].leaders)}")
+    return [
+        ResetLine(*part, before.get(part), min(max(given[part], firsts[part]), ends[part])) for part in parts
+    ]
+
+
+def _is_chosen(chosen: Mapping[str, list[int] | None], topic: str, partition: int) -> bool:
+    partitions = chosen.get(topic, [])
+    return partitions is None or partition in partitions
+
+
+def _offsets_of_group(endpoint: Endpoint, group: str) -> dict[Partition, int]:
+    found = committed_offsets(endpoint, group)
+    if not found:
+        raise ClientError(f"group {group} has committed no offset; see dragoman groups list")
+    return {partition: offset.committed_offset for partition, offset in found.items()}
 
 
 def _wanted(topics: Sequence[str]) -> dict[str, list[int] | None]:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ def test_a_simple_group_is_listed_described_and_deleted(endpoint: Endpoint, fill
         }
     ]
     shown = run(endpoint, "describe", group).stdout.splitlines()
-    assert shown[0] == f"{group}: Empty, 0 members"
+    assert shown[0] == f"{group}: Empty, 0 members, lag {RECORDS - 3}"
     assert shown[2].split() == [filled, "0", "3", "10", "7", "-"]
     assert run(endpoint, "delete", group, "--yes").returncode == 0
     gone = run(endpoint, "describe", group)
@@ -196,3 +197,71 @@ def test_a_command_that_does_not_fit_says_what_to_write(
 def test_there_is_nothing_to_reset_where_nothing_was_committed(endpoint: Endpoint, filled: str) -> None:
     done = run(endpoint, "reset-offsets", f"nobody-{filled}", "--to", "latest", "--execute")
     assert done.returncode == 0 and "name topics with --topic" in done.stderr
+
+
+def test_lags_are_summed_for_each_group(endpoint: Endpoint, filled: str) -> None:
+    group = f"sum-{filled}"
+    commit(endpoint, group, filled, 3, 0)
+    listed = {line["group"]: line["lag"] for line in json_of(endpoint, "list", "--lag")}
+    assert listed[group] == RECORDS - 3
+    (described,) = json_of(endpoint, "describe", group)
+    assert described["lag"] == RECORDS - 3
+    rows = [line.split() for line in run(endpoint, "list", "--lag").stdout.splitlines()]
+    assert rows[0][-1] == "lag" and [group, str(RECORDS - 3)] in [[row[0], row[-1]] for row in rows]
+    plain = {line["group"]: line["lag"] for line in json_of(endpoint, "list")}
+    assert plain[group] is None
+
+
+def test_a_group_is_set_to_where_another_one_is(endpoint: Endpoint, filled: str) -> None:
+    first, second = f"first-{filled}", f"second-{filled}"
+    commit(endpoint, first, filled, 6, 0)
+    planned = json_of(endpoint, "reset-offsets", second, "--to-group", first)
+    assert [(line["offset"], line["new_offset"]) for line in planned["offsets"]] == [(None, 6), (None, 0)]
+    only = ("reset-offsets", second, "--to-group", first, "--topic", f"{filled}:0", "--execute")
+    assert run(endpoint, *only).returncode == 0
+    assert committed(endpoint, second, filled)[0] == 6 and committed(endpoint, second, filled)[1] < 0
+    missing = run(endpoint, "reset-offsets", second, "--to-group", f"no-{filled}", "--execute")
+    assert missing.returncode == 1 and "has committed no offset" in missing.stderr
+
+
+def test_a_group_is_set_back_to_what_describe_printed(
+    endpoint: Endpoint, filled: str, tmp_path: Path
+) -> None:
+    group, file = f"file-{filled}", tmp_path / "offsets.json"
+    commit(endpoint, group, filled, 6, 0)
+    file.write_text(run(endpoint, "describe", group, "--json").stdout)
+    commit(endpoint, group, filled, 9, 0)
+    set_back = ("reset-offsets", group, "--to-file", str(file))
+    plan = run(endpoint, *set_back, "--json").stdout
+    assert committed(endpoint, group, filled) == [9, 0]
+    assert run(endpoint, *set_back, "--execute").returncode == 0
+    assert committed(endpoint, group, filled) == [6, 0]
+    # The plan is such a file too.
+    commit(endpoint, group, filled, 1, 0)
+    file.write_text(plan)
+    assert run(endpoint, *set_back, "--execute").returncode == 0
+    assert committed(endpoint, group, filled) == [6, 0]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("{", "no JSON"),
+        ("7", "expected what dragoman groups describe --json prints"),
+        ('[{"group": "a", "offsets": []}, {"group": "b", "offsets": []}]', "several groups (a, b)"),
+        ('[{"topic": "t", "partition": 0, "offset": "9"}]', "is not a topic, a partition and an offset"),
+        ('[{"topic": "t", "partition": 0, "offset": -9}]', "is not a topic, a partition and an offset"),
+        (
+            '[{"topic": "t", "partition": 0, "offset": 1}, {"topic": "t", "partition": 0, "offset": 2}]',
+            "t-0 is in it twice",
+        ),
+    ],
+    ids=["broken", "number", "several", "text", "negative", "twice"],
+)
+def test_a_file_that_has_no_offsets_of_a_group_is_refused(
+    endpoint: Endpoint, tmp_path: Path, content: str, complaint: str
+) -> None:
+    file = tmp_path / "offsets.json"
+    file.write_text(content)
+    done = run(endpoint, "reset-offsets", "g", "--to-file", str(file), "--execute")
+    assert done.returncode == 2 and complaint in done.stderr and "Traceback" not in done.stderr

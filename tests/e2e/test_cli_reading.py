@@ -53,7 +53,7 @@ def test_a_tail_without_a_gateway_gives_up_with_one_sentence(gateway_factory: Ga
     gateway.start()
     run(gateway, "produce", "tail", stdin="1\n")
     # The real patience, 30 s, shortened.
-    code = "import gateway.cli.consume as c; c.PATIENCE_S = 2; import gateway.cli.main as m; m.main()"
+    code = "import gateway.cli.fetching as f; f.PATIENCE_S = 2; import gateway.cli.main as m; m.main()"
     command = [sys.executable, "-c", code, "consume", "tail", "-b", gateway.bootstrap]
     tail = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
