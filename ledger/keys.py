@@ -58,6 +58,7 @@ LOG_PREFIX: Final = "log/"
 _PLACED_PREFIXES: Final = (INLINE_PREFIX, LOG_PREFIX)
 _LOG = re.compile(r"log/(?:0|[1-9][0-9]{0,9})/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.log")
 _INLINE = re.compile(r"journal/(0|[1-9][0-9]{0,9})/([0-9]{20})-([0-9a-f]{8})")
+_WAL = re.compile(r"wal/(?:0|[1-9][0-9]{0,9})/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.[a-z]+)?")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -139,6 +140,12 @@ def inline_locator(shard: int, entry: int, crc: int) -> str:
     their WAL frame ends with. A number that was pruned is free again, so the key alone would not say which
     batches they are."""
     return f"{INLINE_PREFIX}{shard}/{entry:020d}-{crc:08x}"
+
+
+@lru_cache(maxsize=1024)
+def is_wal(locator: str) -> bool:
+    """Whether this is the key of a WAL object in blobs or in a file."""
+    return _WAL.fullmatch(locator) is not None
 
 
 def is_inline(locator: str) -> bool:

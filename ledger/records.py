@@ -5,7 +5,7 @@ and their bodies are with the feature that they concern, in its module `records`
 
 The *feature level* of a journal says which types and versions may be in it, so that no build meets one that
 it cannot read before an operator has allowed it. Level 1 is the first format, level 2 the second, and level 3
-adds segments. Level 4 adds what jobs write besides: settled ledgers.
+adds segments. Level 4 adds what jobs write besides: settled ledgers. Level 5 adds batches inside of entries.
 """
 
 import struct
@@ -21,7 +21,7 @@ MAX_RECORDS_BYTES = 512 * 1024 - 40
 """Of all records of one journal entry; with its head it has 512 KiB at most."""
 
 FIRST_LEVEL: Final = 1
-NEWEST_LEVEL: Final = 4
+NEWEST_LEVEL: Final = 5
 """The newest feature level that this build reads and writes; a new journal begins with it."""
 
 LEVEL_WITH_ORIGINS: Final = 2
@@ -33,7 +33,7 @@ LEVEL_WITH_SETTLED: Final = 4
 LEVEL_WITH_ADOPTED: Final = 4
 """Topics have segments in buckets of others."""
 LEVEL_WITH_PLACED: Final = 5
-"""Batches are made durable together with the entry that numbers them. No journal of this build has it yet."""
+"""Batches are made durable together with the entry that numbers them."""
 
 RESERVED: Final[Mapping[range, str]] = {
     range(31, 34): "swaps of segments",
@@ -42,7 +42,7 @@ RESERVED: Final[Mapping[range, str]] = {
     range(50, 54): "ACLs",
     range(54, 58): "credentials",
     range(58, 62): "share groups",
-    range(62, 64): "objects inside of entries",
+    range(63, 64): "objects inside of entries",
     range(64, 68): "membership of gateways",
 }
 """Type numbers that are kept for what later versions write. No build writes them yet."""

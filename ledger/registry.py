@@ -7,6 +7,7 @@ from ledger.adoption.machine import ADOPTION
 from ledger.cluster.machine import CLUSTER
 from ledger.cluster.records import FeatureLevelRaised
 from ledger.groups.machine import GROUPS
+from ledger.inline.machine import INLINE
 from ledger.machine import Applier, Decider, Decision, Machine
 from ledger.objects.machine import OBJECTS
 from ledger.overlay import Overlay
@@ -103,7 +104,7 @@ def _in_turn(appliers: Sequence[Applier]) -> Applier:
 
 
 REGISTRY = Registry(
-    (CLUSTER, PARTITIONS, TOPICS, OBJECTS, GROUPS, SETTINGS, SWAPS, SETTLED_LEDGERS, ADOPTION)
+    (CLUSTER, PARTITIONS, TOPICS, OBJECTS, GROUPS, SETTINGS, SWAPS, SETTLED_LEDGERS, ADOPTION, INLINE)
 )
 
 decide = REGISTRY.decide

@@ -133,10 +133,22 @@ def complete(state: LedgerState) -> None:
             raise StoreDamaged(
                 f"object {stored.number} of an image should have {stored.live_runs} runs, and {runs} name it"
             )
+    if state.objects.inline:
+        _find_inline(state)
     if live:
         raise StoreDamaged(f"runs of an image name object {min(live)}, which it has not")
     if state.objects.next_number <= max(state.objects.by_number, default=-1):
         raise StoreDamaged("the next object number of an image is taken")
+
+
+def _find_inline(state: LedgerState) -> None:
+    inline = state.objects.inline.keys()
+    for log in state.logs.values():
+        for chunk in log.chunks:
+            if inline & chunk.object_numbers(chunk.head, len(chunk)):
+                base = next(row[1] for row in chunk.rows(chunk.head) if row[3] in inline)
+                state.objects.inline_committed(log.number, base)
+                break
 
 
 SECTIONS = (

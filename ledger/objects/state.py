@@ -8,7 +8,7 @@ from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple
 
-from ledger.keys import created_ms, is_placed
+from ledger.keys import created_ms, inline_name, is_placed
 from ledger.objects.uploads import ObjectKind, PendingDraft, Upload, Uploader, Uploaders
 from ledger.records import FIRST_LEVEL
 
@@ -129,6 +129,11 @@ class Objects:
         self.garbage: dict[int, ObjectState] = {}
         self.segments = 0
         """How many of the objects are segments."""
+        self.inline: dict[int, ObjectState] = {}
+        """Those of them that are inside of entries, in the order of these."""
+        self.inline_from: dict[int, int] = {}
+        """By number of the partition, the offset from which on it may have runs inside of entries. One that
+        is not here has none."""
         self.uploaders = Uploaders()
         self._with_results: list[tuple[int, int]] = []
         """A heap of (creation time, number): objects whose results the floor has not dropped yet."""
@@ -156,6 +161,8 @@ class Objects:
         self.by_number[state.number] = state
         self.by_locator[state.locator] = state
         self.segments += state.kind == ObjectKind.SEGMENT
+        if state.kind == ObjectKind.INLINE:
+            self.inline[state.number] = state
         if not is_placed(state.locator):
             heappush(self._with_results, (state.created_ms, state.number))
         if state.closed:
@@ -174,7 +181,10 @@ class Objects:
         return touched
 
     def close_if_empty(self, state: ObjectState, now_ms: int) -> None:
-        if state.live_runs == 0 and not state.closed:
+        if state.kind == ObjectKind.INLINE and state.live_runs == 0:
+            # Its bytes are deleted with its entry, when the journal is pruned.
+            self.forget((state.number,))
+        elif state.live_runs == 0 and not state.closed:
             state.closed_ms = now_ms
             self.garbage[state.number] = state
 
@@ -194,6 +204,20 @@ class Objects:
                 del self.by_locator[state.locator]
                 self.segments -= state.kind == ObjectKind.SEGMENT
                 self.garbage.pop(number, None)
+                if self.inline.pop(number, None) is not None and not self.inline:
+                    self.inline_from.clear()
+
+    def inline_committed(self, number: int, base: int) -> None:
+        """A partition has a run inside of an entry, which begins with the offset `base`."""
+        self.inline_from.setdefault(number, base)
+
+    @property
+    def first_inline_entry(self) -> int | None:
+        """The lowest number of an entry with a live run inside; None if there is none."""
+        for stored in self.inline.values():
+            name = inline_name(stored.locator)
+            return name.entry if name is not None else None
+        return None
 
     def passes(self, floor_ms: int) -> bool:
         """Whether a floor that is raised to this passes an object or an uploader: it changes nothing else."""

@@ -20,7 +20,8 @@ class ObjectKind(IntEnum):
     SEGMENT = 2
     """Batches of one partition in the order of their offsets, written by a job."""
     INLINE = 3
-    """Reserved: batches inside of a journal entry."""
+    """Batches inside of a journal entry (`ledger/formats/inline.py`). It goes with its entry: so it is never
+    garbage, and unknown from its last live run on."""
     SETTLED = 4
     """No batches: where those of a partition are, as a job wrote it (`ledger/formats/settled.py`). No run is
     in it, and it is garbage once it is not the newest one of its partition."""

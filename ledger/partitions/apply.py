@@ -4,7 +4,7 @@ from ledger.keys import is_placed
 from ledger.objects.apply import announce
 from ledger.objects.rows import OBJECT, UPLOADER
 from ledger.objects.state import ObjectState
-from ledger.objects.uploads import Upload
+from ledger.objects.uploads import ObjectKind, Upload
 from ledger.partitions.producers import MAX_SEQUENCE, ProducerState
 from ledger.partitions.records import (
     FileCommitted,
@@ -53,7 +53,9 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
             unsaved.add(producer_id)
         start += batch_size
         base += records
-    if not is_placed(record.locator):
+    if is_placed(record.locator):
+        _placed(state, stored, record)
+    else:
         stored.remember_all(starts, bases)
     if record.upload is not None:
         _uploaded(state, record.upload, stored, min(starts), max(starts))
@@ -67,6 +69,12 @@ def _keep(state: LedgerState, cut: Cut, record: FileCommitted) -> None:
         announce(state, [known.number])
     for run in record.runs:
         cut.keep(run[0])
+
+
+def _placed(state: LedgerState, stored: ObjectState, record: FileCommitted) -> None:
+    if stored.kind == ObjectKind.INLINE:
+        for number, _, _, base, *_ in record.runs:
+            state.objects.inline_committed(number, base)
 
 
 def _uploaded(state: LedgerState, upload: Upload, stored: ObjectState, first: int, last: int) -> None:

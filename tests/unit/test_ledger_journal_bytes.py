@@ -20,6 +20,8 @@ from ledger.cluster.records import (
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.groups.records import GroupRemoved, GroupStored, OffsetsCommitted, OffsetsRemoved
 from ledger.groups.state import Group, Member, OffsetRow
+from ledger.inline.records import InlineMoved, MovedRange
+from ledger.inline.requests import MovedRun
 from ledger.journal import HEAD_BYTES, decode_entry, encode_entry, nonce_of
 from ledger.objects.records import FloorRaised, ObjectsForgotten
 from ledger.objects.state import Origin
@@ -179,6 +181,14 @@ GOLDEN_OF_LEVEL_4: list[tuple[MetadataRecord, str]] = [
         "0000000000000009 73",
     ),
 ]
+GOLDEN_OF_LEVEL_5: list[tuple[MetadataRecord, str]] = [
+    (
+        InlineMoved("w", 999, [MovedRange(7, 100, 299, 5, [MovedRun(40, 61, 100, 299, -1)])]),
+        "3e 00 0000004b 0001 00000000000003e7 00000001 77"
+        "00000007 0000000000000064 000000000000012b 00000005 00000001"
+        "00000028 0000003d 0000000000000064 000000000000012b ffffffffffffffff",
+    ),
+]
 
 
 @pytest.fixture
@@ -214,6 +224,14 @@ def test_the_bytes_of_a_metadata_record_of_level_4_never_change(record: Metadata
         encode_record(record, 3)
 
 
+@pytest.mark.parametrize(("record", "text"), GOLDEN_OF_LEVEL_5)
+def test_the_bytes_of_a_metadata_record_of_level_5_never_change(record: MetadataRecord, text: str) -> None:
+    assert encode_record(record, 5).hex() == text.replace(" ", "")
+    assert list(decode_records(bytes.fromhex(text), 1)) == [record]
+    with pytest.raises(ValueError, match="is not written at feature level 4"):
+        encode_record(record, 4)
+
+
 @pytest.mark.parametrize(("record", "text"), GOLDEN_OF_LEVEL_2)
 def test_level_3_leaves_the_records_of_level_2_as_they_are(record: MetadataRecord, text: str) -> None:
     assert encode_record(record, 3).hex() == text.replace(" ", "")
@@ -240,12 +258,15 @@ def test_a_record_of_what_later_versions_bring_is_refused_with_its_purpose(numbe
 
 
 def test_a_later_feature_level_is_refused_in_words() -> None:
-    with pytest.raises(StoreTooNew, match="feature level 5, and this build knows levels up to 4"):
-        list(decode_records(bytes.fromhex("15 00 00000002 0005"), 1))
+    with pytest.raises(StoreTooNew, match="feature level 6, and this build knows levels up to 5"):
+        list(decode_records(bytes.fromhex("15 00 00000002 0006"), 1))
 
 
 def test_every_kind_of_metadata_record_has_its_golden_bytes() -> None:
-    later = {type(record) for record, _ in GOLDEN_OF_LEVEL_2 + GOLDEN_OF_LEVEL_3 + GOLDEN_OF_LEVEL_4}
+    later = {
+        type(record)
+        for record, _ in GOLDEN_OF_LEVEL_2 + GOLDEN_OF_LEVEL_3 + GOLDEN_OF_LEVEL_4 + GOLDEN_OF_LEVEL_5
+    }
     assert {type(record) for record in RECORDS} | later == {
         known.kind for machine in REGISTRY.machines for known in machine.formats
     }

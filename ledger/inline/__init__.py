@@ -1,0 +1,1 @@
+"""Batches inside of journal entries: which runs are there, and how they get into objects."""

@@ -1,0 +1,97 @@
+"""Which runs inside of entries go into an object together, and what becomes of them there."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from ledger.inline.requests import MAX_MOVED_RUNS, MAX_MOVES, MovedRun, MoveInline, RangeMove
+from ledger.objects.uploads import ObjectKind
+from ledger.partitions.runs import Run, are_of_one_age, later_timestamp
+from ledger.partitions.state import PartitionLog
+from ledger.state import LedgerState
+
+MAX_RUN_BYTES: Final = 4 * 1024 * 1024
+"""Joined runs are no larger: a fetch or a retention sees runs as wholes."""
+MAX_RANGE_RUNS: Final = 500
+
+
+class InlineRange(NamedTuple):
+    """Adjacent live runs of a partition, all inside of entries."""
+
+    log: PartitionLog
+    runs: Sequence[Run]
+
+    @property
+    def size(self) -> int:
+        return sum([run.size for run in self.runs])
+
+
+def inline_ranges(state: LedgerState, log: PartitionLog) -> Iterator[InlineRange]:
+    """All ranges of a partition, each of at most MAX_RANGE_RUNS. To be used up before the state changes."""
+    base = state.objects.inline_from.get(log.number)
+    if base is None or log.deleted:
+        return
+    held: list[Run] = []
+    objects = state.objects.by_number
+    for run in log.runs_from(max(base, log.log_start)):
+        is_inline = objects[run.object_number].kind == ObjectKind.INLINE
+        if held and (not is_inline or len(held) == MAX_RANGE_RUNS or held[-1].last + 1 != run.base):
+            yield InlineRange(log, held)
+            held = []
+        if is_inline:
+            held.append(run)
+    if held:
+        yield InlineRange(log, held)
+
+
+def without(found: InlineRange, missing: Sequence[Run]) -> list[InlineRange]:
+    """What is left of a range if these of its runs cannot be read."""
+    gone, parts, held = set(missing), list[InlineRange](), list[Run]()
+    for run in found.runs:
+        if run not in gone:
+            held.append(run)
+        elif held:
+            parts.append(InlineRange(found.log, held))
+            held = []
+    return [*parts, InlineRange(found.log, held)] if held else parts
+
+
+def moved(found: InlineRange, starts: Sequence[int]) -> RangeMove:
+    """The move of a range, of which each run begins at one of `starts` in the object. Runs that are adjacent
+    there become one, if retention may see them as one."""
+    runs: list[MovedRun] = []
+    for run, start in zip(found.runs, starts, strict=True):
+        before = runs[-1] if runs else None
+        if before is not None and _goes_on(before, run, start):
+            stamp = later_timestamp(before.max_timestamp, run.max_timestamp)
+            runs[-1] = MovedRun(before.start, before.size + run.size, before.base, run.last, stamp)
+        else:
+            runs.append(MovedRun(start, run.size, run.base, run.last, run.max_timestamp))
+    log = found.log
+    return RangeMove(log.topic_id, log.index, runs[0].base, runs[-1].last, len(found.runs), runs)
+
+
+def _goes_on(before: MovedRun, run: Run, start: int) -> bool:
+    return (
+        before.start + before.size == start
+        and before.last + 1 == run.base
+        and before.size + run.size <= MAX_RUN_BYTES
+        and are_of_one_age(before.max_timestamp, run.max_timestamp)
+    )
+
+
+def requests_of(locator: str, object_bytes: int, moves: Sequence[RangeMove]) -> Iterator[MoveInline]:
+    """One after the other, as an entry takes them."""
+    part: list[RangeMove] = []
+    replaced = 0
+    # Of a partition one range can be moved in an entry.
+    for move in moves:
+        is_again = any(
+            (each.topic_id, each.partition) == (move.topic_id, move.partition) for each in part[-1:]
+        )
+        if part and (is_again or len(part) == MAX_MOVES or replaced + move.replaced > MAX_MOVED_RUNS):
+            yield MoveInline(locator, object_bytes, part)
+            part, replaced = [], 0
+        part.append(move)
+        replaced += move.replaced
+    if part:
+        yield MoveInline(locator, object_bytes, part)
