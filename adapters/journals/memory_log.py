@@ -100,6 +100,10 @@ class MemoryLog(MetadataJournal):
     def takes(self, batches: int, size: int) -> bool:
         return True
 
+    def roll(self) -> None:
+        """The next draft begins a new file."""
+        self._active = None
+
     def holds(self, locator: str) -> bool:
         held = self._files.get(locator)
         if held is None:

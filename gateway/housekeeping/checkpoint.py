@@ -157,9 +157,11 @@ class Checkpointer:
             return cut, nonce
 
     async def snapshot_if_due(self, *, is_wanted: bool = False) -> None:
-        """`is_wanted`: also if the newest one is only not of the last entry."""
+        """`is_wanted`: also if the newest one is only not of the last entry, or is not what the journal is
+        pruned to."""
         now, applied = asyncio.get_running_loop().time(), self._replica.state.applied
-        is_wanted = is_wanted and applied > self.snapshotted
+        if is_wanted:
+            is_wanted = applied > self.snapshotted or await self._journal.start() < self.snapshotted
         if is_wanted or self._rule.is_due(applied, self._replica.journal_bytes, now):
             await self.snapshot()
             await self.prune()

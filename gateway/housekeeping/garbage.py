@@ -7,12 +7,14 @@ Where runs are merged, the records of a dead object may be in a segment that the
 yet. A ledger that is restored from that snapshot would lack them: so the object stays until a newer one is
 there.
 
+An object that the journal holds (`Journal.holds`) is neither garbage nor an orphan: entries are in it.
+
 What a hold of a backup names stays until the hold is over or released; and nothing at all is deleted while an
 operator copies the data of a running gateway.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 import structlog
@@ -63,16 +65,22 @@ class Graces:
     def __init__(self, dead: Iterable[int]) -> None:
         """`dead`: numbers of the objects that are dead already."""
         self._before = frozenset(dead)
-        self._since: dict[int, int] = {}
+        self._since: dict[int, tuple[int, int]] = {}
+        """By object: the entry time at which it died, and since when that is known here."""
 
-    def note(self, dead: Iterable[int], elapsed_ms: int) -> None:
-        """`dead` are all dead objects now; others were deleted."""
+    def note(self, dead: Mapping[int, int], elapsed_ms: int) -> None:
+        """`dead` are all dead objects now, with the entry times at which they died; others were deleted. One
+        that had got runs again has died a second time."""
         since = self._since
-        self._since = {n: since.get(n, elapsed_ms) for n in dead if n not in self._before}
+        self._since = {
+            number: known if (known := since.get(number)) and known[0] == died_ms else (died_ms, elapsed_ms)
+            for number, died_ms in dead.items()
+            if number not in self._before
+        }
 
     def is_over(self, number: int, grace_ms: int, elapsed_ms: int) -> bool:
         """For an object that was noted."""
-        return number in self._before or self._since[number] + grace_ms <= elapsed_ms
+        return number in self._before or self._since[number][1] + grace_ms <= elapsed_ms
 
 
 class Deaths:
@@ -115,6 +123,7 @@ class GarbageCollector:
         with an event name at each failed deletion of an object. Without `elapsed`, monotonic ms, graces and
         idle times are measured by `clock` and entries alone."""
         self._shard = shard
+        self._journal = shard.journal
         self._segments = segments
         self._grace_ms = grace_ms
         self._clock = clock
@@ -129,6 +138,8 @@ class GarbageCollector:
         self._deaths = Deaths()
         self.waits_for_snapshot = False
         """Whether the last sweep left objects because the newest snapshot names them."""
+        self.held_bytes = 0
+        """Of objects that the last sweep left because the journal holds them: pruning lets them go."""
         self.orphans_left = 0
         """Objects that no entry names and that the last sweep kept: most are new, and may still be
         committed."""
@@ -217,6 +228,9 @@ class GarbageCollector:
             for stored in self._shard.state.objects.due_garbage(self._now_ms(), grace_ms)
             if self._is_grace_over(stored, grace_ms)
         ]
+        held = {stored.number for stored in due if self._journal.holds(stored.locator)}
+        self.held_bytes = sum(stored.size for stored in due if stored.number in held)
+        due = [stored for stored in due if stored.number not in held]
         found, due = len(due), [stored for stored in due if self._is_dead_in_snapshot(stored)]
         self.waits_for_snapshot = len(due) < found
         if self._holds is not None:
@@ -279,7 +293,9 @@ class GarbageCollector:
             page = scan.part_of(await self._segments.objects(scan.after, SLICE_OBJECTS))
             if not page:
                 break
-            unnamed = [stored for stored in page if stored.locator not in objects.by_locator]
+            held = {stored.locator for stored in page if self._journal.holds(stored.locator)}
+            named = objects.by_locator
+            unnamed = [one for one in page if one.locator not in named and one.locator not in held]
             orphans = {
                 stored.locator
                 for stored in unnamed
@@ -289,7 +305,9 @@ class GarbageCollector:
             deleted += len(gone)
             if gone:
                 log.info("orphans.deleted", objects=len(gone))
-            scan.saw(page, [stored for stored in unnamed if stored.locator not in orphans], orphans - gone)
+            kept = [stored for stored in unnamed if stored.locator not in orphans]
+            # What is held is not an orphan yet, and may become one.
+            scan.saw(page, kept, (orphans - gone) | held)
         return deleted
 
     def _may_delete(self) -> bool:
@@ -306,7 +324,8 @@ class GarbageCollector:
         state = self._shard.state
         self._deaths.note(state.objects.garbage, state.applied)
         if self._elapsed is not None:
-            self._graces.note(self._shard.state.objects.garbage, self._elapsed())
+            dead = {number: stored.closed_ms for number, stored in state.objects.garbage.items()}
+            self._graces.note(dead, self._elapsed())
 
     def _is_grace_over(self, stored: ObjectState, grace_ms: int) -> bool:
         return self._elapsed is None or self._graces.is_over(stored.number, grace_ms, self._elapsed())

@@ -14,6 +14,10 @@ from gateway.housekeeping.producers import ProducerRelief
 from gateway.housekeeping.retention import Retention
 
 FULL_S: Final = 2.0
+MIN_HELD_BYTES: Final = 256 * 1024 * 1024
+HELD_A_SNAPSHOT: Final = 4
+"""Dead log files wait until they have this, or this multiple of a snapshot: then one is written so that the
+journal can be pruned past them."""
 SNAPSHOT_S = 5.0
 """How often it is looked whether a snapshot is due."""
 CLOCK_S: Final = 5.0
@@ -56,22 +60,26 @@ def owner_steps(
 ) -> Housekeeper:
     """On a full disk a snapshot, after which the journal is pruned, is written if it fits."""
     disk = space or FreeSpace(())
-
-    async def take_snapshot() -> None:
-        # The image is written first, and may grow by the same size.
-        if disk.spares(2 * checkpointer.snapshot_bytes):
-            await checkpointer.snapshot_if_due(is_wanted=garbage.waits_for_snapshot)
-            garbage.waits_for_snapshot = False
-
     housekeeper = Housekeeper()
     now, sweep_s = asyncio.get_running_loop().time, min(60.0, grace_ms / 4_000)
     housekeeper.add("drain", TICK_S, lambda: garbage.drain(now), first_s=0.0)
     housekeeper.add("retention", retention_check_ms / 1000, retention.apply)
-    housekeeper.add("snapshot", SNAPSHOT_S, take_snapshot)
+    housekeeper.add("snapshot", SNAPSHOT_S, lambda: snapshot_if_due(checkpointer, garbage, disk))
     housekeeper.add("sweep", sweep_s, lambda: garbage.sweep(now))
     housekeeper.add("full disk", FULL_S, lambda: garbage.sweep_if_full(now))
     housekeeper.add("producers", 600.0, lambda: garbage.expire_producers(now))
     return housekeeper
+
+
+async def snapshot_if_due(checkpointer: Checkpointer, garbage: GarbageCollector, disk: FreeSpace) -> None:
+    """Also if garbage waits for one. The flags of the last sweep are taken back until the next."""
+    # The image is written first, and may grow by the same size.
+    if disk.spares(2 * checkpointer.snapshot_bytes):
+        least = 1 if disk.is_full else max(MIN_HELD_BYTES, HELD_A_SNAPSHOT * checkpointer.snapshot_bytes)
+        is_wanted = garbage.waits_for_snapshot or garbage.held_bytes >= least
+        await checkpointer.snapshot_if_due(is_wanted=is_wanted)
+        garbage.waits_for_snapshot = False
+        garbage.held_bytes = 0
 
 
 class OwnerHousekeeping:
