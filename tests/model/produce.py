@@ -10,9 +10,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from adapters.journals.memory_log import MemoryLog, MemoryLogFiles
+from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
-from gateway.coordination import owner
+from gateway.coordination import opening, owner
 from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import PendingBatch
 from gateway.produce.service import ProduceOptions, ProduceService
@@ -30,7 +32,6 @@ from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch, Placement, Position
 from tests.support.completions import AwaitedProduce
 from tests.support.journalled import topic_id
-from tests.support.shards import open_shard
 
 BEGUN_MS = 1_700_000_000_000
 PARTITIONS = 2
@@ -70,12 +71,12 @@ class Chance:
 
 
 class Segments(MemorySegments):
-    def __init__(self, chance: Chance, overlapping: bool) -> None:
-        super().__init__(random=chance.choose.randbytes)
+    def __init__(self, chance: Chance, overlapping: bool, logs: MemoryLogFiles) -> None:
+        super().__init__(random=chance.choose.randbytes, logs=logs)
         self.capabilities = Capabilities(deletes=True, atomic=True, durable_ack=True, overlapping=overlapping)
         self._chance = chance
         self.begun: list[tuple[float, list[bytes]]] = []
-        """When each write began, and what it writes."""
+        """When each write began, or when each draft was placed, and what it writes."""
 
     async def write(
         self, batches: Sequence[DraftBatch], created_ms: int, feature_level: int = FIRST_LEVEL
@@ -90,6 +91,30 @@ class Segments(MemorySegments):
         if self._chance.happens(0.08):
             raise self._chance.choose.choice([StoreUnavailable, OutcomeUnknown])("on purpose, after")
         return placement
+
+
+class Log(MemoryLog):
+    """It takes most drafts, and has no place for some of those."""
+
+    def __init__(self, metadata: "Metadata", world: "World") -> None:
+        choose = world.choose
+        roll_bytes = choose.choice([1, 10_000, 1 << 26])
+        super().__init__(
+            metadata, 0, world.files, world.now_ms, roll_bytes=roll_bytes, random=choose.randbytes
+        )
+        self._world = world
+        self._max_batches = choose.choice([0, 1, 2, MOST, MOST])
+
+    def takes(self, batches: int, size: int) -> bool:
+        return batches <= self._max_batches
+
+    def place(self, number: int, batches: Sequence[DraftBatch]) -> Placement | None:
+        if self._world.chance.happens(0.05):
+            return None
+        placed = [bytes(batch.data) for batch in batches]
+        self._world.segments.begun.append((asyncio.get_running_loop().time(), placed))
+        self._world.placed += 1
+        return super().place(number, batches)
 
 
 class Metadata(MemoryMetadata):
@@ -130,11 +155,16 @@ class Life:
 
 
 class World:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, is_placing: bool = False) -> None:
+        """`is_placing`: most drafts are appended with their entries."""
         self.choose = random.Random(seed)
         self.chance = Chance(self.choose)
         self.metadata = Metadata(self.chance)
-        self.segments = Segments(self.chance, overlapping=self.choose.random() < 0.8)
+        self.files = MemoryLogFiles()
+        self.segments = Segments(self.chance, self.choose.random() < 0.8, self.files)
+        self.is_placing = is_placing
+        self.placed = 0
+        """Drafts that had a place."""
         self.lives: list[Life] = []
         self.attempts: list[Attempt] = []
         self.acks: list[tuple[Attempt, int]] = []
@@ -152,7 +182,7 @@ class World:
         set_max_waiting(MAX_WAITING)
         while True:
             try:
-                shard = await open_shard(self.metadata, None, None, len(self.lives), self.now_ms)
+                shard = await opening.open_shard(self.journal(), None, None, len(self.lives), self.now_ms)
             except StoreError:
                 continue
             break
@@ -173,6 +203,9 @@ class World:
         )
         service = ProduceService(shard, self.segments, options, self.now_ms)
         self.lives.append(Life(len(self.lives), shard, service))
+
+    def journal(self) -> MetadataJournal:
+        return Log(self.metadata, self) if self.is_placing else MetadataJournal(self.metadata, 0)
 
     async def end_life(self, life: Life) -> None:
         await life.service.close(self.choose.choice([0, 0.01, 0.2]))

@@ -21,9 +21,9 @@ CLIENTS = 4
 DISTURBED_S = 2.0
 
 
-async def history(seed: int) -> tuple[World, list[list[tuple[int, bytes]]]]:
+async def history(seed: int, is_placing: bool) -> tuple[World, list[list[tuple[int, bytes]]]]:
     """The world in the end, and what is stored in each partition."""
-    world = World(seed)
+    world = World(seed, is_placing=is_placing)
     await world.begin_life()
     is_over = False
 
@@ -114,17 +114,18 @@ def check_attempts(world: World) -> None:
             assert given_up_at is None or given_up_at >= began_at
 
 
+@pytest.mark.parametrize("is_placing", [False, True], ids=["stored", "placed"])
 @pytest.mark.parametrize("part", range(10))
 def test_at_every_interleaving_the_stored_batches_are_those_that_were_acknowledged_in_order(
-    part: int, monkeypatch: pytest.MonkeyPatch
+    part: int, is_placing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The histories change it.
     monkeypatch.setattr("gateway.coordination.owner.MAX_WAITING", MAX_WAITING)
-    acks = 0
+    acks = placed = 0
     for seed in range(part, SEEDS, 10):
         with capture_logs():
             try:
-                world, found = run_virtually(partial(history, seed))
+                world, found = run_virtually(partial(history, seed, is_placing))
             except TimeoutError as error:
                 raise AssertionError(f"seed {seed}: a client never gets its batches stored") from error
         try:
@@ -136,4 +137,6 @@ def test_at_every_interleaving_the_stored_batches_are_those_that_were_acknowledg
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         acks += len(world.acks)
+        placed += world.placed
     assert acks > 20 * SEEDS / 10
+    assert bool(placed) is is_placing

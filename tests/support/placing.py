@@ -19,7 +19,7 @@ from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
 from ledger.errors import StoreUnavailable
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Appended, AppendOutcome, MetadataStore, PutOutcome
-from ledger.records import FIRST_LEVEL, LEVEL_WITH_PLACED
+from ledger.records import FIRST_LEVEL
 from ledger.topics.requests import CreateTopic
 from ledger.types import DraftBatch, Placement, Position
 from tests.support.completions import AwaitedProduce
@@ -115,8 +115,6 @@ class PlacingWorld:
 
     async def open(self) -> "PlacingWorld":
         self.shard: Shard = await opening.open_shard(self.journal, None, None, 1, lambda: BEGUN_MS)
-        # Until a build begins new journals with it.
-        self.shard.state.feature_level = max(self.shard.state.feature_level, LEVEL_WITH_PLACED)
         if "t" not in self.shard.state.topics.by_name:
             await self.shard.submit(CreateTopic("t", topic_id(1), 2, {}))
         self.service = ProduceService(
