@@ -54,7 +54,7 @@ class Readiness:
             status = os.statvfs(self.directory)
         except OSError as error:
             return f"{self.directory} cannot be measured: {error.strerror}"
-        free = status.f_bavail * status.f_frsize
+        free = status.f_bavail * status.f_frsize + self.space.ahead_in(self.directory)
         if free >= self.min_free_bytes:
             return None
         return f"{free} bytes are free in {self.directory}, less than storage.min_free_bytes"

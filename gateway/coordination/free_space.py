@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -51,6 +51,14 @@ class _Measurement:
     """Failed attempts since."""
 
 
+class MadeAhead(NamedTuple):
+    """Files that were made ahead for the journal and its records, in `directory`; `size()`: bytes of them
+    that nothing uses yet. For any thread."""
+
+    directory: Path
+    size: Callable[[], int]
+
+
 @dataclass(frozen=True, slots=True)
 class Disk:
     """One file system as it was measured."""
@@ -58,11 +66,13 @@ class Disk:
     directory: Path
     free_bytes: int
     reserve_bytes: int
+    ahead_bytes: int = 0
+    """Made ahead for the journal and its records: they take these bytes before free ones."""
 
     @property
     def spare_bytes(self) -> int:
         """What records may use."""
-        return self.free_bytes - self.reserve_bytes
+        return self.free_bytes + self.ahead_bytes - self.reserve_bytes
 
 
 class FreeSpace:
@@ -73,8 +83,10 @@ class FreeSpace:
         directories: Sequence[Path],
         reserve_bytes: int = BY_DEFAULT,
         statvfs: Callable[[Path], os.statvfs_result] = os.statvfs,
+        ahead: MadeAhead | None = None,
     ) -> None:
         """Without `directories`, or with a reserve of 0, nothing is ever refused."""
+        self._ahead = ahead
         self._directories = directories if reserve_bytes else ()
         self._reserve_bytes = reserve_bytes
         self._statvfs = statvfs
@@ -113,14 +125,22 @@ class FreeSpace:
     @property
     def is_critical(self) -> bool:
         """Half of the reserve is used: what is left is for deletions."""
-        return self.least is not None and self.least.free_bytes < self.least.reserve_bytes // 2
+        least = self.least
+        return least is not None and least.free_bytes + least.ahead_bytes < least.reserve_bytes // 2
 
     def spares(self, size_bytes: int) -> bool:
         """Whether `size_bytes` may be written besides records. While the disk is full, the half of the
         reserve that is for deletions must be left."""
-        if not self.is_full or self.least is None:
+        least = self.least
+        if not self.is_full or least is None:
             return True
-        return self.least.free_bytes - size_bytes > self.least.reserve_bytes // 2
+        left = least.free_bytes - size_bytes
+        return left > 0 and left + least.ahead_bytes > least.reserve_bytes // 2
+
+    def ahead_in(self, directory: Path) -> int:
+        """Bytes that were made ahead for the journal on the disk of this directory, and are not used yet."""
+        ahead = self._ahead
+        return ahead.size() if ahead is not None and _is_one_disk(directory, ahead.directory) else 0
 
     def start(self) -> None:
         """Measure once, and from now on in a thread: a file system that hangs must not stop the event
@@ -178,7 +198,7 @@ class FreeSpace:
         except OSError:
             return self._last_measured(directory, written)
         free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
-        disk = Disk(directory, free, self._reserve_of(total))
+        disk = Disk(directory, free, self._reserve_of(total), self.ahead_in(directory))
         self._measurements[directory] = _Measurement(disk, written)
         return disk
 
@@ -223,13 +243,14 @@ class FreeSpace:
 
     def _refuse(self, disk: Disk) -> None:
         self.refusal = (
-            f"{disk.free_bytes} bytes are free in {disk.directory}, and {disk.reserve_bytes} are kept for "
+            f"{disk.free_bytes + disk.ahead_bytes} bytes are free in {disk.directory}, and "
+            f"{disk.reserve_bytes} are kept for "
             "deletions (storage.reserve_bytes): delete topics or records, or give it more space"
         )
         self._quiet.error(
             "disk.full",
             directory=str(disk.directory),
-            free=disk.free_bytes,
+            free=disk.free_bytes + disk.ahead_bytes,
             reserve=disk.reserve_bytes,
             refused_batches=self.refused,
             effect="no records are taken",
@@ -240,3 +261,10 @@ class FreeSpace:
         if self._reserve_bytes == BY_DEFAULT:
             return min(MAX_RESERVE_BYTES, total_bytes // RESERVE_SHARE)
         return self._reserve_bytes
+
+
+def _is_one_disk(directory: Path, other: Path) -> bool:
+    try:
+        return directory == other or directory.stat().st_dev == other.stat().st_dev
+    except OSError:
+        return False

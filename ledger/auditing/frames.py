@@ -1,4 +1,4 @@
-"""A WAL object with its readable runs: the frames that they are in, byte for byte.
+"""A WAL object, or a file of a local log, with its readable runs: the frames that they are in, byte for byte.
 
 What is to be read is asked for (`Reading`), so that an engine of any kind can read it, and no more than
 PIECE_BYTES are needed at a time. Frames without a readable run are skipped: nothing depends on them, and
@@ -7,12 +7,13 @@ after a crash the last one may be torn.
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from crc32c import crc32c
 
 from ledger.auditing.batches import AuditedRun, RunCheck
 from ledger.auditing.damages import CHECK_DISK, PUT_BACK, Damage, DamageKind, Place, Report
+from ledger.formats import local_log
 from ledger.formats.wal import (
     MAX_HEADER_BYTES,
     TRAILER_BYTES,
@@ -47,6 +48,14 @@ class ObjectGone(Exception):
     """The store does not have bytes that it had in its list."""
 
 
+class _FoundFrame(NamedTuple):
+    """A WAL frame from `at` on; `head` None: there is none. `end`: where the next one is looked for."""
+
+    at: int
+    head: FrameHead | None
+    end: int
+
+
 class WalObjectCheck:
     """Checks one WAL object. Damages are reported as they are found."""
 
@@ -66,20 +75,31 @@ class WalObjectCheck:
 
     def reading(self) -> Reading[None]:
         """Walk the frames up to the one with the last run. ObjectGone."""
-        at = 0
+        at = yield from self._first()
         while self._done < len(self._runs):
-            head = yield from self._head(at)
-            if isinstance(head, DamagedFrame):
-                self._say(DamageKind.DAMAGED_FRAME, f"{head.reason}; its batches are checked alone", at)
+            found = yield from self._next(at)
+            if isinstance(found, DamagedFrame):
+                self._say(DamageKind.DAMAGED_FRAME, f"{found.reason}; its batches are checked alone", at)
                 yield from self._check_alone(len(self._runs))
                 return
-            end = at + head.size
             count = self._done
-            while count < len(self._runs) and self._runs[count].start < end:
+            while count < len(self._runs) and self._runs[count].start < found.end:
                 count += 1
-            if count > self._done:
-                yield from self._frame(at, head, count)
-            at = end
+            if count > self._done and found.head is not None:
+                yield from self._frame(found.at, found.head, count)
+            for run in self._runs[self._done : count]:
+                self._foreign(run, "these bytes are not batches of a frame")
+            self._done, at = count, found.end
+
+    def _first(self) -> Reading[int]:
+        """Where the first frame begins."""
+        yield from ()
+        return 0
+
+    def _next(self, at: int) -> Reading[_FoundFrame | DamagedFrame]:
+        """The frame at or after `at`."""
+        head = yield from self._head(at)
+        return head if isinstance(head, DamagedFrame) else _FoundFrame(at, head, at + head.size)
 
     def _head(self, at: int) -> Reading[FrameHead | DamagedFrame]:
         data = yield from self._get(at, min(MAX_HEADER_BYTES, self._size - at))
@@ -187,6 +207,36 @@ class WalObjectCheck:
     def _count(self, damage: Damage) -> None:
         self._reported += 1
         self._report(damage)
+
+
+class LogFileCheck(WalObjectCheck):
+    """The same of a file of a local log, whose frames have WAL frames in them."""
+
+    def __init__(
+        self, locator: str, size: int, runs: Sequence[AuditedRun], place_of: PlaceOf, report: Report
+    ) -> None:
+        super().__init__(locator, size, runs, place_of, report)
+        self._header: local_log.LogHeader | None = None
+
+    def _first(self) -> Reading[int]:
+        data = yield from self._get(0, min(local_log.HEADER_BYTES, self._size))
+        self._header = local_log.read_header(data, self.locator)
+        return local_log.HEADER_BYTES
+
+    def _next(self, at: int) -> Reading[_FoundFrame | DamagedFrame]:
+        if self._header is None:
+            return DamagedFrame(at, "the header of the file cannot be read", is_torn=False)
+        size = max(min(local_log.FRAME_HEAD_BYTES, self._size - at), 0)
+        data = yield from self._get(at, size)
+        found = local_log.read_frame_extent(self._header, data, at)
+        if isinstance(found, local_log.Torn):
+            return DamagedFrame(at, found.reason, is_torn=False)
+        if not found.batches_bytes:
+            return _FoundFrame(at, None, found.end)
+        head = yield from self._head(found.batches_at)
+        if isinstance(head, DamagedFrame):
+            return head
+        return _FoundFrame(found.batches_at, head, found.end)
 
 
 def _rows_of(

@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 from ledger.auditing.batches import AuditedRun
 from ledger.auditing.damages import Damage, DamageKind, Place
-from ledger.auditing.frames import PIECE_BYTES, ObjectGone, Reading, WalObjectCheck
+from ledger.auditing.frames import PIECE_BYTES, LogFileCheck, ObjectGone, Reading, WalObjectCheck
 from ledger.auditing.objects import lost_runs
 from ledger.auditing.segments import SegmentCheck
 from ledger.auditing.windows import without_overlaps
-from ledger.keys import is_adopted, is_segment
+from ledger.keys import is_adopted, is_log, is_segment
 from ledger.types import Buffer, Position
 
 MAX_DAMAGES: Final = 10_000
@@ -66,14 +66,19 @@ def audit_object(task: ObjectTask, result: ObjectResult) -> Reading[None]:
         if not (short and damage.kind is DamageKind.DAMAGED_FRAME):
             result.report(damage)
 
-    has_own_offsets = is_segment(task.locator) or is_adopted(task.locator)
-    kind = SegmentCheck if has_own_offsets else WalObjectCheck
-    check = kind(task.locator, task.size, runs, place_of, report)
+    check = _check_of(task.locator)(task.locator, task.size, runs, place_of, report)
     try:
         yield from _in_pieces(check, task.size, result)
     except ObjectGone:
         _lose(task, runs, None, result)
     result.batches, result.records = check.checked.batches, check.checked.records
+
+
+def _check_of(locator: str) -> type[WalObjectCheck] | type[SegmentCheck]:
+    """What checks an object, by its kind."""
+    if is_segment(locator) or is_adopted(locator):
+        return SegmentCheck
+    return LogFileCheck if is_log(locator) else WalObjectCheck
 
 
 def _lose(task: ObjectTask, runs: Sequence[AuditedRun], size: int | None, result: ObjectResult) -> None:

@@ -119,6 +119,14 @@ class LogFrame(NamedTuple):
     seal: int
 
 
+class FrameExtent(NamedTuple):
+    """Where a frame and its WAL frame are in a file, as its head says. `batches_bytes` 0: it has none."""
+
+    batches_at: int
+    batches_bytes: int
+    end: int
+
+
 class Torn(NamedTuple):
     """No frame begins at `position`, or one that was not written to its end: here the file ends."""
 
@@ -226,6 +234,31 @@ def read_frame(header: LogHeader, view: memoryview, position: int, number: int, 
         return Torn(position, "the frame does not match its CRC")
     end = aligned(seal_at + SEAL_BYTES, header.alignment)
     return LogFrame(number, position, end, entry, (wal_at, wal_bytes) if wal_bytes else (0, 0), previous, crc)
+
+
+def read_frame_extent(header: LogHeader, head: memoryview, position: int) -> FrameExtent | Torn:
+    """Of the frame of this file from `position` on, whatever its number and seal: for what looks at batches
+    alone. `head`: its first FRAME_HEAD_BYTES bytes."""
+    if len(head) < FRAME_HEAD_BYTES:
+        return Torn(position, "the file ends")
+    magic, version, flags, file_id, _, _, entry_bytes, wal_bytes = _FRAME.unpack_from(head)
+    if magic != FRAME_MAGIC or file_id != header.file_id:
+        return Torn(position, "no frame of this file begins here")
+    if not _is_sealed(head):
+        return Torn(position, "the head of the frame does not match its CRC")
+    if (version, flags) != (VERSION, 0):
+        raise StoreTooNew(f"a frame at {position} has format version {version}; this build reads {VERSION}")
+    wal_at = batches_at(position)
+    end = aligned(wal_at + wal_bytes + entry_bytes + SEAL_BYTES, header.alignment)
+    return FrameExtent(wal_at, wal_bytes, end)
+
+
+def version_of(data: Buffer) -> int | None:
+    """The format version of the file that begins with these bytes; None if it is no log file."""
+    if len(data) < _BEGIN.size:
+        return None
+    magic, version, _ = _BEGIN.unpack_from(data)
+    return int(version) if magic == MAGIC else None
 
 
 def read_frames(header: LogHeader, view: memoryview, where: str) -> Iterator[LogFrame | Torn]:

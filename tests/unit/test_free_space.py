@@ -13,6 +13,7 @@ from gateway.coordination.free_space import (
     MIB,
     DiskFull,
     FreeSpace,
+    MadeAhead,
 )
 
 TOTAL = 1000 * MIB
@@ -141,3 +142,46 @@ def test_a_measurement_that_fails_lets_no_draft_use_the_reserve() -> None:
     assert [take(space, 4 * MIB) for _ in range(2)] == [True, False]
     space.measure()
     assert not take(space, 4 * MIB)
+
+
+# Files that were made ahead
+
+
+def with_ahead(disk: FakeDisk, ahead: list[int], directory: Path = Path("/data")) -> FreeSpace:
+    space = FreeSpace([Path("/data")], -1, disk, MadeAhead(directory, lambda: ahead[0]))
+    space.measure()
+    return space
+
+
+def test_what_was_made_ahead_counts_as_free_for_records() -> None:
+    disk, ahead = FakeDisk(RESERVE), [10 * MIB]
+    space = with_ahead(disk, ahead)
+    assert [take(space, 4 * MIB) for _ in range(3)] == [True, True, False]
+    ahead[0] = 2 * MIB
+    space.measure()
+    assert space.is_full and str(RESERVE + 2 * MIB) in space.refusal
+    ahead[0] = RESERVE
+    space.measure()
+    assert not space.is_full
+
+
+def test_the_half_for_deletions_may_have_been_made_ahead() -> None:
+    disk, ahead = FakeDisk(0), [RESERVE // 2]
+    space = with_ahead(disk, ahead)
+    assert space.is_full and not space.is_critical
+    ahead[0] -= 1
+    space.measure()
+    assert space.is_critical
+
+
+def test_what_is_no_record_needs_bytes_that_are_really_free() -> None:
+    space = with_ahead(FakeDisk(10 * MIB), [RESERVE - 11 * MIB])
+    assert space.is_full
+    assert space.spares(9 * MIB)
+    assert not space.spares(10 * MIB)
+
+
+def test_files_on_another_disk_are_not_counted(tmp_path: Path) -> None:
+    assert not with_ahead(FakeDisk(RESERVE + MIB), [MIB], tmp_path / "none").ahead_in(Path("/data"))
+    here = with_ahead(FakeDisk(RESERVE + MIB), [MIB], tmp_path)
+    assert (here.ahead_in(tmp_path), here.ahead_in(Path("/proc"))) == (MIB, 0)
