@@ -1,4 +1,9 @@
-"""Ranges of immutable files, read by position. Plain blocking calls."""
+"""Ranges of immutable files, read by position.
+
+What the page cache of the system has is read on the event loop's thread, which needs no hand-over, and whose
+caches then have the bytes that are checked and sent next. Everything else is read by threads of the store: no
+disk is waited for on the event loop.
+"""
 
 import os
 import threading
@@ -6,10 +11,27 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from adapters.disk import explain, read_at
+from adapters.disk import explain, read_at, read_resident
 from adapters.segments.ranges import MergedRange, merge_adjacent
+from adapters.threads import Threads
 from ledger.types import Buffer, Position
+
+MAX_RESIDENT_BYTES: Final = 8 * 1024 * 1024
+"""Read at once on the event loop's thread: about 2 ms."""
+
+
+async def read_ranges(
+    files: "FileRanges", threads: Threads, positions: Sequence[Position]
+) -> Sequence[Buffer | None]:
+    """The bytes of each position; None where file or range is not there."""
+    found, left = files.read_resident(positions)
+    if left:
+        stored = await threads.read(files.read, [positions[index] for index in left])
+        for index, data in zip(left, stored, strict=True):
+            found[index] = data
+    return found
 
 
 @dataclass(slots=True)
@@ -43,6 +65,18 @@ class FileRanges:
                 raise explain(error, "read the file", self._root / merged.locator) from error
         return found
 
+    def read_resident(self, positions: Sequence[Position]) -> tuple[list[Buffer | None], list[int]]:
+        """What can be read of files that are open without waiting for a disk, at most MAX_RESIDENT_BYTES; and
+        the indices of the positions that are left."""
+        found: list[Buffer | None] = [None] * len(positions)
+        left: list[int] = []
+        free = MAX_RESIDENT_BYTES
+        for merged in merge_adjacent(positions):
+            free -= merged.size
+            if free < 0 or not self._read_merged_resident(merged, positions, found):
+                left += [index for index, _ in merged.pieces]
+        return found, left
+
     def forget(self, locators: Sequence[str]) -> None:
         """Keep these files open no longer."""
         with self._lock:
@@ -68,10 +102,29 @@ class FileRanges:
             data = memoryview(read_at(file.fd, merged.start, size) if size > 0 else b"")
         finally:
             self._release(file)
-        for index, offset in merged.pieces:
-            end = offset + positions[index].size
-            if end <= len(data) and size >= 0:
-                found[index] = data[offset:end]
+        if size >= 0:
+            _take_pieces(merged, positions, data, found)
+
+    def _read_merged_resident(
+        self, merged: MergedRange, positions: Sequence[Position], found: list[Buffer | None]
+    ) -> bool:
+        # Another thread may hold it while it opens a file, which takes as long as the disk does.
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            file = self._files.get(merged.locator)
+            if file is None:
+                return False
+            self._files.move_to_end(merged.locator)
+            size = min(merged.size, os.fstat(file.fd).st_size - merged.start)
+            data = read_resident(file.fd, merged.start, size) if size > 0 else memoryview(b"")
+        finally:
+            self._lock.release()
+        if data is None:
+            return False
+        if size >= 0:
+            _take_pieces(merged, positions, data, found)
+        return True
 
     def _acquire(self, locator: str) -> _ReadFile:
         with self._lock:
@@ -96,3 +149,12 @@ class FileRanges:
         file.is_evicted = True
         if not file.users:
             os.close(file.fd)
+
+
+def _take_pieces(
+    merged: MergedRange, positions: Sequence[Position], data: memoryview, found: list[Buffer | None]
+) -> None:
+    for index, offset in merged.pieces:
+        end = offset + positions[index].size
+        if end <= len(data):
+            found[index] = data[offset:end]

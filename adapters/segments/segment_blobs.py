@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from adapters.segments.blob_ranges import BlobRanges, put_new
-from adapters.segments.file_ranges import FileRanges
+from adapters.segments.file_ranges import FileRanges, read_ranges
 from adapters.threads import DEADLINE_S, NewThreads, StoreThreads
 from ledger.keys import (
     JOB_PREFIXES,
@@ -28,7 +28,7 @@ READ_THREADS = 4
 class Ranges(Protocol):
     """How ranges of these files are read."""
 
-    async def read(self, positions: Sequence[Position]) -> list[Buffer | None]: ...
+    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]: ...
 
     def forget(self, locators: Sequence[str]) -> None: ...
 
@@ -45,8 +45,8 @@ class LocalRanges:
         self._files = FileRanges(directory, OPEN_FILES, is_readable)
         self._threads = threads(f"the segments in {directory}", READ_THREADS, deadline_s)
 
-    async def read(self, positions: Sequence[Position]) -> list[Buffer | None]:
-        return await self._threads.read(self._files.read, positions)
+    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
+        return await read_ranges(self._files, self._threads, positions)
 
     def forget(self, locators: Sequence[str]) -> None:
         self._files.forget(locators)
@@ -85,7 +85,7 @@ class SegmentBlobs:
         await put_new(self._blobs, keys.log_key, log)
         await put_new(self._blobs, keys.meta_key, [meta])
 
-    async def read(self, positions: Sequence[Position]) -> list[Buffer | None]:
+    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
         """Of objects, and of their other files by the keys of these."""
         return await self._ranges.read(positions)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from adapters.disk import explain
+from adapters.segments.file_ranges import read_ranges
 from adapters.segments.wal_files import WalReader, WalWriter
 from adapters.threads import DEADLINE_S, NewThreads, Overdue, StoreThreads
 from ledger.errors import StoreUnavailable
@@ -69,7 +70,7 @@ class WalSegments:
             raise StoreUnavailable(str(error)) from error
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
-        return await self._reading.read(self._reader.read, positions)
+        return await read_ranges(self._reader, self._reading, positions)
 
     async def abandon(self, locator: str) -> None:
         await self._writing.run(self._writer.abandon, locator)
@@ -108,7 +109,7 @@ class WalFilesRead:
         self._reading = threads(f"the WAL in {root}", READ_THREADS, deadline_s)
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
-        return await self._reading.read(self._reader.read, positions)
+        return await read_ranges(self._reader, self._reading, positions)
 
     async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
         return await self._reading.read(self._reader.objects, after, limit)
