@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +25,7 @@ from gateway.admin.shards import ShardFacts, shard_page
 from gateway.admin.waiting import waiting_pages
 from gateway.config import parse_time
 from gateway.configs.service import ConfigService
+from gateway.console.server import Console, GatewayFacts
 from gateway.coordination.absence import Absence
 from gateway.coordination.claim import claim_data, verify_data, verify_place
 from gateway.coordination.clock import ClockWatch, SteadyClock
@@ -130,8 +131,7 @@ async def running_gateway(
         facts = _shard_facts(settings, shard, checkpointer, garbage, metrics)
         readiness = _readiness(settings, stores, shard, space, quota, watch)
         # Before the clients' listeners, so that its pages report "shutting down" while those are drained.
-        reasons, shards = readiness.reasons, partial(_shard_pages, shard, facts)
-        pages = AdminServer(metrics, product_version(), reasons, shards, settings.admin, readiness.warnings)
+        pages = _admin_server(settings, services, readiness, partial(_shard_pages, shard, facts), world)
         admin = await _open_admin(_admin_bind(settings), pages, stack)
         internal = await _open_internal(settings, services, access, stores.urls.directory, stack, world)
         wait_ms = services.quotas.connection_wait_ms
@@ -420,6 +420,23 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 def _shard_pages(shard: Shard, facts: ShardFacts) -> list[dict[str, object]]:
     return [dict(shard_page(shard, facts))]
+
+
+def _admin_server(
+    settings: Settings,
+    services: Services,
+    readiness: Readiness,
+    shards: Callable[[], Sequence[Mapping[str, object]]],
+    world: World,
+) -> AdminServer:
+    admin, version = settings.admin, product_version()
+    reasons, warnings = readiness.reasons, readiness.warnings
+    server = AdminServer(services.metrics, version, reasons, shards, admin, warnings)
+    if admin.console and admin.listen:
+        shard = services.shard
+        facts = GatewayFacts(version, reasons, warnings, lambda: shard.state.epoch)
+        server.console = Console(services, admin, facts, world)
+    return server
 
 
 async def _open_admin(bind: Address | None, admin: AdminServer, stack: AsyncExitStack) -> Address | None:

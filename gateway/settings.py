@@ -225,6 +225,31 @@ class Admin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=100, le=5 * MINUTE, description="A connection is closed that sends no request head for longer"
         ),
     ] = 10 * SECOND
+    console: Annotated[
+        bool,
+        Meta(
+            description="The web console at / of that address; beyond loopback its data need admin.token_file"
+        ),
+    ] = True
+    token_file: Annotated[
+        str,
+        Meta(
+            description="File whose first line is the token of the console, at least 16 characters; with it "
+            "the console needs the token on loopback too"
+        ),
+    ] = ""
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=64,
+            description="Host names in the URLs under which browsers reach the console; IP addresses and "
+            "localhost always work",
+        ),
+    ] = ()
+    read_records: Annotated[
+        bool, Meta(description="The console shows keys, values and headers of records")
+    ] = False
+    write: Annotated[bool, Meta(description="The console may reset the offsets of groups")] = False
 
 
 class Metrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

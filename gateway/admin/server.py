@@ -1,13 +1,13 @@
-"""The admin address: /healthz, /readyz, /metrics, /version, /debug/shards. Plain HTTP, by default on loopback
-only. No page changes anything or shows the content of records."""
+"""The admin address: /healthz, /readyz, /metrics, /version, /debug/shards, and the console. Plain HTTP, by
+default on loopback only. No page but the console's changes anything or shows the content of records."""
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from aiohttp import web
 
-from gateway.addresses import Address
+from gateway.addresses import Address, is_loopback
 from gateway.admin.connections import AdminConnections
 from gateway.settings import Admin
 from gateway.telemetry.loop_lag import LoopLag
@@ -16,6 +16,16 @@ from gateway.telemetry.metrics import Metrics
 HEADER_BYTES: Final = 8190
 BODY_BYTES: Final = 1024
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Pages(Protocol):
+    """Further pages of the address."""
+
+    def add_to(self, app: web.Application, *, is_loopback: bool) -> None:
+        """`is_loopback`: whether only this host reaches the address."""
+        ...
+
+    async def close(self) -> None: ...
 
 
 class AdminServer:
@@ -40,6 +50,8 @@ class AdminServer:
         self._runner: web.AppRunner | None = None
         self._loop_lag = LoopLag(metrics.loop_lag)
         metrics.not_ready = not_ready
+        self.console: Pages | None = None
+        """To be set before the start."""
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
         """Serve on bound sockets."""
@@ -49,6 +61,9 @@ class AdminServer:
         app.router.add_get("/metrics", self._metrics_page)
         app.router.add_get("/version", self._version_page)
         app.router.add_get("/debug/shards", self._shards_page)
+        if self.console is not None:
+            hosts = [str(sock.getsockname()[0]) for sock in sockets]
+            self.console.add_to(app, is_loopback=all(map(is_loopback, hosts)))
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -68,6 +83,8 @@ class AdminServer:
         self._connections.close()
         if self._runner is not None:
             await self._runner.cleanup()
+        if self.console is not None:
+            await self.console.close()
 
     async def _healthz(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})

@@ -228,11 +228,14 @@ class GroupCoordinator:
         """The same without its members."""
         return self._describe(group_id, with_members=False)
 
+    def ids(self) -> list[str]:
+        """Ids of groups that have members, had some, or have committed offsets, in order."""
+        stored = self._shard.state.groups
+        return sorted({*self._runners, *stored.by_id, *stored.offsets})
+
     def listings(self) -> list[GroupDescription]:
         """Every group without its members, by id."""
-        stored = self._shard.state.groups
-        ids = sorted({*self._runners, *stored.by_id, *stored.offsets})
-        groups = (self._describe(group_id, with_members=False) for group_id in ids)
+        groups = (self._describe(group_id, with_members=False) for group_id in self.ids())
         return [group for group in groups if group is not None]
 
     def _describe(self, group_id: str, *, with_members: bool) -> GroupDescription | None:

@@ -12,6 +12,7 @@ from tests.support.made_once import made_once
 from tests.support.versions import CACHE
 
 FETCH_TIMEOUT_S = 300.0
+LIBRARIES = ("usr/lib/*-linux-gnu*", "lib/*-linux-gnu*", "usr/lib/*-linux-gnu*/pulseaudio")
 NOT_FOLLOWED = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
 
 
@@ -26,14 +27,12 @@ class PackageMissing(Exception):
     """The package could not be fetched; the text says why."""
 
 
-def unpacked_program(package: str, program: str) -> UnpackedProgram:
-    """`program` below `usr/bin` of a package, fetched when it is not there yet. Errors: PackageMissing."""
+def unpacked_program(package: str, program: str, folder: str = "usr/bin") -> UnpackedProgram:
+    """`program` below a folder of a package, fetched when it is not there yet. Errors: PackageMissing."""
     root = made_once(f"debian-{package}", lambda fresh: fetch(package, fresh))
-    libraries = sorted(
-        str(path) for path in [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*")]
-    )
+    libraries = sorted(str(path) for pattern in LIBRARIES for path in root.glob(pattern))
     environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)}
-    return UnpackedProgram(root / "usr" / "bin" / program, environment)
+    return UnpackedProgram(root / folder / program, environment)
 
 
 def fetch(package: str, root: Path) -> None:
