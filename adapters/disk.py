@@ -18,6 +18,7 @@ NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 """Linux: read what is in memory, or fail."""
 _new_bytearray = ctypes.pythonapi.PyByteArray_FromStringAndSize
 _new_bytearray.restype, _new_bytearray.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t)
+ZEROS_BYTES = 256 * 1024
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 """Stored files are for the gateway's user alone."""
@@ -93,6 +94,41 @@ def write_all(fd: int, parts: Sequence[Buffer]) -> int:
         if written:
             left[first] = left[first][written:]
     return total
+
+
+def write_synced(fd: int, parts: Sequence[Buffer], position: int) -> None:
+    """Write buffers back to back at `position`, and make them durable in the same step where the system can.
+    After an OSError it is unknown which of their bytes are there."""
+    views = [memoryview(part).cast("B") for part in parts if len(part)]
+    if len(views) > IOV_MAX:
+        # More than one call would sync more than once.
+        views = [memoryview(b"".join(views))]
+    while views:
+        written = _write_synced_once(fd, views, position)
+        position += written
+        while views and written >= len(views[0]):
+            written -= len(views.pop(0))
+        if written:
+            views[0] = views[0][written:]
+
+
+def _write_synced_once(fd: int, views: Sequence[memoryview], position: int) -> int:
+    if hasattr(os, "RWF_DSYNC"):
+        return os.pwritev(fd, views, position, os.RWF_DSYNC)
+    written = os.pwritev(fd, views, position)
+    sync_data(fd)
+    return written
+
+
+def allocate(fd: int, start: int, end: int) -> None:
+    """Make sure that bytes from `start` to `end` of a file can be written, and that it is that long: where it
+    is new they are zeros. OSError if the disk is too full; nothing that was there is changed."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, start, end - start)
+        return
+    size = os.fstat(fd).st_size
+    while size < end:
+        size += os.pwrite(fd, bytes(min(end - size, ZEROS_BYTES)), size)
 
 
 def read_at(fd: int, start: int, size: int) -> bytes:

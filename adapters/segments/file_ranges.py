@@ -1,4 +1,4 @@
-"""Ranges of immutable files, read by position.
+"""Ranges of files whose bytes do not change, read by position.
 
 What the page cache of the system has is read on the event loop's thread, which needs no hand-over, and whose
 caches then have the bytes that are checked and sent next. Everything else is read by threads of the store: no
@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from adapters.disk import explain, read_at, read_resident
 from adapters.segments.ranges import MergedRange, merge_adjacent
@@ -20,6 +20,8 @@ from ledger.types import Buffer, Position
 
 MAX_RESIDENT_BYTES: Final = 8 * 1024 * 1024
 """Read at once on the event loop's thread: about 2 ms."""
+RangeReader: TypeAlias = Callable[[int, int, int], Buffer | None]
+"""Reads the bytes [start, start + size) of a descriptor; None if they are not in memory."""
 
 
 async def read_ranges(
@@ -77,6 +79,11 @@ class FileRanges:
                 left += [index for index, _ in merged.pieces]
         return found, left
 
+    def is_still(self, fd: int, locator: str, read: RangeReader = read_at) -> bool | None:
+        """Whether the file is that of the locator, after it was read. A file that is used again under another
+        name is not. None if `read` has not found that out."""
+        return True
+
     def forget(self, locators: Sequence[str]) -> None:
         """Keep these files open no longer."""
         with self._lock:
@@ -100,9 +107,12 @@ class FileRanges:
             # A read allocates its size, so it requests no more than there is.
             size = min(merged.size, os.fstat(file.fd).st_size - merged.start)
             data = memoryview(read_at(file.fd, merged.start, size) if size > 0 else b"")
+            is_still = self.is_still(file.fd, merged.locator)
         finally:
             self._release(file)
-        if size >= 0:
+        if not is_still:
+            self.forget([merged.locator])
+        elif size >= 0:
             _take_pieces(merged, positions, data, found)
 
     def _read_merged_resident(
@@ -118,9 +128,10 @@ class FileRanges:
             self._files.move_to_end(merged.locator)
             size = min(merged.size, os.fstat(file.fd).st_size - merged.start)
             data = read_resident(file.fd, merged.start, size) if size > 0 else memoryview(b"")
+            is_still = self.is_still(file.fd, merged.locator, read_resident)
         finally:
             self._lock.release()
-        if data is None:
+        if data is None or not is_still:
             return False
         if size >= 0:
             _take_pieces(merged, positions, data, found)

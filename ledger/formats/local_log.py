@@ -10,7 +10,7 @@
 | 0      4         | magic "DLOG"                                                               |
 | 4      u16       | version = 1                                                                |
 | 6      u16       | flags = 0                                                                  |
-| 8      16        | cluster id                                                                 |
+| 8      16        | cluster id; of a log that began before there was one a random id           |
 | 24     16        | file id: in the name of the file and in all of its frames                  |
 | 40     i32       | shard                                                                      |
 | 44     u32       | alignment: 1, or 4096 for direct I/O                                       |
@@ -127,6 +127,28 @@ class FrameExtent(NamedTuple):
     end: int
 
 
+class LogFrameHead(NamedTuple):
+    """The head of a frame at a position. Its entry is at `entry_at`, its seal at `end` - SEAL_BYTES, before
+    the padding; `crc` is that of the head."""
+
+    number: int
+    position: int
+    entry_at: int
+    entry_bytes: int
+    wal_bytes: int
+    previous_seal: int
+    crc: int
+
+    @property
+    def end(self) -> int:
+        return self.entry_at + self.entry_bytes + SEAL_BYTES
+
+    @property
+    def sealed_at(self) -> int:
+        """Where the bytes begin that the seal covers besides the head: the CRC of the batches, if any."""
+        return self.entry_at - (WAL_TRAILER_BYTES if self.wal_bytes else 0)
+
+
 class Torn(NamedTuple):
     """No frame begins at `position`, or one that was not written to its end: here the file ends."""
 
@@ -202,38 +224,54 @@ def encode_frame(
     return EncodedLogFrame([head, *wal, entry, end], size + padding, seal)
 
 
-def read_frame(header: LogHeader, view: memoryview, position: int, number: int, seal: int) -> LogFrame | Torn:
-    """The frame of entry `number` at `position` of a file, after the frame with this seal. All of its bytes
-    are checked. `view` is the whole file."""
-    head = view[position : position + FRAME_HEAD_BYTES]
-    if len(head) < FRAME_HEAD_BYTES:
+def read_head(header: LogHeader, head: Buffer, position: int, number: int, seal: int) -> LogFrameHead | Torn:
+    """The first FRAME_HEAD_BYTES of the frame of entry `number` at `position`, after the frame with this
+    seal."""
+    view = memoryview(head)[:FRAME_HEAD_BYTES]
+    if len(view) < FRAME_HEAD_BYTES:
         return Torn(position, "the file ends")
-    magic, version, flags, file_id, found, previous, entry_bytes, wal_bytes = _FRAME.unpack_from(head)
+    magic, version, flags, file_id, found, previous, entry_bytes, wal_bytes = _FRAME.unpack_from(view)
     if magic != FRAME_MAGIC or file_id != header.file_id:
         return Torn(position, "no frame of this file begins here")
-    if _CRC.unpack_from(head, _FRAME.size)[0] != crc32c(head[: _FRAME.size]):
+    if not _is_sealed(view):
         return Torn(position, "the head of the frame does not match its CRC")
     if (version, flags) != (VERSION, 0):
         raise StoreTooNew(f"a frame at {position} has format version {version}; this build reads {VERSION}")
     if (found, previous) != (number, seal):
         reason = f"a frame of entry {found} is in the place of entry {number}, or goes on after another one"
         return Torn(position, reason, is_damage=True)
-    wal_at = position + FRAME_HEAD_BYTES
-    entry_at = wal_at + wal_bytes
-    seal_at = entry_at + entry_bytes
-    if seal_at + SEAL_BYTES > len(view):
+    entry_at = position + FRAME_HEAD_BYTES + wal_bytes
+    return LogFrameHead(found, position, entry_at, entry_bytes, wal_bytes, previous, crc32c(view))
+
+
+def check_seal(head: LogFrameHead, sealed: Buffer) -> int | None:
+    """The seal of the frame, if it is right; else None. `sealed`: the bytes [head.sealed_at, head.end). The
+    batches are not looked at but for their CRC, which the seal covers."""
+    view = memoryview(sealed)
+    if len(view) != head.end - head.sealed_at:
+        return None
+    seal = crc32c(view[:-SEAL_BYTES], head.crc)
+    return seal if seal == _CRC.unpack_from(view, len(view) - SEAL_BYTES)[0] else None
+
+
+def read_frame(header: LogHeader, view: memoryview, position: int, number: int, seal: int) -> LogFrame | Torn:
+    """The frame of entry `number` at `position` of a file, after the frame with this seal. All of its bytes
+    are checked. `view` is the whole file."""
+    head = read_head(header, view[position : position + FRAME_HEAD_BYTES], position, number, seal)
+    if isinstance(head, Torn):
+        return head
+    if head.end > len(view):
         return Torn(position, "the file ends in the frame")
-    wal, entry = view[wal_at:entry_at], view[entry_at:seal_at]
-    crc = crc32c(head)
-    if wal_bytes:
-        if reason := _wal_fault(wal):
-            return Torn(position, reason)
-        crc = crc32c(wal[-WAL_TRAILER_BYTES:], crc)
-    crc = crc32c(entry, crc)
-    if crc != _CRC.unpack_from(view, seal_at)[0]:
+    wal_at = position + FRAME_HEAD_BYTES
+    if head.wal_bytes and (reason := batches_fault(view[wal_at : head.entry_at])):
+        return Torn(position, reason)
+    found = check_seal(head, view[head.sealed_at : head.end])
+    if found is None:
         return Torn(position, "the frame does not match its CRC")
-    end = aligned(seal_at + SEAL_BYTES, header.alignment)
-    return LogFrame(number, position, end, entry, (wal_at, wal_bytes) if wal_bytes else (0, 0), previous, crc)
+    entry = view[head.entry_at : head.end - SEAL_BYTES]
+    batches = (wal_at, head.wal_bytes) if head.wal_bytes else (0, 0)
+    end = aligned(head.end, header.alignment)
+    return LogFrame(number, position, end, entry, batches, head.previous_seal, found)
 
 
 def read_frame_extent(header: LogHeader, head: memoryview, position: int) -> FrameExtent | Torn:
@@ -268,7 +306,7 @@ def read_frames(header: LogHeader, view: memoryview, where: str) -> Iterator[Log
     while isinstance(found := read_frame(header, view, position, number, seal), LogFrame):
         yield found
         position, number, seal = found.end, number + 1, found.seal
-    later = _later_frame(header, view, position, number)
+    later = later_frame(header.file_id, view[position + 1 :], number)
     if later is not None or found.is_damage:
         reason = found.reason if later is None else f"{found.reason}, and entry {later} follows"
         raise StoreDamaged(f"log file {where} is damaged at {position}: {reason}; {REMEDY}")
@@ -280,7 +318,7 @@ def aligned(size: int, alignment: int) -> int:
     return -(-size // alignment) * alignment
 
 
-def _wal_fault(wal: memoryview) -> str:
+def batches_fault(wal: memoryview) -> str:
     """Why these bytes are no whole WAL frame; empty if they are."""
     head = read_frame_head(wal)
     if isinstance(head, DamagedFrame):
@@ -293,11 +331,11 @@ def _wal_fault(wal: memoryview) -> str:
     return ""
 
 
-def _later_frame(header: LogHeader, view: memoryview, position: int, number: int) -> int | None:
-    """The entry of a frame of this file behind `position`, if it is after `number`; None if there is none.
+def later_frame(file_id: bytes, view: memoryview, number: int) -> int | None:
+    """The entry of a frame of this file within `view`, if it is after `number`; None if there is none.
     Records of producers may have such bytes, but not the file id, which no client gets."""
-    pattern = _BEGIN.pack(FRAME_MAGIC, VERSION, 0) + header.file_id
-    for piece_at in range(position + 1, len(view), SEARCH_BYTES):
+    pattern = _BEGIN.pack(FRAME_MAGIC, VERSION, 0) + file_id
+    for piece_at in range(0, len(view), SEARCH_BYTES):
         piece = bytes(view[piece_at : piece_at + SEARCH_BYTES + len(pattern) - 1])
         at = piece.find(pattern)
         while at >= 0:

@@ -17,6 +17,15 @@ from ledger.journal import REMEDY
 NO_END = 2**63 - 1
 
 
+class LogBeginning(NamedTuple):
+    """What the first file of a log goes on after: entries before `number` are elsewhere, the last of them has
+    this nonce."""
+
+    number: int
+    nonce: bytes
+    cluster_id: bytes
+
+
 class LogPart(NamedTuple):
     """The entries [header.first_entry, end) of a file count; `end` is NO_END for the newest one."""
 

@@ -63,6 +63,16 @@ class EncodedFrame:
     starts: list[int]
 
 
+class FrameLayout(NamedTuple):
+    """Of a frame to write: batches by index in the order of the table, the start of each in the order of the
+    draft, from the frame's first byte, and the bytes of the whole frame."""
+
+    version: int
+    order: list[int]
+    starts: list[int]
+    size: int
+
+
 class FrameHead(NamedTuple):
     """The header of a frame, its CRC right: bytes of the whole frame, of its header and of its table.
 
@@ -100,33 +110,45 @@ def frame_version(feature_level: int) -> int:
     return FIRST_VERSION if feature_level == FIRST_LEVEL else VERSION
 
 
-def encode_frame(batches: Sequence[DraftBatch], version: int = FIRST_VERSION) -> EncodedFrame:
-    """A frame of these batches, grouped by partition, the order within a partition kept.
-
-    The batches' bytes are passed on, never copied or joined. Raises ValueError for no batches, or for
-    a frame above MAX_FRAME_BYTES.
-    """
+def frame_layout(batches: Sequence[DraftBatch], version: int = FIRST_VERSION) -> FrameLayout:
+    """Where the batches of a frame are, before it is encoded: grouped by partition, the order within a
+    partition kept. Raises ValueError for no batches, or for a frame above MAX_FRAME_BYTES."""
     if not batches:
         raise ValueError("a frame without batches")
     order = _grouped(batches)
+    start = _HEADS[version].size + _CRC.size + len(batches) * ENTRY_BYTES
+    starts = [0] * len(batches)
+    for index in order:
+        starts[index] = start
+        start += len(batches[index].data)
+    size = start + TRAILER_BYTES
+    if size > MAX_FRAME_BYTES:
+        raise ValueError(f"a frame of {size} bytes; the most is {MAX_FRAME_BYTES}")
+    return FrameLayout(version, order, starts, size)
+
+
+def encode_frame(batches: Sequence[DraftBatch], version: int = FIRST_VERSION) -> EncodedFrame:
+    """A frame of these batches. Raises ValueError as `frame_layout`."""
+    return encode_laid_out(batches, frame_layout(batches, version))
+
+
+def encode_laid_out(batches: Sequence[DraftBatch], laid_out: FrameLayout) -> EncodedFrame:
+    """The frame of these batches, which have this layout.
+
+    The batches' bytes are passed on, never copied or joined.
+    """
+    version, size = laid_out.version, laid_out.size
     table_bytes = len(batches) * ENTRY_BYTES
     layout = _HEADS[version]
     table_at = layout.size + _CRC.size
-    start = table_at + table_bytes
-    size = start + sum(len(batch.data) for batch in batches) + TRAILER_BYTES
-    if size > MAX_FRAME_BYTES:
-        raise ValueError(f"a frame of {size} bytes; the most is {MAX_FRAME_BYTES}")
-    head = bytearray(start)
-    starts = [0] * len(batches)
+    head = bytearray(table_at + table_bytes)
     buffers: list[Buffer] = [head]
     entry_at = table_at
-    for index in order:
+    for index in laid_out.order:
         batch = batches[index]
-        _pack_entry(head, entry_at, batch, start)
+        _pack_entry(head, entry_at, batch, laid_out.starts[index])
         entry_at += ENTRY_BYTES
         buffers.append(batch.data)
-        starts[index] = start
-        start += len(batch.data)
     crc = crc32c(memoryview(head)[table_at:])
     fields = (MAGIC, version, 0, size, table_bytes, len(batches))
     layout.pack_into(head, 0, *fields, *(() if version == FIRST_VERSION else (crc,)))
@@ -134,7 +156,7 @@ def encode_frame(batches: Sequence[DraftBatch], version: int = FIRST_VERSION) ->
     for data in buffers[1:]:
         crc = crc32c(data, crc)
     buffers.append(_CRC.pack(crc))
-    return EncodedFrame(buffers, size, starts)
+    return EncodedFrame(buffers, size, laid_out.starts)
 
 
 def version_of(data: Buffer) -> int | None:

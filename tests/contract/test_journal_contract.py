@@ -9,19 +9,21 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from adapters.blobs.memory import MemoryBlobs
 from adapters.journals.guarded import GuardedJournal, is_guarding
 from adapters.journals.metadata import MetadataJournal, entry_key, start_key
+from adapters.local_log.opening import open_local_log
 from adapters.segments.memory import MemorySegments
 from gateway.coordination.blob_keys import new_snapshot_key
 from gateway.housekeeping.pruning import Pruner
 from ledger.batch.records import Record, build_batch
 from ledger.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.formats.snapshot import Snapshot, encode_snapshot
-from ledger.journal import MAX_ENTRY_BYTES, NONCE_BYTES, encode_entry, nonce_of
+from ledger.journal import HEAD_BYTES, MAX_ENTRY_BYTES, NONCE_BYTES, encode_entry, nonce_of
 from ledger.ports import (
     SCAN_BYTES,
     Appended,
@@ -58,9 +60,19 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await store.close()
 
 
-@pytest.fixture
-def journal(store: MetadataStore) -> Journal:
-    return journal_over(store)
+LOCAL_LOG: Final = "local log"
+
+
+@pytest.fixture(params=[*METADATA, LOCAL_LOG])
+async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
+    if request.param == LOCAL_LOG:
+        local_log = open_local_log(tmp_path)
+        yield local_log.journal
+        await local_log.close()
+        return
+    store = opened_metadata(metadata_url(request, tmp_path))
+    yield journal_over(store)
+    await store.close()
 
 
 def journal_over(store: MetadataStore) -> MetadataJournal:
@@ -254,7 +266,7 @@ async def test_a_page_has_the_entries_in_order_from_the_first_one_on(journal: Jo
     assert (end.gap, end.more, end.pruned) == (None, False, False)
 
 
-@pytest.mark.parametrize(("size", "count"), [(0, 200), (1_000, 200), (MAX_ENTRY_BYTES, 20)])
+@pytest.mark.parametrize(("size", "count"), [(0, 200), (1_000, 200), (MAX_ENTRY_BYTES - HEAD_BYTES, 20)])
 async def test_a_journal_is_read_whole_in_pages_bounded_by_bytes(
     journal: Journal, size: int, count: int
 ) -> None:

@@ -1,14 +1,19 @@
 """What a journal that takes batches promises of them: they are where `place` said once their entry is there,
 and nothing of a draft that was not appended is ever read as one that was."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
+from adapters.blobs.memory import MemoryBlobs
 from adapters.journals.memory_log import MemoryLog, MemoryLogFiles
+from adapters.local_log.opening import LocalLog, open_local_log
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
+from adapters.segments.segment_blobs import SegmentBlobs
+from adapters.segments.wal_and_segments import WalAndSegments
 from ledger.batch.records import Record, build_batch
 from ledger.errors import StoreUnavailable
 from ledger.journal import NONCE_BYTES, encode_entry
@@ -19,11 +24,13 @@ from tests.support.faulty import EVERY_FAULT, Fault, Faults, FaultyMetadata
 
 NOW_MS = 1_700_000_000_000
 ROLL_BYTES = 40_000
+LOCAL_ROLL_BYTES = 570_000
+"""A file has space for an entry of any size behind every frame."""
 
 
 @dataclass
 class Opened:
-    """A journal, and the store that reads the batches in it."""
+    """A journal in memory, and the store that reads the batches in it."""
 
     faults: Faults = field(default_factory=Faults)
 
@@ -32,10 +39,17 @@ class Opened:
         self._files = MemoryLogFiles()
         self.segments: SegmentStore = MemorySegments(logs=self._files)
         self.journal: Journal
-        self.begin_again()
+        self.open()
 
-    def begin_again(self) -> None:
+    async def begin_again(self) -> None:
         """Another process opens it."""
+        await self.close()
+        self.open()
+
+    async def close(self) -> None:
+        """The process ends."""
+
+    def open(self) -> None:
         store = FaultyMetadata(self._store, self.faults)
         self.journal = MemoryLog(store, 0, self._files, lambda: NOW_MS, roll_bytes=ROLL_BYTES)
 
@@ -54,9 +68,32 @@ class Opened:
         return [None if data is None else bytes(data) for data in await self.segments.read(where)]
 
 
-@pytest.fixture
-def opened() -> Opened:
-    return Opened()
+@dataclass
+class OpenedLocally(Opened):
+    """A local log."""
+
+    directory: Path = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.open()
+
+    def open(self) -> None:
+        self._log: LocalLog = open_local_log(
+            self.directory, roll_bytes=LOCAL_ROLL_BYTES, clock=lambda: NOW_MS
+        )
+        self.journal = self._log.journal
+        blobs = SegmentBlobs(MemoryBlobs())
+        self.segments = WalAndSegments(MemorySegments(), blobs, logs=self._log.wal)
+
+    async def close(self) -> None:
+        await self._log.close()
+
+
+@pytest.fixture(params=["memory", "local log"])
+async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opened]:
+    opened = Opened() if request.param == "memory" else OpenedLocally(directory=tmp_path)
+    yield opened
+    await opened.close()
 
 
 def entry(number: int) -> bytes:
@@ -138,7 +175,7 @@ async def test_batches_are_there_once_an_unknown_outcome_is_known(fault: Fault) 
 
 async def test_another_process_writes_behind_none_of_the_frames_of_this_one(opened: Opened) -> None:
     first = await opened.append(0, draft("a"))
-    opened.begin_again()
+    await opened.begin_again()
     second = await opened.append(1, draft("b"))
     assert first.locator != second.locator
     assert await opened.read(first, draft("a")) == bytes_of(draft("a"))
@@ -150,9 +187,9 @@ async def test_an_object_is_held_while_it_is_written_and_while_it_has_entries(op
     assert len(locators) >= 3 and all(map(opened.journal.holds, locators))
     first, second, *_, active = locators
     of_second = [number for number, one in enumerate(placements) if one.locator == second]
-    await opened.journal.raise_start(of_second[-1])
+    await prune(opened.journal, of_second[-1])
     assert [opened.journal.holds(locator) for locator in (first, second, active)] == [False, True, True]
-    await opened.journal.raise_start(len(placements))
+    await prune(opened.journal, len(placements))
     assert [opened.journal.holds(locator) for locator in (first, second, active)] == [False, False, True]
     assert not opened.journal.holds("log/0/00000000-0000-7000-8000-000000000000.log")
 
@@ -160,6 +197,16 @@ async def test_an_object_is_held_while_it_is_written_and_while_it_has_entries(op
 async def test_a_deleted_object_is_not_found(opened: Opened) -> None:
     placement = await opened.append(0, draft("a"))
     assert [one.locator for one in await opened.segments.objects()] == [placement.locator]
+    await opened.begin_again()
+    assert await opened.journal.append(1, entry(1)) == Appended(counts=True)
+    await prune(opened.journal, 1)
     await opened.segments.delete([placement.locator])
     assert await opened.read(placement, draft("a")) == [None] * 3
-    assert is_log(placement.locator) and not await opened.segments.objects()
+    assert is_log(placement.locator)
+    assert placement.locator not in [one.locator for one in await opened.segments.objects()]
+
+
+async def prune(journal: Journal, end: int) -> None:
+    start = await journal.start()
+    await journal.raise_start(end)
+    await journal.delete(range(start, end))

@@ -1,0 +1,255 @@
+"""Files of a local log on the disk: the names in its directory, the one that is written, and those to be used
+again. Plain blocking calls."""
+
+import fcntl
+import os
+import threading
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from adapters.disk import (
+    FILE_MODE,
+    Directories,
+    allocate,
+    check_writable,
+    explain,
+    read_at,
+    sync_data,
+    sync_directory,
+    write_all,
+    write_synced,
+)
+from ledger.errors import StoreLocked
+from ledger.formats.local_log import HEADER_BYTES, LogHeader, encode_header, read_header
+from ledger.journal import MAX_ENTRY_BYTES
+from ledger.keys import LOG_PREFIX, log_file_id, log_locator
+from ledger.types import Buffer
+
+ROLL_BYTES: Final = 64 * 1024 * 1024
+MIN_ROLL_BYTES: Final = 4 * 1024 * 1024
+"""An entry of full size fits, next to batches of a quarter of that."""
+ROLL_SHARE: Final = 32
+"""A file has this part of its file system at most (but for the two bounds above)."""
+FULL_SHARE: Final = 16
+"""A file with less than this part of it unused is full."""
+FILL_BYTES: Final = 256 * 1024
+"""What is filled with zeros at a time."""
+FILL_AHEAD_BYTES: Final = 2 * 1024 * 1024
+"""How far zeros reach ahead of the last frame."""
+LARGE_FRAME_BYTES: Final = 64 * 1024
+"""From that size on it costs more to write zeros first than to write into blocks that are only allocated."""
+LARGE_STEP: Final = 8
+"""So many of a large frame are allocated at a time."""
+MAX_SPARES: Final = 2
+SPARE_ENDING: Final = ".spare"
+PRUNED: Final = "pruned"
+INCOMING: Final = ".pruned"
+
+
+def roll_bytes_of(root: Path) -> int:
+    """What suits the disk. OSError if that cannot be found out."""
+    status = os.statvfs(root)
+    share = status.f_blocks * status.f_frsize // ROLL_SHARE
+    return min(ROLL_BYTES, max(MIN_ROLL_BYTES, share // HEADER_BYTES * HEADER_BYTES))
+
+
+def is_full(size: int, roll_bytes: int) -> bool:
+    """Whether so little of a file is unused that it stays as it is: a new one is begun where an entry of any
+    size might not fit."""
+    return roll_bytes - size <= max(roll_bytes // FULL_SHARE, 2 * MAX_ENTRY_BYTES)
+
+
+class LogDirectory:
+    """`log/{shard}` of a data directory."""
+
+    def __init__(self, root: Path, shard: int) -> None:
+        self.root = root
+        self.shard = shard
+        self.path = root / LOG_PREFIX.rstrip("/") / str(shard)
+        self._lock_fd = -1
+
+    def open(self) -> None:
+        """Make it, durably, and lock it until `close`. StoreLocked if another process has."""
+        directories = Directories(self.root)
+        directories.open_root()
+        try:
+            directories.ensure(self.path)
+            check_writable(self.path)
+            self._lock_fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A process that died may have left names that are not durable.
+            sync_directory(self.path)
+        except BlockingIOError:
+            self.close()
+            raise StoreLocked(f"the local log in {self.path} is open in another process; stop that") from None
+        except OSError as error:
+            self.close()
+            raise explain(error, "write to the directory", self.path) from error
+
+    def close(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def locator(self, file_id: bytes) -> str:
+        return log_locator(self.shard, file_id)
+
+    def path_of(self, file_id: bytes) -> Path:
+        return self.root / self.locator(file_id)
+
+    def file_ids(self) -> list[bytes]:
+        """Of all files of the log, those included that were never begun. OSError."""
+        names = (f"{LOG_PREFIX}{self.shard}/{name}" for name in os.listdir(self.path))
+        return sorted(found for name in names if (found := log_file_id(name)) is not None)
+
+    def spares(self) -> list[Path]:
+        """Files to be used again. OSError."""
+        return sorted(self.path / name for name in os.listdir(self.path) if name.endswith(SPARE_ENDING))
+
+    def put_aside(self, file_ids: Sequence[bytes], roll_bytes: int) -> None:
+        """The files have these names no longer, durably. One that was left when full is kept to be used
+        again, if there are few of those; else it is removed. OSError."""
+        for file_id in file_ids:
+            path = self.path_of(file_id)
+            with suppress(FileNotFoundError):
+                if is_full(path.stat().st_size, roll_bytes) and len(self.spares()) < MAX_SPARES:
+                    path.rename(path.with_suffix(SPARE_ENDING))
+                else:
+                    path.unlink()
+        sync_directory(self.path)
+
+    def replace(self, name: str, data: Buffer) -> None:
+        """Put a small file in the place of the one before, atomically. OSError before that has an effect;
+        then `sync` has to follow."""
+        incoming = self.path / INCOMING
+        fd = os.open(incoming, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        try:
+            write_all(fd, [data])
+            sync_data(fd)
+        finally:
+            os.close(fd)
+        incoming.rename(self.path / name)
+
+    def sync(self) -> None:
+        sync_directory(self.path)
+
+
+def header_of(path: Path) -> LogHeader | None:
+    """The header of the file, if it is one of this name; else None. OSError."""
+    with path.open("rb", buffering=0) as file:
+        header = read_header(read_at(file.fileno(), 0, HEADER_BYTES), str(path))
+    if header is None or header.file_id != uuid.UUID(path.stem).bytes:
+        return None
+    return header
+
+
+class ActiveFile:
+    """The file that this process writes. Frames are written by one thread; another one writes zeros ahead."""
+
+    def __init__(self, path: Path, fd: int, header: LogHeader, size: int) -> None:
+        """`size` bytes of it are allocated."""
+        self.path = path
+        self.header = header
+        self.position = HEADER_BYTES
+        """Where the next frame begins."""
+        self._is_open = True
+        self._fd = fd
+        self._ready = size
+        """Up to here frames can be written without allocating."""
+        self._lock = threading.Lock()
+        """Zeros are written above `_ready`, frames below."""
+
+    @property
+    def ahead_bytes(self) -> int:
+        return max(self._ready - self.position, 0)
+
+    @property
+    def wants_zeros(self) -> bool:
+        return self._ready - self.position < FILL_AHEAD_BYTES // 2
+
+    def reserve(self, size: int, roll_bytes: int) -> None:
+        """The next `size` bytes can be written. OSError, and nothing has changed, if the disk is full."""
+        end = self.position + size
+        if end <= self._ready:
+            return
+        with self._lock:
+            if end <= self._ready:
+                return
+            step = LARGE_STEP * size if size >= LARGE_FRAME_BYTES else FILL_BYTES
+            ahead = max(end, min(end + step, roll_bytes))
+            try:
+                allocate(self._fd, self._ready, ahead)
+                self._ready = ahead
+            except OSError:
+                allocate(self._fd, self._ready, end)
+                self._ready = end
+
+    def write(self, buffers: Sequence[Buffer], size: int) -> None:
+        """Write a frame for which there is space. After an OSError nothing more is written here."""
+        write_synced(self._fd, buffers, self.position)
+        self.position += size
+
+    def fill(self, limit: int) -> bool:
+        """Write zeros ahead, but not above `limit`. False if nothing more is to be filled."""
+        with self._lock:
+            end = min(limit, self._ready + FILL_BYTES)
+            if not self._is_open or end <= self._ready or self._ready - self.position >= FILL_AHEAD_BYTES:
+                return False
+            write_synced(self._fd, [bytes(end - self._ready)], self._ready)
+            self._ready = end
+            return True
+
+    def leave(self) -> None:
+        """Write no more."""
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                os.close(self._fd)
+
+
+def begin_file(directory: LogDirectory, header: LogHeader, first_bytes: int) -> "Begun":
+    """A file of the header's name, with space for a frame of `first_bytes`. OSError, and nothing has changed,
+    if there cannot be one. It is none of the log before `Begun.write_header`."""
+    path = directory.path_of(header.file_id)
+    size = 0
+    for spare in directory.spares():
+        spare.rename(path)
+        size = path.stat().st_size
+        break
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    fd = os.open(path, flags, FILE_MODE)
+    try:
+        if size < HEADER_BYTES + first_bytes:
+            allocate(fd, size, HEADER_BYTES + first_bytes)
+            size = HEADER_BYTES + first_bytes
+        directory.sync()
+    except BaseException:
+        os.close(fd)
+        with suppress(OSError):
+            path.unlink()
+        raise
+    return Begun(path, fd, header, size)
+
+
+class Begun:
+    """A file with a name and space, whose header is not yet written."""
+
+    def __init__(self, path: Path, fd: int, header: LogHeader, size: int) -> None:
+        self._path = path
+        self._fd = fd
+        self._header = header
+        self._size = size
+
+    def write_header(self) -> ActiveFile:
+        """From now on the log goes on here. After an OSError it may, until a later file does."""
+        try:
+            write_synced(self._fd, [encode_header(self._header)], 0)
+        except BaseException:
+            os.close(self._fd)
+            with suppress(OSError):
+                self._path.unlink()
+            raise
+        return ActiveFile(self._path, self._fd, self._header, self._size)

@@ -1,0 +1,117 @@
+"""Files of a local log as objects with record batches: read by position, listed and freed."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from adapters.disk import explain, read_at
+from adapters.local_log.parts import ID_AT
+from adapters.local_log.writer import LogWriter
+from adapters.segments.file_ranges import FileRanges, RangeReader, read_ranges
+from adapters.threads import DEADLINE_S, NewThreads, StoreThreads, Threads
+from ledger.formats.local_log import ID_BYTES
+from ledger.keys import LOG_PREFIX, created_ms, log_file_id
+from ledger.types import Buffer, Position, StoredObject
+
+OPEN_FILES: Final = 128
+READ_THREADS: Final = 4
+
+
+class LogRanges(FileRanges):
+    """Reads and lists files of the logs of a directory. Used by many threads."""
+
+    def __init__(self, root: Path, max_open: int = OPEN_FILES) -> None:
+        super().__init__(root, max_open, lambda locator: log_file_id(locator) is not None)
+
+    def is_still(self, fd: int, locator: str, read: RangeReader = read_at) -> bool | None:
+        """A header is durable before the first frame of another file is written over what was read."""
+        found = read(fd, ID_AT, ID_BYTES)
+        return None if found is None else found == log_file_id(locator)
+
+    def objects(self, after: str, limit: int) -> list[StoredObject]:
+        """The files of all shards, ascending by locator."""
+        base = self._root / LOG_PREFIX.rstrip("/")
+        try:
+            names = sorted(name for shard in _listed(base) for name in _in_shard(base, shard, after))
+            sized = ((name, self._size(name)) for name in names[: max(limit, 0)])
+            return [StoredObject(name, created_ms(name), size) for name, size in sized if size is not None]
+        except OSError as error:
+            raise explain(error, "list the log files in", base) from error
+
+    def _size(self, locator: str) -> int | None:
+        with suppress(FileNotFoundError):
+            return (self._root / locator).stat().st_size
+        return None
+
+
+def _listed(directory: Path) -> list[str]:
+    with suppress(FileNotFoundError):
+        return os.listdir(directory)
+    return []
+
+
+def _in_shard(base: Path, shard: str, after: str) -> list[str]:
+    names = (f"{LOG_PREFIX}{shard}/{name}" for name in _listed(base / shard)) if shard.isdecimal() else ()
+    return [name for name in names if name > after and log_file_id(name) is not None]
+
+
+class LogFiles:
+    """Log files as a store of what was produced: of `log/` alone. Written by the journal."""
+
+    def __init__(self, writer: LogWriter, writing: Threads, reading: Threads) -> None:
+        self._writer = writer
+        self._writing = writing
+        self._reading = reading
+        self._ranges = LogRanges(writer.directory.root)
+
+    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
+        return await read_ranges(self._ranges, self._reading, positions)
+
+    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
+        return await self._reading.read(self._ranges.objects, after, limit)
+
+    async def abandon(self, locator: str) -> None:
+        """Has no effect: the log goes on in a file whatever the ledger says of its runs."""
+
+    async def delete(self, locators: Sequence[str]) -> None:
+        """As `SegmentStore.delete`. StoreUnavailable for a file that the journal holds."""
+        try:
+            await self._writing.run(self._writer.free, locators)
+        finally:
+            self._ranges.forget(locators)
+
+    async def close(self) -> None:
+        """The log is closed by its opener."""
+
+    def close_files(self) -> None:
+        self._ranges.close()
+
+
+class LogFilesRead:
+    """The log files of a gateway, read by another process: nothing is written or locked."""
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        deadline_s: float = DEADLINE_S,
+        threads: NewThreads = StoreThreads,
+    ) -> None:
+        """StoreUnavailable if there is no such directory. It need not have a log."""
+        root = Path(directory)
+        try:
+            os.scandir(root).close()
+        except OSError as error:
+            raise explain(error, "read the data directory", root) from error
+        self._ranges = LogRanges(root)
+        self._reading = threads(f"the local log in {root}", READ_THREADS, deadline_s)
+
+    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
+        return await read_ranges(self._ranges, self._reading, positions)
+
+    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
+        return await self._reading.read(self._ranges.objects, after, limit)
+
+    async def close(self) -> None:
+        await self._reading.close(self._ranges.close)

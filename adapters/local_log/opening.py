@@ -1,0 +1,86 @@
+"""Opening a local log: one set of files, seen as a journal and as objects."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from adapters.local_log.journal import LocalLogJournal
+from adapters.local_log.objects import READ_THREADS, LogFiles
+from adapters.local_log.writer import LogWriter
+from adapters.threads import DEADLINE_S, NewThreads, StoreThreads
+from ledger.formats.local_log_chain import LogBeginning
+
+FILL_THREADS: Final = 1
+
+
+class LocalLog:
+    """The local log of one shard, open for writing. `journal` and `wal` share it, and are closed with it."""
+
+    def __init__(self, writer: LogWriter, name: str, deadline_s: float, threads: NewThreads) -> None:
+        """Nothing is opened yet."""
+        self._writer = writer
+        self._writing = threads(name, 1, deadline_s)
+        self._reading = threads(name, READ_THREADS, deadline_s)
+        self._filling = threads(name, FILL_THREADS, deadline_s)
+        self._after: LogBeginning | None = None
+        self.journal = LocalLogJournal(writer, self._writing, self._reading, self._filling)
+        self.wal = LogFiles(writer, self._writing, self._reading)
+
+    def open(self, after: LogBeginning | None) -> None:
+        self._after = after
+        self._writing.run_now(self._writer.open, after)
+
+    @property
+    def first_entry(self) -> int:
+        """Of the oldest file with entries that are not pruned. What is before is elsewhere, if anywhere."""
+        parts = self._writer.entries.parts
+        if parts:
+            return parts[0].first
+        return self._after.number if self._after is not None else 0
+
+    @property
+    def ahead_bytes(self) -> int:
+        """Space on the disk that is taken and not yet used: the log grows into it."""
+        return self._writer.ahead_bytes
+
+    def shut(self) -> None:
+        """Close from plain code, before any call was made."""
+        self._writer.close()
+        for threads in (self._writing, self._reading, self._filling):
+            threads.shut()
+
+    async def close(self) -> None:
+        await self.journal.close()
+        await self._filling.close(lambda: None)
+        await self._writing.close(self._writer.close)
+        await self._reading.close(self.wal.close_files)
+
+
+def open_local_log(  # noqa: PLR0913 - what the disk and the world decide
+    directory: str | os.PathLike[str],
+    *,
+    shard: int = 0,
+    after: LogBeginning | None = None,
+    roll_bytes: int | None = None,
+    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    deadline_s: float = DEADLINE_S,
+    random: Callable[[int], bytes] = os.urandom,
+    threads: NewThreads = StoreThreads,
+) -> LocalLog:
+    """The log in `directory`/log, made if it is not there and the parent of `directory` is.
+
+    `after`: entries before its number are elsewhere; ignored where the log has a file. `roll_bytes`: of a
+    file; None: what suits the disk. `clock`: unix ms. When it returns, all that can be read is durable.
+    StoreUnavailable, StoreDamaged, StoreTooNew, and StoreLocked while another process has it open.
+    """
+    root = Path(directory)
+    writer = LogWriter(root, shard, roll_bytes, clock, random)
+    log = LocalLog(writer, f"the local log in {root}", deadline_s, threads)
+    try:
+        log.open(after)
+    except BaseException:
+        log.shut()
+        raise
+    return log
