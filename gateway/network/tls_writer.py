@@ -13,7 +13,9 @@ from typing import Final
 
 from ledger.types import Buffer
 
-PIECE_BYTES: Final = 128 * 1024
+PIECE_BYTES: Final = 256 * 1024
+RECORD_BYTES: Final = 16 * 1024
+"""Of plain text, the most that a TLS record has."""
 
 
 class PacedWriter:
@@ -50,17 +52,27 @@ class PacedWriter:
         while self._waiting and not self._is_paused and not self._transport.is_closing():
             self._transport.write(self._next_piece())
 
-    def _next_piece(self) -> bytes:
-        """Joined, since every write becomes a TLS record of its own."""
+    def _next_piece(self) -> Buffer:
+        if len(self._waiting[0]) >= RECORD_BYTES:
+            # As it is: the bytes are read when they are encrypted.
+            return self._take(PIECE_BYTES)
+        # Small ones are joined, since every write begins a TLS record of its own.
         piece: list[Buffer] = []
-        left = PIECE_BYTES
-        while self._waiting and left:
-            buffer = self._waiting.popleft()
-            if len(buffer) > left:
-                view = memoryview(buffer)
-                self._waiting.appendleft(view[left:])
-                buffer = view[:left]
-            piece.append(buffer)
-            left -= len(buffer)
-        self.waiting_bytes -= PIECE_BYTES - left
+        size = 0
+        while size < PIECE_BYTES and self._waiting and len(self._waiting[0]) < RECORD_BYTES:
+            piece.append(self._take(PIECE_BYTES - size))
+            size += len(piece[-1])
+        if self._waiting and size % RECORD_BYTES:
+            # Of a large one what fills the last record.
+            piece.append(self._take(RECORD_BYTES - size % RECORD_BYTES))
         return b"".join(piece)
+
+    def _take(self, most: int) -> Buffer:
+        """At most so many bytes of the first buffer."""
+        buffer = self._waiting.popleft()
+        if len(buffer) > most:
+            view = memoryview(buffer)
+            self._waiting.appendleft(view[most:])
+            buffer = view[:most]
+        self.waiting_bytes -= len(buffer)
+        return buffer
