@@ -21,21 +21,32 @@ from adapters.far import UnknownStore as UnknownStore
 from adapters.images.sqlite import SqliteImage
 from adapters.journals.guarded import GuardedJournal, is_guarding
 from adapters.journals.metadata import MetadataJournal
+from adapters.local_log.opening import open_local_log
+from adapters.log_directory import METADATA_FILE as METADATA_FILE
+from adapters.log_directory import LogDirectory, open_log_directory
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.adopted import AdoptedSegments
+from adapters.segments.log_objects import REPLACED_DIRECTORY as REPLACED_DIRECTORY
 from adapters.segments.log_objects import LogsInBlobs, ReplacedLogs
 from adapters.segments.memory import MemorySegments
 from adapters.segments.objects import ObjectSegments
 from adapters.segments.segment_blobs import LocalRanges, SegmentBlobs
 from adapters.segments.wal import ROLL_AGE_MS, WalFilesRead, WalSegments
-from adapters.segments.wal_and_segments import WalAndSegments, WalAndSegmentsOfJob
+from adapters.segments.wal_and_segments import LogFiles, WalAndSegments, WalAndSegmentsOfJob
 from adapters.threads import DEADLINE_S
 from ledger.errors import StoreUnavailable
 from ledger.ports import Blobs, ImageStore, JobSegments, Journal, MetadataStore, SegmentStore
 
 S3_URL: Final = "s3://BUCKET/PREFIX"
-METADATA_URLS = ("memory:", "sqlite:PATH", S3_URL, "etcd://HOST[,HOST]/PREFIX", "filer://HOST/ROOT")
+METADATA_URLS = (
+    "memory:",
+    "sqlite:PATH",
+    "file:DIR",
+    S3_URL,
+    "etcd://HOST[,HOST]/PREFIX",
+    "filer://HOST/ROOT",
+)
 SEGMENT_URLS = ("memory:", "file:DIR", "objects+memory:", "objects+file:DIR", S3_URL)
 BLOB_URLS = ("memory:", "file:DIR", S3_URL)
 KAFSCALE_URLS = ("file:DIR", S3_URL)
@@ -48,9 +59,8 @@ NO_IMAGE: Final = "none"
 OBJECTS: Final = "objects+"
 JOB_DEADLINE_S: Final = 300.0
 """A job writes up to 2 GiB with one call."""
-METADATA_FILE: Final = "metadata.db"
 IMAGE_FILE: Final = "image.db"
-"""These two are in the data directory."""
+"""In the data directory, as METADATA_FILE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,40 @@ def urls_in(directory: Path, metadata: str = "", data: str = "", image: str = ""
     )
 
 
+def log_url_in(directory: Path) -> str:
+    """The metadata URL of a local log in this directory."""
+    return f"file:{directory}"
+
+
+def log_directory_of(metadata: str) -> Path | None:
+    """The directory that has the local log of this metadata URL; None if it names a metadata store."""
+    match _split(metadata):
+        case ("file", path) if path:
+            return Path(path)
+    return None
+
+
+async def open_log(
+    directory: Path,
+    *,
+    shard: int = 0,
+    cluster_id: bytes = b"",
+    takes_batches: bool = True,
+    thorough: bool = False,
+    random: Callable[[int], bytes] = os.urandom,
+) -> LogDirectory:
+    """The journal in a local log, as `adapters.log_directory.open_log_directory` has it."""
+    return await open_log_directory(
+        directory,
+        open_log=open_local_log,
+        shard=shard,
+        cluster_id=cluster_id,
+        takes_batches=takes_batches,
+        thorough=thorough,
+        random=random,
+    )
+
+
 def open_metadata(url: str, *, thorough: bool = False, far: FarStores | None = None) -> MetadataStore:
     """`memory:`, `sqlite:PATH`, whose directory must exist, or what is far. `thorough`: after a check of all
     of it."""
@@ -112,13 +156,19 @@ def open_journal(
 
 
 def open_segments(
-    url: str, *, shard: int = 0, roll_age_ms: int = ROLL_AGE_MS, far: FarStores | None = None
+    url: str,
+    *,
+    shard: int = 0,
+    roll_age_ms: int = ROLL_AGE_MS,
+    far: FarStores | None = None,
+    logs: LogFiles | None = None,
 ) -> SegmentStore:
     """`memory:`, `file:DIR` (appended WAL files), or an object a draft: `s3://`, or `objects+` and the URL of
     blobs. Segments are in the blobs of the same URL.
 
-    `roll_age_ms` is how long a WAL file grows: a quarter of the orphan grace at most. Segments in buckets of
-    others are read there; while one of those is out of reach, it is as if they were missing.
+    `roll_age_ms` is how long a WAL file grows: a quarter of the orphan grace at most. `logs`: the files of
+    the local log in the same directory. Segments in buckets of others are read there; while one of those is
+    out of reach, it is as if they were missing.
     """
     adopted = _adopted(far, is_lenient=True)
     match _split(url):
@@ -127,8 +177,8 @@ def open_segments(
         case ("file", path) if path:
             wal = WalSegments(path, shard=shard, roll_age_ms=roll_age_ms)
             try:
-                logs = ReplacedLogs(Path(path))
-                return WalAndSegments(wal, _segments_in(url, path), adopted, logs=logs)
+                there = logs if logs is not None else ReplacedLogs(Path(path))
+                return WalAndSegments(wal, _segments_in(url, path), adopted, logs=there)
             except BaseException:
                 wal.shut()
                 raise

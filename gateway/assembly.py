@@ -32,7 +32,7 @@ from gateway.coordination.clock import ClockWatch, SteadyClock
 from gateway.coordination.clocks import Clocks
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.damping import Candidate, Damping
-from gateway.coordination.free_space import FreeSpace
+from gateway.coordination.free_space import FreeSpace, MadeAhead
 from gateway.coordination.life_signs import LifeSigns
 from gateway.coordination.marking import Marking
 from gateway.coordination.opening import open_shard
@@ -59,7 +59,7 @@ from gateway.router import RequestRouter
 from gateway.security.tls import Certificates
 from gateway.service_assembly import garbage_collector, merging_of, open_services, owner_housekeeping
 from gateway.settings import Settings
-from gateway.store_assembly import OPENER, StoreOpening, Stores, StoreUrls, data_url_of
+from gateway.store_assembly import OPENER, StoreOpening, Stores, StoreUrls, data_url_of, log_directory_of
 from gateway.telemetry.metrics import Metrics
 from gateway.version import product_version
 from gateway.world import World
@@ -333,7 +333,7 @@ async def _watch_space(
     settings: Settings, stores: Stores, shard: Shard, metrics: Metrics, stack: AsyncExitStack
 ) -> tuple[FreeSpace, StoreQuota]:
     """On local disks, and of the quota of the metadata store."""
-    space = FreeSpace(stores.directories, settings.storage.reserve_bytes)
+    space = FreeSpace(stores.directories, settings.storage.reserve_bytes, ahead=_made_ahead(stores))
     quota = StoreQuota(stores.metered, settings.storage.etcd_quota_bytes)
 
     def keep_for_deletions() -> None:
@@ -348,6 +348,11 @@ async def _watch_space(
     metrics.watch_quota(lambda: quota.usage)
     await quota.measure()
     return space, quota
+
+
+def _made_ahead(stores: Stores) -> MadeAhead | None:
+    at = log_directory_of(stores.urls.metadata)
+    return MadeAhead(at, stores.ahead_bytes) if at is not None else None
 
 
 def _start_replica_steps(

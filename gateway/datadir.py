@@ -18,6 +18,7 @@ FORMAT_VERSION: Final = VERSION_WITH_LOG
 """The newest of a directory: its stores and their names. Each store has a version of its own."""
 SETTING: Final = "--data-dir (storage.data_dir)"
 DATA_SETTING: Final = "--data (storage.data)"
+LOG_SETTING: Final = "--metadata (storage.metadata)"
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 """Only this user may read records."""

@@ -3,34 +3,48 @@
 The only module that imports the adapters.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from adapters.open import METADATA_FILE as METADATA_FILE
+from adapters.open import REPLACED_DIRECTORY as REPLACED_DIRECTORY
 from adapters.open import (
     Access,
     FarOptions,
     FarStores,
     UnknownStore,
+    log_url_in,
     open_blobs,
     open_image,
     open_journal,
+    open_log,
     open_metadata,
     open_segments,
     urls_in,
 )
 from adapters.open import StoreUrls as StoreUrls
 from adapters.open import directory_of as directory_of
+from adapters.open import log_directory_of as log_directory_of
 from gateway.config import secret_of
-from gateway.datadir import DATA_SETTING, DataDirectory, DirectoryLock
+from gateway.coordination.cluster_id import cluster_id_bytes
+from gateway.datadir import (
+    DATA_SETTING,
+    LOG_SETTING,
+    VERSION_WITH_LOG,
+    DataDirectory,
+    DirectoryLock,
+    format_of,
+)
 from gateway.host import RandomBytes, random_bytes
 from gateway.settings import ConfigError, Settings, Storage
+from gateway.telemetry.journal import TimedJournal
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.stores import StoreWatch, TimedBlobs, TimedSegments, timed_metadata
 from gateway.world import StoreOpener
+from ledger.errors import StoreError, StoreUnavailable
 from ledger.ports import (
     Blobs,
     ImageStore,
@@ -42,7 +56,7 @@ from ledger.ports import (
     is_metered,
 )
 
-OPENER: Final = StoreOpener(open_metadata, open_segments, open_blobs, open_image, open_journal)
+OPENER: Final = StoreOpener(open_metadata, open_segments, open_blobs, open_image, open_journal, open_log)
 """The backends of this build."""
 _PATH_STYLE: Final[Mapping[str, bool | None]] = {"auto": None, "true": True, "false": False}
 
@@ -61,6 +75,8 @@ class Stores:
     """The metadata store, if it has a quota."""
     identity: str
     """Of the metadata store, where it tells itself from a restored copy; else empty."""
+    ahead_bytes: Callable[[], int] = lambda: 0
+    """Of files made ahead for the journal, on the disk that it is on: they count as free."""
 
     @property
     def directories(self) -> Sequence[Path]:
@@ -70,7 +86,17 @@ class Stores:
 
 
 def urls_of(storage: Storage) -> StoreUrls:
-    return urls_in(Path(storage.data_dir), storage.metadata, storage.data, storage.image)
+    directory = Path(storage.data_dir)
+    metadata = storage.metadata or (log_url_in(directory) if has_log(directory) else "")
+    return urls_in(directory, metadata, storage.data, storage.image)
+
+
+def has_log(directory: Path) -> bool:
+    """Whether the journal of a data directory is in a local log, or will be: its format says so."""
+    try:
+        return (format_of(directory) or 0) >= VERSION_WITH_LOG
+    except StoreError:
+        return False  # opening the directory reports the reason
 
 
 def data_url_of(urls: StoreUrls) -> str:
@@ -145,30 +171,85 @@ class StoreOpening:
         storage, opener, far = self._settings.storage, self._opener, self.far
         urls = urls_of(storage)
         watch = StoreWatch(metrics, settings_of(urls))
-        if urls.directory is not None:
-            stack.callback(DataDirectory(urls.directory).close)
+        _lock_directories(urls, stack)
         try:
-            metadata = opener.metadata(urls.metadata, thorough=thorough, far=far)
-            stack.push_async_callback(metadata.close)
-            if metadata.exclusive:
-                # If only one gateway can write the metadata, only that one may delete from the data.
-                _lock_data(directory_of(urls.segments), urls.directory, stack)
-            roll_age_ms = self._settings.ledger.orphan_grace_ms // 4
-            segments = opener.segments(urls.segments, roll_age_ms=roll_age_ms, far=far)
-            stack.push_async_callback(segments.close)
-            blobs = opener.blobs(urls.blobs, far=far)
-            stack.push_async_callback(blobs.close)
+            log_at = log_directory_of(urls.metadata)
+            if log_at is not None:
+                opened = await self._open_log(log_at, urls, stack, watch, thorough=thorough)
+            else:
+                opened = await self._open_metadata(urls, stack, watch, thorough=thorough)
             image = opener.image(urls.image) if urls.image is not None else None
         except UnknownStore as error:
             raise ConfigError(str(error)) from error
         if image is not None:
             stack.push_async_callback(image.close)
         if not storage.allow_unsafe_acks:
-            _check_durable(metadata, segments)
+            _check_durable(opened.metadata, opened.segments)
+        timed = TimedSegments(opened.segments, watch), TimedBlobs(opened.blobs, watch)
+        metadata = opened.metadata
+        metered = metadata if metadata is not None and is_metered(metadata) else None
+        identity = identity_of(metadata) if metadata is not None else ""
+        return Stores(opened.journal, *timed, image, watch, urls, far, metered, identity, opened.ahead_bytes)
+
+    async def _open_metadata(
+        self, urls: StoreUrls, stack: AsyncExitStack, watch: StoreWatch, *, thorough: bool
+    ) -> "_Opened":
+        """The stores, with the journal in a metadata store."""
+        opener, far = self._opener, self.far
+        _check_no_log(urls.metadata)
+        metadata = opener.metadata(urls.metadata, thorough=thorough, far=far)
+        stack.push_async_callback(metadata.close)
+        if metadata.exclusive:
+            # If only one gateway can write the metadata, only that one may delete from the data.
+            _lock_data(urls, stack)
+        segments = opener.segments(urls.segments, roll_age_ms=self._roll_age_ms, far=far)
+        stack.push_async_callback(segments.close)
+        blobs = opener.blobs(urls.blobs, far=far)
+        stack.push_async_callback(blobs.close)
         journal = opener.journal(timed_metadata(metadata, watch), random=self._random)
-        timed = TimedSegments(segments, watch), TimedBlobs(blobs, watch)
-        metered = metadata if is_metered(metadata) else None
-        return Stores(journal, *timed, image, watch, urls, far, metered, identity_of(metadata))
+        return _Opened(metadata, journal, segments, blobs)
+
+    async def _open_log(
+        self, log_at: Path, urls: StoreUrls, stack: AsyncExitStack, watch: StoreWatch, *, thorough: bool
+    ) -> "_Opened":
+        """The stores, with the journal in a local log."""
+        opener, far = self._opener, self.far
+        if opener.log is None:
+            raise UnknownStore(f"this world has no local log for {urls.metadata}")
+        _lock_data(urls, stack)
+        blobs = opener.blobs(urls.blobs, far=far)
+        stack.push_async_callback(blobs.close)
+        records_at = directory_of(urls.segments) if urls.segments.startswith("file:") else None
+        takes_batches = records_at is not None and records_at.resolve() == log_at.resolve()
+        opened = await opener.log(
+            log_at,
+            cluster_id=await cluster_id_bytes(blobs),
+            takes_batches=takes_batches,
+            thorough=thorough,
+            random=self._random,
+        )
+        stack.push_async_callback(opened.close)
+        logs = {"logs": opened.files} if takes_batches else {}
+        segments = opener.segments(urls.segments, roll_age_ms=self._roll_age_ms, far=far, **logs)
+        stack.push_async_callback(segments.close)
+        journal = TimedJournal(opened.journal, watch)
+        # Records that go elsewhere cannot use what was made ahead.
+        return _Opened(None, journal, segments, blobs, lambda: opened.ahead_bytes if takes_batches else 0)
+
+    @property
+    def _roll_age_ms(self) -> int:
+        return self._settings.ledger.orphan_grace_ms // 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """`metadata` None: the journal is in a local log."""
+
+    metadata: MetadataStore | None
+    journal: Journal
+    segments: SegmentStore
+    blobs: Blobs
+    ahead_bytes: Callable[[], int] = lambda: 0
 
 
 def _far_options(storage: Storage) -> FarOptions:
@@ -195,16 +276,38 @@ def _etcd_password(storage: Storage) -> str:
         raise ConfigError(f"{name} = {storage.etcd_password_file}: the password is not UTF-8") from None
 
 
-def _lock_data(directory: Path | None, locked: Path | None, stack: AsyncExitStack) -> None:
+def _lock_directories(urls: StoreUrls, stack: AsyncExitStack) -> None:
+    """The data directory, and that of the log if it is another one."""
+    log_at, directory = log_directory_of(urls.metadata), urls.directory
+    if directory is not None:
+        has_log = log_at is not None and log_at.resolve() == directory.resolve()
+        stack.callback(DataDirectory(directory, has_log=has_log).close)
+    if log_at is not None and (directory is None or log_at.resolve() != directory.resolve()):
+        stack.callback(DataDirectory(log_at, has_log=True, setting=LOG_SETTING).close)
+
+
+def _lock_data(urls: StoreUrls, stack: AsyncExitStack) -> None:
+    """The directory of the records, if it is not locked already."""
+    directory = directory_of(urls.segments)
     if directory is None or not directory.absolute().parent.is_dir():
         return  # opening the store reports what is missing
-    if locked is None or directory.resolve() != locked.resolve():
+    locked = [found for found in (urls.directory, log_directory_of(urls.metadata)) if found is not None]
+    if directory.resolve() not in [found.resolve() for found in locked]:
         stack.callback(DirectoryLock(directory, DATA_SETTING).close)
 
 
-def _check_durable(metadata: MetadataStore, segments: SegmentStore) -> None:
+def _check_no_log(metadata: str) -> None:
+    """StoreUnavailable for the file of a journal that goes on in the log next to it."""
+    at = directory_of(metadata)
+    if at is not None and metadata.endswith(f"/{METADATA_FILE}") and has_log(at):
+        raise StoreUnavailable(
+            f"the journal of {at} is in its local log: leave --metadata out, or name --metadata file:{at}"
+        )
+
+
+def _check_durable(metadata: MetadataStore | None, segments: SegmentStore) -> None:
     for setting, is_durable in (
-        ("storage.metadata", metadata.durable_ack),
+        ("storage.metadata", metadata is None or metadata.durable_ack),
         ("storage.data", segments.capabilities.durable_ack),
     ):
         if not is_durable:

@@ -7,8 +7,9 @@ a store come with the store.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from gateway.host import (
     Milliseconds,
@@ -31,6 +32,25 @@ from gateway.timers.timerfd import NewTimer, TimerFd
 from ledger.ports import Blobs, ImageStore, Journal, MetadataStore, SegmentStore
 
 
+class JournalInLog(Protocol):
+    """A journal in a local log, with the files of that."""
+
+    @property
+    def journal(self) -> Journal: ...
+
+    @property
+    def files(self) -> Any:
+        """For the segment store, which reads, lists and deletes them as objects."""
+        ...
+
+    @property
+    def ahead_bytes(self) -> int:
+        """Of its files, made ahead and not used yet: they count as free."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class StoreOpener:
     """From URLs to stores, as the functions of `adapters/open.py`. The first three take `far`, which opens
@@ -42,6 +62,8 @@ class StoreOpener:
     image: Callable[..., ImageStore]
     journal: Callable[..., Journal]
     """The journal in a metadata store."""
+    log: Callable[..., Awaitable[JournalInLog]] | None = None
+    """The journal in a local log; None: there is none in this world."""
 
 
 @dataclass(frozen=True, slots=True)

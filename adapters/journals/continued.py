@@ -6,50 +6,22 @@ needed until `start` has passed it (docs/decisions/0059).
 
 from collections.abc import Sequence
 
+from adapters.journals.wrapped import WrappedJournal
 from ledger.errors import StoreError
 from ledger.ports import AppendOutcome, EntryPage, Journal, StoredEntry
-from ledger.read_back import ReadBack
-from ledger.types import DraftBatch, Placement
+from ledger.types import DraftBatch
 
 
-class ContinuedJournal:
+class ContinuedJournal(WrappedJournal):
     """A Journal. `older` must be one that no other process writes."""
 
     def __init__(self, older: Journal, newer: Journal, first: int) -> None:
         """Entries from number `first` on are in `newer`."""
+        super().__init__(newer)
         self._older = older
         self._newer = newer
         self._first = first
         self._older_start: int | None = None
-
-    @property
-    def shard(self) -> int:
-        return self._newer.shard
-
-    @property
-    def exclusive(self) -> bool:
-        return self._newer.exclusive
-
-    @property
-    def entry_batches(self) -> int:
-        return self._newer.entry_batches
-
-    @property
-    def unknown_entry(self) -> str:
-        return self._newer.unknown_entry
-
-    @property
-    def read_back(self) -> ReadBack:
-        return self._newer.read_back
-
-    def takes(self, batches: int, size: int) -> bool:
-        return self._newer.takes(batches, size)
-
-    def holds(self, locator: str) -> bool:
-        return self._newer.holds(locator)
-
-    def place(self, number: int, batches: Sequence[DraftBatch]) -> Placement | None:
-        return self._newer.place(number, batches)
 
     async def append(self, number: int, entry: bytes, batches: Sequence[DraftBatch] = ()) -> AppendOutcome:
         if number < self._first:
@@ -75,9 +47,6 @@ class ContinuedJournal:
             self._older_start = await self._older.start()
         return max(self._older_start, await self._newer.start())
 
-    async def raise_start(self, number: int) -> None:
-        await self._newer.raise_start(number)
-
     async def delete(self, numbers: Sequence[int]) -> None:
         """Those of the older part stay until all of it is removed."""
         newer = [number for number in numbers if number >= self._first]
@@ -86,9 +55,6 @@ class ContinuedJournal:
 
     async def begin(self, number: int, entry: bytes, before: bytes | None) -> None:
         raise StoreError("a journal cannot begin here: the directory has an older part of one")
-
-    async def discard(self, number: int) -> None:
-        await self._newer.discard(number)
 
 
 def _before_last(gap: int | None, entries: Sequence[StoredEntry]) -> int | None:

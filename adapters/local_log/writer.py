@@ -443,7 +443,10 @@ def verify_beginning(headers: Sequence[LogHeader], after: LogBeginning | None) -
     first = min(headers, key=lambda header: header.sequence)
     if after is None or first.first_entry != after.number:
         return
-    if (first.previous_nonce, first.cluster_id) != (after.nonce, after.cluster_id):
+    # Zeros: it was not known when the log began, or is not now.
+    is_known = any(first.cluster_id) and any(after.cluster_id)
+    is_other = is_known and first.cluster_id != after.cluster_id
+    if first.previous_nonce != after.nonce or is_other:
         raise StoreDamaged(
             f"the local log begins with entry {after.number}, after other entries than those that are there; "
             f"{REMEDY}"

@@ -48,7 +48,7 @@ class SqliteMetadata:
         return await self._threads.read(self._file.last, prefix)
 
     async def mark_continued(self) -> None:
-        """Durably: from now on the store is refused, except by who opens it as one that may be continued."""
+        """Durably: from now on the store is refused, except by what opens it as one that may be continued."""
         await self._threads.run(self._file.mark_continued)
 
     async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:

@@ -125,7 +125,7 @@ class SqliteFile:
         return None if row is None else (row[0], Versioned(row[2], str(row[1])))
 
     def mark_continued(self) -> None:
-        """Durably: from now on only who knows where the journal goes on opens this file."""
+        """Durably: from now on it is opened only by what knows where the journal goes on."""
         try:
             self._connection().execute(f"PRAGMA user_version = {CONTINUED_VERSION}")
         except sqlite3.Error as error:

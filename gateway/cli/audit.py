@@ -15,6 +15,7 @@ from gateway.host import precise_s
 from gateway.offline.audit import AuditEngine, AuditProgress, AuditTotals, Findings, StoreAudit, delete_stray
 from gateway.offline.audit_journal import Copies, audit_journal, unreadable
 from gateway.offline.doctor import read_in_words, read_journal
+from gateway.offline.ledger_objects import LedgerObjects
 from gateway.settings import Settings
 from gateway.store_assembly import Stores
 from ledger.auditing.damages import Damage, DamageKind
@@ -123,7 +124,8 @@ class LedgerAudit:
         await copies.audit(state.applied)
         summary.notes += copies.notes
         with _Shown() as shown:
-            reading = StoreAudit(state, self._stores.segments, self._findings, self._grace_ms, shown, engine)
+            objects = LedgerObjects(self._stores.segments, journal, state)
+            reading = StoreAudit(state, objects, self._findings, self._grace_ms, shown, engine)
             summary.totals = await reading.run(topics)
         await self._recheck(state)
         if options.repair:
@@ -149,7 +151,8 @@ class LedgerAudit:
         elif not self._stores.segments.capabilities.deletes:
             self._summary.notes.append("repair: this store deletes nothing")
         else:
-            self._summary.repaired = await delete_stray(state, self._stores.segments)
+            objects = LedgerObjects(self._stores.segments, self._journal, state)
+            self._summary.repaired = await delete_stray(state, objects)
             self._findings.forget(DamageKind.STRAY_OBJECT)
 
     def _finished(self) -> AuditSummary:

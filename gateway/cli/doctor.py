@@ -19,6 +19,7 @@ from gateway.offline.doctor import (
     check_versions,
     state_now,
 )
+from gateway.offline.ledger_objects import LedgerObjects
 from gateway.settings import Settings
 from gateway.store_assembly import opened_stores, urls_of
 from ledger.errors import StoreDamaged, StoreTooNew
@@ -113,8 +114,9 @@ async def _check_stores(settings: Settings, diagnosis: Diagnosis, whole: bool) -
             if stores.image is not None:
                 await check_image(stores.journal, stores.image, stores.blobs, diagnosis)
             now = partial(state_now, stores.journal, stores.blobs, recovered.state)
-            await check_objects(recovered.state, stores.segments, diagnosis, now)
-            await check_versions(stores.segments, diagnosis)
+            objects = LedgerObjects(stores.segments, stores.journal, recovered.state)
+            await check_objects(recovered.state, objects, diagnosis, now)
+            await check_versions(objects, diagnosis)
             await check_batches(recovered.state, stores.segments, diagnosis, whole)
             await check_no_gateway_writes(stores.journal, recovered.state, diagnosis)
     except (StoreDamaged, StoreTooNew) as error:

@@ -19,12 +19,15 @@ from gateway.offline.backup import (
 )
 from gateway.offline.held_backup import BackupPlaces, HeldBackup, write_held_backup
 from gateway.offline.inspect import Inspection, inspect_ledger
+from gateway.offline.ledger_objects import LedgerObjects
 from gateway.settings import Settings
 from gateway.store_assembly import (
     METADATA_FILE,
+    REPLACED_DIRECTORY,
     Stores,
     StoreUrls,
     directory_of,
+    log_directory_of,
     opened_blobs,
     opened_source,
     opened_stores,
@@ -50,7 +53,8 @@ def show(settings: Settings, as_json: bool) -> Exit:
 async def _inspect_ledger(settings: Settings) -> Inspection:
     async with offline_ledger(settings) as (stores, journal, image):
         recovered = await recover_offline(stores, journal, image)
-        found = await inspect_ledger(journal, recovered, stores.blobs, stores.segments)
+        objects = LedgerObjects(stores.segments, journal, recovered.state)
+        found = await inspect_ledger(journal, recovered, stores.blobs, objects)
         await warn_of_writer(journal, recovered.state)
         return found
 
@@ -147,12 +151,24 @@ def restore(settings: Settings, source: str, as_json: bool) -> Exit:
 
 
 def _never_over(settings: Settings) -> str:
-    is_file = directory_of(urls_of(settings.storage).metadata) is not None
-    remedy = "move it (and its -wal and -shm) away first" if is_file else "give it another place (--metadata)"
+    metadata = urls_of(settings.storage).metadata
+    log_at = log_directory_of(metadata)
+    if log_at is not None:
+        older = log_at / METADATA_FILE
+        moved = f"{log_at / 'log'} to {log_at / REPLACED_DIRECTORY / 'log'}, where its records stay readable"
+        remedy = f"move {moved}{f', and {older} away' if older.exists() else ''}, first"
+    elif directory_of(metadata) is not None:
+        remedy = "move it (and its -wal and -shm) away first"
+    else:
+        remedy = "give it another place (--metadata)"
     return f"a restore never writes over a ledger; {remedy}"
 
 
 def _metadata_of(settings: Settings) -> str:
+    metadata = urls_of(settings.storage).metadata
+    log_at = log_directory_of(metadata)
+    if log_at is not None:
+        return str(log_at / "log")
     return settings.storage.metadata or str(Path(settings.storage.data_dir) / METADATA_FILE)
 
 

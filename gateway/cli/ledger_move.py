@@ -14,6 +14,7 @@ from gateway.cli.output import UsageError, counted, print_json, talk
 from gateway.cli.ownership import hand_over
 from gateway.coordination.claim import Claim
 from gateway.host import clock_ms, precise_s
+from gateway.offline.ledger_objects import LedgerObjects
 from gateway.offline.move import (
     LedgerMove,
     MoveRefused,
@@ -116,7 +117,7 @@ async def _move(settings: Settings, target: Settings, options: MoveOptions) -> M
         recovered = await recover_offline(stores, journal, image)
         if recovered.state.applied == 0:
             raise UsageError("the ledger is empty: start a gateway on the new stores instead")
-        plan = await plan_move(recovered.state, stores.segments)
+        plan = await plan_move(recovered.state, LedgerObjects(stores.segments, journal, recovered.state))
         planned = summary(recovered.state, plan, metadata, data)
         if has_left(interrupted):
             # The other place may be in use.

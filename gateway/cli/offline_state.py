@@ -14,7 +14,7 @@ from gateway.config import load_settings, parse_assignment
 from gateway.coordination.recovery import Recovered, recover
 from gateway.offline.backup import ReadOnlyImage
 from gateway.settings import Settings
-from gateway.store_assembly import METADATA_FILE, Stores, opened_stores
+from gateway.store_assembly import METADATA_FILE, Stores, has_log, opened_stores
 from gateway.telemetry.logs import set_up_logs, warn_of_variables
 from ledger.errors import StoreUnavailable
 from ledger.ports import ImageStore, Journal
@@ -49,7 +49,9 @@ def check_there(settings: Settings) -> None:
     StoreUnavailable if this user may not read it."""
     directory = Path(settings.storage.data_dir)
     try:
-        is_there = bool(settings.storage.metadata) or (directory / METADATA_FILE).exists()
+        is_there = (
+            bool(settings.storage.metadata) or has_log(directory) or (directory / METADATA_FILE).exists()
+        )
     except OSError as error:
         raise StoreUnavailable(
             f"cannot read the data directory {directory}: {error.strerror}; run as {owner_of(directory)}"

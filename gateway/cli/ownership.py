@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.settings import Storage
-from gateway.store_assembly import directory_of, urls_of
+from gateway.store_assembly import directory_of, log_directory_of, urls_of
 
 ROOT = 0
 
@@ -17,7 +17,7 @@ def hand_over(storage: Storage) -> None:
     if os.geteuid() != ROOT:
         return
     urls = urls_of(storage)
-    for directory in {urls.directory, directory_of(urls.segments)}:
+    for directory in {urls.directory, directory_of(urls.segments), log_directory_of(urls.metadata)}:
         if directory is not None and directory.is_dir():
             owner = directory.stat()
             for path in _below(directory):

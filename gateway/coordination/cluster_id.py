@@ -5,6 +5,7 @@ never be taken for orphans: neither with a new metadata store and old data, nor 
 URL. A copy of the right metadata store has the same id; `gateway/coordination/claim.py` detects it.
 """
 
+import base64
 from contextlib import suppress
 
 from ledger.errors import AlreadyExists, NotFound, StoreDamaged
@@ -12,6 +13,7 @@ from ledger.ports import Blobs, Journal
 
 CLUSTER_KEY = "cluster-id"
 MAX_SHOWN = 64
+ID_BYTES = 16
 
 
 async def verify_unclaimed(journal: Journal, blobs: Blobs) -> None:
@@ -44,6 +46,17 @@ def _foreign(owner: str, metadata: str) -> str:
         "store that it was written with, restored from a backup if need be (--metadata, --data-dir), or "
         "choose another place for the data (--data)"
     )
+
+
+async def cluster_id_bytes(blobs: Blobs) -> bytes:
+    """The 16 bytes that the id of the data's cluster stands for; empty if it is unclaimed, or is no such
+    id."""
+    owner = await cluster_id_in(blobs)
+    try:
+        found = base64.urlsafe_b64decode(f"{owner or ''}==")
+    except ValueError:
+        return b""
+    return found if len(found) == ID_BYTES else b""
 
 
 async def cluster_id_in(blobs: Blobs) -> str | None:

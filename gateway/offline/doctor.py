@@ -15,11 +15,11 @@ from gateway.offline.backup import all_objects
 from ledger.auditing.objects import object_uses
 from ledger.batch.header import BatchError, verify_crc, walk
 from ledger.errors import StoreDamaged, StoreTooNew
-from ledger.formats import segment, settled, wal
+from ledger.formats import local_log, segment, settled, wal
 from ledger.formats.snapshot import decode_snapshot
 from ledger.image import all_rows, restore
 from ledger.journal import apply_entry, decode_entry
-from ledger.keys import is_adopted, is_of_job, is_segment, is_settled
+from ledger.keys import is_adopted, is_log, is_of_job, is_segment, is_settled
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
@@ -30,6 +30,8 @@ from ledger.types import Buffer, Position, StoredObject
 
 SHOWN = 3
 ADOPTED_AT_ONCE = 200
+BEGIN_BYTES = 8
+"""Of every object: enough for its version."""
 
 
 @dataclass(slots=True)
@@ -235,9 +237,9 @@ async def check_versions(segments: SegmentStore, diagnosis: Diagnosis) -> None:
     """Objects begin with a frame, and segments with a header, of a version that this build reads."""
     odd: list[str] = []
     async for found in all_objects(segments):
-        if found.size < wal.BEGIN_BYTES:
+        if found.size < BEGIN_BYTES:
             continue
-        (head,) = await segments.read([Position(found.locator, 0, wal.BEGIN_BYTES)])
+        (head,) = await segments.read([Position(found.locator, 0, BEGIN_BYTES)])
         if head is None:
             continue  # a gateway has deleted it since it was listed; what is needed was checked by then
         how = _odd_beginning(found.locator, head)
@@ -257,6 +259,8 @@ def _odd_beginning(locator: str, head: Buffer) -> str:
         what, newest, version = "segment", segment.VERSION, segment.version_of(head)
     elif is_settled(locator):
         what, newest, version = "settled ledger", settled.VERSION, settled.version_of(head)
+    elif is_log(locator):
+        what, newest, version = "log file", local_log.VERSION, local_log.version_of(head)
     if version is None:
         return f"no {what}"
     return f"a {what} of version {version}" if version > newest else ""

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.open import IMAGE_FILE, METADATA_FILE, open_blobs, open_image, open_metadata, open_segments
-from gateway.datadir import DataDirectory
+from gateway.config import load_settings
+from gateway.coordination.opening import open_shard
+from gateway.store_assembly import opened_stores
 from ledger.batch.header import verify_crc, walk
 from ledger.batch.records import read_batch
 from ledger.errors import StoreDamaged
@@ -17,7 +18,6 @@ from ledger.ports import SegmentStore
 from ledger.state import LedgerState
 from ledger.types import Position
 from tests.faults.load import Found, Place
-from tests.support.shards import open_shard
 
 MAX_BYTES = 1 << 40
 MAX_RUNS = 1 << 30
@@ -31,20 +31,16 @@ class Opened:
 
 @asynccontextmanager
 async def opened(data_dir: Path) -> AsyncIterator[Opened]:
-    """Owner of the shard for a moment. Errors: StoreError."""
-    async with AsyncExitStack() as stack:
-        stack.callback(DataDirectory(data_dir).close)
-        metadata = open_metadata(f"sqlite:{data_dir / METADATA_FILE}")
-        stack.push_async_callback(metadata.close)
-        segments = open_segments(f"file:{data_dir}")
-        stack.push_async_callback(segments.close)
-        blobs = open_blobs(f"file:{data_dir}")
-        stack.push_async_callback(blobs.close)
-        image = open_image(f"sqlite:{data_dir / IMAGE_FILE}")
-        stack.push_async_callback(image.close)
-        shard = await open_shard(metadata, blobs, image, 1, lambda: time.time_ns() // 1_000_000)
-        stack.push_async_callback(shard.close)
-        yield Opened(shard.state, segments)
+    """Owner of the shard for a moment, wherever the directory has its journal. Errors: StoreError."""
+    settings = load_settings({"storage.data_dir": str(data_dir)}, {}, None)
+    async with opened_stores(settings) as stores:
+        shard = await open_shard(
+            stores.journal, stores.blobs, stores.image, 1, lambda: time.time_ns() // 1_000_000
+        )
+        try:
+            yield Opened(shard.state, stores.segments)
+        finally:
+            await shard.close()
 
 
 async def read_recovered(data_dir: Path) -> tuple[Sequence[str], dict[Place, list[Found]]]:
