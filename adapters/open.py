@@ -20,6 +20,7 @@ from adapters.far import FarStores as FarStores
 from adapters.far import UnknownStore as UnknownStore
 from adapters.images.sqlite import SqliteImage
 from adapters.journals.guarded import GuardedJournal, is_guarding
+from adapters.journals.inline import InlineRule
 from adapters.journals.metadata import MetadataJournal
 from adapters.local_log.opening import open_local_log
 from adapters.log_directory import METADATA_FILE as METADATA_FILE
@@ -27,6 +28,7 @@ from adapters.log_directory import LogDirectory, open_log_directory
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.adopted import AdoptedSegments
+from adapters.segments.inline_and_objects import InlineAndObjects
 from adapters.segments.log_objects import REPLACED_DIRECTORY as REPLACED_DIRECTORY
 from adapters.segments.log_objects import LogsInBlobs, ReplacedLogs
 from adapters.segments.memory import MemorySegments
@@ -185,6 +187,18 @@ def open_segments(
     blobs = _blobs_of_objects(url, Access.OWNED, far)
     wal_objects, logs_there = ObjectSegments(blobs, shard=shard), LogsInBlobs(blobs)
     return WalAndSegments(wal_objects, SegmentBlobs(blobs), adopted, logs=logs_there)
+
+
+def with_inline(segments: SegmentStore, journal: Journal) -> SegmentStore:
+    """The same store, which also reads the batches inside of the entries of this journal, if it can have
+    some. Closed with `segments`."""
+    return InlineAndObjects(segments, journal.frames) if isinstance(journal, MetadataJournal) else segments
+
+
+def set_inline_rule(journal: Journal, rule: InlineRule) -> None:
+    """From now on this rule says which drafts travel in entries. Nothing happens where none can."""
+    if isinstance(journal, MetadataJournal):
+        journal.rule = rule
 
 
 def open_job_segments(url: str, *, far: FarStores | None = None) -> JobSegments:

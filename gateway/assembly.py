@@ -33,6 +33,7 @@ from gateway.coordination.clocks import Clocks
 from gateway.coordination.commit_delay import CommitDelay
 from gateway.coordination.damping import Candidate, Damping
 from gateway.coordination.free_space import FreeSpace, MadeAhead
+from gateway.coordination.inline_limits import InlineLimits
 from gateway.coordination.life_signs import LifeSigns
 from gateway.coordination.marking import Marking
 from gateway.coordination.opening import open_shard
@@ -45,6 +46,7 @@ from gateway.coordination.time_hold import TimeHold
 from gateway.host import COUNTS_SUSPEND, dice_of
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
+from gateway.housekeeping.inline_moves import InlineMover
 from gateway.housekeeping.merging import Merging
 from gateway.housekeeping.pins import PinExpiry, oldest_pin_s
 from gateway.housekeeping.steps import replica_steps
@@ -59,7 +61,16 @@ from gateway.router import RequestRouter
 from gateway.security.tls import Certificates
 from gateway.service_assembly import garbage_collector, merging_of, open_services, owner_housekeeping
 from gateway.settings import Settings
-from gateway.store_assembly import OPENER, StoreOpening, Stores, StoreUrls, data_url_of, log_directory_of
+from gateway.store_assembly import (
+    OPENER,
+    StoreOpening,
+    Stores,
+    StoreUrls,
+    data_url_of,
+    inline_bytes_of,
+    log_directory_of,
+    set_inline_rule,
+)
 from gateway.telemetry.metrics import Metrics
 from gateway.version import product_version
 from gateway.world import World
@@ -117,16 +128,16 @@ async def running_gateway(
         space, quota = await _watch_space(settings, stores, shard, metrics, stack)
         marking = await _claim(stores, shard, world)
         watch = _watch_clocks(settings, shard, clocks, stores, metrics)
-        checkpointer = _checkpointer(settings, stores, shard, quota, world)
+        mover, checkpointer = _checkpointing(settings, stores, shard, quota, metrics, world)
         _start_replica_steps(checkpointer, watch, clocks.store, space, quota, stack)
         services = await open_services(
             settings, stores.segments, shard, ConfigService(shard, settings), space, stack, metrics, world
         )
         garbage = _garbage_collector(settings, stores, shard, space, metrics, checkpointer)
         housekeeping = owner_housekeeping(settings, services, shard, checkpointer, garbage, space)
-        access = _shard_access(settings, shard, stores.urls)
+        access = _shard_access(settings, shard, stores.urls, mover)
         # The first ends last, so its last mark covers what the others have written.
-        parts = marking, LifeSigns(shard, candidate), services.groups, housekeeping, access.pins
+        parts = marking, LifeSigns(shard, candidate), services.groups, housekeeping, mover, access.pins
         scope = await _begin_owner_scope(shard, parts, stack)
         facts = _shard_facts(settings, shard, checkpointer, garbage, metrics)
         readiness = _readiness(settings, stores, shard, space, quota, watch)
@@ -279,13 +290,34 @@ def _garbage_collector(
     return garbage_collector(settings, stores.segments, shard, space, metrics, checkpointer, stores.blobs)
 
 
-def _checkpointer(
-    settings: Settings, stores: Stores, shard: Shard, quota: StoreQuota, world: World
-) -> Checkpointer:
+def _checkpointing(
+    settings: Settings, stores: Stores, shard: Shard, quota: StoreQuota, metrics: Metrics, world: World
+) -> tuple[InlineMover, Checkpointer]:
+    mover = _inline_mover(settings, stores, shard, quota, metrics)
     rule = SnapshotRule(settings.ledger.snapshot_bytes)
     random, precise = world.random_bytes, world.precise_s
     clock = shard.replica.clock
-    return Checkpointer(shard, stores.image, stores.blobs, rule, clock, random, precise, quota)
+    stores_of = stores.image, stores.blobs
+    return mover, Checkpointer(shard, *stores_of, rule, clock, random, precise, quota, mover.move)
+
+
+def _inline_mover(
+    settings: Settings, stores: Stores, shard: Shard, quota: StoreQuota, metrics: Metrics
+) -> InlineMover:
+    """Also where no draft travels in an entry any more: some may be there."""
+    wait_s = settings.ledger.commit_timeout_ms / 1000
+    mover = InlineMover(shard, stores.segments, wait_s, quota_share=lambda: quota.share, alarm=metrics.alarm)
+    quota.held_refusal = mover.refusal
+    limits = InlineLimits(
+        inline_bytes_of(stores.urls, settings.storage),
+        settings.storage.inline_rate,
+        asyncio.get_running_loop().time,
+        held_bytes=lambda: mover.held_bytes,
+        quota_share=lambda: quota.share,
+    )
+    set_inline_rule(stores.journal, limits)
+    metrics.watch_inline(lambda: limits.total_bytes, lambda: len(shard.state.objects.inline))
+    return mover
 
 
 async def _claim(stores: Stores, shard: Shard, world: World) -> Marking:
@@ -300,11 +332,11 @@ def _watch_ownership(shard: Shard, server: Server, stack: AsyncExitStack) -> Non
     stack.push_async_callback(_end, asyncio.create_task(looking, name="ownership"))
 
 
-def _shard_access(settings: Settings, shard: Shard, urls: StoreUrls) -> ShardAccess:
+def _shard_access(settings: Settings, shard: Shard, urls: StoreUrls, mover: InlineMover) -> ShardAccess:
     loop_time = asyncio.get_running_loop().time
     wait_s = settings.ledger.commit_timeout_ms / 1000
     pins = PinExpiry(shard, lambda: int(loop_time() * 1000), loop_time, wait_s)
-    return ShardAccess(shard, data_url_of(urls), pins)
+    return ShardAccess(shard, data_url_of(urls), pins, mover.move)
 
 
 async def _open_internal(

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from gateway.limit_settings import GIB, MIB, SECRET
+from gateway.limit_settings import GIB, KIB, MIB, SECRET
 
 
 class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +51,24 @@ class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "that deletions still work; -1 = the smaller of 64 MiB and 5 % of the file system, 0 = none",
         ),
     ] = -1
+    inline_bytes: Annotated[
+        int,
+        Meta(
+            ge=-1,
+            le=256 * KIB,
+            description="Drafts of up to this size are written inside of their journal entry, where the "
+            "metadata store is not on this host, and moved into objects later: one write less for each; 0 = "
+            "none are, -1 = up to 256 KiB in S3, 16 KiB in other stores. Needs ledger.feature_level 5",
+        ),
+    ] = 0
+    inline_rate: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            le=1024 * MIB,
+            description="Bytes a second that are written so at most; drafts beyond go into objects",
+        ),
+    ] = MIB
     etcd_user: Annotated[str, Meta(max_length=256, description="User of etcd; empty = none")] = ""
     etcd_password: Annotated[
         str,

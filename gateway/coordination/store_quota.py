@@ -50,6 +50,8 @@ class StoreQuota:
         self._store = store
         self._quota_bytes = quota_bytes
         self._usage: StoreUsage | None = None
+        self.held_refusal: Callable[[], str] = lambda: ""
+        """Why that is so earlier: the journal cannot be pruned."""
         self.on_change: Callable[[], None] = lambda: None
         """Called after each measurement."""
         self._quiet = QuietLog(LOG_PERIOD_S, keyed_by=("effect",))
@@ -71,7 +73,7 @@ class StoreQuota:
     @property
     def refusal(self) -> str:
         """Why nothing is taken that makes the ledger grow."""
-        return self._refusal(CRITICAL_SHARE, "what is left is kept for deletions")
+        return self.held_refusal() or self._refusal(CRITICAL_SHARE, "what is left is kept for deletions")
 
     @property
     def full(self) -> str:
@@ -115,6 +117,11 @@ class StoreQuota:
         is_due = not self._is_reclaimed and now >= self._reclaimed_at + RECLAIM_S
         if is_due and self._share >= SHORT_SHARE:
             await self.reclaim()
+
+    @property
+    def share(self) -> float:
+        """Of the quota, what is used; 0 without one."""
+        return self._share
 
     @property
     def _share(self) -> float:

@@ -5,7 +5,7 @@ In this order, so that the process may die at any step: image, snapshot in the b
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
 import structlog
@@ -55,9 +55,11 @@ class Checkpointer:
         random: RandomBytes = random_bytes,
         precise: Seconds = precise_s,
         quota: StoreQuota | None = None,
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """The random parts of keys are from `random`. `precise` says when to let other tasks run. `quota`: of
-        the store that has the journal."""
+        the store that has the journal. `prepare` is awaited before a snapshot that is due: it moves batches
+        out of entries, which a restore from the snapshot alone would not find."""
         self._replica = shard.replica
         self._journal: Journal = shard.journal
         self._image = image
@@ -70,7 +72,8 @@ class Checkpointer:
         self._clock = clock
         self._random = random
         self._precise_s = precise
-        self._pruner = Pruner(shard.journal, blobs, clock, random)
+        self._prepare = prepare
+        self._pruner = Pruner(shard.journal, blobs, clock, random, self._first_needed)
         self._imaged = -1
         self._imaged_state = shard.replica.state
         """The state whose rows are in the image. The replica may have gone on with another one."""
@@ -163,6 +166,8 @@ class Checkpointer:
         if is_wanted:
             is_wanted = applied > self.snapshotted or await self._journal.start() < self.snapshotted
         if is_wanted or self._rule.is_due(applied, self._replica.journal_bytes, now):
+            if self._prepare is not None:
+                await self._prepare()
             await self.snapshot()
             await self.prune()
             if self._quota is not None:
@@ -254,6 +259,9 @@ class Checkpointer:
     async def prune(self) -> None:
         """Archive and delete the entries before the older of the snapshots that are kept."""
         await self._pruner.prune(self._replica.state.applied)
+
+    def _first_needed(self) -> int | None:
+        return self._replica.state.objects.first_inline_entry
 
     async def _in_slices(self, steps: Iterator[None], pause_s: float = PAUSE_S) -> None:
         """Thousands of partitions take longer than clients should wait."""

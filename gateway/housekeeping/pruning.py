@@ -30,12 +30,15 @@ class Pruner:
         blobs: Blobs,
         clock: Callable[[], int],
         random: RandomBytes = random_bytes,
+        first_needed: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """The random parts of keys are from `random`."""
+        """The random parts of keys are from `random`. `first_needed`: the lowest entry that has live batches
+        inside, by what is durable: it stays, and all after it."""
         self._journal = journal
         self._blobs = blobs
         self._clock = clock
         self._random = random
+        self._first_needed = first_needed
 
     async def prune(self, applied: int) -> None:
         """Archive and delete the entries before the older of the snapshots that are kept, among those of the
@@ -45,6 +48,10 @@ class Pruner:
             return
         start = await self._journal.start()
         target = applied_of(keys[-KEPT_SNAPSHOTS])
+        # Whatever is decided meanwhile, no entry that is there by now gets batches inside.
+        first_needed = self._first_needed()
+        if first_needed is not None:
+            target = min(target, first_needed)
         if target > start:
             try:
                 kept = await self._archive(start, target)

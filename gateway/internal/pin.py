@@ -26,6 +26,8 @@ async def handle(access: ShardAccess, context: RequestContext, request: PinReque
     if job in access.shard.state.part(Pins):
         # Else it could be found silent now, and released between this request and its result.
         access.pins.renew(job)
+    elif (refused := await access.prepare(deadline)) is not None:
+        return _response(refused)
     result = await access.submit(TakePin(job), deadline)
     if isinstance(result, Pinned):
         access.pins.renew(job)

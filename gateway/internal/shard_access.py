@@ -22,8 +22,16 @@ NO_ANSWER: Final = Refused(ErrorName.REQUEST_TIMED_OUT, "the journal did not ans
 class ShardAccess:
     """One shard, as jobs see it."""
 
-    def __init__(self, shard: Shard, data_url: str, pins: PinExpiry) -> None:
-        """`data_url`: of the segment store, for jobs. `pins` is a part of the owner's scope."""
+    def __init__(
+        self,
+        shard: Shard,
+        data_url: str,
+        pins: PinExpiry,
+        prepare: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`data_url`: of the segment store, for jobs. `pins` is a part of the owner's scope. `prepare` is
+        awaited before a job gets a pin: it moves batches out of journal entries, which no job can read."""
+        self._prepare = prepare
         self.shard = shard
         self.data_url = data_url
         self.pins = pins
@@ -44,6 +52,19 @@ class ShardAccess:
             return NO_ANSWER
         except StoreUnavailable as error:
             return Refused(ErrorName.COORDINATOR_NOT_AVAILABLE, str(error))
+
+    async def prepare(self, deadline: float) -> Refused | None:
+        """Before a job begins. Returns the error if that fails."""
+        if self._prepare is None:
+            return None
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._prepare()
+        except TimeoutError:
+            return NO_ANSWER
+        except StoreError as error:
+            return Refused(ErrorName.COORDINATOR_NOT_AVAILABLE, str(error))
+        return None
 
     async def confirm(self, deadline: float) -> Refused | None:
         """Linearizable read, before a negative answer. Returns the error if that fails."""

@@ -32,6 +32,7 @@ ALARMS = (
     "fetch.damaged_batch_passed",
     "fetch.object_missing",
     "garbage.not_deleted",
+    "inline.missing",
     "list_offsets.batch_damaged",
     "list_offsets.object_missing",
 )
@@ -218,6 +219,18 @@ class _QuotaCollector(Collector):
             yield GaugeMetricFamily(f"dragoman_metadata_{name}_bytes", help_text, value)
 
 
+class _InlineCollector(Collector):
+    def __init__(self, total_bytes: Callable[[], int], entries: Callable[[], int]) -> None:
+        self._total_bytes = total_bytes
+        self._entries = entries
+
+    def collect(self) -> Iterable[Metric]:
+        written = "Bytes of record batches that were written inside of journal entries"
+        yield CounterMetricFamily("dragoman_inline_bytes", written, self._total_bytes())
+        held = "Journal entries with live batches inside, which are still to be moved into objects"
+        yield GaugeMetricFamily("dragoman_inline_entries", held, self._entries())
+
+
 class Metrics:
     """All metrics of one gateway, in a registry of their own."""
 
@@ -321,6 +334,10 @@ class Metrics:
     def watch_quota(self, usage: Callable[[], StoreUsage | None]) -> None:
         """Read how full a metadata store with a quota is."""
         self.registry.register(_QuotaCollector(usage))
+
+    def watch_inline(self, total_bytes: Callable[[], int], entries: Callable[[], int]) -> None:
+        """Read how many bytes of batches were written inside of entries, and how many entries hold some."""
+        self.registry.register(_InlineCollector(total_bytes, entries))
 
     def watch_object_reads(self, counts: ObjectReadCounts) -> None:
         """Read how objects of a far store were read, whenever the metrics are collected."""

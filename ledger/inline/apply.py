@@ -26,7 +26,8 @@ def inline_moved(state: LedgerState, record: InlineMoved) -> None:
     if known is not None:
         announce(state, (known.number,))
     stored = state.objects.register(record.locator, origin_of(record.locator))
-    stored.size = record.object_bytes
+    # A local file may have more by now.
+    state.objects.grow(stored, record.object_bytes)
     state.dirty[OBJECT].add(stored.number)
     released: list[int] = []
     for moved in record.ranges:

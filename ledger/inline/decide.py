@@ -40,7 +40,8 @@ def move_inline(state: LedgerState, overlay: Overlay, request: MoveInline, now_m
         overlay.swapped.add(log.number)
         overlay.touched_objects.update(span.objects())
     overlay.new_objects += is_new
-    overlay.object_bytes[request.locator] = request.object_bytes
+    before = max(overlay.object_bytes.get(request.locator, 0), known.size if known is not None else 0)
+    overlay.object_bytes[request.locator] = max(before, request.object_bytes)
     ranges = [
         MovedRange(log.number, move.first, move.last, move.replaced, move.runs) for move, log, _ in found
     ]
@@ -59,8 +60,7 @@ def _find(state: LedgerState, overlay: Overlay, move: RangeMove) -> tuple[Partit
     span = log.span(move.first, move.last)
     if span is None or span.run_count() != move.replaced:
         return None
-    if span.is_last and log.number in overlay.next_offset:
-        return None
+    # The last one of the partition may be among them: no run that is inside of an entry ever grows.
     objects = state.objects.by_number
     return (log, span) if all(objects[n].kind == ObjectKind.INLINE for n in span.objects()) else None
 

@@ -134,6 +134,8 @@ class Objects:
         self.inline_from: dict[int, int] = {}
         """By number of the partition, the offset from which on it may have runs inside of entries. One that
         is not here has none."""
+        self.inline_bytes = 0
+        """Of `inline`."""
         self.uploaders = Uploaders()
         self._with_results: list[tuple[int, int]] = []
         """A heap of (creation time, number): objects whose results the floor has not dropped yet."""
@@ -163,6 +165,7 @@ class Objects:
         self.segments += state.kind == ObjectKind.SEGMENT
         if state.kind == ObjectKind.INLINE:
             self.inline[state.number] = state
+            self.inline_bytes += state.size
         if not is_placed(state.locator):
             heappush(self._with_results, (state.created_ms, state.number))
         if state.closed:
@@ -191,6 +194,8 @@ class Objects:
     def grow(self, state: ObjectState, size: int) -> None:
         """It gets runs, up to this size. A log file may have lost its last one while the log went on in it:
         then it is open again."""
+        if state.kind == ObjectKind.INLINE:
+            self.inline_bytes += max(0, size - state.size)
         state.size = max(state.size, size)
         if state.closed:
             state.closed_ms = -1
@@ -204,20 +209,29 @@ class Objects:
                 del self.by_locator[state.locator]
                 self.segments -= state.kind == ObjectKind.SEGMENT
                 self.garbage.pop(number, None)
-                if self.inline.pop(number, None) is not None and not self.inline:
-                    self.inline_from.clear()
+                if self.inline.pop(number, None) is not None:
+                    self._left_entry(state)
+
+    def _left_entry(self, state: ObjectState) -> None:
+        self.inline_bytes -= state.size
+        if not self.inline:
+            self.inline_from.clear()
 
     def inline_committed(self, number: int, base: int) -> None:
         """A partition has a run inside of an entry, which begins with the offset `base`."""
         self.inline_from.setdefault(number, base)
 
     @property
+    def oldest_inline(self) -> ObjectState | None:
+        """Of those inside of entries, the one in the lowest entry."""
+        return next(iter(self.inline.values()), None)
+
+    @property
     def first_inline_entry(self) -> int | None:
         """The lowest number of an entry with a live run inside; None if there is none."""
-        for stored in self.inline.values():
-            name = inline_name(stored.locator)
-            return name.entry if name is not None else None
-        return None
+        oldest = self.oldest_inline
+        name = inline_name(oldest.locator) if oldest is not None else None
+        return name.entry if name is not None else None
 
     def passes(self, floor_ms: int) -> bool:
         """Whether a floor that is raised to this passes an object or an uploader: it changes nothing else."""

@@ -50,6 +50,8 @@ NAMES = {
     "dragoman_follower_lag_entries": set(),
     "dragoman_live_runs": set(),
     "dragoman_orphan_objects": set(),
+    "dragoman_inline_bytes_total": set(),
+    "dragoman_inline_entries": set(),
     "dragoman_merge_running": set(),
     "dragoman_small_runs": set(),
     "dragoman_pins": set(),

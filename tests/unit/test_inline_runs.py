@@ -98,6 +98,7 @@ def assert_restored(ledger: JournalledLedger) -> None:
         assert digest(all_rows(restored)) == expected
         assert restored.objects.first_inline_entry == ledger.state.objects.first_inline_entry
         assert list(restored.objects.inline) == list(ledger.state.objects.inline)
+        assert restored.objects.inline_bytes == ledger.state.objects.inline_bytes
         assert set(restored.objects.inline_from) <= set(ledger.state.objects.inline_from)
 
 
@@ -202,15 +203,15 @@ def test_a_range_with_a_run_of_an_object_is_not_moved() -> None:
     assert ledger.submit(request) == [Done(0)]
 
 
-def test_in_the_entry_of_a_commit_the_last_run_is_not_moved() -> None:
+def test_the_last_run_is_moved_in_the_entry_of_a_commit_that_follows_it() -> None:
     ledger = ledger_with()
     commit_inline(ledger, 0)
     commit_inline(ledger, 1)
     (request,) = moves_to(locator(900, 1_000_000), ranges(ledger))
     results = ledger.submit(inline_commit(ledger, [0]), request)
-    assert results[1] == Done(1)
+    assert results[1] == Done(2)
+    assert runs_of(ledger) == [(0, 0, ObjectKind.WAL), (1, 1, ObjectKind.INLINE)]
     assert runs_of(ledger, 1) == [(0, 0, ObjectKind.WAL)]
-    assert [kind for *_, kind in runs_of(ledger)] == [ObjectKind.INLINE] * 2
     assert_restored(ledger)
 
 
@@ -348,5 +349,7 @@ def test_any_history_leaves_every_offset_once_and_what_is_restored_is_the_same(s
         live = [name for name in ledger.state.objects.by_locator if name.startswith("journal/")]
         lowest = min((int(name[10:30]) for name in live), default=None)
         assert ledger.state.objects.first_inline_entry == lowest
+        sizes = [stored.size for stored in ledger.state.objects.inline.values()]
+        assert ledger.state.objects.inline_bytes == sum(sizes)
         if step % 40 == 0:
             assert_restored(ledger)

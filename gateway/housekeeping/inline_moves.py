@@ -1,0 +1,250 @@
+"""Moves record batches out of journal entries into WAL objects: those of all partitions into one object, so
+that a trickle into many topics costs one put every few minutes.
+
+Entries with live batches inside hold the journal (`gateway/housekeeping/pruning.py`), so they are moved when
+they are old, or many, when the metadata store runs short of space, before a snapshot, and before a job
+begins: jobs read objects alone. The bytes stay as they are. The object is durable before an entry puts it in
+the place of the runs: a crash in between leaves an orphan.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+import structlog
+
+from gateway.coordination.inline_limits import HELD_BYTES, QUOTA_SHARE, STUCK_SHARE
+from gateway.coordination.shard import Shard
+from gateway.housekeeping.housekeeper import Housekeeper
+from gateway.telemetry.logs import QuietLog
+from ledger.batch.header import read_header, walk_whole
+from ledger.errors import StoreError, StoreUnavailable
+from ledger.inline.plan import InlineRange, inline_ranges, moved, requests_of, without
+from ledger.inline.requests import MoveInline
+from ledger.partitions.requests import StaleObject
+from ledger.partitions.runs import Run
+from ledger.ports import SegmentStore
+from ledger.requests import Done, Refused
+from ledger.types import Buffer, DraftBatch, Position
+
+log = structlog.get_logger(__name__)
+quiet = QuietLog(600.0, keyed_by=("offset", "partition"))
+
+LOOK_S: Final = 2.0
+"""How often it is looked whether a move is due."""
+MOVE_BYTES: Final = 8 * 1024 * 1024
+"""So many bytes are moved at once."""
+MOVE_AGE_MS: Final = 5 * 60_000
+"""And what is in an entry of this age, with all that is younger."""
+OBJECT_BYTES: Final = 16 * 1024 * 1024
+"""An object gets no more of them: they are held in memory."""
+OBJECT_RANGES: Final = 5_000
+SLICE_PARTITIONS: Final = 50
+ATTEMPTS: Final = 3
+"""How often an object is stored that is too old to be named."""
+assert MOVE_BYTES < HELD_BYTES
+
+_Bytes: TypeAlias = dict[Run, Buffer]
+"""By run, which names its object."""
+
+
+class InlineMover:
+    """Of one shard, a part of its owner's scope. Moves of several callers are made one after the other."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        segments: SegmentStore,
+        wait_s: float,
+        *,
+        quota_share: Callable[[], float] = lambda: 0.0,
+        alarm: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`quota_share`: of the quota of the metadata store, what is used. `alarm` is called with an event
+        name for each run whose bytes are missing."""
+        self._shard = shard
+        self._segments = segments
+        self._wait_s = wait_s
+        self._quota_share = quota_share
+        self._alarm = alarm
+        self._moving = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self.failure = ""
+        """Why the last move did not move everything; empty if it did."""
+
+    async def begin_epoch(self) -> None:
+        housekeeper = Housekeeper()
+        housekeeper.add("inline", LOOK_S, self.move_if_due)
+        self._task = asyncio.create_task(housekeeper.run(), name="inline moves")
+
+    async def end_epoch(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @property
+    def held_bytes(self) -> int:
+        """Inside of entries that have live runs."""
+        return self._shard.state.objects.inline_bytes
+
+    def is_due(self) -> bool:
+        objects = self._shard.state.objects
+        oldest = objects.oldest_inline
+        if oldest is None:
+            return False
+        is_old = self._shard.now_ms() - oldest.created_ms >= MOVE_AGE_MS
+        return is_old or objects.inline_bytes >= MOVE_BYTES or self._quota_share() >= QUOTA_SHARE
+
+    def refusal(self) -> str:
+        """Why nothing may make the ledger grow: what is inside of entries cannot be moved, and holds the
+        journal, while the metadata store gets full. Else empty."""
+        share = self._quota_share()
+        if not self.failure or share < STUCK_SHARE or not self.held_bytes:
+            return ""
+        return (
+            f"{self.held_bytes} bytes of records are inside of journal entries and cannot be moved into "
+            f"objects ({self.failure}), and {share:.0%} of the metadata store's quota is used: repair "
+            "storage.data; with storage.inline_bytes = 0 no further records come into entries"
+        )
+
+    async def move_if_due(self) -> None:
+        if self.is_due():
+            await self.move()
+
+    async def move(self) -> None:
+        """All that is inside of entries when this is called. Raises StoreError and TimeoutError; runs whose
+        bytes are missing are left where they are."""
+        if self._shard.state.objects.oldest_inline is None:
+            self.failure = ""
+            return
+        async with self._moving:
+            end = self._shard.state.applied
+            try:
+                self.failure = await self._move_up_to(end)
+            except (StoreError, TimeoutError) as error:
+                self.failure = str(error) or "the journal did not answer in time"
+                raise
+
+    async def _move_up_to(self, end: int) -> str:
+        """Why not all entries below `end` were moved; empty if they were."""
+        loop = asyncio.get_running_loop()
+        began_s, ranges, missing = loop.time(), 0, 0
+        while self._is_before(end):
+            found = await self._found()
+            readable, data = await self._read(found)
+            missing = _runs(found) - _runs(readable)
+            count = await self._put(readable, data) if readable else 0
+            if not count:
+                break
+            ranges += count
+        if ranges:
+            log.info("inline.moved", ranges=ranges, took_s=round(loop.time() - began_s, 3))
+        if not self._is_before(end):
+            return ""
+        return f"the bytes of {missing} runs are missing" if missing else "others change the same partitions"
+
+    def _is_before(self, end: int) -> bool:
+        first = self._shard.state.objects.first_inline_entry
+        return first is not None and first < end
+
+    async def _found(self) -> list[InlineRange]:
+        """Ranges for one object."""
+        state = self._shard.state
+        found: list[InlineRange] = []
+        size = 0
+        numbers = list(state.objects.inline_from)
+        for at in range(0, len(numbers), SLICE_PARTITIONS):
+            some = [state.logs.get(number) for number in numbers[at : at + SLICE_PARTITIONS]]
+            for each in (each for known in some if known is not None for each in inline_ranges(state, known)):
+                if found and (size + each.size > OBJECT_BYTES or len(found) >= OBJECT_RANGES):
+                    return found
+                found.append(each)
+                size += each.size
+            await asyncio.sleep(0)
+        return found
+
+    async def _read(self, found: Sequence[InlineRange]) -> tuple[list[InlineRange], _Bytes]:
+        """What of these ranges can be read, and the bytes of their runs."""
+        objects = self._shard.state.objects.by_number
+        positions = {
+            run: Position(objects[run.object_number].locator, run.start, run.size)
+            for each in found
+            for run in each.runs
+            # What has gone meanwhile need not be moved.
+            if run.object_number in objects
+        }
+        read = await self._segments.read(list(positions.values()))
+        data = {run: one for run, one in zip(positions, read, strict=True) if one is not None}
+        readable: list[InlineRange] = []
+        for each in found:
+            unread = [run for run in each.runs if run not in data]
+            readable += without(each, unread) if unread else [each]
+            self._report(each, unread)
+        return readable, data
+
+    def _report(self, found: InlineRange, unread: Sequence[Run]) -> None:
+        for run in unread:
+            if (stored := self._shard.state.objects.by_number.get(run.object_number)) is not None:
+                self._alarm("inline.missing")
+                partition = f"{found.log.topic_id.hex()}-{found.log.index}"
+                quiet.error("inline.missing", partition=partition, offset=run.base, locator=stored.locator)
+
+    async def _put(self, found: Sequence[InlineRange], data: _Bytes) -> int:
+        """Into one object. Returns in the place of how many ranges it is now."""
+        batches: list[DraftBatch] = []
+        firsts: list[list[int]] = []
+        for each in found:
+            # The first batch of each run.
+            firsts.append([])
+            for run in each.runs:
+                firsts[-1].append(len(batches))
+                batches += batches_of(each, run, data[run])
+            await asyncio.sleep(0)
+        for _ in range(ATTEMPTS):
+            state = self._shard.state
+            stored = await self._segments.write(batches, self._shard.now_ms(), state.feature_level)
+            moves = [
+                moved(each, [stored.starts[at] for at in first])
+                for each, first in zip(found, firsts, strict=True)
+            ]
+            count = await self._submit(list(requests_of(stored.locator, stored.object_bytes, moves)))
+            if count is not None:
+                return count
+            await self._segments.abandon(stored.locator)
+        raise StoreUnavailable(f"the object was too old to be named {ATTEMPTS} times")
+
+    async def _submit(self, requests: Sequence[MoveInline]) -> int | None:
+        """None: the object is too old. If some of it was entered before, that stays."""
+        count = 0
+        for request in requests:
+            deadline = asyncio.get_running_loop().time() + self._wait_s
+            match await self._shard.ask(request, deadline):
+                case Done(count=done):
+                    count += done
+                case StaleObject():
+                    return None
+                case Refused(message=message):
+                    raise StoreUnavailable(message)
+        return count
+
+
+def batches_of(found: InlineRange, run: Run, data: Buffer) -> Iterator[DraftBatch]:
+    """The batches of a run. What is damaged comes as one batch, as it is: so it is no worse elsewhere."""
+    topic_id, partition, view = found.log.topic_id, found.log.index, memoryview(data)
+    end, left = 0, run.last - run.base + 1
+    for batch in walk_whole(view):
+        end, count = batch.position + batch.size_bytes, batch.last_offset_delta + 1
+        if not 0 < count <= left:
+            end = batch.position
+            break
+        left -= count
+        header = read_header(view, batch.position)
+        producer = header.producer_id, header.producer_epoch, header.base_sequence
+        yield DraftBatch(topic_id, partition, view[batch.position : end], count, *producer)
+    if end < len(view):
+        yield DraftBatch(topic_id, partition, view[end:], max(left, 1))
+
+
+def _runs(found: Sequence[InlineRange]) -> int:
+    return sum(len(each.runs) for each in found)
