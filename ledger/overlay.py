@@ -8,6 +8,7 @@ from ledger.objects.uploads import Uploader
 from ledger.partitions.producers import ProducerState
 from ledger.settings.state import QuotaEntity, ResourceKey
 from ledger.state import LedgerState
+from ledger.transactions.state import TransactionsOfEntry
 from ledger.types import TopicId
 
 Part = TypeVar("Part")
@@ -101,6 +102,8 @@ class Overlay:
         self.new_objects = carried["new_objects"]
         self.producer_count = before.producer_count
         self.next_producer_id = before.next_producer_id
+        if (opened := before.carried_part(TransactionsOfEntry)) is not None:
+            self._parts = {TransactionsOfEntry: opened.carried()}
 
     def added(self) -> dict[str, Any]:
         """What decisions of this entry have changed, without what it began with: that is applied by now."""
@@ -114,6 +117,10 @@ class Overlay:
         added["new_producers"] = {log: count for log, count in new.items() if count}
         added["new_objects"] = self.new_objects - carried["new_objects"]
         return added
+
+    def carried_part(self, kind: type[Part]) -> Part | None:
+        """What a feature has kept for itself, if it has."""
+        return None if self._parts is None else self._parts.get(kind)
 
     def part(self, kind: type[Part]) -> Part:
         """What a feature keeps for itself, empty at first (cf. `LedgerState.part`)."""

@@ -34,10 +34,12 @@ LEVEL_WITH_ADOPTED: Final = 4
 """Topics have segments in buckets of others."""
 LEVEL_WITH_PLACED: Final = 5
 """Batches are made durable together with the entry that numbers them."""
+LEVEL_WITH_TRANSACTIONS: Final = 6
+"""Producers have transactional ids, and partitions have markers. No journal is of this level yet."""
 
 RESERVED: Final[Mapping[range, str]] = {
     range(31, 34): "swaps of segments",
-    range(40, 48): "transactions",
+    range(46, 48): "transactions",
     range(48, 50): "transaction markers without an object",
     range(50, 54): "ACLs",
     range(54, 58): "credentials",

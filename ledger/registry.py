@@ -21,6 +21,7 @@ from ledger.settled.machine import SETTLED_LEDGERS
 from ledger.state import LedgerState
 from ledger.swaps.machine import SWAPS
 from ledger.topics.machine import TOPICS
+from ledger.transactions.machine import TRANSACTIONS
 from ledger.types import Buffer
 
 Key = TypeVar("Key")
@@ -104,7 +105,19 @@ def _in_turn(appliers: Sequence[Applier]) -> Applier:
 
 
 REGISTRY = Registry(
-    (CLUSTER, PARTITIONS, TOPICS, OBJECTS, GROUPS, SETTINGS, SWAPS, SETTLED_LEDGERS, ADOPTION, INLINE)
+    (
+        CLUSTER,
+        PARTITIONS,
+        TOPICS,
+        OBJECTS,
+        GROUPS,
+        SETTINGS,
+        SWAPS,
+        SETTLED_LEDGERS,
+        ADOPTION,
+        INLINE,
+        TRANSACTIONS,
+    )
 )
 
 decide = REGISTRY.decide

@@ -1,6 +1,6 @@
 """Applying the metadata records of groups and their offsets."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ledger.groups.records import GroupRemoved, GroupStored, OffsetsCommitted, OffsetsRemoved
@@ -24,6 +24,17 @@ def offsets_committed(state: LedgerState, record: OffsetsCommitted) -> None:
     for topic_id, partition, offset, epoch, expire_ms, metadata in record.rows:
         key = topic_id, partition
         put(group_id, key, CommittedOffset(offset, epoch, metadata, now_ms, expire_ms))
+        dirty.add((group_id, key))
+
+
+def put_offsets(
+    state: LedgerState, group_id: str, committed: Sequence[tuple[OffsetKey, CommittedOffset]]
+) -> None:
+    """The offsets of a group are these from here on."""
+    _keep_offsets(state, group_id, (key for key, _ in committed))
+    dirty = state.dirty[OFFSET]
+    for key, offset in committed:
+        state.groups.put_offset(group_id, key, offset)
         dirty.add((group_id, key))
 
 

@@ -69,7 +69,7 @@ def commit_offsets(state: LedgerState, overlay: Overlay, request: CommitOffsets,
         return Decision(
             Refused(_TOO_LARGE, f"more than {MAX_OFFSETS} offsets, or too long metadata, at once")
         )
-    results = [_check_row(state, overlay, row) for row in request.rows]
+    results = [check_offset(state, overlay, row) for row in request.rows]
     stored = request.rows
     if any(results):
         stored = [row for row, result in zip(request.rows, results, strict=True) if result is None]
@@ -81,7 +81,8 @@ def commit_offsets(state: LedgerState, overlay: Overlay, request: CommitOffsets,
     return Decision(OffsetsStored(results), (OffsetsCommitted(request.group_id, stored),))
 
 
-def _check_row(state: LedgerState, overlay: Overlay, row: OffsetRow) -> Refused | None:
+def check_offset(state: LedgerState, overlay: Overlay, row: OffsetRow) -> Refused | None:
+    """Why this offset cannot be committed; None if it can."""
     topic = state.topics.by_id.get(row.topic_id)
     if topic is None or row.topic_id in overlay.deleted:
         return _NO_PARTITION

@@ -5,6 +5,7 @@ from ledger.objects.apply import announce
 from ledger.objects.rows import OBJECT, UPLOADER
 from ledger.objects.state import ObjectState
 from ledger.objects.uploads import ObjectKind, Upload
+from ledger.partitions.isolation_rows import drop_below_start
 from ledger.partitions.producers import MAX_SEQUENCE, ProducerState
 from ledger.partitions.records import (
     FileCommitted,
@@ -89,6 +90,7 @@ def _uploaded(state: LedgerState, upload: Upload, stored: ObjectState, first: in
 def records_deleted(state: LedgerState, record: RecordsDeleted) -> None:
     log = changing(state, record.number)
     log.log_start = record.log_start
+    drop_below_start(state, log)
     state.touched[log.number] = log
     state.dirty[PARTITION].add(log.number)
     if log.droppable(1):

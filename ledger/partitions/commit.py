@@ -7,6 +7,7 @@ Accepted batches of one partition that are adjacent become one run.
 from collections.abc import Sequence
 
 from ledger.adoption.state import Adoptions, AdoptionsOfEntry
+from ledger.batch.header import TRANSACTIONAL_BIT
 from ledger.errors import ErrorName
 from ledger.keys import created_ms, is_adopted, is_inline, is_of_job, is_placed
 from ledger.machine import Decision
@@ -39,6 +40,7 @@ from ledger.partitions.state import PartitionLog
 from ledger.records import LEVEL_WITH_ORIGINS
 from ledger.requests import Refused
 from ledger.state import LedgerState
+from ledger.transactions.commit import TransactionsOfCommit
 from ledger.types import TopicId
 
 _ADOPTING = Refused(
@@ -65,7 +67,7 @@ def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_m
     deciding = _Commit(state, overlay, request, now_ms)
     results = [deciding.batch(batch, batch.start < known_bytes) for batch in request.batches]
     if not deciding.runs:
-        return Decision(FileCommit(results))
+        return Decision(FileCommit(results), deciding.transactions.records)
     overlay.new_objects += is_new
     overlay.object_bytes[request.locator] = max(known_bytes, request.object_bytes)
     if request.upload is not None:
@@ -80,7 +82,7 @@ def commit_file(state: LedgerState, overlay: Overlay, request: CommitFile, now_m
         origin,
         request.upload,
     )
-    return Decision(FileCommit(results), (record,))
+    return Decision(FileCommit(results), (*deciding.transactions.records, record))
 
 
 def commit_placed(state: LedgerState, overlay: Overlay, request: CommitPlaced, now_ms: int) -> Decision:
@@ -92,7 +94,7 @@ def commit_placed(state: LedgerState, overlay: Overlay, request: CommitPlaced, n
     deciding = _Commit(state, overlay, request, now_ms)
     results = [deciding.batch(batch, maybe_repeat=False) for batch in request.batches]
     if not deciding.runs:
-        return Decision(FileCommit(results))
+        return Decision(FileCommit(results), deciding.transactions.records)
     overlay.new_objects += is_new
     overlay.object_bytes[locator] = request.object_bytes
     if is_inline(locator):
@@ -100,7 +102,7 @@ def commit_placed(state: LedgerState, overlay: Overlay, request: CommitPlaced, n
     else:
         origin = Origin(ObjectKind.WAL, DATA_STORE, created_ms(locator), None)
     record = FileCommitted(locator, request.object_bytes, deciding.runs, deciding.batches, origin)
-    return Decision(FileCommit(results), (record,))
+    return Decision(FileCommit(results), (*deciding.transactions.records, record))
 
 
 def _is_new(state: LedgerState, overlay: Overlay, locator: str) -> bool:
@@ -171,6 +173,7 @@ class _Commit:
         self.batches: list[BatchRow] = []
         self._adoptions = state.part(Adoptions)
         self._opened = overlay.part(AdoptionsOfEntry).opened
+        self.transactions = TransactionsOfCommit(state, overlay, request.transactions, now_ms)
         self._end = -1
         """Where the last run ends."""
         self._topic_id = b""
@@ -190,9 +193,9 @@ class _Commit:
         overlay, number = self.overlay, log.number
         base = overlay.next_offset.get(number, log.high_watermark)
         if batch.producer_id >= 0:
-            refusal = self._sequence(log, batch, base)
-            if refusal is not None:
-                return refusal
+            result = self._producer(log, batch, base)
+            if result is not None:
+                return result
         overlay.next_offset[number] = base + batch.record_count
         if self._may_be_repeated:
             overlay.repeats[self.locator, batch.start] = base
@@ -225,6 +228,14 @@ class _Commit:
 
     def _log_start(self, log: PartitionLog) -> int:
         return self.overlay.log_start.get(log.number, log.log_start)
+
+    def _producer(self, log: PartitionLog, batch: CommitBatch, base: int) -> Committed | Refused | None:
+        """None if the producer may append the batch, which is noted; else the result."""
+        if batch.attributes & TRANSACTIONAL_BIT or batch.producer_id in log.isolation.open:
+            refusal = self.transactions.refusal(log, batch)
+            if refusal is not None:
+                return refusal
+        return self._sequence(log, batch, base)
 
     def _sequence(self, log: PartitionLog, batch: CommitBatch, base: int) -> Committed | Refused | None:
         """None for the next batch in sequence, which is noted; else the result."""

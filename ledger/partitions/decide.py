@@ -75,6 +75,8 @@ def expire_producers(state: LedgerState, overlay: Overlay, request: ExpireProduc
         for producer_id, producer in log.producers.items():
             if len(pairs) == request.limit:
                 break
+            if producer_id in log.isolation.open:
+                continue
             if request.has_expired(producer.last_ms) and (number, producer_id) not in overlay.producers:
                 pairs.append((number, producer_id))
     return Decision(Done(len(pairs)), (ProducersExpired(pairs),) if pairs else ())
@@ -88,5 +90,7 @@ def forget_producers(state: LedgerState, overlay: Overlay, request: ForgetProduc
 def _is_silent(state: LedgerState, overlay: Overlay, pair: tuple[int, int], now_ms: int) -> bool:
     number, producer_id = pair
     log = state.logs.get(number)
-    producer = log.producers.get(producer_id) if log is not None else None
+    if log is None or producer_id in log.isolation.open:
+        return False
+    producer = log.producers.get(producer_id)
     return producer is not None and producer.last_ms <= now_ms - SILENT_MS and pair not in overlay.producers

@@ -16,6 +16,7 @@ from ledger.partitions.decide import (
     forget_producers,
     reserve_producer_ids,
 )
+from ledger.partitions.isolation_rows import SECTIONS as ISOLATION_SECTIONS
 from ledger.partitions.records import (
     FILE_COMMITTED,
     PRODUCER_IDS_RESERVED,
@@ -58,7 +59,7 @@ PARTITIONS = Machine(
         ProducerIdsReserved: producer_ids_reserved,
         ProducersExpired: producers_expired,
     },
-    sections=SECTIONS,
+    sections=(*SECTIONS, *ISOLATION_SECTIONS),
     complete=complete,
     overlapping=frozenset({CommitDraft, CommitFile, CommitPlaced, ReserveProducerIds}),
     # Not CommitFile: its bytes are stored already. Nor CommitDraft: the produce service refuses batches while

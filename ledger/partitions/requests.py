@@ -8,7 +8,7 @@ from ledger.objects.state import Origin
 from ledger.objects.uploads import Upload
 from ledger.partitions.records import BATCH, RUN
 from ledger.records import FRAME
-from ledger.requests import SMALL, Refused
+from ledger.requests import SMALL, UTF8, Refused
 from ledger.types import DraftBatch, Placement, TopicId
 
 
@@ -26,6 +26,16 @@ class CommitBatch(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
+
+
+class ProducerTransaction(NamedTuple):
+    """What a Produce request says of the transaction of its producer. `adds`: the client is of transaction
+    version 2, whose partitions are added by their first batch. `is_abortable`: it takes TRANSACTION_ABORTABLE
+    for the refusal of a partition that was not added."""
+
+    transactional_id: str
+    adds: bool
+    is_abortable: bool
 
 
 ProducerKey: TypeAlias = tuple[TopicId, int, int, int]
@@ -48,10 +58,13 @@ class CommitFile:
     sequence of those. A producer that the ledger does not know must not begin after it. Never journaled."""
     origin: Origin | None = None
     upload: Upload | None = None
+    transactions: Mapping[int, ProducerTransaction] | None = None
+    """By producer id; of each producer with a batch in a transaction."""
 
     @property
     def weight(self) -> int:
-        return FRAME.size + 2 * SMALL + 4 * len(self.locator) + len(self.batches) * (RUN.size + BATCH.size)
+        own = FRAME.size + 2 * SMALL + 4 * len(self.locator) + len(self.batches) * (RUN.size + BATCH.size)
+        return own + _transactions_weight(self.transactions, len(self.batches))
 
     @property
     def work(self) -> int:
@@ -71,14 +84,24 @@ class CommitPlaced:
     batches: Sequence[CommitBatch]
     first_sequences: Mapping[ProducerKey, int] | None = None
     """As of `CommitFile`."""
+    transactions: Mapping[int, ProducerTransaction] | None = None
+    """As of `CommitFile`."""
 
     @property
     def weight(self) -> int:
-        return placed_weight(len(self.batches))
+        return placed_weight(len(self.batches)) + _transactions_weight(self.transactions, len(self.batches))
 
     @property
     def work(self) -> int:
         return len(self.batches)
+
+
+def _transactions_weight(transactions: Mapping[int, ProducerTransaction] | None, batches: int) -> int:
+    """Each transaction may begin, and each batch may add its partition."""
+    if not transactions:
+        return 0
+    begun = sum([2 * SMALL + UTF8 * len(found.transactional_id) for found in transactions.values()])
+    return begun + SMALL * batches
 
 
 PLACED_LOCATOR_BYTES: Final = 128

@@ -30,6 +30,8 @@ SAME_AGE_MS = 3_600_000
 _FIRST_WINDOW, _LAST_WINDOW = 8, 512
 SEGMENT_RUN: Final = 1 << 63
 """Added to the object number in the row of a run that is not dense: object numbers have 48 bits."""
+MARKER_RUN: Final = SEGMENT_RUN + (1 << 62)
+"""What a marker, which is in no object, has at least instead (`ledger/partitions/markers.py`)."""
 
 
 def without_timestamp(committed_ms: int) -> int:
@@ -183,10 +185,11 @@ class RunChunk:
         return bytes(self._rows[first * _ROW_BYTES : end * _ROW_BYTES])
 
     def object_numbers(self, first: int, end: int) -> Sequence[int]:
+        """One for each of these runs that is in an object."""
         numbers = self._column(first, end, _OBJECT_WORD, 2, "Q")
         if max(numbers, default=0) < SEGMENT_RUN:
             return numbers
-        return [number % SEGMENT_RUN for number in numbers]
+        return [number % SEGMENT_RUN for number in numbers if number < MARKER_RUN]
 
     def sizes(self, first: int, end: int) -> Sequence[int]:
         return self._column(first, end, _SIZE_WORD, 1, "I")

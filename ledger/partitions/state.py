@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 from ledger.errors import StoreDamaged
+from ledger.partitions.isolation import NO_ISOLATION, AbortedTransaction, Isolation
+from ledger.partitions.markers import marker_run
 from ledger.partitions.producers import ProducerState
 from ledger.partitions.runs import SEGMENT_RUN, Run, RunChunk, run_of
 from ledger.partitions.spans import RunSpan, find_span
@@ -19,6 +21,7 @@ CHUNK_RUNS = 256
 """A chunk is copied when its memory grows, and written whole into the image: so it is kept small."""
 DEFAULT_FIND_RUNS = 1_000
 NO_OBJECT = -1
+_NOTHING_IMAGED: Final = (0, 0)
 _NO_PRODUCERS: Final[Mapping[int, ProducerState]] = MappingProxyType({})
 
 
@@ -42,9 +45,9 @@ class PartitionLog:
         "chunks",
         "deleted",
         "high_watermark",
-        "imaged_end",
-        "imaged_serial",
+        "imaged",
         "index",
+        "isolation",
         "layout_version",
         "log_start",
         "next_serial",
@@ -75,14 +78,17 @@ class PartitionLog:
         """Changed by the methods below alone."""
         self.unsaved_producers: set[int] | None = None
         """Producers with a batch that was accepted since the image was last written, if there is one."""
-        self.imaged_end = 0
+        self.imaged = _NOTHING_IMAGED
         """The high watermark at that time, and the serial of the chunk that had the last run."""
-        self.imaged_serial = 0
+        self.isolation = NO_ISOLATION
+        """Changed by the methods below alone."""
 
     @property
     def last_stable(self) -> int:
-        """The last stable offset: the high watermark, as there is never an open transaction."""
-        return self.high_watermark
+        """The last stable offset, at which readers of committed records end: the first of an open
+        transaction, or the high watermark."""
+        first = self.isolation.first_open
+        return self.high_watermark if first is None else max(first, self.log_start)
 
     def append(
         self, object_number: int, start: int, size: int, base: int, last: int, max_timestamp: int
@@ -118,6 +124,27 @@ class PartitionLog:
         number = run.object_number + SEGMENT_RUN
         self.append(number, run.start, run.size, run.base, run.last, run.max_timestamp)
         self._end_object = NO_OBJECT
+
+    def begin_transaction(self, producer_id: int, offset: int) -> bool:
+        """The open transaction of a producer has records from this offset on. False if it had some before."""
+        if producer_id in self.isolation.open:
+            return False
+        self.transactional().begin(producer_id, offset)
+        return True
+
+    def mark(self, producer_id: int, epoch: int, is_commit: bool, now_ms: int) -> AbortedTransaction | None:
+        """Append the marker that ends a transaction. Returns what readers must know of an aborted one."""
+        offset = self.high_watermark
+        self.enter(marker_run(producer_id, epoch, is_commit, offset, now_ms))
+        if producer_id not in self.isolation.open:
+            return None
+        return self.isolation.end(producer_id, offset, is_commit)
+
+    def transactional(self) -> Isolation:
+        """Its own `isolation`, to be changed."""
+        if self.isolation is NO_ISOLATION:
+            self.isolation = Isolation()
+        return self.isolation
 
     def put_back(self, chunk: RunChunk) -> None:
         """Append a chunk as it was in an image."""
@@ -169,13 +196,14 @@ class PartitionLog:
 
     def grown_chunks(self) -> Sequence[RunChunk]:
         """The chunks that commits gave runs to since the image was last written."""
-        if self.high_watermark == self.imaged_end:
+        end, serial = self.imaged
+        if self.high_watermark == end:
             return ()
-        return self.chunks[bisect_left(self.chunks, self.imaged_serial, key=_chunk_serial) :]
+        return self.chunks[bisect_left(self.chunks, serial, key=_chunk_serial) :]
 
     def is_not_imaged(self) -> None:
         """The image may say nothing of its runs."""
-        self.imaged_end, self.imaged_serial = -1, 0
+        self.imaged = -1, 0
 
     def is_not_saved(self, producer_id: int) -> None:
         """The image may not say what is remembered of this producer."""
@@ -185,8 +213,7 @@ class PartitionLog:
 
     def is_imaged(self) -> None:
         """The image, or what is on its way into it, says all of this partition."""
-        self.imaged_end = self.high_watermark
-        self.imaged_serial = self.chunks[-1].serial if self.chunks else self.next_serial
+        self.imaged = self.high_watermark, self.chunks[-1].serial if self.chunks else self.next_serial
         self.unsaved_producers = None
 
     def droppable(self, limit: int) -> int:
@@ -202,17 +229,19 @@ class PartitionLog:
         return min(count, limit)
 
     def first_objects(self, count: int) -> list[int]:
-        """Object numbers of the first `count` runs, one for each."""
+        """Object numbers of the first `count` runs, one for each that is in an object."""
         numbers: list[int] = []
         for chunk in self.chunks:
-            end = min(chunk.head + count - len(numbers), len(chunk))
+            end = min(chunk.head + count, len(chunk))
             numbers += chunk.object_numbers(chunk.head, end)
-            if len(numbers) == count:
+            count -= end - chunk.head
+            if not count:
                 break
         return numbers
 
     def drop(self, count: int) -> tuple[list[int], list[int]]:
-        """Let the first `count` runs go. Returns their object numbers and the serials of emptied chunks."""
+        """Let the first `count` runs go. Returns the numbers of their objects, one for each that is in one,
+        and the serials of emptied chunks."""
         numbers: list[int] = []
         emptied: list[int] = []
         for chunk in self.chunks:

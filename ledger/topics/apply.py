@@ -1,5 +1,6 @@
 """Applying the metadata records of topics."""
 
+from ledger.partitions.isolation_rows import forget
 from ledger.partitions.logs import Partitions
 from ledger.partitions.rows import PARTITION, PRODUCER
 from ledger.partitions.state import PartitionLog
@@ -61,6 +62,7 @@ def _release(state: LedgerState, log: PartitionLog) -> None:
         state.cut.keep(number)
     log.deleted = True
     release(state, number)
+    forget(state, log)
     if log.producers:
         forgotten = log.forget_producers()
         state.producer_count -= len(forgotten)

@@ -41,6 +41,15 @@ from ledger.settled.requests import SettledFiles
 from ledger.swaps.records import PinReleased, PinTaken, SegmentsSwapped
 from ledger.swaps.requests import SegmentFile, SegmentRun
 from ledger.topics.records import PartitionsAdded, TopicConfigsSet, TopicCreated, TopicDeleted
+from ledger.transactions.records import (
+    AddedToTransaction,
+    OffsetsPended,
+    PartitionsMarked,
+    TransactionalIdsExpired,
+    TransactionEnded,
+    TransactionStored,
+)
+from ledger.transactions.state import Status, Transaction
 from ledger.types import TopicId
 
 TOPIC = TopicId(bytes(range(16)))
@@ -190,6 +199,40 @@ GOLDEN_OF_LEVEL_5: list[tuple[MetadataRecord, str]] = [
     ),
 ]
 
+OPEN = Transaction("tx", 7, 3, 2, -1, 60_000, Status.ONGOING, 1_700_000_000_000, 1_700_000_000_001)
+GOLDEN_OF_LEVEL_6: list[tuple[MetadataRecord, str]] = [
+    (
+        TransactionStored(OPEN),
+        "28 00 0000002f"
+        "000000000000000700030002ffffffffffffffff0000ea60010000018bcfe568000000018bcfe568"
+        "01000000027478",
+    ),
+    (
+        AddedToTransaction(7, [1, 258], ["g"]),
+        "29 00 0000001900000000000000070000000200000001000001020000000167",
+    ),
+    (
+        OffsetsPended(7, OffsetsCommitted("g", [OffsetRow(TopicId(JOB), 1, 42, 5, -1, "m")])),
+        "2a 00 0000003c"
+        "00000000000000070000000167202122232425262728292a2b2c2d2e2f0000000100000001000000"
+        "000000002a00000005ffffffffffffffff00016d",
+    ),
+    (
+        TransactionEnded(7, 4, True, OPEN._replace(status=Status.COMMITTED, epoch=4)),
+        "2b 00 0000003a"
+        "0000000000000007000401000000000000000700040002ffffffffffffffff0000ea60020000018b"
+        "cfe568000000018bcfe56801000000027478",
+    ),
+    (
+        TransactionalIdsExpired(["a", "bc"]),
+        "2c 00 0000000b0000000161000000026263",
+    ),
+    (
+        PartitionsMarked(7, 4, False, [9, 1]),
+        "2d 00 0000001300000000000000070004000000000900000001",
+    ),
+]
+
 
 @pytest.fixture
 def entry() -> bytes:
@@ -232,6 +275,14 @@ def test_the_bytes_of_a_metadata_record_of_level_5_never_change(record: Metadata
         encode_record(record, 4)
 
 
+@pytest.mark.parametrize(("record", "text"), GOLDEN_OF_LEVEL_6)
+def test_the_bytes_of_a_metadata_record_of_level_6_never_change(record: MetadataRecord, text: str) -> None:
+    assert encode_record(record, 6).hex() == text.replace(" ", "")
+    assert list(decode_records(bytes.fromhex(text), 1)) == [record]
+    with pytest.raises(ValueError, match="is not written at feature level 5"):
+        encode_record(record, 5)
+
+
 @pytest.mark.parametrize(("record", "text"), GOLDEN_OF_LEVEL_2)
 def test_level_3_leaves_the_records_of_level_2_as_they_are(record: MetadataRecord, text: str) -> None:
     assert encode_record(record, 3).hex() == text.replace(" ", "")
@@ -265,7 +316,11 @@ def test_a_later_feature_level_is_refused_in_words() -> None:
 def test_every_kind_of_metadata_record_has_its_golden_bytes() -> None:
     later = {
         type(record)
-        for record, _ in GOLDEN_OF_LEVEL_2 + GOLDEN_OF_LEVEL_3 + GOLDEN_OF_LEVEL_4 + GOLDEN_OF_LEVEL_5
+        for record, _ in GOLDEN_OF_LEVEL_2
+        + GOLDEN_OF_LEVEL_3
+        + GOLDEN_OF_LEVEL_4
+        + GOLDEN_OF_LEVEL_5
+        + GOLDEN_OF_LEVEL_6
     }
     assert {type(record) for record in RECORDS} | later == {
         known.kind for machine in REGISTRY.machines for known in machine.formats

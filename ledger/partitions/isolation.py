@@ -1,0 +1,86 @@
+"""What read_committed needs of a partition: which transactions are open in it, and which were aborted."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction of which the records from `first` to `last`, its marker, are not for read_committed.
+
+    `last_stable`: the last stable offset once it had ended. A fetch that ends below it needs no later one.
+    """
+
+    last: int
+    producer_id: int
+    first: int
+    last_stable: int
+
+
+class Isolation:
+    """Of one partition with transactions. Changed by `apply` of metadata records alone."""
+
+    __slots__ = ("aborted", "open")
+
+    def __init__(self) -> None:
+        self.open: dict[int, int] = {}
+        """First offset of each open transaction, by producer id."""
+        self.aborted: list[AbortedTransaction] = []
+        """Ascending by the offset of the marker."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.open and not self.aborted
+
+    @property
+    def first_open(self) -> int | None:
+        """The first offset of all open transactions; None if there is none."""
+        return min(self.open.values()) if self.open else None
+
+    def begin(self, producer_id: int, offset: int) -> None:
+        """A transaction has records here, the first at this offset. Nothing changes if it had some before."""
+        self.open.setdefault(producer_id, offset)
+
+    def end(self, producer_id: int, marker: int, is_commit: bool) -> AbortedTransaction | None:
+        """The transaction ends with the marker at this offset. Returns what readers must know of it: nothing
+        if it is committed, or has no records here."""
+        first = self.open.pop(producer_id, None)
+        if first is None or is_commit:
+            return None
+        still_open = self.first_open
+        last_stable = marker + 1 if still_open is None else still_open
+        aborted = AbortedTransaction(marker, producer_id, first, last_stable)
+        self.aborted.append(aborted)
+        return aborted
+
+    def drop_below(self, log_start: int) -> Sequence[AbortedTransaction]:
+        """Records below the log start are gone, and with them the aborted transactions that end there."""
+        count = bisect_left(self.aborted, log_start, key=_last)
+        dropped, self.aborted[:count] = self.aborted[:count], []
+        return dropped
+
+    def clear(self) -> None:
+        """Its partition is gone."""
+        self.open, self.aborted = {}, []
+
+    def aborted_at(self, marker: int) -> AbortedTransaction | None:
+        """The one whose marker has this offset."""
+        at = bisect_left(self.aborted, marker, key=_last)
+        return self.aborted[at] if at < len(self.aborted) and self.aborted[at].last == marker else None
+
+    def aborted_in(self, first: int, end: int) -> Iterator[AbortedTransaction]:
+        """Those that have records in [first, end), in the order of their markers."""
+        for at in range(bisect_left(self.aborted, first, key=_last), len(self.aborted)):
+            found = self.aborted[at]
+            if found.first < end:
+                yield found
+            if found.last_stable >= end:
+                return
+
+
+def _last(aborted: AbortedTransaction) -> int:
+    return aborted.last
+
+
+NO_ISOLATION: Final = Isolation()
+"""Of a partition without transactions; never changed."""

@@ -1,0 +1,1 @@
+"""Transactions of producers, as KIP-98, KIP-360 and KIP-890 have them."""

@@ -1,0 +1,73 @@
+"""Deciding whether a batch may go into a partition, as far as transactions are concerned."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ledger.batch.header import TRANSACTIONAL_BIT
+from ledger.errors import ErrorName
+from ledger.overlay import Overlay
+from ledger.partitions.requests import CommitBatch, ProducerTransaction
+from ledger.partitions.state import PartitionLog
+from ledger.records import MetadataRecord
+from ledger.requests import Refused
+from ledger.state import LedgerState
+from ledger.transactions import rules
+from ledger.transactions.decide import add, find
+from ledger.transactions.state import Transaction, Transactions, TransactionsOfEntry, numbers_of
+
+_NO_ID: Final = Refused(
+    ErrorName.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    "the batch is of a transaction, and its request names no transactional id",
+)
+_FENCED: Final = Refused(ErrorName.INVALID_PRODUCER_EPOCH, "the transactional id has another epoch by now")
+_NOT_ADDED: Final = "the partition was not added to the transaction"
+_OUTSIDE: Final = Refused(
+    ErrorName.INVALID_TXN_STATE, "the producer has a transaction here, and the batch is not part of it"
+)
+
+
+class TransactionsOfCommit:
+    """Looks at the batches of one commit. `records`: what they add to transactions."""
+
+    __slots__ = ("_now_ms", "_of_producers", "_overlay", "_state", "records")
+
+    def __init__(
+        self,
+        state: LedgerState,
+        overlay: Overlay,
+        of_producers: Mapping[int, ProducerTransaction] | None,
+        now_ms: int,
+    ) -> None:
+        self._state = state
+        self._overlay = overlay
+        self._of_producers = of_producers or {}
+        self._now_ms = now_ms
+        self.records: list[MetadataRecord] = []
+
+    def refusal(self, log: PartitionLog, batch: CommitBatch) -> Refused | None:
+        """Why the batch of this producer may not go into the partition; None if it may. The transaction of a
+        client of transaction version 2 has the partition from here on."""
+        if not batch.attributes & TRANSACTIONAL_BIT:
+            return _OUTSIDE if batch.producer_id in log.isolation.open else None
+        claimed = self._of_producers.get(batch.producer_id)
+        if claimed is None:
+            return _NO_ID
+        known = find(self._state, self._overlay, claimed.transactional_id)
+        if known is None or known.producer_id != batch.producer_id:
+            return Refused(rules.NO_MAPPING, "the transactional id has another producer id")
+        if known.epoch != batch.producer_epoch:
+            return _FENCED
+        if self._has(known, log):
+            return None
+        if not claimed.adds:
+            error = ErrorName.TRANSACTION_ABORTABLE if claimed.is_abortable else rules.WRONG_STATE
+            return Refused(error, _NOT_ADDED)
+        added = add(self._state, self._overlay, known, [log.number], (), self._now_ms)
+        if isinstance(added.result, Refused):
+            return added.result
+        self.records += added.records
+        return None
+
+    def _has(self, known: Transaction, log: PartitionLog) -> bool:
+        transactions, entry = self._state.part(Transactions), self._overlay.part(TransactionsOfEntry)
+        return known.is_open and log.number in numbers_of(transactions, entry, known.producer_id)
