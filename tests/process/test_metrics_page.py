@@ -6,22 +6,12 @@ from typing import Final
 from tests.process.test_admin_pages import page
 from tests.process.test_topic_metrics import commit, produce
 from tests.support.gateway import GatewayFactory
-from tests.support.prometheus import check_metrics
+from tests.support.prometheus import check_metrics, documented_metrics
 from tests.support.topics import create_topics
-from tests.support.versions import ROOT
 
-ROW: Final = re.compile(r"^\| (`[a-z_`, ]+`) \| ([a-z, ]*)\|", re.MULTILINE)
 ONLY_ELSEWHERE: Final = re.compile(r"dragoman_(object_reads?|metadata)_")
 """Of far stores."""
 BUILT_IN: Final = {"le"}
-
-
-def documented() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for names, labels in ROW.findall((ROOT / "docs/metrics.md").read_text()):
-        for name in re.findall(r"`([a-z_]+)`", names):
-            found[name] = {label.strip() for label in labels.split(",") if label.strip()}
-    return found
 
 
 def served(text: str) -> dict[str, set[str]]:
@@ -45,7 +35,7 @@ def test_every_metric_is_documented_with_its_labels(gateway_factory: GatewayFact
     commit(gateway, "billing", "orders", 1)
     text = page(gateway, "/metrics")[1]
     check_metrics(text)
-    has, says = served(text), documented()
+    has, says = served(text), documented_metrics()
     assert has.keys() - says.keys() == set()
     assert {name for name in says.keys() - has.keys() if not ONLY_ELSEWHERE.match(name)} == set()
     assert {name: labels for name, labels in has.items() if labels and labels != says[name]} == {}

@@ -3,21 +3,33 @@
 `python -m tests.support.prometheus` fetches them beforehand.
 """
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from tests.support.debian import PackageMissing, UnpackedProgram, unpacked_program
+from tests.support.ports import free_ports
+from tests.support.processes import stop_group, tail_of
+from tests.support.versions import ROOT
 
 PACKAGE: Final = "prometheus"
 CALL_TIMEOUT_S: Final = 60.0
+START_TIMEOUT_S: Final = 60.0
+HOST: Final = "127.0.0.1"
+ROW: Final = re.compile(r"^\| (`[a-z_`, ]+`) \| ([a-z, ]*)\|", re.MULTILINE)
 
 
 @lru_cache
@@ -59,6 +71,71 @@ def promtool(arguments: Sequence[str], text: str = "", directory: Path | None = 
 def check_metrics(page: str) -> None:
     """AssertionError if the page is not clean: names, types, help texts, duplicates."""
     assert promtool(["check", "metrics"], page) == ""
+
+
+def documented_metrics() -> dict[str, set[str]]:
+    """The labels of each metric in the tables of docs/metrics.md."""
+    found: dict[str, set[str]] = {}
+    for names, labels in ROW.findall((ROOT / "docs/metrics.md").read_text()):
+        for name in re.findall(r"`([a-z_]+)`", names):
+            found[name] = {label.strip() for label in labels.split(",") if label.strip()}
+    return found
+
+
+class Prometheus:
+    """A running server."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{self._port}/-/ready", timeout=CALL_TIMEOUT_S):
+                return True
+        except OSError:
+            return False
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Labels (`metric`) and value of each series that the expression has now. Errors:
+        urllib.error.HTTPError for one that is wrong."""
+        words = urllib.parse.urlencode({"query": expression})
+        with urllib.request.urlopen(
+            f"http://{HOST}:{self._port}/api/v1/query?{words}", timeout=CALL_TIMEOUT_S
+        ) as response:
+            found: list[dict[str, Any]] = json.load(response)["data"]["result"]
+        return found
+
+
+@contextmanager
+def running_prometheus(directory: Path, config: str) -> Iterator[Prometheus]:
+    """Over a configuration file, with its data in `directory`; ready when the body begins."""
+    program = prometheus_program("prometheus")
+    (port,) = free_ports(1)
+    (directory / "prometheus.yml").write_text(config)
+    log = directory / "prometheus.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [
+                program.path,
+                f"--config.file={directory / 'prometheus.yml'}",
+                f"--storage.tsdb.path={directory / 'prometheus-data'}",
+                f"--web.listen-address={HOST}:{port}",
+            ],
+            cwd=directory,
+            env=dict(program.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        server, deadline = Prometheus(port), time.monotonic() + START_TIMEOUT_S
+        while not server.is_ready():
+            assert process.poll() is None and time.monotonic() < deadline, tail_of(log)
+            time.sleep(0.05)
+        yield server
+    finally:
+        stop_group(process)
 
 
 def main(arguments: Sequence[str]) -> None:
