@@ -23,7 +23,11 @@ ENVIRONMENT_PREFIX: Final = "DRAGOMAN_"
 # Switches of the test suite, which a gateway started by a test inherits.
 FOREIGN_PREFIX: Final = "DRAGOMAN_TEST_"
 CLIENT_VARIABLES: Final = frozenset(
-    ENVIRONMENT_PREFIX + name for name in ("BOOTSTRAP", "CLIENT_TLS_CA", "CLIENT_TLS_CERT", "CLIENT_TLS_KEY")
+    ENVIRONMENT_PREFIX + name
+    for name in (
+        *("BOOTSTRAP", "CLIENT_CONFIG", "CLIENT_PROFILE"),
+        *("CLIENT_TLS_CA", "CLIENT_TLS_CERT", "CLIENT_TLS_KEY"),
+    )
 )
 """Read by the client commands (`gateway/cli/client_commands.py`), ignored by a gateway."""
 # Kubernetes sets variables in every pod of a namespace for each of its Services: for one that is called

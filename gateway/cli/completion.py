@@ -47,6 +47,12 @@ def complete_quotas(incomplete: str) -> list[str]:
     return _begun(QUOTAS, incomplete)
 
 
+def complete_profiles(incomplete: str) -> list[str]:
+    from gateway.cli.profiles import profile_names
+
+    return _begun(profile_names(), incomplete)
+
+
 def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
     return _begun(_names_from(ctx, lambda endpoint: list(endpoint.topics())), incomplete)
 
@@ -62,12 +68,20 @@ def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
 def _names_from(ctx: typer.Context, names: Callable[["Endpoint"], Sequence[str]]) -> Sequence[str]:
     from gateway.cli.client import ClientError
     from gateway.cli.endpoint import Endpoint
+    from gateway.cli.profiles import FIELDS, profile_values
     from gateway.settings import ConfigError
 
-    given: dict[str, Any] = ctx.params
+    given: dict[str, Any] = dict(ctx.params)
+    try:
+        # A flag or the environment wins over the profile.
+        for field, value in profile_values(ctx.find_root().params.get("profile")).items():
+            source = ctx.get_parameter_source(field)
+            if source is None or source.name == "DEFAULT":
+                given[field] = value
+    except ConfigError:
+        return []
     contact = Contact(
-        given.get("bootstrap") or DEFAULT_BOOTSTRAP,
-        *(given.get(name) or "" for name in ("tls_ca", "tls_cert", "tls_key")),
+        given.get("bootstrap") or DEFAULT_BOOTSTRAP, *(given.get(name) or "" for name in FIELDS[1:])
     )
     try:
         with Endpoint(contact, RESPONSE_S) as endpoint:

@@ -27,6 +27,7 @@ Prints what would change; --execute does it.
     dragoman groups reset-offsets billing-2 --to-group billing
     dragoman groups describe billing --json > billing.json
     dragoman groups reset-offsets billing --to-file billing.json
+    dragoman groups reset-offsets billing --to-lag-of kafka.example:9092    # after a migration
 
 Without --topic it sets the offsets of all topics that the group, the other group or the file has. An offset
 outside of a partition's records becomes their first or their end.
@@ -35,6 +36,23 @@ outside of a partition's records becomes their first or their end.
 Group = Annotated[str, typer.Argument(help="Group id.", metavar="GROUP", autocompletion=complete_groups)]
 Groups = Annotated[
     list[str], typer.Argument(help="Group ids.", metavar="GROUP", autocompletion=complete_groups)
+]
+ToGroup = Annotated[
+    str | None,
+    typer.Option(
+        "--to-group",
+        help="Where this other group is.",
+        metavar="GROUP",
+        autocompletion=complete_groups,
+    ),
+]
+ToFile = Annotated[
+    str | None,
+    typer.Option("--to-file", help="Where groups describe --json said it was.", metavar="FILE"),
+]
+ToLagOf = Annotated[
+    str | None,
+    typer.Option("--to-lag-of", help="As far behind as at this other endpoint.", metavar="HOST:PORT"),
 ]
 
 groups_app = typer.Typer(name="groups", help=GROUPS_HELP, no_args_is_help=True, rich_markup_mode="rich")
@@ -111,19 +129,9 @@ def reset_offsets(
     shift: Annotated[
         int | None, typer.Option("--shift", help="N offsets further than now; back if below 0.", metavar="N")
     ] = None,
-    to_group: Annotated[
-        str | None,
-        typer.Option(
-            "--to-group",
-            help="Where this other group is.",
-            metavar="GROUP",
-            autocompletion=complete_groups,
-        ),
-    ] = None,
-    to_file: Annotated[
-        str | None,
-        typer.Option("--to-file", help="Where groups describe --json said it was.", metavar="FILE"),
-    ] = None,
+    to_group: ToGroup = None,
+    to_file: ToFile = None,
+    to_lag_of: ToLagOf = None,
     execute: Annotated[
         bool, typer.Option("--execute", help="Do it, instead of only printing it.", metavar="")
     ] = False,
@@ -133,7 +141,8 @@ def reset_offsets(
     from gateway.cli.groups_reset import reset_offsets as work
     from gateway.cli.output import end_with
 
-    options = ResetOptions(name, topics or (), to, shift, to_group, to_file, execute, as_json)
+    other = None if to_lag_of is None else Contact(to_lag_of, tls_ca, tls_cert, tls_key)
+    options = ResetOptions(name, topics or (), to, shift, to_group, to_file, other, execute, as_json)
     end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), options))
 
 

@@ -8,7 +8,7 @@ from gateway.cli.client import ClientError
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
 from gateway.cli.exits import Exit
-from gateway.cli.groups import DEAD, Partition, committed_offsets
+from gateway.cli.groups import DEAD, Partition, committed_offsets, log_ends
 from gateway.cli.offset_file import offsets_of_file
 from gateway.cli.offsets import EARLIEST, LATEST, list_offsets, offsets_of_topics, starting_offsets
 from gateway.cli.output import UsageError, counted, print_json, print_table, talk
@@ -36,12 +36,14 @@ class ResetOptions:
     shift: int | None = None
     to_group: str | None = None
     to_file: str | None = None
+    to_lag_of: Contact | None = None
     execute: bool = False
     as_json: bool = False
 
     @property
     def ways(self) -> int:
-        return sum(way is not None for way in (self.to, self.shift, self.to_group, self.to_file))
+        ways = (self.to, self.shift, self.to_group, self.to_file, self.to_lag_of)
+        return sum(way is not None for way in ways)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,10 @@ class ResetLine:
 def reset_offsets(contact: Contact, options: ResetOptions) -> Exit:
     """Print the plan; with `execute` also commit it."""
     if options.ways != 1:
-        raise UsageError("say where to: one of --to WHERE or --shift N, --to-group GROUP, --to-file FILE")
+        raise UsageError(
+            "say where to: one of --to WHERE or --shift N, --to-group GROUP, --to-file FILE, "
+            "--to-lag-of HOST:PORT"
+        )
     given = None if options.to_file is None else offsets_of_file(options.to_file)
     with Endpoint(contact) as endpoint:
         is_new = _check_stopped(endpoint, options.group)
@@ -65,6 +70,8 @@ def reset_offsets(contact: Contact, options: ResetOptions) -> Exit:
         }
         if options.to_group is not None:
             given = _offsets_of_group(endpoint, options.to_group)
+        elif options.to_lag_of is not None:
+            given = _offsets_by_lag(endpoint, options.group, options.to_lag_of)
         lines = (
             _plan(endpoint, options, before) if given is None else _plan_of(endpoint, options, before, given)
         )
@@ -132,6 +139,23 @@ def _offsets_of_group(endpoint: Endpoint, group: str) -> dict[Partition, int]:
     if not found:
         raise ClientError(f"group {group} has committed no offset; see dragoman groups list")
     return {partition: offset.committed_offset for partition, offset in found.items()}
+
+
+def _offsets_by_lag(endpoint: Endpoint, group: str, other: Contact) -> dict[Partition, int]:
+    """Offsets at which as much is left to read here as for the group at the other endpoint.
+
+    Where both have the same records, whatever their offsets, it continues with the same record. Where offsets
+    are missing there (transactions, compaction), it continues before it.
+    """
+    with Endpoint(other) as there:
+        theirs = _offsets_of_group(there, group)
+        ends_there = log_ends(there, sorted({topic for topic, _ in theirs}))
+    ends_here = log_ends(endpoint, sorted({topic for topic, _ in theirs}))
+    return {
+        part: ends_here[part] - (ends_there[part] - offset)
+        for part, offset in theirs.items()
+        if part in ends_here and part in ends_there
+    }
 
 
 def _wanted(topics: Sequence[str]) -> dict[str, list[int] | None]:

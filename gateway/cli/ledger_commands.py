@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gateway.cli.contact import DEFAULT_BOOTSTRAP, Contact
 from gateway.cli.help_text import help_text
 from gateway.cli.kafscale_commands import ADOPT_HELP, EXPORT_HELP, adopt, export
 from gateway.cli.options import (
@@ -20,9 +21,11 @@ from gateway.cli.options import (
     TlsCa,
     TlsCert,
     TlsKey,
+    endpoint_option,
 )
 
 if TYPE_CHECKING:
+    from gateway.cli.exits import Exit
     from gateway.settings import Settings
 
 LEDGER_HELP = help_text("""
@@ -97,6 +100,11 @@ stores their proof, and of a bucket its rights, lifecycle rules, versions and un
     dragoman doctor --data-dir data --all     # every batch
     dragoman doctor --config gateway.toml     # with the settings of a gateway
     dragoman doctor --metadata etcd://host/dragoman --data s3://bucket/dragoman
+
+With --against it compares two endpoints instead, as after a migration: whether the one of --bootstrap has
+the topics, configs, offsets and groups of the other one, and with --records every record:
+
+    dragoman doctor --bootstrap 127.0.0.1:9092 --against kafka.example:9092 --records
 
 Exits with 0 without findings, with 3 otherwise, and with 4 where a store cannot be used. Each finding is a
 sentence with its remedy.
@@ -265,13 +273,49 @@ def doctor(
     metadata: Metadata = None,
     data: Data = None,
     whole: Annotated[bool, typer.Option("--all", help="Read every batch, not a sample.", metavar="")] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare the endpoint of --bootstrap with this one instead.",
+            metavar="HOST:PORT",
+            rich_help_panel="Two endpoints",
+        ),
+    ] = None,
+    bootstrap: Annotated[str, endpoint_option("The endpoint to compare.")] = DEFAULT_BOOTSTRAP,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topics",
+            help="Compare these alone; several by commas, or repeat.",
+            metavar="TOPIC",
+            rich_help_panel="Two endpoints",
+        ),
+    ] = None,
+    records: Annotated[
+        bool,
+        typer.Option("--records", help="Compare every record.", metavar="", rich_help_panel="Two endpoints"),
+    ] = False,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
     as_json: AsJson = False,
     assignments: Assignments = None,
 ) -> None:
+    from gateway.cli.compare import CompareOptions, compare
     from gateway.cli.doctor import diagnose
-    from gateway.cli.output import end_with
+    from gateway.cli.output import UsageError, end_with
 
-    end_with(lambda: diagnose(_settings(config, data_dir, metadata, data, assignments), whole, as_json))
+    def work() -> "Exit":
+        if against is None:
+            if topics or records:
+                raise UsageError("--topics and --records need --against HOST:PORT")
+            return diagnose(_settings(config, data_dir, metadata, data, assignments), whole, as_json)
+        names = [name for text in topics or () for name in text.split(",") if name]
+        options = CompareOptions(names, records, as_json)
+        tls = (tls_ca, tls_cert, tls_key)
+        return compare(Contact(bootstrap, *tls), Contact(against, *tls), options)
+
+    end_with(work)
 
 
 def audit(

@@ -17,12 +17,16 @@ from gateway.cli.client_commands import (
 )
 from gateway.cli.cluster_commands import cluster_app, quotas_app
 from gateway.cli.compact_commands import compact_app
+from gateway.cli.completion import complete_profiles
+from gateway.cli.debug_commands import debug_app
 from gateway.cli.group_commands import groups_app
 from gateway.cli.help_text import help_text
 from gateway.cli.ledger_commands import AUDIT_HELP, DOCTOR_HELP, audit, doctor, ledger_app
 from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata
 
 PLATFORMS: Final = ("linux", "darwin")
+WITHOUT_PROFILE: Final = ("serve", "settings", "ledger", "audit", "compact", "spark-script")
+"""Commands that are no Kafka clients: a profile that cannot be read does not concern them."""
 HAVE_THREADS: Final = ("obstore", "grpc")
 """Libraries whose threads go on until the process ends."""
 HELP = help_text("""
@@ -76,14 +80,35 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def dragoman(
+    ctx: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version.", metavar=""
         ),
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            help="Where commands connect, by a name in ~/.config/dragoman/client.toml.",
+            metavar="NAME",
+            envvar="DRAGOMAN_CLIENT_PROFILE",
+            autocompletion=complete_profiles,
+        ),
+    ] = None,
 ) -> None:
-    pass
+    from gateway.cli.profiles import defaults_of, profile_values
+    from gateway.settings import ConfigError
+
+    if ctx.invoked_subcommand in WITHOUT_PROFILE and profile is None:
+        return
+    try:
+        values = profile_values(profile)
+    except ConfigError as error:
+        typer.echo(f"dragoman: {error}", err=True)
+        raise typer.Exit(2) from None
+    if values:
+        ctx.default_map = defaults_of(ctx.command, values)
 
 
 @app.command(help=SERVE_HELP)
@@ -145,6 +170,7 @@ app.add_typer(ledger_app)
 app.command(help=DOCTOR_HELP)(doctor)
 app.command(help=AUDIT_HELP)(audit)
 app.add_typer(compact_app)
+app.add_typer(debug_app)
 
 
 @app.command("spark-script", help=SPARK_SCRIPT_HELP)

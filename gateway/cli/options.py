@@ -12,6 +12,18 @@ def bootstrap_option(help_: str) -> Any:
     return typer.Option("--bootstrap", "-b", help=help_, metavar="HOST:PORT", envvar="DRAGOMAN_BOOTSTRAP")
 
 
+def endpoint_option(help_: str) -> Any:
+    """Of one of two endpoints."""
+    return typer.Option(
+        "--bootstrap",
+        "-b",
+        help=help_,
+        metavar="HOST:PORT",
+        envvar="DRAGOMAN_BOOTSTRAP",
+        rich_help_panel="Two endpoints",
+    )
+
+
 def set_option(help_: str, metavar: str, complete: Callable[[str], list[str]]) -> Any:
     """NAME=VALUE, any number of times."""
     return typer.Option("--set", help=help_, metavar=metavar, autocompletion=complete)

@@ -122,7 +122,12 @@ def talk(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """A value as one JSON document on stdout. Dataclasses become objects."""
-    _print(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
+    _print(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """The same document as text."""
+    return json.dumps(value, default=_plain, indent=2, ensure_ascii=False)
 
 
 def print_line(value: Any) -> None:

@@ -2,25 +2,18 @@
 DRAGOMAN_TEST_TARGET=kafka, Kafka."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from gateway.cli.quotas import QUOTAS
 from tests.e2e.conftest import Endpoint
+from tests.support.client import CLIENT_TIMEOUT_S
+from tests.support.command import run_here as run
 from tests.support.gateway import Gateway
 from tests.support.ports import free_ports
-
-COMMAND = [sys.executable, "-m", "gateway.cli.main"]
-WAIT_S = 60.0
-
-
-def run(endpoint: Endpoint, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *arguments, "-b", endpoint.bootstrap]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=WAIT_S)
 
 
 def json_of(endpoint: Endpoint, *arguments: str) -> Any:
@@ -31,8 +24,10 @@ def json_of(endpoint: Endpoint, *arguments: str) -> Any:
 
 def filled(endpoint: Endpoint, topic: str, partitions: int = 2, records: int = 10) -> None:
     assert run(endpoint, "topics", "create", topic, "-p", str(partitions)).returncode == 0
-    lines = "".join(f"{number}\n" for number in range(records))
-    assert run(endpoint, "produce", topic, "-p", "0", stdin=lines).returncode == 0
+    producer = Producer({"bootstrap.servers": endpoint.bootstrap, "linger.ms": 0})
+    for number in range(records):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(CLIENT_TIMEOUT_S) == 0
 
 
 def test_info_names_the_cluster_its_brokers_and_counts_topics(endpoint: Endpoint, topic: str) -> None:

@@ -3,13 +3,13 @@ gateway and, with DRAGOMAN_TEST_TARGET=kafka, Kafka."""
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from gateway.cli.assignments import (
     assignment,
@@ -20,20 +20,15 @@ from gateway.cli.assignments import (
 )
 from tests.e2e.conftest import Endpoint
 from tests.support.client import CLIENT_TIMEOUT_S
-
-COMMAND = [sys.executable, "-m", "gateway.cli.main"]
-WAIT_S = 60.0
-
-
-def run(endpoint: Endpoint, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *arguments, "-b", endpoint.bootstrap]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=WAIT_S)
+from tests.support.command import COMMAND, WAIT_S
+from tests.support.command import run_here as run
 
 
 def produce(endpoint: Endpoint, topic: str, partition: int, *values: object) -> None:
-    lines = "".join(f"{value}\n" for value in values)
-    done = run(endpoint, "produce", topic, "-p", str(partition), stdin=lines)
-    assert done.returncode == 0, done.stderr
+    producer = Producer({"bootstrap.servers": endpoint.bootstrap, "linger.ms": 0})
+    for value in values:
+        producer.produce(topic, str(value).encode(), partition=partition)
+    assert producer.flush(CLIENT_TIMEOUT_S) == 0
 
 
 @pytest.fixture
@@ -104,18 +99,15 @@ def test_until_ends_before_an_offset_and_waits_for_none(
 
 
 def test_a_format_string_prints_every_part_of_a_record(endpoint: Endpoint, topic: str) -> None:
-    run(endpoint, "topics", "create", topic)
-    records = [
-        {
-            "key": "k",
-            "value": "vü",
-            "timestamp_ms": 1_700_000_000_000,
-            "headers": [{"name": "a", "value": "1"}, {"name": "b", "value": None}],
-        },
-        {"key": None, "value": None, "timestamp_ms": 1_700_000_000_001, "headers": []},
+    run(endpoint, "topics", "create", topic, "--set", "retention.ms=-1")
+    records: list[dict[str, Any]] = [
+        {"key": "k", "value": "vü", "timestamp": 1_700_000_000_000, "headers": [("a", b"1"), ("b", None)]},
+        {"timestamp": 1_700_000_000_001},
     ]
-    lines = "".join(json.dumps(record) + "\n" for record in records)
-    assert run(endpoint, "produce", topic, "--format", "json", stdin=lines).returncode == 0
+    producer = Producer({"bootstrap.servers": endpoint.bootstrap})
+    for record in records:
+        producer.produce(topic, **record)
+    assert producer.flush(CLIENT_TIMEOUT_S) == 0
     form = r"%t|%p|%o|%T|%k|%K|%v|%s|%V|%S|%h|%%\t;"
     done = run(endpoint, "consume", topic, "--to-end", "--format", form, "--null", "NULL")
     assert done.stdout == (

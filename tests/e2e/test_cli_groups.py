@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,16 +13,14 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.e2e.conftest import Endpoint
 from tests.support.client import CLIENT_TIMEOUT_S
+from tests.support.command import run_here
 
-COMMAND = [sys.executable, "-m", "gateway.cli.main", "groups"]
-WAIT_S = 60.0
 STAMP_MS = 1_700_000_000_000
 RECORDS = 10
 
 
 def run(endpoint: Endpoint, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *arguments, "-b", endpoint.bootstrap]
-    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+    return run_here(endpoint, "groups", *arguments)
 
 
 def json_of(endpoint: Endpoint, *arguments: str) -> Any:

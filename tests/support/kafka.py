@@ -49,15 +49,14 @@ CONNECT_JARS = JarSet(
         f"org.apache.logging.log4j:log4j-slf4j-impl:{LOG4J}",
     ),
 )
-# MirrorMaker 2, for the migration guide: what it needs besides is among the jars of Kafka Connect.
+# MirrorMaker 2, for the migration guide.
 MIRROR_JARS = JarSet(
     f"kafka-mirror-{KAFKA_VERSION}",
-    "alone",
+    f"log4j-{LOG4J}",
     (
         f"org.apache.kafka:connect-mirror:{KAFKA_VERSION}",
-        f"org.apache.kafka:connect-mirror-client:{KAFKA_VERSION}",
+        f"org.apache.logging.log4j:log4j-slf4j-impl:{LOG4J}",
     ),
-    alone=True,
 )
 CLIENTS_VERSION = tool_version("kafka_clients")
 JACKSON = tool_version("kafka_clients", "jackson")

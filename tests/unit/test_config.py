@@ -91,6 +91,7 @@ def test_a_variable_of_no_section_is_logged_but_does_not_stop_anything() -> None
 
 def test_what_the_commands_read_means_nothing_to_a_gateway() -> None:
     environment = {"DRAGOMAN_BOOTSTRAP": "127.0.0.1:1", "DRAGOMAN_CLIENT_TLS_CA": "ca.pem"}
+    environment |= {"DRAGOMAN_CLIENT_PROFILE": "a", "DRAGOMAN_CLIENT_CONFIG": "b"}
     assert load_settings({}, environment) == Settings() and unknown_variables(environment) == []
 
 

@@ -1,0 +1,171 @@
+"""Client profiles and the debug bundle."""
+
+import json
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.debug_bundle import secret_values, url_without_secrets
+from tests.support.command import COMMAND, WAIT_S, run
+from tests.support.gateway import Gateway
+
+PASSWORD = "hunter2-hunter2"
+CLOSED = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    gateway = Gateway(tmp_path_factory.mktemp("profiles"))
+    gateway.start()
+    yield gateway
+    gateway.terminate()
+
+
+def dragoman(
+    *arguments: str, environment: Mapping[str, str], without: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    own = {name: value for name, value in os.environ.items() if name not in without}
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=WAIT_S, env={**own, **environment}
+    )
+
+
+@pytest.fixture
+def environment(gateway: Gateway, tmp_path: Path) -> dict[str, str]:
+    """With a file of profiles: `right`, `wrong` and, by default, `right`."""
+    directory = tmp_path / "dragoman"
+    directory.mkdir()
+    (directory / "client.toml").write_text(
+        f'default = "right"\n[profiles.right]\nbootstrap = "{gateway.bootstrap}"\n'
+        f'[profiles.wrong]\nbootstrap = "{CLOSED}"\n'
+    )
+    return {"XDG_CONFIG_HOME": str(tmp_path)}
+
+
+def test_a_profile_says_where_to_connect_unless_the_environment_or_a_flag_does(
+    gateway: Gateway, environment: dict[str, str]
+) -> None:
+    def listed(*arguments: str, **more: str) -> int:
+        return dragoman(*arguments, environment={**environment, **more}).returncode
+
+    assert listed("topics", "list") == 0
+    assert listed("--profile", "wrong", "topics", "list") == 1
+    assert listed("topics", "list", DRAGOMAN_CLIENT_PROFILE="wrong") == 1
+    assert listed("topics", "list", DRAGOMAN_BOOTSTRAP=CLOSED) == 1
+    assert listed("--profile", "wrong", "topics", "list", DRAGOMAN_BOOTSTRAP=gateway.bootstrap) == 0
+    assert listed("--profile", "wrong", "topics", "list", "-b", gateway.bootstrap) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("[profiles.b]\nbootstrap = 'x:1'", "there is no profile a in"),
+        ("[profiles.a]\nbootstrp = 'x:1'", "unknown bootstrp; there are bootstrap, tls_ca"),
+        ("[profiles.a]\nbootstrap = 9092", "bootstrap is no text"),
+        ("[profile.a]\nbootstrap = 'x:1'", "tables [profiles.NAME]"),
+        ("profiles", "is no TOML"),
+        (None, "there is no file"),
+    ],
+    ids=["other", "field", "number", "table", "toml", "missing"],
+)
+def test_a_profile_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, content: str | None, complaint: str
+) -> None:
+    file = tmp_path / "client.toml"
+    if content is not None:
+        file.write_text(content)
+    done = dragoman("--profile", "a", "topics", "list", environment={"DRAGOMAN_CLIENT_CONFIG": str(file)})
+    assert done.returncode == 2 and complaint in done.stderr and "Traceback" not in done.stderr
+    # It does not concern what is no client.
+    assert dragoman("settings", environment={"DRAGOMAN_CLIENT_CONFIG": str(file)}).returncode == 0
+
+
+def test_completion_uses_the_profile(gateway: Gateway, environment: dict[str, str]) -> None:
+    run(gateway, "topics", "create", "completed-topic")
+    asks = {
+        "_PYTHON _M GATEWAY.CLI.MAIN_COMPLETE": "",
+        "_DRAGOMAN_COMPLETE": "complete_zsh",
+        "_TYPER_COMPLETE_ARGS": "dragoman topics describe comp",
+    }
+    code = "import sys; sys.argv[0] = 'dragoman'; import gateway.cli.main as m; m.main()"
+    done = subprocess.run(
+        [COMMAND[0], "-c", code],
+        env={**os.environ, **environment, **asks},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert "completed-topic" in done.stdout, done.stderr
+
+
+def members_of(archive: Path) -> dict[str, bytes]:
+    """By their paths below the one directory in it."""
+    found = {}
+    with tarfile.open(archive) as opened:
+        for member in opened.getmembers():
+            file = opened.extractfile(member)
+            assert file is not None and member.mode == 0o600
+            found[member.name.partition("/")[2]] = file.read()
+    return found
+
+
+def test_a_bundle_has_what_helps_and_no_secrets(gateway: Gateway, tmp_path: Path) -> None:
+    run(gateway, "produce", "seen-topic", stdin=f"{PASSWORD}-in-a-record\n")
+    run(
+        gateway,
+        "groups",
+        "reset-offsets",
+        "seen-group",
+        "--topic",
+        "seen-topic",
+        "--to",
+        "latest",
+        "--execute",
+    )
+    log = tmp_path / "gateway.log"
+    log.write_text(f"connected with {PASSWORD} and AKIA{PASSWORD}\n")
+    secret = {
+        "DRAGOMAN_TLS_KEY_PASSWORD": PASSWORD,
+        "AWS_SECRET_ACCESS_KEY": f"AKIA{PASSWORD}",
+        "DRAGOMAN_STORAGE_METADATA": f"etcd://root:{PASSWORD}@127.0.0.1:1/p?token=t0k3n-of-it",
+        "DRAGOMAN_STORAGE_DATA": "s3://bucket/p",
+    }
+    to = tmp_path / "fault.tar.gz"
+    arguments = ("debug", "bundle", "--to", str(to), "--admin", gateway.admin.address, "--log", str(log))
+    done = dragoman(*arguments, "-b", gateway.bootstrap, environment=secret)
+    assert done.returncode == 0, done.stderr
+    assert to.stat().st_mode & 0o777 == 0o600
+    members = members_of(to)
+    assert json.loads(members["failures.json"]) == {}
+    assert {"host.json", "settings.json", "admin/readyz", "admin/metrics", "logs/0-gateway.log"} <= set(
+        members
+    )
+    assert b"seen-topic" in members["endpoint/metadata.json"]
+    assert "seen-group" in json.loads(members["endpoint/groups.json"])
+    settings = json.loads(members["settings.json"])
+    assert settings["storage.metadata"] == "etcd://<secret>@127.0.0.1:1/p?token=<secret>"
+    assert settings["tls.key_password"] == "<secret>" and settings["limits.connections"]
+    for path, content in members.items():
+        assert PASSWORD.encode() not in content and b"t0k3n" not in content, path
+    again = dragoman(*arguments, "-b", gateway.bootstrap, environment={})
+    assert again.returncode == 2 and "exists" in again.stderr
+
+
+def test_a_bundle_is_written_where_nothing_responds(tmp_path: Path) -> None:
+    to = tmp_path / "fault.tar.gz"
+    arguments = ("debug", "bundle", "--to", str(to), "--admin", CLOSED, "-b", CLOSED, "--log", "no-such.log")
+    done = dragoman(*arguments, environment={})
+    assert done.returncode == 0 and "Not in it: endpoint" in done.stderr
+    failures = json.loads(members_of(to)["failures.json"])
+    assert {"endpoint", "admin page /readyz", "log no-such.log"} <= set(failures)
+
+
+def test_users_and_parameters_of_urls_are_hidden_and_short_values_are_not_searched_for() -> None:
+    url = "s3://key:s%40fe@host/bucket?secret=abc&region=eu"
+    assert url_without_secrets(url) == "s3://<secret>@host/bucket?secret=<secret>&region=<secret>"
+    assert url_without_secrets("s3://bucket/prefix") == "s3://bucket/prefix"
+    assert secret_values(None, {"MY_TOKEN": "abc", "X_PASSWORD": "abcd", "PATH": "/bin"}) == [b"abcd"]
