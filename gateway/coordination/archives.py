@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from gateway.coordination.blob_keys import ARCHIVE_BYTES, new_archive_key
 from gateway.coordination.journal import entries_that_count
 from gateway.host import RandomBytes, random_bytes
+from ledger.formats.inline import encode_value
 from ledger.formats.snapshot import encode_archive
 from ledger.ports import Blobs, Journal, StoredEntry
 
@@ -21,9 +22,13 @@ async def pieces(journal: Journal, first: int, end: int | None = None) -> AsyncI
             yield piece
             size, piece = 0, []
         piece.append(stored)
-        size += len(stored.data)
+        size += len(stored.data) + len(stored.batches)
     if piece:
         yield piece
+
+
+def _value(stored: StoredEntry) -> bytes:
+    return encode_value(stored.data, [stored.batches]) if stored.batches else stored.data
 
 
 async def put_archive(
@@ -33,7 +38,7 @@ async def put_archive(
     now_ms: int,
     random: RandomBytes = random_bytes,
 ) -> None:
-    """`piece` has no gaps."""
-    first, entries = piece[0].number, [stored.data for stored in piece]
+    """`piece` has no gaps. Batches inside of entries are archived with them."""
+    first, entries = piece[0].number, [_value(stored) for stored in piece]
     data = await asyncio.to_thread(encode_archive, first, entries)
     await blobs.put(new_archive_key(shard, first, len(entries), now_ms, random), [data])

@@ -260,8 +260,8 @@ class Checkpointer:
         """Archive and delete the entries before the older of the snapshots that are kept."""
         await self._pruner.prune(self._replica.state.applied)
 
-    def _first_needed(self) -> int | None:
-        return self._replica.state.objects.first_inline_entry
+    def _first_needed(self, start: int) -> int | None:
+        return self._replica.state.objects.first_inline_entry(start)
 
     async def _in_slices(self, steps: Iterator[None], pause_s: float = PAUSE_S) -> None:
         """Thousands of partitions take longer than clients should wait."""

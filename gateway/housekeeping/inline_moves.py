@@ -8,7 +8,8 @@ the place of the runs: a crash in between leaves an orphan.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import structlog
@@ -17,9 +18,16 @@ from gateway.coordination.inline_limits import HELD_BYTES, QUOTA_SHARE, STUCK_SH
 from gateway.coordination.shard import Shard
 from gateway.housekeeping.housekeeper import Housekeeper
 from gateway.telemetry.logs import QuietLog
-from ledger.batch.header import read_header, walk_whole
 from ledger.errors import StoreError, StoreUnavailable
-from ledger.inline.plan import InlineRange, inline_ranges, moved, requests_of, without
+from ledger.inline.plan import (
+    OBJECT_BYTES,
+    InlineRange,
+    batches_of,
+    inline_ranges,
+    moved,
+    requests_of,
+    without,
+)
 from ledger.inline.requests import MoveInline
 from ledger.partitions.requests import StaleObject
 from ledger.partitions.runs import Run
@@ -30,14 +38,14 @@ from ledger.types import Buffer, DraftBatch, Position
 log = structlog.get_logger(__name__)
 quiet = QuietLog(600.0, keyed_by=("offset", "partition"))
 
+PAUSE_S: Final = 30.0
+"""After a move that failed."""
 LOOK_S: Final = 2.0
 """How often it is looked whether a move is due."""
 MOVE_BYTES: Final = 8 * 1024 * 1024
 """So many bytes are moved at once."""
 MOVE_AGE_MS: Final = 5 * 60_000
 """And what is in an entry of this age, with all that is younger."""
-OBJECT_BYTES: Final = 16 * 1024 * 1024
-"""An object gets no more of them: they are held in memory."""
 OBJECT_RANGES: Final = 5_000
 SLICE_PARTITIONS: Final = 50
 ATTEMPTS: Final = 3
@@ -69,6 +77,8 @@ class InlineMover:
         self._alarm = alarm
         self._moving = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._paused_until = -math.inf
+        """Loop time."""
         self.failure = ""
         """Why the last move did not move everything; empty if it did."""
 
@@ -109,8 +119,14 @@ class InlineMover:
         )
 
     async def move_if_due(self) -> None:
-        if self.is_due():
+        loop_time = asyncio.get_running_loop().time
+        if not self.is_due() or loop_time() < self._paused_until:
+            return
+        try:
             await self.move()
+        finally:
+            if self.failure:
+                self._paused_until = loop_time() + PAUSE_S
 
     async def move(self) -> None:
         """All that is inside of entries when this is called. Raises StoreError and TimeoutError; runs whose
@@ -145,7 +161,7 @@ class InlineMover:
         return f"the bytes of {missing} runs are missing" if missing else "others change the same partitions"
 
     def _is_before(self, end: int) -> bool:
-        first = self._shard.state.objects.first_inline_entry
+        first = self._shard.state.objects.first_inline_entry()
         return first is not None and first < end
 
     async def _found(self) -> list[InlineRange]:
@@ -227,23 +243,6 @@ class InlineMover:
                 case Refused(message=message):
                     raise StoreUnavailable(message)
         return count
-
-
-def batches_of(found: InlineRange, run: Run, data: Buffer) -> Iterator[DraftBatch]:
-    """The batches of a run. What is damaged comes as one batch, as it is: so it is no worse elsewhere."""
-    topic_id, partition, view = found.log.topic_id, found.log.index, memoryview(data)
-    end, left = 0, run.last - run.base + 1
-    for batch in walk_whole(view):
-        end, count = batch.position + batch.size_bytes, batch.last_offset_delta + 1
-        if not 0 < count <= left:
-            end = batch.position
-            break
-        left -= count
-        header = read_header(view, batch.position)
-        producer = header.producer_id, header.producer_epoch, header.base_sequence
-        yield DraftBatch(topic_id, partition, view[batch.position : end], count, *producer)
-    if end < len(view):
-        yield DraftBatch(topic_id, partition, view[end:], max(left, 1))
 
 
 def _runs(found: Sequence[InlineRange]) -> int:

@@ -30,10 +30,10 @@ class Pruner:
         blobs: Blobs,
         clock: Callable[[], int],
         random: RandomBytes = random_bytes,
-        first_needed: Callable[[], int | None] = lambda: None,
+        first_needed: Callable[[int], int | None] = lambda start: None,
     ) -> None:
-        """The random parts of keys are from `random`. `first_needed`: the lowest entry that has live batches
-        inside, by what is durable: it stays, and all after it."""
+        """The random parts of keys are from `random`. `first_needed`: the lowest entry from this one on that
+        has live batches inside, by what is durable: it stays, and all after it."""
         self._journal = journal
         self._blobs = blobs
         self._clock = clock
@@ -49,7 +49,7 @@ class Pruner:
         start = await self._journal.start()
         target = applied_of(keys[-KEPT_SNAPSHOTS])
         # Whatever is decided meanwhile, no entry that is there by now gets batches inside.
-        first_needed = self._first_needed()
+        first_needed = self._first_needed(start)
         if first_needed is not None:
             target = min(target, first_needed)
         if target > start:

@@ -6,6 +6,9 @@ one layout version: they are taken in one step.
 
 Offset errors are those of Fetch. A partition for which there was no place in the response has no batches, and
 its high watermark says that there are more.
+
+Jobs cannot read what is inside of journal entries. So for them a partition ends where the first such run
+begins: before a job gets a pin these runs are moved into objects, and later ones do not concern it.
 """
 
 from typing import Final
@@ -22,6 +25,7 @@ from gateway.wire.messages.internal.diskless_find_batches import (
     FoundBatch,
 )
 from ledger.errors import ErrorName
+from ledger.inline.plan import readable_end
 from ledger.objects.state import Objects
 from ledger.partitions.runs import Run
 from ledger.requests import Refused
@@ -82,10 +86,11 @@ class _Finding:
         if isinstance(log, Refused):
             error = (self._unproved or log).error
             return FindBatchesPartitionResponse(part.partition_index, ERROR_CODES[error])
+        end = readable_end(self._access.shard.state, log)
         response = FindBatchesPartitionResponse(
             part.partition_index,
             log_start_offset=log.log_start,
-            high_watermark=log.high_watermark,
+            high_watermark=end,
             layout_version=log.layout_version,
         )
         if part.offset < log.log_start:
@@ -96,7 +101,8 @@ class _Finding:
             response.error_code = ERROR_CODES[ErrorName.OFFSET_OUT_OF_RANGE]
         elif self._bytes_left > 0 and self._runs_left > 0:
             max_bytes = min(max(part.max_partition_fetch_bytes, 1), self._bytes_left)
-            runs = log.find(part.offset, max_bytes, min(self._max_runs, self._runs_left))
+            found = log.find(part.offset, max_bytes, min(self._max_runs, self._runs_left))
+            runs = [run for run in found if run.base < end]
             self._runs_left -= len(runs)
             self._bytes_left -= sum(run.size for run in runs)
             objects = self._access.shard.state.objects

@@ -18,6 +18,7 @@ from ledger.auditing.offsets import check_offsets
 from ledger.auditing.settled import check_settled
 from ledger.auditing.tasks import MAX_DAMAGES, ObjectResult, ObjectTask, audit_object
 from ledger.auditing.windows import ObjectRuns, objects_with_runs, places_of
+from ledger.keys import is_inline
 from ledger.ports import SegmentStore
 from ledger.settled.state import SettledLedgers
 from ledger.state import LedgerState
@@ -128,7 +129,7 @@ class StoreAudit:
         async for page in all_pages(self._segments):
             for found in self._listing.see(page):
                 self._report(stray_damage(found))
-        self._listing.see_adopted()
+        self._listing.see_unlisted()
         self.totals.objects, self.totals.kept = self._listing.counts, self._listing.kept
         await self._read(None if topics is None else chosen)
         await self._read_settled(chosen)
@@ -156,7 +157,10 @@ class StoreAudit:
         self._progress.all_objects, self._progress.all_bytes = len(used), sum(use.end for use in used)
         found = map(self._task, objects_with_runs(self._state, self._uses, partitions))
         if self._engine is not None:
-            await self._engine(found, self._take)
+            inline: list[ObjectTask] = []
+            await self._engine(_elsewhere(found, inline), self._take)
+            # What is inside of entries only this process can read.
+            await self._read_objects(iter(inline))
             return
         readers = FAR_READERS if self._segments.capabilities.overlapping else LOCAL_READERS
         try:
@@ -222,6 +226,14 @@ async def delete_stray(state: LedgerState, segments: SegmentStore) -> list[str]:
             await segments.delete(stray)
             deleted += stray
     return deleted
+
+
+def _elsewhere(tasks: Iterator[ObjectTask], inline: list[ObjectTask]) -> Iterator[ObjectTask]:
+    for task in tasks:
+        if is_inline(task.locator):
+            inline.append(task)
+        else:
+            yield task
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -7,7 +7,7 @@ a data directory that lost its metadata store: then it is exact up to the newest
 """
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -18,9 +18,11 @@ from gateway.coordination.blob_keys import applied_of, entries_of, new_snapshot_
 from gateway.coordination.claim import Claim, put_claim
 from gateway.coordination.mark import mark_keys
 from gateway.coordination.recovery import Recovered, snapshot_keys
+from gateway.offline.inline_restore import inline_frames, put_into_objects
 from ledger.cluster.owners import NO_GATEWAY
 from ledger.cluster.records import LedgerRestored, OwnerChanged
 from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError, StoreTooNew
+from ledger.formats.inline import decode_value
 from ledger.formats.snapshot import (
     Snapshot,
     archive_prefix,
@@ -134,13 +136,17 @@ class Found:
     backup: Backup
     skipped: list[str]
     last_entry: bytes | None
+    inline: Mapping[str, bytes]
+    """By locator, the batches that were inside of entries."""
 
 
 async def read_backup(source: Blobs, shard: int = 0) -> Found:
     """StoreDamaged if there is nothing to restore from, StoreTooNew if this build cannot read it."""
     snapshot, key, skipped = await newest_backup(source, shard)
     state = restore(snapshot.rows)
-    return Found(snapshot, state, _backup(key, state), skipped, await _last_entry(source, shard, snapshot))
+    last_entry = await _last_entry(source, shard, snapshot)
+    inline = await inline_frames(source, shard, state)
+    return Found(snapshot, state, _backup(key, state), skipped, last_entry, inline)
 
 
 async def restore_backup(
@@ -169,8 +175,9 @@ async def restore_backup(
     record = LedgerRestored(snapshot.applied, state.objects.floor_ms, newest_ms)
     owner = OwnerChanged(state.epoch + 1, NO_GATEWAY, os.urandom(NONCE_BYTES))
     skipping = ProducerIdsReserved(state.next_producer_id + SKIPPED_PRODUCER_IDS)
-    level = state.feature_level
-    records = [encode_record(each, level) for each in (owner, record, skipping, *pins_released(state))]
+    level, pins = state.feature_level, pins_released(state)
+    moves = await put_into_objects(state, found.inline, segments, newest_ms)
+    records = [encode_record(each, level) for each in (owner, record, skipping, *pins, *moves)]
     entry = encode_entry(owner.epoch, newest_ms, os.urandom(NONCE_BYTES), records)
     is_put = await _put_snapshot(blobs, key, snapshot)
     try:
@@ -182,7 +189,13 @@ async def restore_backup(
         await _take_back(journal, snapshot.applied, blobs, key if is_put else None)
         raise
     REGISTRY.apply(state, record)
-    objects = state.objects
+    # The objects into which batches were moved were written by this restore.
+    return _restored(found, stored | {move.locator: newest_ms for move in moves})
+
+
+def _restored(found: Found, stored: Mapping[str, int]) -> Restored:
+    """`stored`: all objects that are there, with their creation time."""
+    state, objects = found.state, found.state.objects
     live = [each.locator for each in objects.by_number.values() if not each.closed]
     missing = sorted(locator for locator in live if locator not in stored and not is_adopted(locator))
     kept = sorted(
@@ -241,7 +254,7 @@ async def _last_entry(source: Blobs, shard: int, snapshot: Snapshot) -> bytes | 
                 log.warning("restore.archive_unreadable", key=key, error=str(error))
                 continue
             if nonce_of(entries[last - first]) == snapshot.nonce:
-                return entries[last - first]
+                return decode_value(entries[last - first], key).entry
     return None
 
 

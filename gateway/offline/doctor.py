@@ -19,7 +19,7 @@ from ledger.formats import local_log, segment, settled, wal
 from ledger.formats.snapshot import decode_snapshot
 from ledger.image import all_rows, restore
 from ledger.journal import apply_entry, decode_entry
-from ledger.keys import is_adopted, is_log, is_of_job, is_segment, is_settled
+from ledger.keys import is_adopted, is_inline, is_log, is_of_job, is_segment, is_settled
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
@@ -133,7 +133,7 @@ async def check_objects(
     it is later, where a gateway may go on, and delete what that does not need any more."""
     stored = {found.locator: found async for found in all_objects(segments)}
     needed, ledgers = _needed(state), _settled(state)
-    stored.update(await _adopted_there(needed, segments))
+    stored.update(await _unlisted_there(needed, segments))
     short, short_ledgers = _short(needed, stored), _short_ledgers(ledgers, stored)
     if (short or short_ledgers) and now is not None:
         later = await now()
@@ -206,12 +206,17 @@ def _report_settled(short: Sequence[str], ledgers: int, diagnosis: Diagnosis) ->
         diagnosis.notes.append(f"settled ledgers: {ledgers}, none missing or short")
 
 
-async def _adopted_there(needed: Mapping[str, int], segments: SegmentStore) -> dict[str, StoredObject]:
-    """The adopted segments whose last needed byte can be read: they are in no list."""
-    adopted = [Position(locator, size - 1, 1) for locator, size in needed.items() if is_adopted(locator)]
+async def _unlisted_there(needed: Mapping[str, int], segments: SegmentStore) -> dict[str, StoredObject]:
+    """The adopted segments, and the batches inside of entries, whose last needed byte can be read: they are
+    in no list."""
+    unlisted = [
+        Position(locator, size - 1, 1)
+        for locator, size in needed.items()
+        if is_adopted(locator) or is_inline(locator)
+    ]
     there: dict[str, StoredObject] = {}
-    for first in range(0, len(adopted), ADOPTED_AT_ONCE):
-        some = adopted[first : first + ADOPTED_AT_ONCE]
+    for first in range(0, len(unlisted), ADOPTED_AT_ONCE):
+        some = unlisted[first : first + ADOPTED_AT_ONCE]
         for position, data in zip(some, await segments.read(some), strict=True):
             if data is not None:
                 there[position.locator] = StoredObject(position.locator, 0, needed[position.locator])

@@ -117,12 +117,14 @@ class Listing:
                     self.sizes[known.number] = found.size
         return stray
 
-    def see_adopted(self) -> None:
-        """Adopted segments are in no list: the ledger says how large they are, and whether they are there is
-        found when they are read."""
+    def see_unlisted(self) -> None:
+        """Adopted segments and batches inside of entries are in no list: the ledger says how large they are,
+        and whether they are there is found when they are read."""
         for number, use in self.uses.items():
             known = self.state.objects.by_number.get(number)
-            if known is None or known.store != ADOPTED_STORE or known.closed:
+            if known is None or known.closed:
+                continue
+            if known.store != ADOPTED_STORE and known.kind != ObjectKind.INLINE:
                 continue
             self.counts.live += 1
             self.counts.live_bytes += known.size

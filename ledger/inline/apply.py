@@ -1,9 +1,9 @@
 """Applying the metadata record of batches that were moved out of journal entries."""
 
 from itertools import islice
-from typing import Final
 
 from ledger.errors import StoreDamaged
+from ledger.inline.plan import MAX_LOOKED_AT
 from ledger.inline.records import InlineMoved, MovedRange
 from ledger.objects.apply import announce
 from ledger.objects.rows import OBJECT
@@ -14,9 +14,6 @@ from ledger.partitions.rows import PARTITION
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.state import LedgerState
-
-MAX_LOOKED_AT: Final = 1_000
-"""Runs; what is left is for the next move."""
 
 
 def inline_moved(state: LedgerState, record: InlineMoved) -> None:

@@ -1,17 +1,24 @@
 """Which runs inside of entries go into an object together, and what becomes of them there."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
+from ledger.batch.header import read_header, walk_whole
 from ledger.inline.requests import MAX_MOVED_RUNS, MAX_MOVES, MovedRun, MoveInline, RangeMove
 from ledger.objects.uploads import ObjectKind
 from ledger.partitions.runs import Run, are_of_one_age, later_timestamp
 from ledger.partitions.state import PartitionLog
 from ledger.state import LedgerState
+from ledger.types import Buffer, DraftBatch
 
 MAX_RUN_BYTES: Final = 4 * 1024 * 1024
 """Joined runs are no larger: a fetch or a retention sees runs as wholes."""
 MAX_RANGE_RUNS: Final = 500
+MAX_LOOKED_AT: Final = 1_000
+"""Runs, to find the first that is inside of an entry."""
+OBJECT_BYTES: Final = 16 * 1024 * 1024
+"""No more go into one object: they are held in memory."""
 
 
 class InlineRange(NamedTuple):
@@ -43,6 +50,20 @@ def inline_ranges(state: LedgerState, log: PartitionLog) -> Iterator[InlineRange
         yield InlineRange(log, held)
 
 
+def readable_end(state: LedgerState, log: PartitionLog) -> int:
+    """The offset at which the first run inside of an entry begins, or at which one may begin; the high
+    watermark if there is none."""
+    base = state.objects.inline_from.get(log.number)
+    if base is None:
+        return log.high_watermark
+    objects = state.objects.by_number
+    for run in islice(log.runs_from(base), MAX_LOOKED_AT):
+        if objects[run.object_number].kind == ObjectKind.INLINE:
+            return run.base
+        base = run.last + 1
+    return max(base, log.log_start)
+
+
 def without(found: InlineRange, missing: Sequence[Run]) -> list[InlineRange]:
     """What is left of a range if these of its runs cannot be read."""
     gone, parts, held = set(missing), list[InlineRange](), list[Run]()
@@ -53,6 +74,23 @@ def without(found: InlineRange, missing: Sequence[Run]) -> list[InlineRange]:
             parts.append(InlineRange(found.log, held))
             held = []
     return [*parts, InlineRange(found.log, held)] if held else parts
+
+
+def batches_of(found: InlineRange, run: Run, data: Buffer) -> Iterator[DraftBatch]:
+    """The batches of a run. What is damaged comes as one batch, as it is: so it is no worse elsewhere."""
+    topic_id, partition, view = found.log.topic_id, found.log.index, memoryview(data)
+    end, left = 0, run.last - run.base + 1
+    for batch in walk_whole(view):
+        end, count = batch.position + batch.size_bytes, batch.last_offset_delta + 1
+        if not 0 < count <= left:
+            end = batch.position
+            break
+        left -= count
+        header = read_header(view, batch.position)
+        producer = header.producer_id, header.producer_epoch, header.base_sequence
+        yield DraftBatch(topic_id, partition, view[batch.position : end], count, *producer)
+    if end < len(view):
+        yield DraftBatch(topic_id, partition, view[end:], max(left, 1))
 
 
 def moved(found: InlineRange, starts: Sequence[int]) -> RangeMove:

@@ -226,12 +226,14 @@ class Objects:
         """Of those inside of entries, the one in the lowest entry."""
         return next(iter(self.inline.values()), None)
 
-    @property
-    def first_inline_entry(self) -> int | None:
-        """The lowest number of an entry with a live run inside; None if there is none."""
-        oldest = self.oldest_inline
-        name = inline_name(oldest.locator) if oldest is not None else None
-        return name.entry if name is not None else None
+    def first_inline_entry(self, start: int = 0) -> int | None:
+        """The lowest number from `start` on of an entry with a live run inside; None if there is none. Below
+        the start of the journal there are only those that a restore has not found."""
+        for stored in self.inline.values():
+            name = inline_name(stored.locator)
+            if name is not None and name.entry >= start:
+                return name.entry
+        return None
 
     def passes(self, floor_ms: int) -> bool:
         """Whether a floor that is raised to this passes an object or an uploader: it changes nothing else."""

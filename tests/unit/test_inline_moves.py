@@ -9,10 +9,10 @@ from adapters.blobs.memory import MemoryBlobs
 from adapters.journals.metadata import entry_key
 from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.inline_limits import HELD_BYTES, InlineLimits
-from gateway.housekeeping.inline_moves import MOVE_AGE_MS, MOVE_BYTES, batches_of
+from gateway.housekeeping.inline_moves import MOVE_AGE_MS, MOVE_BYTES
 from ledger.batch.records import Record, build_batch
 from ledger.errors import StoreUnavailable
-from ledger.inline.plan import InlineRange
+from ledger.inline.plan import InlineRange, batches_of
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.types import Buffer
@@ -139,7 +139,7 @@ async def test_the_journal_is_pruned_to_the_lowest_entry_with_a_live_batch(store
     # Everything was moved before each snapshot.
     assert await host.journal.start() > 0 and not host.inline_entries
     await host.send(b"kept")
-    number = host.shard.state.objects.first_inline_entry
+    number = host.shard.state.objects.first_inline_entry()
     assert number is not None
     for _ in range(3):
         await host.checkpointer.snapshot()
@@ -157,7 +157,7 @@ async def test_the_journal_is_pruned_to_the_lowest_entry_with_a_live_batch(store
 async def test_an_entry_that_retention_has_emptied_stays_until_it_is_pruned(stores: Stores) -> None:
     host = await stores.host()
     await fill(host, 3)
-    emptied = host.shard.state.objects.first_inline_entry
+    emptied = host.shard.state.objects.first_inline_entry()
     assert emptied is not None
     for partition in range(3):
         await host.delete_before(2, partition)
@@ -190,7 +190,7 @@ async def test_while_nothing_can_be_moved_the_journal_stays_and_growth_is_refuse
     values = await fill(host, 5)
     await host.checkpoint()
     values += await fill(host, 5)
-    number = host.shard.state.objects.first_inline_entry
+    number = host.shard.state.objects.first_inline_entry()
     failing.fails = True
     with pytest.raises(StoreUnavailable):
         await host.mover.move()
@@ -200,7 +200,7 @@ async def test_while_nothing_can_be_moved_the_journal_stays_and_growth_is_refuse
     # A draft goes into an object, which fails: it is not hidden in an entry.
     assert await host.send(b"x") == "KAFKA_STORAGE_ERROR"
     await host.checkpointer.prune()
-    assert host.shard.state.objects.first_inline_entry == number
+    assert host.shard.state.objects.first_inline_entry() == number
     failing.fails = False
     await host.mover.move()
     assert not host.mover.refusal() and not host.inline_entries
@@ -212,7 +212,7 @@ async def test_a_missing_entry_is_an_alarm_and_the_others_are_moved(stores: Stor
     host = await stores.host()
     await fill(host, 3)
     await host.close()
-    gone = host.shard.state.objects.first_inline_entry
+    gone = host.shard.state.objects.first_inline_entry()
     assert gone is not None
     host = await stores.host()
     found = await stores.metadata.get(entry_key(0, gone))
@@ -220,7 +220,7 @@ async def test_a_missing_entry_is_an_alarm_and_the_others_are_moved(stores: Stor
     await host.journal.delete([gone])
     await host.mover.move()
     assert host.alarms and set(host.alarms) == {"inline.missing"}
-    assert "missing" in host.mover.failure and host.shard.state.objects.first_inline_entry == gone
+    assert "missing" in host.mover.failure and host.shard.state.objects.first_inline_entry() == gone
     assert len(host.inline_entries) == 1
     await stores.metadata.put(entry_key(0, gone), found.value, None)
     await host.mover.move()

@@ -7,7 +7,15 @@ import pytest
 
 from ledger.errors import StoreDamaged
 from ledger.image import all_rows
-from ledger.inline.plan import MAX_RANGE_RUNS, InlineRange, inline_ranges, moved, requests_of, without
+from ledger.inline.plan import (
+    MAX_RANGE_RUNS,
+    InlineRange,
+    inline_ranges,
+    moved,
+    readable_end,
+    requests_of,
+    without,
+)
 from ledger.inline.requests import MoveInline
 from ledger.journal import apply_entry, decode_entry
 from ledger.keys import inline_locator
@@ -96,7 +104,7 @@ def assert_restored(ledger: JournalledLedger) -> None:
     expected = digest(all_rows(ledger.state))
     for restored in (ledger.from_journal(), ledger.from_image(), ledger.from_snapshot()):
         assert digest(all_rows(restored)) == expected
-        assert restored.objects.first_inline_entry == ledger.state.objects.first_inline_entry
+        assert restored.objects.first_inline_entry() == ledger.state.objects.first_inline_entry()
         assert list(restored.objects.inline) == list(ledger.state.objects.inline)
         assert restored.objects.inline_bytes == ledger.state.objects.inline_bytes
         assert set(restored.objects.inline_from) <= set(ledger.state.objects.inline_from)
@@ -104,20 +112,20 @@ def assert_restored(ledger: JournalledLedger) -> None:
 
 def test_the_lowest_entry_with_a_live_run_is_known() -> None:
     ledger = ledger_with()
-    assert ledger.state.objects.first_inline_entry is None
+    assert ledger.state.objects.first_inline_entry() is None
     first = commit_inline(ledger, 0)
     second = commit_inline(ledger, 0, 1)
-    assert ledger.state.objects.first_inline_entry == first
+    assert ledger.state.objects.first_inline_entry() == first
     ledger.submit(DeleteRecords(TOPIC, 0, 1))
-    assert ledger.state.objects.first_inline_entry == first
+    assert ledger.state.objects.first_inline_entry() == first
     assert_restored(ledger)
     ledger.submit(DrainRuns(10))
-    assert ledger.state.objects.first_inline_entry == second
+    assert ledger.state.objects.first_inline_entry() == second
     assert_restored(ledger)
     ledger.submit(DeleteTopic(TOPIC))
     while ledger.state.draining:
         ledger.submit(DrainRuns(1))
-    assert ledger.state.objects.first_inline_entry is None and not ledger.state.objects.inline_from
+    assert ledger.state.objects.first_inline_entry() is None and not ledger.state.objects.inline_from
     assert_restored(ledger)
 
 
@@ -146,7 +154,7 @@ def test_moved_runs_have_the_same_offsets_in_one_object() -> None:
     assert (log.size_bytes, log.high_watermark) == (size, 5)
     (stored,) = ledger.state.objects.by_number.values()
     assert (stored.live_runs, stored.kind, stored.created_ms) == (2, ObjectKind.WAL, 1_000_000)
-    assert ledger.state.objects.first_inline_entry is None and not ledger.state.objects.inline_from
+    assert ledger.state.objects.first_inline_entry() is None and not ledger.state.objects.inline_from
     assert_restored(ledger)
 
 
@@ -166,6 +174,23 @@ def test_runs_of_objects_between_stay_where_they_are() -> None:
     # Plans of jobs have no such runs: one that goes on need not begin again.
     assert ledger.state.topics.by_id[TOPIC].partitions[0].layout_version == 1
     assert_restored(ledger)
+
+
+def test_for_jobs_a_partition_ends_before_the_first_run_inside_of_an_entry() -> None:
+    ledger = ledger_with()
+    log = ledger.state.topics.by_id[TOPIC].partitions[0]
+    ends = [readable_end(ledger.state, log)]
+    for number, is_inline in enumerate([False, True, False, True]):
+        commit_inline(ledger, 0) if is_inline else commit_wal(ledger, number)
+        ends.append(readable_end(ledger.state, log))
+    assert ends == [0, 1, 1, 1, 1]
+    move_all(ledger)
+    assert readable_end(ledger.state, log) == 4
+    commit_wal(ledger, 8)
+    commit_inline(ledger, 0)
+    assert readable_end(ledger.state, log) == 5
+    ledger.restart("snapshot")
+    assert readable_end(ledger.state, ledger.state.topics.by_id[TOPIC].partitions[0]) == 5
 
 
 def test_a_move_that_is_repeated_changes_nothing() -> None:
@@ -348,7 +373,7 @@ def test_any_history_leaves_every_offset_once_and_what_is_restored_is_the_same(s
             assert not runs or (runs[0].base <= log.log_start and runs[-1].last + 1 == log.high_watermark)
         live = [name for name in ledger.state.objects.by_locator if name.startswith("journal/")]
         lowest = min((int(name[10:30]) for name in live), default=None)
-        assert ledger.state.objects.first_inline_entry == lowest
+        assert ledger.state.objects.first_inline_entry() == lowest
         sizes = [stored.size for stored in ledger.state.objects.inline.values()]
         assert ledger.state.objects.inline_bytes == sum(sizes)
         if step % 40 == 0:
