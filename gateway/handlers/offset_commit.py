@@ -188,6 +188,7 @@ async def wait(context: RequestContext, request: OffsetCommitRequest) -> OffsetC
         returned = [_error_in_version(context, error) for error in errors]
         results += zip([place for place, _ in part], returned, strict=True)
     response = _Response(context)
+    slices.kept.append(response.topics)
     async for place, error in slices.paced(results):
         response.add(place, error)
     return response.made()
@@ -249,18 +250,17 @@ class _Response:
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
-        self._topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-        context.slices.kept.append(self._topics)
+        self.topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
 
     def add(self, place: _Place, error: ErrorName) -> None:
         topic, partition = place
         key = (topic.name, topic.topic_id)
-        result = self._topics.get(key)
+        result = self.topics.get(key)
         if result is None:
-            result = self._topics[key] = OffsetCommitResponseTopic(*key)
+            result = self.topics[key] = OffsetCommitResponseTopic(*key)
         result.partitions.append(OffsetCommitResponsePartition(partition.partition_index, ERROR_CODES[error]))
         if error is not ErrorName.NONE and self._context.error == ErrorName.NONE:
             self._context.error = error
 
     def made(self) -> OffsetCommitResponse:
-        return OffsetCommitResponse(topics=list(self._topics.values()))
+        return OffsetCommitResponse(topics=list(self.topics.values()))
