@@ -16,7 +16,7 @@ from gateway.coordination.ledger import Ledger
 from gateway.fetch.budget import NO_OWNER, FetchBudget, Share
 from gateway.fetch.offset_index import SparseOffsetIndex
 from gateway.fetch.partition_memory import PartitionMemory
-from gateway.fetch.planning import PartitionFetch, partition_response, readable_bytes, replan
+from gateway.fetch.planning import PartitionFetch, partition_response, plan, readable_bytes
 from gateway.fetch.purgatory import Purgatory
 from gateway.fetch.reader import RunReader
 from gateway.fetch.sessions import FetchContext, FetchSession, SessionPartition
@@ -203,11 +203,14 @@ class FetchOperation:
     def _plan_some(self, partitions: Sequence[PartitionFetch]) -> list[PartitionFetch]:
         """Those that have something to report."""
         topics, offset_index = self.resources.shard.state.topics, self.resources.offset_index
+        isolation, max_bytes = self.isolation, self.max_bytes
         reportable = []
         for fetched in partitions:
-            replan(fetched, topics, self.isolation, self.max_bytes, offset_index)
-            if not fetched.is_at_end:
-                reportable.append(fetched)
+            # Most are at their end, and stay there until the next plan: that still holds.
+            if not fetched.is_at_end or fetched.has_moved:
+                plan(fetched, topics, isolation, max_bytes, offset_index)
+                if not fetched.is_at_end:
+                    reportable.append(fetched)
         return reportable
 
     async def confirm(self) -> None:

@@ -147,14 +147,6 @@ def plan(
         _open(fetched, log, isolation, max(fetched.max_bytes, HEADER_BYTES), offset_index)
 
 
-def replan(
-    fetched: PartitionFetch, topics: Topics, isolation: int, max_bytes: int, offset_index: SparseOffsetIndex
-) -> None:
-    """As `plan`, unless the last plan still holds."""
-    if fetched.has_moved or not fetched.is_at_end:
-        plan(fetched, topics, isolation, max_bytes, offset_index)
-
-
 def find_log(partition: SessionPartition, topics: Topics) -> PartitionLog | None:
     """The partition by its topic's id if it has one, else by name; keeps the name of a resolved id."""
     if partition.topic_id != ZERO_TOPIC_ID:

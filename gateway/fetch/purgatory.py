@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from gateway.telemetry.parked import parked
+from gateway.telemetry.parked import begin_parked, note_parked
 from ledger.batch.header import HEADER_BYTES
 from ledger.partitions.state import PartitionLog
 
@@ -79,10 +79,11 @@ class Purgatory:
             return False
         timer = asyncio.get_running_loop().call_at(deadline, fetch.wake, False)
         self._parked[fetch] = None
+        began = begin_parked()
         try:
-            with parked():
-                return await fetch.woken
+            return await fetch.woken
         finally:
+            note_parked(began)
             timer.cancel()
             self._parked.pop(fetch, None)
 

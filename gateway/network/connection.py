@@ -305,7 +305,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         budget = self._pool.budget
         if not self._is_paused:
             over_budget = budget.is_exceeded and self._must_wait()
-            if over_budget or self._is_held_back or self._rules.wants_pause:
+            is_held_back = self._outbound.is_paused or self._pipeline.unmute_timer is not None
+            if over_budget or is_held_back or self._rules.wants_pause:
                 self._pause(over_budget)
         elif self._is_held_back or not self._rules.may_resume:
             return
@@ -342,8 +343,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         return not is_small or self.held_bytes >= share
 
     def _charge(self) -> None:
-        held = self.held_bytes
-        requests = len(self._pipeline.running) if self._is_lost else self._rules.in_flight
+        rules = self._rules
+        if self._is_lost or self._is_aborted or self._outbound.is_paused:
+            held = self.held_bytes
+        else:
+            # The same, as nearly always, with fewer calls: this is done twice a request.
+            held = rules.in_flight_bytes + self._assembler.held_bytes - START_BYTES
+        requests = len(self._pipeline.running) if self._is_lost else rules.in_flight
         if held == self._charged and requests == self._charged_requests:
             return
         budget = self._pool.budget

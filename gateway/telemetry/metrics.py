@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gateway.telemetry.local_metrics import LocalCounters, LocalHistograms
+from gateway.telemetry.local_metrics import LocalCounter, LocalCounters, LocalHistogram, LocalHistograms
 from gateway.telemetry.object_reads import ObjectReadCounts, ObjectReadsCollector
 from gateway.telemetry.traffic import Traffic
 from ledger.ports import StoreUsage
@@ -239,6 +239,8 @@ class Metrics:
         self._requests = self._counters("dragoman_requests", "api", "error")
         self._request_seconds = self._histograms("dragoman_request_seconds", _REQUEST_BUCKETS, "api")
         self._work_seconds = self._histograms("dragoman_request_work_seconds", _REQUEST_BUCKETS, "api")
+        self._outcomes: dict[tuple[str, str], tuple[LocalCounter, LocalHistogram, LocalHistogram]] = {}
+        """What is counted for a request, by API and error."""
         self.traffic = self._traffic()
         self.loop_lag = self._histograms("dragoman_loop_lag_seconds", _LAG_BUCKETS).labels()
         self.not_ready: Callable[[], Sequence[Mapping[str, str]]] = tuple
@@ -287,9 +289,17 @@ class Metrics:
 
     def request_done(self, api: str, error: str, seconds: float, parked_s: float = 0.0) -> None:
         """Count one request, which was parked for `parked_s` of its time."""
-        self._requests.labels(api, error).value += 1
-        self._request_seconds.labels(api).observe(seconds)
-        self._work_seconds.labels(api).observe(seconds - parked_s)
+        outcome = self._outcomes.get((api, error))
+        if outcome is None:
+            outcome = self._outcomes[api, error] = (
+                self._requests.labels(api, error),
+                self._request_seconds.labels(api),
+                self._work_seconds.labels(api),
+            )
+        requests, request_seconds, work_seconds = outcome
+        requests.value += 1
+        request_seconds.observe(seconds)
+        work_seconds.observe(seconds - parked_s)
 
     def counted_small_runs(self, runs: int) -> None:
         """Set how many runs are outside of segments."""

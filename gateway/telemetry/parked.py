@@ -28,10 +28,20 @@ def parked_in_this_task() -> Parked:
 @contextmanager
 def parked() -> Iterator[None]:
     """The body of the `with` is parked time, if this task handles a request."""
-    began = time.perf_counter()
+    began = begin_parked()
     try:
         yield
     finally:
-        count = _OF_REQUEST.get()
-        if count is not None:
-            count.seconds += time.perf_counter() - began
+        note_parked(began)
+
+
+def begin_parked() -> float:
+    """For `note_parked`: both together are the same as `parked`, and cost a third of it."""
+    return time.perf_counter()
+
+
+def note_parked(began: float) -> None:
+    """Since `began` the request that this task handles, if it does, was parked."""
+    count = _OF_REQUEST.get()
+    if count is not None:
+        count.seconds += time.perf_counter() - began

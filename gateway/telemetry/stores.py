@@ -159,7 +159,8 @@ class _Timed:
     def done(self, call: "_Call", error: BaseException | None) -> None:
         del self._under_way[call]
         self._ended = now = time.perf_counter()
-        seconds, queued_s = call.seconds(now), call.queued_s(now)
+        queued_s = call.queued_s(now)
+        seconds = now - call.began - queued_s
         self._seconds.observe(seconds)
         if queued_s:
             self._queued.observe(queued_s)

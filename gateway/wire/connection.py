@@ -103,7 +103,9 @@ class Connection:
             header, body_at = decode_request_header(frame)
         except Malformed as malformed:
             raise CloseConnection(f"malformed request header: {malformed}") from malformed
-        unsupported = self._check(header)
+        bounds = self._served.get(header.api_key)
+        is_in_range = bounds is not None and bounds[0] <= header.api_version <= bounds[1]
+        unsupported = False if is_in_range else self._check(header, bounds)
         slot = self._next_slot
         self._next_slot += 1
         self._pending.append(_Pending(len(frame)))
@@ -120,8 +122,11 @@ class Connection:
         index = slot - (self._next_slot - len(pending))
         if not 0 <= index < len(pending) or pending[index].is_answered:
             raise ValueError(f"slot {slot} awaits no response")
-        self._keep(pending[index], buffers)
-        released: list[Buffer] = []
+        if index:
+            self._keep(pending[index], buffers)
+            return []
+        self.in_flight_bytes -= pending.popleft().frame_bytes
+        released = [] if buffers is None else [_LENGTH.pack(sum(map(len, buffers))), *buffers]
         while pending and pending[0].is_answered:
             first = pending.popleft()
             self.in_flight_bytes -= first.frame_bytes + first.response_bytes
@@ -129,14 +134,12 @@ class Connection:
                 released += first.response
         return released
 
-    def _check(self, header: RequestHeader) -> bool:
-        """Whether this is an ApiVersions of an unknown version. Raises CloseConnection."""
+    def _check(self, header: RequestHeader, bounds: tuple[int, int] | None) -> bool:
+        """Of a request that is not within the bounds: whether it is an ApiVersions of an unknown version.
+        Raises CloseConnection for any other."""
         api_key, version = header.api_key, header.api_version
-        bounds = self._served.get(api_key)
         if bounds is None:
             raise CloseConnection(f"API key {api_key} is not served here")
-        if bounds[0] <= version <= bounds[1]:
-            return False
         if api_key == ApiKey.API_VERSIONS:
             return True
         raise CloseConnection(f"version {version} of API key {api_key} is not one of {bounds[0]}-{bounds[1]}")
