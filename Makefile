@@ -94,6 +94,7 @@ test-setup: $(VENV)/.stamp-test $(VENV)/.stamp-spark
 	@$(PY) -m tests.support.spark
 	@$(PY) -m tests.support.environments
 	@$(PY) -m tests.e2e.client_go
+	@$(PY) -m tests.support.go_tools
 
 $(PY):
 	@python=$$(for p in $(PYTHON) python3.13 python3.12 python3.11 python3 python; do \

@@ -3,10 +3,7 @@
 `python -m tests.e2e.client_go` builds beforehand. Modules come from where Go's own settings say (GOPROXY).
 """
 
-import functools
 import hashlib
-import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,37 +13,11 @@ from types import MappingProxyType
 
 from tests.support.client import Headers, Record
 from tests.support.client_program import ClientProgram, ProgramClient
+from tests.support.go_tools import go_version, why_no_go
 from tests.support.made_once import made_once
-from tests.support.versions import tool_version
 
 SOURCES = Path(__file__).parent / "go"
 BUILD_TIMEOUT_S = 600.0
-
-
-@functools.cache
-def why_no_go_client() -> str | None:
-    """The reason why the Go clients cannot be built here, or None."""
-    if shutil.which("go") is None:
-        return "no go on PATH"
-    minimum = tool_version("go", "minimum")
-    found = go_version()
-    if release(found) < release(minimum):
-        return f"Go {minimum} or newer is needed, on PATH is {found}"
-    return None
-
-
-@functools.cache
-def go_version() -> str:
-    """Such as `go1.24.5`: that on PATH, which a module may replace by a newer one."""
-    requested = subprocess.run(
-        ["go", "env", "GOVERSION"], cwd="/", capture_output=True, text=True, timeout=60, check=True
-    )
-    return requested.stdout.strip()
-
-
-def release(version: str) -> tuple[int, ...]:
-    """Major and minor."""
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def built() -> Path:
@@ -111,7 +82,7 @@ GO_CLIENTS: Mapping[str, type[ProgramClient]] = MappingProxyType(
 
 
 def main() -> None:
-    reason = why_no_go_client()
+    reason = why_no_go()
     if reason is not None:
         sys.stderr.write(f"Tests with Go clients will be skipped: {reason}\n")
         return

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.client_aiokafka import AiokafkaClient
 from tests.e2e.client_confluent import ConfluentClient
-from tests.e2e.client_go import GO_CLIENTS, started_go_clients, why_no_go_client
+from tests.e2e.client_go import GO_CLIENTS, started_go_clients
 from tests.e2e.client_kafka_python import KafkaPythonClient
 from tests.e2e.client_kafkajs import KafkajsClient, started_node, why_no_node
 from tests.e2e.client_kcat import KcatClient, kcat
@@ -19,6 +19,7 @@ from tests.support.client import Ability, ClientUnderTest, Codec
 from tests.support.client_java import started_jvm, why_no_java_client
 from tests.support.client_program import ClientProgram, ProgramClient
 from tests.support.gateway import running_gateway
+from tests.support.go_tools import why_no_go
 from tests.support.kafka import running_kafka
 from tests.support.workers import CLIENT_NAMES
 
@@ -104,7 +105,7 @@ def why_no_client(name: str) -> str | None:
             found = kcat()
             return found if isinstance(found, str) else None
         case _ if name in GO_CLIENTS:
-            return why_no_go_client()
+            return why_no_go()
     return None
 
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.client_go import built, why_no_go_client
+from tests.e2e.client_go import built
 from tests.e2e.client_kafkajs import SOURCES as JS
 from tests.e2e.client_kafkajs import node_environment, why_no_node
 from tests.support.client_java import java_command, why_no_java_client
+from tests.support.go_tools import why_no_go
 from tests.support.processes import kill_group, tail_of
 
 WAIT_S: Final = 60.0
@@ -40,7 +41,7 @@ class Event:
 
 def why_no_members(library: str) -> str | None:
     if library in GO:
-        return why_no_go_client()
+        return why_no_go()
     match library:
         case "java":
             return why_no_java_client()

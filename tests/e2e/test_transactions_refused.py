@@ -13,9 +13,10 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaException, Producer
 from kafka import KafkaProducer
 
-from tests.e2e.client_go import built, why_no_go_client
+from tests.e2e.client_go import built
 from tests.support.client_java import java_command, why_no_java_client
 from tests.support.gateway import Gateway, running_gateway
+from tests.support.go_tools import why_no_go
 
 LONGEST_S: Final = 2.0
 MAX_LOOKUPS: Final = 5
@@ -108,7 +109,7 @@ def test_a_java_client_is_refused_for_good(refusing: Gateway, tmp_path: Path, ca
 
 @pytest.mark.serial
 def test_franz_go_is_refused_for_good(refusing: Gateway) -> None:
-    reason = why_no_go_client()
+    reason = why_no_go()
     if reason is not None:
         pytest.skip(reason)
 

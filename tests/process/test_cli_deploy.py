@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,11 @@ def copy_sources(to: Path) -> None:
                 shutil.copytree(source, to / target, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(source, to / target)
+
+
+def page(port: int, path: str) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=WAIT_S) as response:
+        return bytes(response.read())
 
 
 def test_the_steps_of_the_dockerfile_give_a_gateway_that_serves(tmp_path: Path) -> None:
@@ -78,6 +84,9 @@ def test_the_steps_of_the_dockerfile_give_a_gateway_that_serves(tmp_path: Path) 
             time.sleep(0.05)
         assert ready.exists()
         assert subprocess.run(check, env=environment, timeout=WAIT_S).returncode == 0
+        # The console came with the package. It is closed, as the address is not on loopback and has no token.
+        assert b"console.js" in page(admin_port, "")
+        assert json.loads(page(admin_port, "api/session"))["isClosed"] is True
         # With no arguments clients on the machine get an address that they can reach.
         assert environment["DRAGOMAN_LISTENERS_ADVERTISE"] == "localhost:9092"
         assert steps("EXPOSE") == ["9092 9644"]

@@ -23,7 +23,7 @@ export function overview() {
     { name: "in", class: "first", of: (point) => point.bytes_in },
     { name: "out", class: "second", of: (point) => point.bytes_out },
   ], (value) => `${bytes(value)}/s`, true);
-  const records = plot("Records a second", [
+  const records = plot("Records/s", [
     { name: "in", class: "first", of: (point) => point.records_in },
     { name: "out", class: "second", of: (point) => point.records_out },
   ], rate);

@@ -21,20 +21,19 @@ export function plot(title, series, format, isBytes) {
   let width = 560;
   const number = ++made;
   const lines = series.map((one) => s("path", { class: `line ${one.class}` }));
-  const areas = series.map((one, at) => s("path", { class: "area", fill: `url(#fade${number}-${at})` }));
+  // Under the first alone: two of them would mix into a third colour.
+  const area = s("path", { fill: `url(#fade${number})` });
   const grid = [0, 0.5, 1].map((part) => {
     const y = (HEIGHT - BOTTOM) * (1 - part * 0.88);
     return [s("line", { class: "grid", x1: LEFT, y1: y, y2: y }), s("text", { y: y - 4, "text-anchor": "end" }), part];
   });
   const cursor = s("line", { class: "cursor", y1: 8, y2: HEIGHT - BOTTOM, visibility: "hidden" });
   const dots = series.map((one) => s("circle", { class: `dot ${one.class}`, r: 3.5, visibility: "hidden" }));
-  const fades = series.map((one, at) =>
-    s(
-      "linearGradient",
-      { id: `fade${number}-${at}`, x1: 0, y1: 0, x2: 0, y2: 1, class: one.class },
-      s("stop", { offset: "0", "stop-color": "currentColor", "stop-opacity": "0.28" }),
-      s("stop", { offset: "1", "stop-color": "currentColor", "stop-opacity": "0" }),
-    ),
+  const fade = s(
+    "linearGradient",
+    { id: `fade${number}`, x1: 0, y1: 0, x2: 0, y2: 1, class: series[0].class },
+    s("stop", { offset: "0", "stop-color": "currentColor", "stop-opacity": "0.24" }),
+    s("stop", { offset: "1", "stop-color": "currentColor", "stop-opacity": "0" }),
   );
   const labels = series.map(() => h("b", null, "–"));
   const when = h("span", { class: "when" });
@@ -42,10 +41,11 @@ export function plot(title, series, format, isBytes) {
   const image = s(
     "svg",
     { role: "img", "aria-label": title },
-    s("defs", null, fades),
-    grid.map(([line, text]) => [line, text]),
-    areas,
+    s("defs", null, fade),
+    grid.map(([line]) => line),
+    area,
     lines,
+    grid.map(([, text]) => text),
     cursor,
     dots,
     s("text", { x: LEFT, y: HEIGHT - 4 }, "10 min ago"),
@@ -78,9 +78,10 @@ export function plot(title, series, format, isBytes) {
     series.forEach((one, i) => {
       const path = points.map((point, k) => `${k ? "L" : "M"}${xOf(point).toFixed(1)} ${yOf(one.of(point)).toFixed(1)}`).join("");
       lines[i].setAttribute("d", path);
+      if (i > 0) return;
       const base = HEIGHT - BOTTOM;
       const isDrawn = points.length > 1;
-      areas[i].setAttribute("d", isDrawn ? `${path}L${xOf(points.at(-1)).toFixed(1)} ${base}L${xOf(points[0]).toFixed(1)} ${base}Z` : "");
+      area.setAttribute("d", isDrawn ? `${path}L${xOf(points.at(-1)).toFixed(1)} ${base}L${xOf(points[0]).toFixed(1)} ${base}Z` : "");
     });
     if (cursor.getAttribute("visibility") === "hidden") label(points.at(-1));
   }
