@@ -120,6 +120,40 @@ def test_a_backup_of_every_version_is_restored(tmp_path: Path, fixture: Path) ->
     assert opened_and_read(tmp_path, directory) == in_order((fixture / "records.jsonl").read_text())
 
 
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.name)
+def test_a_data_directory_of_every_version_goes_on_in_a_log(tmp_path: Path, fixture: Path) -> None:
+    directory = copied(fixture / "directory", tmp_path / "directory")
+    expected = in_order((fixture / "records.jsonl").read_text())
+    in_log = ["--metadata", f"file:{directory}"]
+    for life, options in enumerate([in_log, []]):
+        gateway = Gateway(tmp_path, options=options, data_dir=directory)
+        gateway.start()
+        try:
+            assert records_of(gateway) == expected
+            sent = dragoman_with_input(f"life {life}\n", "produce", "orders", "-b", gateway.bootstrap)
+            assert sent.returncode == 0, sent.stderr
+            expected = records_of(gateway)
+            assert len(expected) == 101 + life
+        finally:
+            gateway.kill9()
+    assert (directory / "format").read_text() == f"{DIRECTORY_VERSION}\n"
+    for command in (["doctor", "--all"], ["audit"]):
+        checked = dragoman(*command, "--data-dir", str(directory))
+        assert checked.returncode == 0, checked.stdout
+    refused = dragoman("ledger", "show", "--metadata", f"sqlite:{directory / 'metadata.db'}")
+    assert refused.returncode == 4 and "in its local log" in refused.stderr, refused.stderr
+
+
+@pytest.mark.parametrize("fixture", [V1, FIXTURES[-1]], ids=lambda path: path.name)
+def test_a_backup_of_an_older_version_is_restored_into_a_log(tmp_path: Path, fixture: Path) -> None:
+    directory = copied(fixture / "directory", tmp_path / "directory")
+    (directory / "metadata.db").unlink()
+    in_log = ["--data-dir", str(directory), "--metadata", f"file:{directory}"]
+    restored = dragoman("ledger", "restore", "--from", str(fixture / "backup"), *in_log)
+    assert restored.returncode == 0, restored.stderr
+    assert opened_and_read(tmp_path, directory) == in_order((fixture / "records.jsonl").read_text())
+
+
 def newer_directory(directory: Path) -> None:
     (directory / "format").write_text(f"{DIRECTORY_VERSION + 1}\n")
 

@@ -30,9 +30,10 @@ class Opened:
 
 
 @asynccontextmanager
-async def opened(data_dir: Path) -> AsyncIterator[Opened]:
-    """Owner of the shard for a moment, wherever the directory has its journal. Errors: StoreError."""
-    settings = load_settings({"storage.data_dir": str(data_dir)}, {}, None)
+async def opened(data_dir: Path, metadata: str = "") -> AsyncIterator[Opened]:
+    """Owner of the shard for a moment. `metadata`: where the journal is; empty: as the directory says.
+    Errors: StoreError."""
+    settings = load_settings({"storage.data_dir": str(data_dir), "storage.metadata": metadata}, {}, None)
     async with opened_stores(settings) as stores:
         shard = await open_shard(
             stores.journal, stores.blobs, stores.image, 1, lambda: time.time_ns() // 1_000_000
@@ -43,9 +44,11 @@ async def opened(data_dir: Path) -> AsyncIterator[Opened]:
             await shard.close()
 
 
-async def read_recovered(data_dir: Path) -> tuple[Sequence[str], dict[Place, list[Found]]]:
+async def read_recovered(
+    data_dir: Path, metadata: str = ""
+) -> tuple[Sequence[str], dict[Place, list[Found]]]:
     """Topic names, and every record. StoreDamaged if bytes that the ledger knows are missing or wrong."""
-    async with opened(data_dir) as stores:
+    async with opened(data_dir, metadata) as stores:
         return list(stores.state.topics.by_name), await records_in(stores)
 
 
