@@ -37,6 +37,7 @@ from gateway.scheduling.slices import Owner, Slices, paced
 from gateway.wire.errors import ErrorCode
 from ledger.batch.header import LEADER_EPOCH
 from ledger.errors import StoreError
+from ledger.partitions.markers import is_marker
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.types import NO_TIMESTAMP
@@ -313,6 +314,8 @@ class ListOffsetsService:
         return None
 
     def _remember(self, batch: StoredBatch, latest: int) -> None:
+        if is_marker(batch.run):
+            return  # others have the same place, which is none
         self._latest[_place_of(batch)] = latest
         if len(self._latest) > MAX_KNOWN:
             self._latest.popitem(last=False)

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
+from ledger.partitions.markers import is_marker
 from ledger.partitions.runs import Run
 
 DEFAULT_RUNS: Final = 4_096
@@ -48,7 +49,7 @@ class SparseOffsetIndex:
     def note(self, run: Run, point: Point) -> None:
         """Remember a point of this run."""
         offset = point.offset
-        if offset <= run.base:
+        if offset <= run.base or is_marker(run):
             return
         key = (run.object_number, run.start)
         points = self._runs.get(key)

@@ -14,8 +14,15 @@ from gateway.fetch.offset_index import SparseOffsetIndex
 from gateway.fetch.sessions import SessionPartition
 from gateway.fetch.stream import BatchStream, open_stream
 from gateway.wire.errors import ErrorCode
-from gateway.wire.messages.fetch import EpochEndOffset, FetchPartition, FetchPartitionResponse
+from gateway.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchPartition,
+    FetchPartitionResponse,
+)
 from ledger.batch.header import HEADER_BYTES, LEADER_EPOCH
+from ledger.partitions.isolation import AbortedTransaction as AbortedInLog
+from ledger.partitions.isolation import aborted_in
 from ledger.partitions.state import PartitionLog
 from ledger.topics.state import Topics
 from ledger.types import ZERO_TOPIC_ID, Buffer, TopicId
@@ -61,6 +68,8 @@ class PartitionFetch:
     is_first_cut: bool = False
     """Not even the first batch fits into what the partition gets: Kafka then sends null for aborted
     transactions."""
+    aborted: Sequence[AbortedInLog] = ()
+    """Aborted transactions of the partition, as of the last plan."""
 
     def fail(self, error: ErrorCode) -> None:
         self.error = error
@@ -211,17 +220,28 @@ def partition_response(
         never_there = fetched.is_absent and not fetched.was_found
         return FetchPartitionResponse(index, fetched.error, aborted_transactions=() if never_there else None)
     stream, batches = fetched.stream, fetched.batches
+    is_told = not (fetched.is_diverging or fetched.is_first_cut)
     return FetchPartitionResponse(
         index,
         0,
         fetched.high_watermark,
         fetched.last_stable,
         fetched.log_start,
-        () if isolation == READ_COMMITTED and not (fetched.is_diverging or fetched.is_first_cut) else None,
+        _aborted(fetched) if is_told and isolation == READ_COMMITTED else None,
         NO_REPLICA,
         outgoing(stream, batches) if stream is not None and batches else (),
         EpochEndOffset(LEADER_EPOCH, fetched.high_watermark) if fetched.is_diverging else None,
     )
+
+
+def _aborted(fetched: PartitionFetch) -> Sequence[AbortedTransaction]:
+    """The aborted transactions that have records among those that are sent, in the order of their ends."""
+    stream = fetched.stream
+    if stream is None or not fetched.batches or not fetched.aborted:
+        return ()
+    end = stream.batches[fetched.batches - 1].last_offset + 1
+    found = aborted_in(fetched.aborted, fetched.request.fetch_offset, end)
+    return [AbortedTransaction(aborted.producer_id, aborted.first) for aborted in found]
 
 
 def _open(
@@ -233,6 +253,7 @@ def _open(
 ) -> None:
     offset = fetched.request.fetch_offset
     bound = log.last_stable if isolation == READ_COMMITTED else log.high_watermark
+    fetched.aborted = log.isolation.aborted
     if offset < bound:
         fetched.stream = open_stream(log, offset, bound, max_bytes, offset_index)
 

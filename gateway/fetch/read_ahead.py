@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.fetch.cache import RunCache
 from gateway.fetch.object_reads import MAX_OBJECT_BYTES, ObjectReads, name_of
+from ledger.partitions.markers import is_marker
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 
@@ -67,6 +68,9 @@ class ReadAhead:
         start = max(end, sequence.until)
         left, seen, has_begun = sequence.step_bytes, set[int](), False
         for run in log.find(start, sequence.step_bytes, STEP_RUNS):
+            if is_marker(run):
+                sequence.until = run.last + 1
+                continue
             if not run.dense or run.object_number not in seen:
                 seen.add(run.object_number)
                 size = self._begin(run)

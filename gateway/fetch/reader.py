@@ -15,6 +15,7 @@ from gateway.fetch.stream import BatchStream, ByteRange, Damaged, StoredBatch
 from gateway.fetch.turns import Turn
 from gateway.telemetry.logs import QuietLog
 from ledger.errors import StoreError, StoreUnavailable
+from ledger.partitions.markers import is_marker, marker_bytes
 from ledger.partitions.runs import Run
 from ledger.ports import SegmentStore
 from ledger.types import Buffer, Position
@@ -45,6 +46,15 @@ class ObjectPlace(Protocol):
     def size(self) -> int:
         """Bytes; 0 if that is not known."""
         ...
+
+
+class _NoPlace(NamedTuple):
+    locator: str = ""
+    size: int = 0
+
+
+_OF_MARKERS: Final = _NoPlace()
+"""Markers are in no object."""
 
 
 _Placed: TypeAlias = tuple[ObjectPlace, ByteRange]
@@ -129,7 +139,9 @@ class RunReader:
             if left > 0:
                 try:
                     for byte_range in read.stream.ranges(read.size):
-                        placed.append((self._find_object(byte_range.run.object_number), byte_range))
+                        run = byte_range.run
+                        place = _OF_MARKERS if is_marker(run) else self._find_object(run.object_number)
+                        placed.append((place, byte_range))
                         left -= byte_range.size
                 except KeyError as error:
                     failure, placed = MissingObject(f"object {error} is not in the ledger"), []
@@ -142,6 +154,9 @@ class RunReader:
         pieces: list[_Piece] = []
         for group in ranges:
             for place, byte_range in group:
+                if place is _OF_MARKERS:
+                    pieces.append(_Piece([memoryview(marker_bytes(byte_range.run))]))
+                    continue
                 locator = place.locator
                 views, covered = self.cache.get(locator, byte_range.start, byte_range.size)
                 piece = _Piece(views)

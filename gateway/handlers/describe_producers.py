@@ -20,6 +20,7 @@ from ledger.partitions.state import PartitionLog
 from ledger.topics.state import check_topic_name
 
 NO_COORDINATOR: Final = -1
+NO_TRANSACTION: Final = -1
 NO_SEQUENCE: Final = -1
 PRODUCER_BYTES: Final = 37
 """Of one producer, encoded."""
@@ -87,6 +88,7 @@ def _producers(log: PartitionLog) -> list[ProducerState]:
             NO_SEQUENCE if state.last_sequence is None else state.last_sequence,
             state.last_ms,
             NO_COORDINATOR,
+            log.isolation.open.get(producer_id, NO_TRANSACTION),
         )
         for producer_id, state in log.producers.items()
     ]

@@ -27,6 +27,8 @@ from gateway.wire.messages.internal.diskless_find_batches import (
 from ledger.errors import ErrorName
 from ledger.inline.plan import readable_end
 from ledger.objects.state import Objects
+from ledger.objects.uploads import ObjectKind
+from ledger.partitions.markers import is_marker
 from ledger.partitions.runs import Run
 from ledger.requests import Refused
 
@@ -110,7 +112,23 @@ class _Finding:
         return response
 
 
+def _found_marker(run: Run) -> FoundBatch:
+    """The end of a transaction is in no object."""
+    return FoundBatch(
+        batch_id=run.base,
+        object_key="",
+        byte_size=run.size,
+        base_offset=run.base,
+        last_offset=run.last,
+        batch_max_timestamp=run.max_timestamp,
+        record_count=1,
+        object_kind=ObjectKind.MARKER,
+    )
+
+
 def _found(objects: Objects, run: Run) -> FoundBatch:
+    if is_marker(run):
+        return _found_marker(run)
     stored = objects.by_number[run.object_number]
     return FoundBatch(
         batch_id=run.base,

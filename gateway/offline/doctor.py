@@ -20,6 +20,7 @@ from ledger.formats.snapshot import decode_snapshot
 from ledger.image import all_rows, restore
 from ledger.journal import apply_entry, decode_entry
 from ledger.keys import is_adopted, is_inline, is_log, is_of_job, is_segment, is_settled
+from ledger.partitions.markers import is_marker, marker_bytes
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
@@ -301,6 +302,8 @@ async def check_batches(
 
 
 async def _read(state: LedgerState, segments: SegmentStore, run: Run) -> memoryview | None:
+    if is_marker(run):
+        return memoryview(marker_bytes(run))
     (data,) = await segments.read([Position(state.objects.locator(run.object_number), run.start, run.size)])
     return None if data is None else memoryview(data)
 

@@ -8,6 +8,7 @@ from gateway.offline.backup import all_objects, is_lone_index
 from gateway.offline.doctor import readable_runs
 from ledger.batch.header import BatchError, verify_crc, walk
 from ledger.keys import is_adopted, settled_keys_of
+from ledger.partitions.markers import is_marker
 from ledger.ports import SegmentStore
 from ledger.settled.state import SettledLedgers
 from ledger.state import LedgerState
@@ -106,6 +107,8 @@ def _runs_by_object(state: LedgerState) -> dict[int, RunColumns]:
     by_object: dict[int, RunColumns] = {}
     for log in state.logs.values():
         for run in readable_runs(log):
+            if is_marker(run):
+                continue
             columns = by_object.get(run.object_number)
             if columns is None:
                 columns = by_object[run.object_number] = RunColumns()

@@ -10,6 +10,7 @@ from ledger.auditing.damages import PUT_BACK, REPORT, RESTORE_METADATA, Damage, 
 from ledger.auditing.frames import PlaceOf
 from ledger.objects.state import ADOPTED_STORE
 from ledger.objects.uploads import ObjectKind
+from ledger.partitions.markers import is_marker
 from ledger.state import LedgerState
 from ledger.types import StoredObject
 
@@ -34,6 +35,8 @@ def object_uses(state: LedgerState) -> dict[int, ObjectUse]:
     for log in state.logs.values():
         log_start = log.high_watermark if log.deleted else log.log_start
         for run in log.runs():
+            if is_marker(run):
+                continue
             use = uses.get(run.object_number)
             if use is None:
                 use = uses[run.object_number] = ObjectUse()

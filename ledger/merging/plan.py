@@ -166,6 +166,9 @@ class PartitionPlanner:
         return self._object_ms <= self._old_ms
 
     def _take(self, run: FoundRun) -> list[MergeTask]:
+        if run.kind == ObjectKind.MARKER:
+            # It is in no object, and stays as it is.
+            return self._segment_ends() + self._held_ends()
         if run.kind == ObjectKind.SEGMENT and not run.is_adopted:
             return self._take_of_segment(run)
         tasks = self._segment_ends() if self._segment_locator else []

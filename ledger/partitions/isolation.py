@@ -26,7 +26,8 @@ class Isolation:
         self.open: dict[int, int] = {}
         """First offset of each open transaction, by producer id."""
         self.aborted: list[AbortedTransaction] = []
-        """Ascending by the offset of the marker."""
+        """Ascending by the offset of the marker. Only ever grows at its end: who has planned a read with it
+        keeps all that concerns the read, also if the log start moves meanwhile."""
 
     @property
     def is_empty(self) -> bool:
@@ -56,7 +57,7 @@ class Isolation:
     def drop_below(self, log_start: int) -> Sequence[AbortedTransaction]:
         """Records below the log start are gone, and with them the aborted transactions that end there."""
         count = bisect_left(self.aborted, log_start, key=_last)
-        dropped, self.aborted[:count] = self.aborted[:count], []
+        dropped, self.aborted = self.aborted[:count], self.aborted[count:]
         return dropped
 
     def clear(self) -> None:
@@ -70,12 +71,17 @@ class Isolation:
 
     def aborted_in(self, first: int, end: int) -> Iterator[AbortedTransaction]:
         """Those that have records in [first, end), in the order of their markers."""
-        for at in range(bisect_left(self.aborted, first, key=_last), len(self.aborted)):
-            found = self.aborted[at]
-            if found.first < end:
-                yield found
-            if found.last_stable >= end:
-                return
+        return aborted_in(self.aborted, first, end)
+
+
+def aborted_in(aborted: Sequence[AbortedTransaction], first: int, end: int) -> Iterator[AbortedTransaction]:
+    """As `Isolation.aborted_in`, of its `aborted`."""
+    for at in range(bisect_left(aborted, first, key=_last), len(aborted)):
+        found = aborted[at]
+        if found.first < end:
+            yield found
+        if found.last_stable >= end:
+            return
 
 
 def _last(aborted: AbortedTransaction) -> int:
