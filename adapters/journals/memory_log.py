@@ -15,7 +15,7 @@ from ledger.formats.wal import VERSION, EncodedFrame
 from ledger.formats.wal import encode_frame as encode_wal_frame
 from ledger.keys import RANDOM_BYTES, created_ms, log_locator, uuid7
 from ledger.ports import AppendOutcome, MetadataStore
-from ledger.types import DraftBatch, Placement, StoredObject
+from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 
 ROLL_BYTES = 64 * 1024 * 1024
 CLUSTER_ID_BYTES = 16
@@ -42,20 +42,32 @@ class MemoryLogFiles:
     def get(self, locator: str) -> MemoryLogFile | None:
         return self._files.get(locator)
 
-    def read(self, locator: str, start: int, size: int) -> memoryview | None:
-        """None if there is no such range."""
-        held = self._files.get(locator)
-        if held is None or not 0 <= start <= start + size <= len(held.data):
+    # As files of a local log (`adapters/segments/wal_and_segments.py`)
+
+    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
+        return [self._read_one(position) for position in positions]
+
+    async def abandon(self, locator: str) -> None:
+        """Nothing to do: only the journal writes them."""
+
+    async def delete(self, locators: Sequence[str]) -> None:
+        for locator in locators:
+            self._files.pop(locator, None)
+
+    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
+        names = sorted(name for name in self._files if name > after)[: max(limit, 0)]
+        return [StoredObject(name, created_ms(name), len(self._files[name].data)) for name in names]
+
+    async def close(self) -> None:
+        return None
+
+    def _read_one(self, position: Position) -> Buffer | None:
+        held = self._files.get(position.locator)
+        end = position.start + position.size
+        if held is None or not 0 <= position.start <= end <= len(held.data):
             return None
-        return memoryview(bytes(held.data[start : start + size]))
-
-    def delete(self, locator: str) -> None:
-        self._files.pop(locator, None)
-
-    def objects(self) -> Sequence[StoredObject]:
-        """Ascending by locator."""
-        found = sorted(self._files.items())
-        return [StoredObject(locator, created_ms(locator), len(held.data)) for locator, held in found]
+        # A copy: where no entry names what is there, other bytes may come to be in its place.
+        return bytes(held.data[position.start : end])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 
-from adapters.journals.memory_log import MemoryLogFiles
 from adapters.segments.locators import WalLocators, wal_created_ms
-from ledger.keys import is_log
 from ledger.ports import Capabilities
 from ledger.records import FIRST_LEVEL
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
@@ -16,15 +14,7 @@ class MemorySegments:
 
     capabilities = Capabilities(deletes=True, atomic=True, durable_ack=False)
 
-    def __init__(
-        self,
-        *,
-        shard: int = 0,
-        random: Callable[[int], bytes] = os.urandom,
-        logs: MemoryLogFiles | None = None,
-    ) -> None:
-        """`logs`: files of a journal that takes batches, which are read and deleted here."""
-        self._logs = logs or MemoryLogFiles()
+    def __init__(self, *, shard: int = 0, random: Callable[[int], bytes] = os.urandom) -> None:
         self._locators = WalLocators(shard, random)
         self._objects: dict[str, bytes] = {}
 
@@ -52,21 +42,15 @@ class MemorySegments:
     async def delete(self, locators: Sequence[str]) -> None:
         for locator in locators:
             self._objects.pop(locator, None)
-            self._logs.delete(locator)
 
     async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
-        stored = [
-            StoredObject(name, wal_created_ms(name) or 0, len(self._objects[name]))
-            for name in sorted(self._objects)
-        ]
-        return [one for one in (*self._logs.objects(), *stored) if one.locator > after][: max(limit, 0)]
+        names = sorted(name for name in self._objects if name > after)[: max(limit, 0)]
+        return [StoredObject(name, wal_created_ms(name) or 0, len(self._objects[name])) for name in names]
 
     async def close(self) -> None:
         return None
 
     def _read_one(self, position: Position) -> Buffer | None:
-        if is_log(position.locator):
-            return self._logs.read(position.locator, position.start, position.size)
         held = self._objects.get(position.locator)
         end = position.start + position.size
         if held is None or not 0 <= position.start <= end <= len(held):

@@ -37,7 +37,8 @@ class Opened:
     def __post_init__(self) -> None:
         self._store = MemoryMetadata()
         self._files = MemoryLogFiles()
-        self.segments: SegmentStore = MemorySegments(logs=self._files)
+        blobs = SegmentBlobs(MemoryBlobs())
+        self.segments: SegmentStore = WalAndSegments(MemorySegments(), blobs, logs=self._files)
         self.journal: Journal
         self.open()
 

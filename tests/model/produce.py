@@ -10,10 +10,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from adapters.blobs.memory import MemoryBlobs
 from adapters.journals.memory_log import MemoryLog, MemoryLogFiles
 from adapters.journals.metadata import MetadataJournal
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
+from adapters.segments.segment_blobs import SegmentBlobs
+from adapters.segments.wal_and_segments import WalAndSegments
 from gateway.coordination import opening, owner
 from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import PendingBatch
@@ -71,8 +74,8 @@ class Chance:
 
 
 class Segments(MemorySegments):
-    def __init__(self, chance: Chance, overlapping: bool, logs: MemoryLogFiles) -> None:
-        super().__init__(random=chance.choose.randbytes, logs=logs)
+    def __init__(self, chance: Chance, overlapping: bool) -> None:
+        super().__init__(random=chance.choose.randbytes)
         self.capabilities = Capabilities(deletes=True, atomic=True, durable_ack=True, overlapping=overlapping)
         self._chance = chance
         self.begun: list[tuple[float, list[bytes]]] = []
@@ -161,7 +164,8 @@ class World:
         self.chance = Chance(self.choose)
         self.metadata = Metadata(self.chance)
         self.files = MemoryLogFiles()
-        self.segments = Segments(self.chance, self.choose.random() < 0.8, self.files)
+        self.segments = Segments(self.chance, overlapping=self.choose.random() < 0.8)
+        self.store = WalAndSegments(self.segments, SegmentBlobs(MemoryBlobs()), logs=self.files)
         self.is_placing = is_placing
         self.placed = 0
         """Drafts that had a place."""
@@ -201,7 +205,7 @@ class World:
             choose.choice([0, 1, 5, 10]),
             Uploader(1, len(self.lives).to_bytes(16, "big")),
         )
-        service = ProduceService(shard, self.segments, options, self.now_ms)
+        service = ProduceService(shard, self.store, options, self.now_ms)
         self.lives.append(Life(len(self.lives), shard, service))
 
     def journal(self) -> MetadataJournal:
@@ -278,7 +282,7 @@ class World:
         log, offset, found = self.life.log(partition), 0, list[tuple[int, bytes]]()
         runs = log.find(0, MOST, MOST)
         where = [Position(state.objects.locator(run.object_number), run.start, run.size) for run in runs]
-        for run, data in zip(runs, await self.segments.read(where), strict=True):
+        for run, data in zip(runs, await self.store.read(where), strict=True):
             assert data is not None and run.base == offset
             for walked in walk(memoryview(data)):
                 batch = bytes(data[walked.position : walked.position + walked.size_bytes])

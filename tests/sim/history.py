@@ -142,7 +142,12 @@ class Simulation:
         self.disk = Disk(seed, directory)
         self.book = Book()
         # Files are locked by one process.
-        self.rates = replace(drawn_rates(self.choose), shared=directory is None and seed % 2 == 0)
+        is_in_memory = directory is None
+        self.rates = replace(
+            drawn_rates(self.choose),
+            shared=is_in_memory and seed % 2 == 0,
+            placing=is_in_memory and seed % 3 > 0,
+        )
         self.settings = drawn_settings(self.choose, directory)
         self.is_calm = False
         self._is_over = False

@@ -10,12 +10,14 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from adapters.blobs.files import Access, FileBlobs
 from adapters.blobs.memory import MemoryBlobs
 from adapters.images.sqlite import SqliteImage
+from adapters.journals.memory_log import MemoryLog, MemoryLogFiles
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.open import BLOBS_DIRECTORY, open_journal
@@ -26,9 +28,11 @@ from adapters.segments.wal_and_segments import WalAndSegments
 from gateway.world import StoreOpener
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.ports import (
+    AppendOutcome,
     BlobInfo,
     Blobs,
     ImageStore,
+    Journal,
     MetadataStore,
     PutOutcome,
     SegmentStore,
@@ -39,6 +43,7 @@ from ledger.ports import (
 from ledger.records import FIRST_LEVEL
 from ledger.rows import Row
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
+from tests.sim.host import BEGUN_MS, now_ms
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,6 +61,8 @@ class Rates:
     overlapping: bool = False
     shared: bool = False
     """The metadata store does not say that one process alone can write it: appends are proved."""
+    placing: bool = False
+    """The journal takes most drafts: they are in files with their entries."""
 
 
 class InlineThreads:
@@ -97,6 +104,7 @@ class Disk:
         self._metadata = MemoryMetadata()
         self._segments = MemorySegments(random=self._randbytes)
         self._blobs = MemoryBlobs()
+        self.logs = MemoryLogFiles()
 
     def opener(self, fate: "Fate") -> StoreOpener:
         """The stores as one life sees them."""
@@ -107,7 +115,7 @@ class Disk:
             ),
             blobs=lambda url, far: LivedBlobs(self._open_blobs(url), self, fate),
             image=lambda url: LivedImage(SqliteImage(_path_of(url), threads=InlineThreads), self, fate),
-            journal=open_journal,
+            journal=partial(self._open_journal, fate),
         )
 
     def _open_metadata(self, url: str) -> MetadataStore:
@@ -115,9 +123,14 @@ class Disk:
             return self._metadata
         return SqliteMetadata(_path_of(url), threads=InlineThreads)
 
+    def _open_journal(self, fate: "Fate", metadata: MetadataStore, random: Callable[[int], bytes]) -> Journal:
+        if not fate.rates.placing:
+            return open_journal(metadata, random=random)
+        return NotedLog(metadata, self.logs, fate, self.written, random)
+
     def _open_segments(self, url: str, roll_age_ms: int) -> SegmentStore:
         if self.directory is None:
-            return WalAndSegments(self._segments, SegmentBlobs(self._blobs))
+            return WalAndSegments(self._segments, SegmentBlobs(self._blobs), logs=self.logs)
         root, threads = _path_of(url), InlineThreads
         wal = WalSegments(root, roll_age_ms=roll_age_ms, random=self._randbytes, threads=threads)
         directory = root / BLOBS_DIRECTORY
@@ -216,6 +229,45 @@ class LivedMetadata:
         await self._store.close()
 
 
+class NotedLog(MemoryLog):
+    """Its files are smaller in some lives, and some drafts are too large for it. What fails is the metadata
+    store, in which the entries are."""
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        files: MemoryLogFiles,
+        fate: Fate,
+        written: list[tuple[str, bytes]],
+        random: Callable[[int], bytes],
+    ) -> None:
+        roll_bytes = fate.choose.choice([1, 20_000, 1_000_000])
+        super().__init__(
+            metadata, 0, files, lambda: BEGUN_MS + now_ms(), roll_bytes=roll_bytes, random=random
+        )
+        self._fate = fate
+        self._largest = fate.choose.choice([300, 1_000, 1_000_000])
+        self._written = written
+        self._locator = ""
+        """Of what was placed last."""
+
+    def takes(self, batches: int, size: int) -> bool:
+        return size <= self._largest
+
+    def place(self, number: int, batches: Sequence[DraftBatch]) -> Placement | None:
+        placed = super().place(number, batches)
+        assert placed is not None
+        self._locator = placed.locator
+        return placed
+
+    async def append(self, number: int, entry: bytes, batches: Sequence[DraftBatch] = ()) -> AppendOutcome:
+        if self._fate.is_dead:
+            raise StoreUnavailable("the process is dead")
+        if batches:
+            self._written.append((self._locator, b"".join(bytes(batch.data) for batch in batches)))
+        return await super().append(number, entry, batches)
+
+
 class LivedSegments:
     def __init__(self, store: SegmentStore, disk: Disk, fate: Fate) -> None:
         self._store = store
@@ -223,8 +275,13 @@ class LivedSegments:
         self._may_lose = disk.directory is None
         """Whether an object is one draft, which is lost if it was not synced."""
         self._fate = fate
+        rates = fate.rates
         self.capabilities = replace(
-            store.capabilities, durable_ack=True, overlapping=fate.rates.overlapping and self._may_lose
+            store.capabilities,
+            durable_ack=True,
+            overlapping=rates.overlapping and self._may_lose,
+            # Files of a log grow, so that ranges of them are read.
+            keeps_reads=store.capabilities.keeps_reads or rates.placing,
         )
 
     async def write(

@@ -50,7 +50,7 @@ def test_every_promise_is_kept(first: int) -> None:
 def test_histories_have_all_that_a_gateway_writes() -> None:
     lives = [lived(partial(history, seed)) for seed in range(20)]
     found = {key.partition("/")[0] for life in lives for key, _ in life.written}
-    assert found >= {"journal", "wal", "seg", "snapshot", "archive", "journal-start", "image", "claim"}
+    assert found >= {"journal", "wal", "log", "seg", "snapshot", "archive", "journal-start", "image", "claim"}
     assert sum(life.swapped for life in lives) > 40
 
 

@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from adapters.blobs.memory import MemoryBlobs
 from adapters.journals.memory_log import MemoryLog, MemoryLogFiles
 from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
+from adapters.segments.segment_blobs import SegmentBlobs
+from adapters.segments.wal_and_segments import WalAndSegments
 from gateway.coordination import opening
 from gateway.coordination.free_space import FreeSpace
 from gateway.coordination.shard import Shard
@@ -81,8 +84,8 @@ class ChoosyLog(MemoryLog):
 class CountedSegments(MemorySegments):
     """It notes the drafts that are written."""
 
-    def __init__(self, logs: MemoryLogFiles) -> None:
-        super().__init__(logs=logs)
+    def __init__(self) -> None:
+        super().__init__()
         self.drafts: list[list[bytes]] = []
         self.may_go = asyncio.Event()
         self.may_go.set()
@@ -109,7 +112,8 @@ class PlacingWorld:
     def __post_init__(self) -> None:
         self.metadata = GatedMetadata(exclusive=self.exclusive)
         self.files = MemoryLogFiles()
-        self.segments = CountedSegments(self.files)
+        self.segments = CountedSegments()
+        self.store = WalAndSegments(self.segments, SegmentBlobs(MemoryBlobs()), logs=self.files)
         self.journal = ChoosyLog(self.metadata, self.files)
         self.cache = RunCache(1 << 20)
 
@@ -118,7 +122,7 @@ class PlacingWorld:
         if "t" not in self.shard.state.topics.by_name:
             await self.shard.submit(CreateTopic("t", topic_id(1), 2, {}))
         self.service = ProduceService(
-            self.shard, self.segments, self.options, lambda: BEGUN_MS, self.cache, self.space
+            self.shard, self.store, self.options, lambda: BEGUN_MS, self.cache, self.space
         )
         return self
 
@@ -157,7 +161,7 @@ class PlacingWorld:
         log, found = self.log(partition), list[tuple[int, bytes]]()
         runs = log.find(0, MOST, MOST)
         where = [self.position(run.object_number, run.start, run.size) for run in runs]
-        for run, data in zip(runs, await self.segments.read(where), strict=True):
+        for run, data in zip(runs, await self.store.read(where), strict=True):
             assert data is not None
             offset = run.base
             for walked in walk(memoryview(data)):

@@ -41,7 +41,7 @@ class Life:
         await self.checkpointer.start()
         self.garbage = GarbageCollector(
             self.world.shard,
-            self.world.segments,
+            self.world.store,
             GRACE_MS,
             self.now_ms,
             20.0,
@@ -79,7 +79,7 @@ class Life:
             await self.snapshot()
 
     async def files(self) -> list[str]:
-        return [stored.locator for stored in await self.world.segments.objects() if is_log(stored.locator)]
+        return [stored.locator for stored in await self.world.store.objects() if is_log(stored.locator)]
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ async def test_a_file_is_deleted_once_runs_grace_and_entries_are_over(life: Life
     await life.snapshot()
     assert await life.sweep() == 1 and life.garbage.held_bytes == 0
     assert first.locator not in await life.files()
-    assert await life.world.segments.read([Position(first.locator, 5000, 10)]) == [None]
+    assert await life.world.store.read([Position(first.locator, 5000, 10)]) == [None]
     assert first.locator not in life.world.shard.state.objects.by_locator
 
 
