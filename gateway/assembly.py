@@ -172,7 +172,7 @@ def _answer_waiting(services: Services, internal: InternalListener, readiness: R
 
 
 async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metrics, world: World) -> Stores:
-    opening = StoreOpening(settings, world.stores, world.random_bytes)
+    opening = StoreOpening(settings, world.stores, world.random_bytes, may_begin_log=True)
     stores = await opening.open(stack, metrics)
     # Over a store that breaks a promise two gateways would both number the same offsets.
     await opening.far.prove()

@@ -64,6 +64,9 @@ OPENER: Final = StoreOpener(open_metadata, open_segments, open_blobs, open_image
 INLINE_BYTES: Final = 16 * 1024
 """etcd takes a third of the entries of 72 KiB that it takes of 200 bytes, and keeps each in its history."""
 S3_INLINE_BYTES: Final = 256 * 1024
+LOG_BY_DEFAULT: Final = False
+"""Whether a gateway whose metadata is named nowhere has its journal in the local log of its data directory,
+also one that had it in `metadata.db`."""
 _PATH_STYLE: Final[Mapping[str, bool | None]] = {"auto": None, "true": True, "false": False}
 
 
@@ -91,10 +94,18 @@ class Stores:
         return [found for found in named if found is not None]
 
 
-def urls_of(storage: Storage) -> StoreUrls:
+def urls_of(storage: Storage, *, may_begin_log: bool = False) -> StoreUrls:
+    """Where the stores are. `may_begin_log`: for a gateway; anything else leaves a directory as it is."""
     directory = Path(storage.data_dir)
-    metadata = storage.metadata or (log_url_in(directory) if has_log(directory) else "")
+    metadata = storage.metadata
+    if not metadata and (has_log(directory) or _begins_log(directory, may_begin_log)):
+        metadata = log_url_in(directory)
     return urls_in(directory, metadata, storage.data, storage.image)
+
+
+def _begins_log(directory: Path, may_begin_log: bool) -> bool:
+    """Whether a journal that is named nowhere goes on in a local log, or begins there."""
+    return LOG_BY_DEFAULT and (may_begin_log or not (directory / METADATA_FILE).exists())
 
 
 def has_log(directory: Path) -> bool:
@@ -165,8 +176,11 @@ async def _opened_blobs(place: str, storage: Storage, access: Access) -> AsyncIt
 class StoreOpening:
     """The stores of one gateway, from their URLs."""
 
-    def __init__(self, settings: Settings, opener: StoreOpener, random: RandomBytes) -> None:
-        """Raises ConfigError."""
+    def __init__(
+        self, settings: Settings, opener: StoreOpener, random: RandomBytes, *, may_begin_log: bool = False
+    ) -> None:
+        """`may_begin_log` as of `urls_of`. Raises ConfigError."""
+        self._may_begin_log = may_begin_log
         self._settings = settings
         self._opener = opener
         self._random = random
@@ -175,7 +189,7 @@ class StoreOpening:
     async def open(self, stack: AsyncExitStack, metrics: Metrics, *, thorough: bool = False) -> Stores:
         """Whatever is opened is closed by `stack`."""
         storage, opener, far = self._settings.storage, self._opener, self.far
-        urls = urls_of(storage)
+        urls = urls_of(storage, may_begin_log=self._may_begin_log)
         watch = StoreWatch(metrics, settings_of(urls))
         _lock_directories(urls, stack)
         try:
