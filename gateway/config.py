@@ -261,11 +261,22 @@ def _check_together(settings: Settings) -> None:
             f"groups.group.max.session.timeout.ms = {groups.group_max_session_timeout_ms}"
         )
     _check_storage(settings.storage)
+    _check_endpoint(settings.traces.endpoint)
     tls = settings.tls
     if tls.key_password and tls.key_password_file:
         raise ConfigError("tls.key_password and tls.key_password_file are both set: give one of them")
     if tls.client_auth != "none" and not tls.ca:
         raise ConfigError(f"tls.client_auth = {tls.client_auth} needs tls.ca, the CAs of client certificates")
+
+
+def _check_endpoint(endpoint: str) -> None:
+    scheme, _, rest = endpoint.partition("://")
+    authority = rest.partition("/")[0]
+    if endpoint and (scheme not in ("http", "https") or not authority or "@" in authority):
+        raise ConfigError(
+            "traces.endpoint is no URL http://HOST:PORT/PATH or https://...; credentials go into "
+            "OTEL_EXPORTER_OTLP_HEADERS"
+        )
 
 
 def _check_storage(storage: Storage) -> None:

@@ -38,9 +38,10 @@ from gateway.requests.context import Services
 from gateway.router import HANDLERS, served_versions
 from gateway.scheduling.batch_opening import BatchOpener
 from gateway.scheduling.slices import SliceScheduler
-from gateway.settings import Settings
+from gateway.settings import ConfigError, Settings
 from gateway.telemetry.metrics import CacheView, Metrics, ShardView
 from gateway.topics.service import TopicService
+from gateway.version import product_version
 from gateway.world import World
 from ledger.merging.plan import MergePolicy
 from ledger.objects.state import ObjectState
@@ -72,7 +73,7 @@ async def open_services(  # noqa: PLR0913 - what is assembled
     options = _produce_options(settings, world)
     produce = ProduceService(shard, segments, options, world.wall_ms, cache, space, opener)
     stack.push_async_callback(produce.close, CLOSE_SECONDS)
-    produce.traffic = metrics.traffic
+    _observe(produce, settings, metrics, stack)
     reader = _run_reader(segments, cache, shard, stack, metrics)
     offsets = ListOffsetsService(shard, reader, opener, settings.limits.decompressed_bytes)
     groups = _group_coordinator(settings, shard, metrics, world)
@@ -102,6 +103,22 @@ async def open_services(  # noqa: PLR0913 - what is assembled
         served=served_versions(HANDLERS),
         scheduler=SliceScheduler(settings.limits.request_memory_bytes, world.precise_s),
     )
+
+
+def _observe(produce: ProduceService, settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> None:
+    """Count what is produced, and trace it where that is enabled. Raises ConfigError."""
+    produce.traffic = metrics.traffic
+    traces = settings.traces
+    if not traces.endpoint:
+        return
+    try:
+        # Only here: it takes memory, and a tenth of a second to load.
+        from gateway.telemetry.otel import OtelTraces
+    except ImportError as error:
+        raise ConfigError("traces.endpoint needs the extra otel: pip install 'dragoman[otel]'") from error
+    made = OtelTraces(traces.endpoint, traces.one_in, product_version(), settings.broker.node_id)
+    produce.traces = made
+    stack.push_async_callback(made.close)
 
 
 def watch_services(

@@ -271,6 +271,24 @@ class Metrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 10_000
 
 
+class Traces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    endpoint: Annotated[
+        str,
+        Meta(
+            description="URL of a collector of OpenTelemetry for traces (OTLP over HTTP), such as "
+            "http://127.0.0.1:4318/v1/traces; needs the extra otel; empty = no traces"
+        ),
+    ] = ""
+    one_in: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000_000,
+            description="One of so many Produce requests is traced, and at most 100 a second",
+        ),
+    ] = 1000
+
+
 class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     level: Annotated[
         str, Meta(pattern="^(debug|info|warning|error)$", description="debug, info, warning or error")
@@ -380,6 +398,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     housekeeping: Housekeeping = Housekeeping()
     cache: Cache = Cache()
     metrics: Metrics = Metrics()
+    traces: Traces = Traces()
     admin: Admin = Admin()
     log: Log = Log()
     broker: Broker = Broker()

@@ -38,6 +38,7 @@ SECTIONS: Final[Mapping[str, str]] = {
     "housekeeping": "Work in the background.",
     "cache": "Memory for reading.",
     "metrics": "What /metrics of the admin address has ([metrics.md](metrics.md)).",
+    "traces": "Traces of Produce requests ([operations.md](operations.md#traces)).",
     "admin": "Health, metrics and version pages, without authentication: keep them on loopback.",
     "log": "Events on stderr.",
     "broker": "Broker configs under Kafka's names.",

@@ -26,7 +26,9 @@ from gateway.produce.validation import (
 )
 from gateway.requests.context import RequestContext
 from gateway.requests.throttling import throttle_produce
+from gateway.requests.tracing import begin_trace
 from gateway.response import Buffers
+from gateway.telemetry.traces import CANCELLED
 from gateway.wire.connection import CloseConnection
 from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.errors import ErrorCode, NeedsSlices
@@ -121,6 +123,9 @@ class ProduceCall(ProduceCompletion):
         body_bytes: int,
     ) -> None:
         super().__init__((context.connection_id, context.peer_host))
+        traces = context.services.produce.traces
+        if traces is not None:
+            self.trace, completion = begin_trace(traces, "Produce", context, body_bytes, completion)
         self._body_bytes = body_bytes
         self._context = context
         self._request = request
@@ -162,6 +167,8 @@ class ProduceCall(ProduceCompletion):
 
     def cancel(self) -> None:
         """Batches that are in no draft yet are not stored. Those in a draft are, without a response."""
+        if self.trace is not None:
+            self.trace.end(CANCELLED)
         self._completion = None
         if self._retrying is not None:
             self._retrying.cancel()

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gateway.telemetry.traces import RequestTrace
 from ledger.batch.header import BatchHeader
 from ledger.errors import ErrorName
 from ledger.partitions.state import PartitionLog
@@ -21,12 +22,14 @@ class ProduceCompletion:
     stored any more.
     """
 
-    __slots__ = ("is_done", "remaining", "sender")
+    __slots__ = ("is_done", "remaining", "sender", "trace")
 
     def __init__(self, sender: tuple[int, str] = (0, "")) -> None:
         self.sender = sender
         self.remaining = 0
         self.is_done = False
+        self.trace: RequestTrace | None = None
+        """If the request is sampled."""
 
     def done(self) -> bool:
         return self.is_done

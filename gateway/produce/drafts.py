@@ -11,6 +11,7 @@ from typing import TypeAlias, TypeVar
 
 from gateway.produce.accumulator import PendingBatch
 from gateway.produce.sequence_gaps import SequenceGaps, note_first
+from gateway.telemetry.traces import DraftTrace
 from ledger.partitions.producers import is_after
 from ledger.partitions.requests import ProducerKey
 
@@ -18,7 +19,7 @@ from ledger.partitions.requests import ProducerKey
 class Draft:
     """Batches that are stored in one object and committed together."""
 
-    __slots__ = ("_first_sequences", "batches", "has_passed", "number", "on_passed", "size")
+    __slots__ = ("_first_sequences", "batches", "has_passed", "number", "on_passed", "size", "trace")
 
     def __init__(self, number: int, batches: list[PendingBatch]) -> None:
         self.number = number
@@ -30,6 +31,8 @@ class Draft:
         """Whether the next draft may be handed over."""
         self.on_passed: Callable[[], None] | None = None
         """Of the next draft, if that waits."""
+        self.trace: DraftTrace | None = None
+        """If any of its requests is sampled."""
         self._first_sequences: dict[ProducerKey, int] | None = None
 
     def pass_turn(self) -> None:

@@ -26,6 +26,7 @@ from gateway.produce.validation import TopicPolicy
 from gateway.produce.validation_queues import QueuedBatch, ValidationQueues
 from gateway.scheduling.batch_opening import BatchOpener
 from gateway.telemetry.logs import QuietLog
+from gateway.telemetry.traces import Traces, trace_of_draft
 from gateway.telemetry.traffic import Traffic
 from gateway.timers.deadlines import Deadlines
 from ledger.batch.header import CheckedBatch, stamp_log_append_time
@@ -62,6 +63,9 @@ class ProduceOptions:
 
 class ProduceService:
     """Accepts batches, stores them and commits them."""
+
+    traces: Traces | None = None
+    """Where they are enabled."""
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
@@ -243,6 +247,10 @@ class ProduceService:
             return None
         draft = self._last_draft = Draft(next(self._draft_numbers), batches)
         self._unsettled.add(draft.number)
+        if self.traces is not None:
+            draft.trace = trace_of_draft(
+                self.traces, draft.number, [pending.completion.trace for pending in batches]
+            )
         return draft
 
     def handed_over(self, draft: Draft) -> None:
@@ -282,7 +290,7 @@ class ProduceService:
         """A completion of the shard: it never raises."""
         try:
             if isinstance(outcome, FileCommit):
-                self._complete(draft.batches, outcome)
+                self._complete(draft, outcome)
             else:
                 self._failed(draft, outcome)
         except Exception as error:
@@ -316,6 +324,8 @@ class ProduceService:
             self._failed(draft, error)
 
     def _failed(self, draft: Draft, error: Exception) -> None:
+        if draft.trace is not None:
+            draft.trace.end(type(error).__name__)
         match error:
             case OutcomeUnknown():
                 quiet.warning("produce.outcome_unknown", batches=len(draft.batches), error=str(error))
@@ -341,6 +351,8 @@ class ProduceService:
         try:
             return await self._write(draft.batches)
         finally:
+            if draft.trace is not None:
+                draft.trace.stored()
             self._uploads.written(draft.size)
             self._write_next()
 
@@ -380,7 +392,7 @@ class ProduceService:
                 await self._abandon(placement.locator)
                 raise
             if isinstance(commit, FileCommit):
-                self._complete(draft.batches, commit)
+                self._complete(draft, commit)
                 return
             assert isinstance(commit, StaleObject)
             log.warning("produce.object_too_old", locator=placement.locator)
@@ -445,9 +457,11 @@ class ProduceService:
         except StoreError as error:
             log.warning("produce.object_not_abandoned", locator=locator, error=str(error))
 
-    def _complete(self, draft: list[PendingBatch], commit: FileCommit) -> None:
+    def _complete(self, draft: Draft, commit: FileCommit) -> None:
+        if draft.trace is not None:
+            draft.trace.end()
         has_gaps, produced = bool(self._gaps.first_sequences), self.traffic.produced
-        for pending, result in zip(draft, commit.results, strict=True):
+        for pending, result in zip(draft.batches, commit.results, strict=True):
             if isinstance(result, Refused):
                 # Sequences and epochs are checked against the log; a deleted partition has none.
                 pending.in_log = not result.error.startswith("UNKNOWN_")
