@@ -1,4 +1,5 @@
-"""A journal is reached through its port alone: no other module than its adapter makes its keys."""
+"""A journal is reached through its port alone: no other module than its adapter makes its keys, but for the
+names of entries with batches, which are objects of the ledger."""
 
 import pytest
 
@@ -7,7 +8,8 @@ from tests.support.versions import ROOT
 KINDS = ("journal/", "journal-start")
 NAMED_IN = {
     "adapters/journals/metadata.py": KINDS,
-    "ledger/keys.py": ("journal-start",),  # the table of the kinds of keys
+    # The table of the kinds of keys, and the locators of entries with batches.
+    "ledger/keys.py": KINDS,
 }
 
 
