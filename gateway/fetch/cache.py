@@ -17,6 +17,10 @@ ENTRY_OVERHEAD_BYTES: Final = 512
 """About what the bookkeeping of one entry takes: counted, so that the bound holds for small batches too."""
 MAX_WASTE: Final = 2
 """An entry may keep this multiple of its own size in memory."""
+MIN_SHARED_BYTES: Final = 16 * 1024
+"""A written batch of this size is a view of its frame until it is read: to copy it may be in vain."""
+FRAME_FRACTION: Final = 8
+"""Of the bound, the largest frame that is kept for its batches."""
 RESERVED_FRACTION: Final = 4
 """Of the bound, what may be reserved for objects that are being read."""
 _WHOLE: Final = -1
@@ -33,11 +37,13 @@ class RunCache:
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self._written = _Entries()
+        self._written = _WrittenEntries()
         self._read = _Entries()
         # Starts of entries with several batches: a reader may begin in the middle of one.
         self._range_starts: dict[str, list[int]] = {}
         self.reserved_bytes = 0
+        self.copied_bytes = 0
+        """In all, of written batches that were read."""
 
     def __len__(self) -> int:
         return len(self._written.views) + len(self._read.views)
@@ -48,18 +54,21 @@ class RunCache:
 
     def put(self, locator: str, start: int, data: Buffer) -> None:
         """Cache one batch that was written."""
-        if self._add(self._written, (locator, start), data):
+        view = memoryview(data)
+        is_shared = len(view) >= MIN_SHARED_BYTES and _whole_bytes(view) <= self.max_bytes // FRAME_FRACTION
+        if self._add(self._written, (locator, start), view if is_shared else _kept(view)):
             self._make_room()
 
     def put_range(self, locator: str, start: int, data: Buffer) -> None:
         """Cache adjacent batches that were read together, and checked."""
-        if (locator, start) not in self._written.views and self._add(self._read, (locator, start), data):
+        is_new = (locator, start) not in self._written.views
+        if is_new and self._add(self._read, (locator, start), _kept(data)):
             insort(self._range_starts.setdefault(locator, []), start)
             self._make_room()
 
     def put_object(self, locator: str, data: Buffer) -> None:
         """Cache a whole object that was read."""
-        if self._add(self._read, (locator, _WHOLE), data):
+        if self._add(self._read, (locator, _WHOLE), _kept(data)):
             self._make_room()
 
     def get(self, locator: str, start: int, size: int) -> tuple[list[memoryview], int]:
@@ -106,16 +115,19 @@ class RunCache:
         """The object has been read, or will not be."""
         self.reserved_bytes -= size
 
-    def _add(self, entries: "_Entries", key: tuple[str, int], data: Buffer) -> bool:
-        cost = len(data) + ENTRY_OVERHEAD_BYTES
-        if not len(data) or cost > self.max_bytes or key in entries.views:
+    def _add(self, entries: "_Entries", key: tuple[str, int], view: memoryview) -> bool:
+        cost = len(view) + ENTRY_OVERHEAD_BYTES
+        if not len(view) or cost > self.max_bytes or key in entries.views:
             return False
-        entries.add(key, _kept(data))
+        entries.add(key, view)
         return True
 
     def _at(self, locator: str, position: int) -> memoryview | None:
         key = (locator, position)
-        view = self._written.views.get(key) or self._read.use(key)
+        view = self._written.views.get(key)
+        if view is not None:
+            return view if not _is_small_part(view) else self._copied(key)
+        view = self._read.use(key)
         if view is not None:
             return view
         starts = self._range_starts.get(locator)
@@ -125,6 +137,12 @@ class RunCache:
         view = self._read.use((locator, starts[at]))
         inside = position - starts[at]
         return view[inside:] if view is not None and inside < len(view) else None
+
+    def _copied(self, key: tuple[str, int]) -> memoryview:
+        view = self._written.copy(key)
+        self.copied_bytes += len(view)
+        self._make_room()
+        return view
 
     def _make_room(self) -> None:
         written, read = self._written, self._read
@@ -159,7 +177,7 @@ class _Entries:
 
     def add(self, key: tuple[str, int], view: memoryview) -> None:
         self.views[key] = view
-        self.held_bytes += len(view) + ENTRY_OVERHEAD_BYTES
+        self._count(view)
 
     def use(self, key: tuple[str, int]) -> memoryview | None:
         """The entry, which becomes the last."""
@@ -171,18 +189,72 @@ class _Entries:
     def evict(self) -> tuple[str, int]:
         """Remove the first."""
         key, view = self.views.popitem(last=False)
-        self.held_bytes -= len(view) + ENTRY_OVERHEAD_BYTES
+        self._uncount(view)
         return key
 
     def remove(self, key: tuple[str, int]) -> None:
         view = self.views.pop(key, None)
         if view is not None:
-            self.held_bytes -= len(view) + ENTRY_OVERHEAD_BYTES
+            self._uncount(view)
+
+    def _count(self, view: memoryview) -> None:
+        self.held_bytes += len(view) + ENTRY_OVERHEAD_BYTES
+
+    def _uncount(self, view: memoryview) -> None:
+        self.held_bytes -= len(view) + ENTRY_OVERHEAD_BYTES
+
+
+class _WrittenEntries(_Entries):
+    """Written batches. One that is a small part of its frame is copied when it is first read. Until then it
+    keeps the whole frame, which counts once for all its batches, as long as one of them is here."""
+
+    __slots__ = ("_frames",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._frames: dict[int, int] = {}
+        """How many entries are views of a frame, by its identity: these keep it alive."""
+
+    def copy(self, key: tuple[str, int]) -> memoryview:
+        """Copy this entry, so that a response that its client does not read cannot keep a frame. It keeps its
+        place."""
+        view = self.views[key]
+        self.views[key] = copied = memoryview(bytes(view))
+        self._uncount(view)
+        self._count(copied)
+        return copied
+
+    def _count(self, view: memoryview) -> None:
+        if not _is_small_part(view):
+            super()._count(view)
+            return
+        frame = id(view.obj)
+        entries = self._frames.get(frame, 0)
+        self._frames[frame] = entries + 1
+        self.held_bytes += ENTRY_OVERHEAD_BYTES + (0 if entries else _whole_bytes(view))
+
+    def _uncount(self, view: memoryview) -> None:
+        if not _is_small_part(view):
+            super()._uncount(view)
+            return
+        frame = id(view.obj)
+        entries = self._frames.pop(frame) - 1
+        if entries:
+            self._frames[frame] = entries
+        self.held_bytes -= ENTRY_OVERHEAD_BYTES + (0 if entries else _whole_bytes(view))
+
+
+def _whole_bytes(view: memoryview) -> int:
+    """What a view keeps in memory."""
+    return len(view.obj) if isinstance(view.obj, bytes | bytearray) else len(view)
+
+
+def _is_small_part(view: memoryview) -> bool:
+    return _whole_bytes(view) > MAX_WASTE * len(view)
 
 
 def _kept(data: Buffer) -> memoryview:
     """What an entry holds. A view keeps all in memory that it was cut from, so a small batch of a large frame
     is copied."""
     view = memoryview(data)
-    whole = len(view.obj) if isinstance(view.obj, bytes | bytearray) else len(view)
-    return view if whole <= MAX_WASTE * len(view) else memoryview(bytes(view))
+    return memoryview(bytes(view)) if _is_small_part(view) else view

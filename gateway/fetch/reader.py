@@ -97,7 +97,7 @@ class RunReader:
         Raises StoreUnavailable if the store failed for all of them.
         """
         ranges, failures = self._plan(reads, max_bytes)
-        pieces = self._cached(ranges)
+        pieces = await self._cached(ranges)
         missing = [piece.missing for piece in pieces if piece.missing is not None]
         if missing and self.objects is not None:
             await self.objects.fill(missing, deadline)
@@ -149,16 +149,20 @@ class RunReader:
             failures.append(failure)
         return ranges, failures
 
-    def _cached(self, ranges: Sequence[Sequence[_Placed]]) -> list["_Piece"]:
+    async def _cached(self, ranges: Sequence[Sequence[_Placed]]) -> list["_Piece"]:
         """What the cache has of each range, and which position of the store completes it."""
         pieces: list[_Piece] = []
+        turn = Turn()
         for group in ranges:
             for place, byte_range in group:
                 if place is _OF_MARKERS:
                     pieces.append(_Piece([memoryview(marker_bytes(byte_range.run))]))
                     continue
                 locator = place.locator
+                copied = self.cache.copied_bytes
                 views, covered = self.cache.get(locator, byte_range.start, byte_range.size)
+                if self.cache.copied_bytes != copied:
+                    await turn.take(self.cache.copied_bytes - copied)
                 piece = _Piece(views)
                 pieces.append(piece)
                 self.hit_bytes += min(covered, byte_range.size)

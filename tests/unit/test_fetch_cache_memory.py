@@ -1,5 +1,6 @@
 """What the cache counts is about what it holds, and neither writers nor readers take all of it."""
 
+import os
 import tracemalloc
 
 from gateway.fetch.cache import ENTRY_OVERHEAD_BYTES, RunCache
@@ -100,3 +101,57 @@ def test_a_reader_finds_no_range_that_was_evicted() -> None:
     cache.discard_object("b")
     assert cache.object("b") is None
     assert cache.held_bytes == 2_000
+
+
+def large_batches(cache: RunCache, frame: bytearray, number: int, batches: int = 6) -> list[int]:
+    """Puts all batches of a frame; returns their starts."""
+    size = len(frame) // batches
+    starts = [number * len(frame) + i * size for i in range(batches)]
+    for i, start in enumerate(starts):
+        cache.put("wal/0/a", start, memoryview(frame)[i * size : (i + 1) * size])
+    return starts
+
+
+def test_large_batches_share_their_frame_until_they_are_read() -> None:
+    cache = RunCache(10_000_000)
+    frame = bytearray(os.urandom(600_000))
+    starts = large_batches(cache, frame, 0)
+    assert cache.held_bytes == len(frame) + 6 * ENTRY_OVERHEAD_BYTES
+    (view,), covered = cache.get("wal/0/a", starts[1], 100_000)
+    assert covered == 100_000
+    assert view == memoryview(frame)[100_000:200_000]
+    assert view.obj is not frame
+    assert cache.held_bytes == len(frame) + 100_000 + 6 * ENTRY_OVERHEAD_BYTES
+    (again,), _ = cache.get("wal/0/a", starts[1], 100_000)
+    assert again.obj is view.obj
+    for start in starts:
+        cache.get("wal/0/a", start, 100_000)
+    assert cache.held_bytes == 6 * (100_000 + ENTRY_OVERHEAD_BYTES)
+
+
+def test_what_is_counted_of_frames_is_what_they_hold() -> None:
+    cache = RunCache(10_000_000)
+    tracemalloc.start()
+    try:
+        for number in range(60):
+            starts = large_batches(cache, bytearray(600_000), number)
+            if number % 3 == 0:
+                cache.get("wal/0/a", starts[number % 6], 100_000)
+            if number % 5 == 0:
+                cache.discard_written("wal/0/a", starts[2])
+            assert cache.held_bytes <= cache.max_bytes
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert abs(held - cache.held_bytes) < 0.05 * cache.held_bytes
+    assert len(cache) > 60
+    for start in range(0, 60 * 600_000, 100_000):
+        cache.discard_written("wal/0/a", start)
+    assert (len(cache), cache.held_bytes) == (0, 0)
+
+
+def test_a_frame_that_is_too_large_for_the_cache_is_not_kept_for_a_batch() -> None:
+    cache = RunCache(4_000_000)
+    frame = bytearray(600_000)
+    cache.put("wal/0/a", 0, memoryview(frame)[:100_000])
+    assert cache.held_bytes == 100_000 + ENTRY_OVERHEAD_BYTES
