@@ -59,7 +59,7 @@ def roll_bytes_of(root: Path) -> int:
 def is_full(size: int, roll_bytes: int) -> bool:
     """Whether so little of a file is unused that it stays as it is: a new one is begun where an entry of any
     size might not fit."""
-    return roll_bytes - size <= max(roll_bytes // FULL_SHARE, 2 * MAX_ENTRY_BYTES)
+    return roll_bytes - size <= MAX_ENTRY_BYTES + roll_bytes // FULL_SHARE
 
 
 class LogDirectory:

@@ -137,7 +137,8 @@ class LogWriter:
         self.entries.end = self.tail.number
         # Never begun, or all of its entries are in a later file.
         unused = found.keys() - {part.header.file_id for part in parts}
-        self.directory.put_aside(sorted(unused), self.roll_bytes)
+        if unused:
+            self.directory.put_aside(sorted(unused), self.roll_bytes)
 
     def _header_of(self, file_id: bytes) -> LogHeader | None:
         """None for a file that was never begun. StoreDamaged if it was, and the header cannot be read."""
@@ -266,8 +267,9 @@ class LogWriter:
             self._cut_off(parts[-1])
         path = self.directory.path_of(header.file_id)
         self.entries.parts = [*parts, LogPartFile(header, path, self.directory.locator(header.file_id))]
-        with suppress(OSError):
-            self.directory.put_aside([part.header.file_id for part in superseded], self.roll_bytes)
+        if superseded:
+            with suppress(OSError):
+                self.directory.put_aside([part.header.file_id for part in superseded], self.roll_bytes)
 
     def _cut_off(self, part: LogPartFile) -> None:
         """What is behind the last frame of a file that was left, if that is much."""
@@ -358,7 +360,8 @@ class LogWriter:
         deleted.add_range(0, end)
         self.entries.deleted = deleted
         self.entries.parts = self.entries.parts[len(settling) :]
-        self._put_aside([part.header.file_id for part in settling if not self._has_batches(part)])
+        if free := [part.header.file_id for part in settling if not self._has_batches(part)]:
+            self._put_aside(free)
 
     def _has_batches(self, part: LogPartFile) -> bool:
         """True also if that is not known."""

@@ -8,8 +8,9 @@ up to a `Survival`: nothing, everything but half of the last write, or a random 
 
 import random
 import struct
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,7 @@ from pathlib import Path
 BLOCK_BYTES = 4096
 HEADER = struct.Struct("=IHHQQQQQqII")
 MAGIC = 0x54554350
-SYNC_IGNORED, SYNC_FAILED = 1, 2
+SYNC_IGNORED, SYNC_FAILED, SYNC_OF_WRITE = 1, 2, 4
 NEVER_NS = 1 << 63
 
 
@@ -117,6 +118,25 @@ class File:
             if event.seq < before_seq:
                 apply_whole(self.durable, event)
         self.pending = [event for event in self.pending if event.seq >= before_seq]
+
+    def settle_write(self, seq: int) -> None:
+        """The bytes of this write are durable, and the size of the file as it was. Nothing else is: what was
+        written before elsewhere in it still waits."""
+        write = next(event for event in self.pending if event.seq == seq)
+        later = [event for event in self.pending if event.seq > seq]
+        waiting: list[Event] = []
+        for event in self.pending:
+            if event.seq >= seq:
+                break
+            if event.kind is Kind.TRUNCATE:
+                apply_whole(self.durable, event)
+                waiting = [piece for other in waiting for piece in _without(other, event.offset, sys.maxsize)]
+            else:
+                waiting.append(event)
+        end = write.offset + len(write.first)
+        waiting = [piece for other in waiting for piece in _without(other, write.offset, end)]
+        apply_whole(self.durable, write)
+        self.pending = [*waiting, *later]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +271,10 @@ class Disk:
             self._change(event.directory, event.seq, {event.first: None})
 
     def _sync(self, event: Event) -> None:
-        if event.flags:  # ignored or failed: promises nothing
+        if event.flags & (SYNC_IGNORED | SYNC_FAILED):  # promises nothing
             return
+        if event.flags & SYNC_OF_WRITE:
+            return self._file(event.ino).settle_write(event.offset)
         for node in [self._node(event.ino)] if event.ino else list(self._distinct()):
             node.settle(before_seq=event.offset)
 
@@ -334,8 +356,18 @@ def random_content(file: File, dice: random.Random) -> bytes:
 
 
 def _half(event: Event) -> Event:
-    half = event.first[: len(event.first) // 2]
-    return Event(event.kind, event.flags, event.seq, event.ns, event.ino, 0, 0, event.offset, half, b"")
+    return replace(event, first=event.first[: len(event.first) // 2], second=b"")
+
+
+def _without(write: Event, start: int, end: int) -> list[Event]:
+    """What is left of a write without the bytes [start, end) of the file."""
+    at, stop = write.offset, write.offset + len(write.first)
+    before = write.first[: max(start - at, 0)]
+    after = write.first[max(end - at, 0) :]
+    if start >= stop or end <= at:
+        return [write]
+    pieces = [replace(write, first=before), replace(write, offset=max(end, at), first=after)]
+    return [piece for piece in pieces if piece.first]
 
 
 def _whole(file: File) -> bytes:

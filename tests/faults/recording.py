@@ -1,5 +1,6 @@
 """Runs a command under `shim/powercut.c` and keeps what it did to a directory."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 from tests.faults.powercut import Disk, Event, Tree, read_trace, read_tree, replayed
 
 SOURCE = Path(__file__).parent / "shim" / "powercut.c"
-LIBRARY = Path(__file__).parents[2] / ".cache" / "powercut.so"
+CACHE = Path(__file__).parents[2] / ".cache"
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-U_FORTIFY_SOURCE"]
 COMPILE_TIMEOUT_S = 60
 
@@ -19,14 +20,16 @@ class ShimUnavailable(Exception):
 
 
 def shim() -> Path:
-    """The built library; compiled when it is missing or older than its source."""
-    if LIBRARY.exists() and LIBRARY.stat().st_mtime >= SOURCE.stat().st_mtime:
-        return LIBRARY
+    """The built library, compiled when it is missing. It is named by its source: several working trees may
+    share a cache, and a trace is read by those who know what it says."""
+    library = CACHE / f"powercut-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}.so"
+    if library.exists():
+        return library
     compiler = shutil.which("gcc")
     if compiler is None:
         raise ShimUnavailable("gcc is not installed: the power-cut recorder cannot be built")
-    LIBRARY.parent.mkdir(exist_ok=True)
-    fresh = LIBRARY.with_suffix(f".{os.getpid()}")
+    CACHE.mkdir(exist_ok=True)
+    fresh = library.with_suffix(f".{os.getpid()}")
     built = subprocess.run(
         [compiler, *FLAGS, "-o", str(fresh), str(SOURCE), "-ldl", "-lpthread"],
         capture_output=True,
@@ -34,8 +37,8 @@ def shim() -> Path:
         timeout=COMPILE_TIMEOUT_S,
     )
     assert built.returncode == 0, built.stderr
-    fresh.replace(LIBRARY)
-    return LIBRARY
+    fresh.replace(library)
+    return library
 
 
 @dataclass(frozen=True, slots=True)

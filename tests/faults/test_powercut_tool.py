@@ -63,6 +63,32 @@ def test_bytes_survive_up_to_the_last_sync(recording: Recording) -> None:
     assert after(recording, WRITE_SOME) == {"a": b"first"}
 
 
+SYNCED_WRITES = """
+fd = os.open("a", os.O_RDWR | os.O_CREAT); sync("."); os.posix_fallocate(fd, 0, 8)
+os.pwrite(fd, b"xxxxxx", 1)
+os.pwritev(fd, [b"AB", b"C"], 3, os.RWF_DSYNC)
+os.pwrite(fd, b"z", 4)
+"""
+
+
+def test_of_a_synced_write_its_own_bytes_survive_and_the_size_of_the_file(recording: Recording) -> None:
+    events = run(recording, SYNCED_WRITES)
+    disk = replayed(events)
+    assert disk.tree(Survival.NOTHING) == {"a": b"\0\0\0ABC\0\0"}
+    assert disk.whole_tree() == {"a": b"\0xxAzCx\0"}
+    found = {disk.tree(Survival.RANDOM, seed)["a"] for seed in range(50)}
+    assert all(data is not None and data[3:6] in (b"ABC", b"AzC") for data in found) and len(found) > 1
+
+
+def test_a_synced_write_behind_the_end_survives_with_its_size(recording: Recording) -> None:
+    script = """
+    fd = os.open("a", os.O_RDWR | os.O_CREAT); sync("."); os.posix_fallocate(fd, 0, 4)
+    os.pwritev(fd, [b"A"], 6, os.RWF_DSYNC); os.posix_fallocate(fd, 0, 8); os.ftruncate(fd, 5); os.fsync(fd)
+    """
+    cuts = dict(trees_at(run(recording, script), range(100), Survival.NOTHING))
+    assert {tree.get("a") for tree in cuts.values()} - {None} == {b"", b"\0" * 6 + b"A", b"\0" * 5}
+
+
 def test_a_file_that_was_never_synced_is_empty_even_if_its_name_survived(recording: Recording) -> None:
     assert after(recording, "open('a', 'wb').write(b'x'); sync('.')") == {"a": b""}
 

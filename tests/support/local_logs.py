@@ -1,5 +1,7 @@
 """A local log in a directory: entries with batches are appended, and all that it has is read back."""
 
+import shutil
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -87,6 +89,13 @@ async def opened_log(directory: Path, **more: Any) -> AsyncIterator[LocalLog]:
         yield log
     finally:
         await log.close()
+
+
+def killed(directory: Path) -> Path:
+    """A copy of the directory as it would be left now by a process that is killed."""
+    copy = directory.with_name(f"{directory.name}-killed-{uuid.uuid4().hex}")
+    shutil.copytree(directory, copy)
+    return copy
 
 
 def log_files(directory: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from adapters.local_log.files import FILL_AHEAD_BYTES
 from adapters.local_log.objects import LogFilesRead
 from adapters.local_log.opening import open_local_log
 from ledger.errors import StoreDamaged, StoreLocked, StoreUnavailable
-from ledger.formats.local_log import HEADER_BYTES, read_header
+from ledger.formats.local_log import HEADER_BYTES, LogFrame, read_frames, read_header
 from ledger.formats.local_log_chain import LogBeginning
 from ledger.keys import log_file_id
 from ledger.ports import SCAN_BYTES, Appended, Lost
@@ -23,6 +24,7 @@ from tests.support.local_logs import (
     draft,
     entries_of,
     entry,
+    killed,
     log_files,
     opened_log,
 )
@@ -36,7 +38,7 @@ async def test_batches_are_where_they_were_placed_and_what_is_read_is_the_same_a
     written = Written()
     async with opened_log(tmp_path) as log:
         await written.append(log, 0)
-        await written.append(log, 1, 100, 5, 30_000)
+        await written.append(log, 1, 100, 5, 130_000)
         await written.append(log, 2, 7)
         await written.verify(log)
     async with opened_log(tmp_path) as log:
@@ -261,7 +263,7 @@ async def test_a_full_file_is_used_again_under_another_name_and_its_frames_are_n
     async with opened_log(tmp_path) as log:
         number = 0
         while len(log_files(tmp_path)) < 2:
-            await written.append(log, number, 30_000)
+            await written.append(log, number, 130_000)
             number += 1
         (old, _) = log_files(tmp_path)
         inode = old.stat().st_ino
@@ -270,15 +272,16 @@ async def test_a_full_file_is_used_again_under_another_name_and_its_frames_are_n
         await log.wal.delete([f"log/0/{old.name}"])
         assert [path.stat().st_ino for path in (tmp_path / "log/0").glob("*.spare")] == [inode]
         while len(log_files(tmp_path)) < 2:
-            await written.append(log, number, 30_000)
+            await written.append(log, number, 130_000)
             number += 1
         *_, reused = log_files(tmp_path)
         assert reused.stat().st_ino == inode
         assert not list((tmp_path / "log/0").glob("*.spare"))
-        await written.append(log, number)
+        await written.append(log, number, 130_000)
         await written.verify_entries(log)
+        left = killed(tmp_path)
     # Old frames behind the last one are there, at the same places, and none of them counts.
-    async with opened_log(tmp_path) as log:
+    async with opened_log(left) as log:
         await written.verify_entries(log)
         assert await log.journal.get(number + 1) is None
 
@@ -289,7 +292,7 @@ async def test_a_reader_that_was_paused_while_the_file_was_used_again_finds_noth
     async with opened_log(tmp_path) as log:
         number = 0
         while len(log_files(tmp_path)) < 2:
-            await written.append(log, number, 30_000)
+            await written.append(log, number, 130_000)
             number += 1
         old = f"log/0/{log_files(tmp_path)[0].name}"
         position = next(at for at in written.batches if at.locator == old)
@@ -301,7 +304,7 @@ async def test_a_reader_that_was_paused_while_the_file_was_used_again_finds_noth
         # It has not been written over yet.
         assert [bytes(data or b"") for data in await job.read([position])] == [written.batches[position]]
         while len(log_files(tmp_path)) < 2:
-            await written.append(log, number, 29_000)
+            await written.append(log, number, 129_000)
             number += 1
         assert await job.read([position]) == [None]
         assert await job.read([position]) == [None]
@@ -313,14 +316,14 @@ async def test_few_files_are_kept_to_be_used_again(tmp_path: Path) -> None:
     async with opened_log(tmp_path) as log:
         number = 0
         while len(log_files(tmp_path)) < 6:
-            await written.append(log, number, 30_000)
+            await written.append(log, number, 130_000)
             number += 1
         await log.journal.raise_start(number - 1)
         await log.journal.delete(range(number - 1))
         await log.wal.delete([f"log/0/{path.name}" for path in log_files(tmp_path)[:-1]])
-        assert len(list((tmp_path / "log/0").glob("*.spare"))) == 2
-        assert len(log_files(tmp_path)) == 1
-        assert log.ahead_bytes >= 2 * ROLL_BYTES * 15 // 16
+        spares = list((tmp_path / "log/0").glob("*.spare"))
+        assert len(spares) == 2 and len(log_files(tmp_path)) == 1
+        assert log.ahead_bytes >= sum(path.stat().st_size for path in spares) > ROLL_BYTES
 
 
 async def test_log_files_are_listed_in_order_with_their_time_and_size(tmp_path: Path) -> None:
@@ -334,6 +337,91 @@ async def test_log_files_are_listed_in_order_with_their_time_and_size(tmp_path: 
     assert await job.objects(found[0].locator, 1) == [found[1]]
     assert await job.read([Position("wal/0/x.wal", 0, 1), Position("log/0/x.log", 0, 1)]) == [None, None]
     await job.close()
+
+
+async def test_a_file_is_deleted_durably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = Written()
+    await rolled(tmp_path, written, 2)
+    async with opened_log(tmp_path) as log:
+        await written.append(log, len(written.entries))
+        end = len(written.entries)
+        await log.journal.raise_start(end - 1)
+        await log.journal.delete(range(end - 1))
+        calls: list[str] = []
+        for name in ("rename", "unlink", "fsync"):
+            monkeypatch.setattr(os, name, noting(calls, name))
+        await log.wal.delete([f"log/0/{path.name}" for path in log_files(tmp_path)[:-1]])
+        assert calls[-1] == "fsync" and len(calls) == 3
+
+
+def noting(calls: list[str], name: str) -> Callable[..., Any]:
+    real = getattr(os, name)
+
+    def call(*arguments: Any, **more: Any) -> Any:
+        calls.append(name)
+        return real(*arguments, **more)
+
+    return call
+
+
+# What a crash leaves
+
+
+async def torn_log(directory: Path, *sizes: int) -> tuple[Path, int, int]:
+    """A log whose last entry, 2, has batches of these sizes: its file, and where that frame is."""
+    written = Written()
+    async with opened_log(directory) as log:
+        await written.append(log, 0, 50)
+        await written.append(log, 1)
+        await written.append(log, 2, *sizes)
+    (path,) = log_files(directory)
+    data = path.read_bytes()
+    header = read_header(data, "")
+    assert header is not None
+    frames = list(read_frames(header, memoryview(data), ""))
+    last = frames[2]
+    assert isinstance(last, LogFrame) and last.end == len(data)
+    return path, last.position, last.end
+
+
+@pytest.mark.parametrize("behind", ["nothing", "zeros", "ones"])
+async def test_a_frame_that_was_torn_anywhere_is_not_there_and_the_log_goes_on(
+    tmp_path: Path, behind: str
+) -> None:
+    path, begin, end = await torn_log(tmp_path, 20, 30)
+    data = path.read_bytes()
+    rest = {"nothing": b"", "zeros": bytes(end), "ones": b"\xff" * end}[behind]
+    for size in range(begin, end, 2 if behind == "zeros" else 11):
+        path.write_bytes((data[:size] + rest)[: max(size, end if rest else 0)])
+        async with opened_log(tmp_path) as log:
+            assert list(await entries_of(log)) == [0, 1], size
+    async with opened_log(tmp_path) as log:
+        await log.journal.append(2, entry(2, life=1))
+        assert (await entries_of(log))[2] == entry(2, life=1)
+    log_files(tmp_path)[1].unlink()
+    path.write_bytes(data + rest)
+    async with opened_log(tmp_path) as log:
+        assert list(await entries_of(log)) == [0, 1, 2]
+
+
+async def test_a_frame_whose_middle_was_not_written_is_not_there(tmp_path: Path) -> None:
+    """Its head and its seal are: a disk writes blocks in any order."""
+    path, begin, end = await torn_log(tmp_path, 20_000, 10_000)
+    data = path.read_bytes()
+    for at in range(begin + 4096, end - 4096, 4096):
+        path.write_bytes(data[:at] + bytes(4096) + data[at + 4096 :])
+        async with opened_log(tmp_path) as log:
+            assert list(await entries_of(log)) == [0, 1]
+
+
+async def test_a_file_in_which_zeros_reach_half_as_far_as_they_should_is_read(tmp_path: Path) -> None:
+    path, begin, end = await torn_log(tmp_path, 20)
+    for size in (end, end + 100, end + 300_000):
+        data = path.read_bytes()[:end]
+        path.write_bytes(data + bytes(size - end))
+        async with opened_log(tmp_path) as log:
+            assert list(await entries_of(log)) == [0, 1, 2]
+    assert begin < end
 
 
 # Damage

@@ -40,7 +40,7 @@
 enum kind {
     START = 1, CREATE, WRITE, TRUNCATE, RENAME, LINK, UNLINK, MKDIR, SYNC_BEGIN, SYNC_END, MAPPED, UNSUPPORTED
 };
-enum { SYNC_IGNORED = 1, SYNC_FAILED = 2 };
+enum { SYNC_IGNORED = 1, SYNC_FAILED = 2, SYNC_OF_WRITE = 4 };
 enum { MAX_FDS = 65536, TRACE_FD_FROM = 700 };
 #define MAGIC 0x54554350u /* "PCUT" */
 
@@ -49,7 +49,7 @@ struct event {
     uint16_t kind, flags;
     uint64_t seq, ns;
     uint64_t ino, dir, dir2;
-    int64_t offset; /* of a write; the size of a truncate; the begin's seq of a SYNC_END */
+    int64_t offset; /* of a write; the size of a truncate; of a SYNC_END the seq of its begin, or of its write */
     uint32_t len1, len2;
 };
 
@@ -321,8 +321,9 @@ int fcntl64(int fd, int command, ...) { POINTER_OF(command) return control_fd(fd
 /* ---- content ---- */
 
 static int sync_fd(int fd, uint64_t ino, long call);
+static void synced_write(int fd, uint64_t ino, uint64_t write);
 
-static void wrote(int fd, uint64_t ino, int64_t offset, const struct iovec *parts, int count, size_t n) {
+static uint64_t wrote(int fd, uint64_t ino, int64_t offset, const struct iovec *parts, int count, size_t n) {
     char *data = malloc(n ? n : 1);
     size_t have = 0;
     if (!data) die("memory");
@@ -335,8 +336,9 @@ static void wrote(int fd, uint64_t ino, int64_t offset, const struct iovec *part
     if (syscall(SYS_fcntl, fd, F_GETFL) & O_APPEND) /* Linux appends even what pwrite sends elsewhere */
         offset = syscall(SYS_fstat, fd, &st) ? 0 : st.st_size - (int64_t)n;
     else if (offset < 0) offset = syscall(SYS_lseek, fd, 0, SEEK_CUR) - (int64_t)n;
-    emit((struct event){.kind = WRITE, .ino = ino, .offset = offset}, data, n, NULL, 0);
+    uint64_t seq = emit((struct event){.kind = WRITE, .ino = ino, .offset = offset}, data, n, NULL, 0);
     free(data);
+    return seq;
 }
 
 /* offset -1 = at the descriptor's own position. */
@@ -347,9 +349,10 @@ static ssize_t write_parts(int fd, const struct iovec *parts, int count, int64_t
                                      : syscall(SYS_pwritev2, fd, parts, count, offset, offset >> 32, flags);
     int saved = errno;
     if (ino) {
-        if (n > 0) wrote(fd, ino, offset, parts, count, (size_t)n);
+        uint64_t seq = n > 0 ? wrote(fd, ino, offset, parts, count, (size_t)n) : 0;
         unlock();
-        if (n > 0 && (fds[fd].synchronous || (flags & (RWF_SYNC | RWF_DSYNC)))) sync_fd(fd, ino, SYS_fdatasync);
+        if (n > 0 && fds[fd].synchronous) sync_fd(fd, ino, SYS_fdatasync);
+        else if (n > 0 && (flags & (RWF_SYNC | RWF_DSYNC))) synced_write(fd, ino, seq);
     }
     errno = saved;
     return n;
@@ -581,6 +584,18 @@ static int sync_fd(int fd, uint64_t ino, long call) {
     unlock();
     errno = saved;
     return result;
+}
+/* RWF_DSYNC: of the file nothing but these bytes is durable, and the size that it needs for them. */
+static void synced_write(int fd, uint64_t ino, uint64_t write) {
+    int ignored = ignore_files || has_ignored_ending(fd);
+    if (sync_delay_ms > 0 && is_slow(ino)) usleep((useconds_t)sync_delay_ms * 1000);
+    lock();
+    emit((struct event){.kind = SYNC_END,
+                        .flags = (uint16_t)((ignored ? SYNC_IGNORED : 0) | SYNC_OF_WRITE),
+                        .ino = ino,
+                        .offset = (int64_t)write},
+         NULL, 0, NULL, 0);
+    unlock();
 }
 int fsync(int fd) {
     uint64_t ino = ino_of(fd);
