@@ -6,6 +6,7 @@ v1: resource pattern type; throttled after the response. v2: flexible. v3: user 
 """
 
 from gateway.requests.acl_elements import NO_AUTHORIZER, check_elements
+from gateway.requests.audit import denied
 from gateway.requests.context import RequestContext
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.create_acls import (
@@ -19,5 +20,6 @@ async def handle(context: RequestContext, request: CreateAclsRequest) -> CreateA
     for rule in request.creations:
         check_elements(rule.resource_type, rule.resource_pattern_type, rule.operation, rule.permission_type)
     context.error = ErrorCode.SECURITY_DISABLED.name
+    denied(context, context.error, NO_AUTHORIZER)
     refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     return CreateAclsResponse(results=[refused] * len(request.creations))

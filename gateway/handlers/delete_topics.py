@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.quotas.mutations import MutationQuota
 from gateway.requests.alter_resources import NO_TIME
-from gateway.requests.audit import audited
+from gateway.requests.audit import audited, denied
 from gateway.requests.context import RequestContext
 from gateway.requests.throttling import mutation_quota, throttle_mutations
 from gateway.wire.error_names import ERROR_CODES
@@ -25,6 +25,7 @@ from ledger.errors import ErrorName
 from ledger.requests import Refused
 from ledger.types import TopicId
 
+DELETION_DISABLED: Final = "Topic deletion is disabled (broker.delete.topic.enable)."
 FIRST_VERSION_WITH_STATES: Final = 6
 FIRST_VERSION_WITH_STRICT_CHECKS: Final = 5
 
@@ -73,9 +74,9 @@ def _identity(context: RequestContext, state: DeleteTopicState) -> object:
 
 def _check(context: RequestContext, state: DeleteTopicState, is_duplicate: bool) -> Refused | None:
     if not context.services.settings.broker.delete_topic_enable:
-        return Refused(
-            ErrorName.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (broker.delete.topic.enable)."
-        )
+        disabled = Refused(ErrorName.TOPIC_DELETION_DISABLED, DELETION_DISABLED)
+        denied(context, disabled.error, DELETION_DISABLED, state.name or state.topic_id.hex())
+        return disabled
     if state.name is None and state.topic_id == ZERO_UUID:
         return Refused(ErrorName.INVALID_REQUEST, "Neither a topic name nor an id was given.")
     if state.name is not None and state.topic_id != ZERO_UUID:

@@ -19,10 +19,12 @@ from gateway.internal import (
     settled_ledger,
 )
 from gateway.internal.shard_access import ShardAccess
+from gateway.requests.audit import denied
 from gateway.requests.context import RequestContext
 from gateway.router import AnyHandler, Handler
 from gateway.wire.apis import AnyApi, ApiKey, InternalApi
 from gateway.wire.connection import CloseConnection
+from ledger.errors import ErrorName
 
 HANDLERS: Final[Mapping[InternalApi, Callable[[ShardAccess, RequestContext, Any], Awaitable[Any]]]] = {
     InternalApi.DISKLESS_COMMIT_FILE: commit_file.handle,
@@ -57,5 +59,6 @@ async def _guarded(
     request: Any,
 ) -> Any:
     if refusal := access.refusal_of(context.listener.name, context.principal):
+        denied(context, ErrorName.CLUSTER_AUTHORIZATION_FAILED, refusal)
         raise CloseConnection(refusal)
     return await handle(context, request)

@@ -13,6 +13,7 @@ from heapq import nsmallest
 from typing import Final
 
 from gateway.internal.shard_access import ShardAccess
+from gateway.requests.audit import denied
 from gateway.requests.context import RequestContext
 from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.messages.internal.describe_shard import (
@@ -32,6 +33,7 @@ async def handle(
     access: ShardAccess, context: RequestContext, request: DescribeShardRequest
 ) -> DescribeShardResponse:
     if refusal := access.refusal_of(context.listener.name, context.principal):
+        denied(context, ErrorName.CLUSTER_AUTHORIZATION_FAILED, refusal)
         code = ERROR_CODES[ErrorName.CLUSTER_AUTHORIZATION_FAILED]
         return DescribeShardResponse(error_code=code, error_message=refusal)
     refused = access.check_shard(request.shard) or await access.confirm(context.deadline(request.timeout_ms))

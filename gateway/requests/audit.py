@@ -1,7 +1,8 @@
 """The audit log: one event at level info for each durable change that a client requests.
 
 Changes that are refused or only validated have no event. If the journal did not respond in time, the change
-may have been made: then the event has outcome="unknown".
+may have been made: then the event has outcome="unknown". What a client is not allowed to do has an event of
+another kind, `request.denied`.
 """
 
 import asyncio
@@ -15,7 +16,9 @@ import structlog
 from gateway.configs.alter import OPERATIONS, ConfigEdit, ResourceEdit, ResourceType
 from gateway.requests.context import RequestContext
 from gateway.scheduling.slices import Slices
+from gateway.telemetry.logs import QuietLog
 from gateway.topics.creation import NewTopic
+from gateway.wire.apis import ApiKey, InternalApi
 from ledger.errors import ErrorName
 from ledger.requests import Refused
 from ledger.settings.configs import ConfigOp
@@ -28,6 +31,9 @@ UNKNOWN_OUTCOME: Final = Refused(ErrorName.REQUEST_TIMED_OUT)
 BURST: Final = 1000
 EVENTS_PER_S: Final = 100
 """Events that are written in a burst, and per second after it. Further ones are only counted."""
+DENIED_QUIET_S: Final = 60.0
+"""Between two events of denied requests of one principal with the same API and error. The next one has the
+number of those left out."""
 MAX_PARTS: Final = 100
 """Parts of one change that an event lists. Further ones are given as a number."""
 SIGNS: Final[Mapping[ConfigOp, str]] = {ConfigOp.SET: "=", ConfigOp.APPEND: "+=", ConfigOp.SUBTRACT: "-="}
@@ -64,6 +70,7 @@ class _RateLimit:
 
 
 _rate_limit = _RateLimit()
+denied_log = QuietLog(DENIED_QUIET_S, keyed_by=("api", "error", "principal"))
 
 
 def audit(context: RequestContext, event: str, refused: Refused | None = None, **changed: object) -> None:
@@ -81,6 +88,29 @@ def audit(context: RequestContext, event: str, refused: Refused | None = None, *
         client_id=context.client_id,
         peer=context.peer_host,
     )
+
+
+def denied(context: RequestContext, error: str, reason: str, resource: str = "") -> None:
+    """Count a request that its client is not allowed to make, or a part of one, and write its event. `error`
+    is Kafka's name of it."""
+    api = _api_name(context.header.api_key)
+    context.services.metrics.denied.labels(api, error).inc()
+    denied_log.warning(
+        "request.denied",
+        api=api,
+        error=error,
+        resource=resource,
+        reason=reason,
+        principal=context.principal,
+        client_id=context.client_id,
+        peer=context.peer_host,
+    )
+
+
+def _api_name(key: int) -> str:
+    # The two have no key in common that is served.
+    is_internal = key in InternalApi.__members__.values()
+    return InternalApi(key).name if is_internal else ApiKey(key).name
 
 
 async def audited(context: RequestContext, change: Awaitable[T], event: str, **changed: object) -> T:

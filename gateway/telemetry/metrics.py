@@ -82,6 +82,7 @@ _HELP: Final[Mapping[str, str]] = {
     "dragoman_pins": "Jobs that hold what was live when they began, those of other commands too",
     "dragoman_oldest_pin_seconds": "For how long the oldest of these has held it; 0 if there is none",
     "dragoman_clock_behind_seconds": "How far the journal's last entry is ahead of the clock",
+    "dragoman_denied_requests": "Requests, or parts of them, that their clients are not allowed to make",
     "dragoman_throttle_seconds": "How long clients over a quota were throttled",
     "dragoman_throttles": "Requests and connections over a quota",
     "dragoman_groups": "Consumer groups, with those that only have offsets",
@@ -272,6 +273,7 @@ class Metrics:
         self.pins = self._gauge("dragoman_pins")
         self.oldest_pin_seconds = self._gauge("dragoman_oldest_pin_seconds")
         self.clock_behind_seconds = self._gauge("dragoman_clock_behind_seconds")
+        self.denied = self._counter("dragoman_denied_requests", "api", "error")
         self.throttle_seconds = self._counter("dragoman_throttle_seconds", "quota")
         self.throttles = self._counter("dragoman_throttles", "quota")
         self.groups = self._gauge("dragoman_groups")

@@ -104,6 +104,9 @@ async def test_only_principals_that_are_named_use_a_tls_listener(authority: Auth
             await asyncio.to_thread(works, client_by(gateway, authority, named))
     said = [str(event) for event in events]
     assert any(f"{principal_of(other)} is not one of internal.principals" in line for line in said), said
+    (denied,) = [event for event in events if event.get("api") == "DESCRIBE_SHARD"]
+    assert denied["event"] == "request.denied" and denied["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+    assert denied["principal"] == principal_of(other) and denied["peer"] == "127.0.0.1"
 
 
 async def test_a_tls_listener_takes_no_client_without_a_certificate_of_its_ca(
