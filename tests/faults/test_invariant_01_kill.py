@@ -18,6 +18,7 @@ from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.topics import create_topics
 
 KILLS = 20
+LOG_KILLS = 6
 FULL_KILLS, ROUND_KILLS = 500, 50
 TOPICS = {"one": 1, "five": 5, "many": 32}
 PRODUCERS = ("one", "five", "five", "many", "many")
@@ -85,7 +86,10 @@ def kill_in_flight(gateway: Gateway, loads: list[Load], dice: random.Random) -> 
 
 def tear_tail(data_dir: Path, dice: random.Random) -> None:
     """What a crash of the machine may do to the end of a file that was not synced."""
-    newest = max(data_dir.rglob("*.wal"), key=lambda path: path.name)
+    written = list(data_dir.rglob("*.wal"))
+    if not written:
+        return  # a local log: its files are as long from the beginning
+    newest = max(written, key=lambda path: path.name)
     with newest.open("ab") as file:
         file.write(dice.randbytes(dice.randint(1, 5000)))
 
@@ -133,12 +137,36 @@ def test_invariants_1_2_3_and_6_hold_through_20_kills_in_flight(
     kill_again_and_again(gateway_factory(OPTIONS), KILLS, seed)
 
 
+def in_a_log(gateway: Gateway) -> Gateway:
+    """Entries and batches are in its local log."""
+    gateway.options += ["--metadata", f"file:{gateway.data_dir}"]
+    return gateway
+
+
+def check_log(gateway: Gateway) -> None:
+    """Nothing has gone another way."""
+    assert list(gateway.data_dir.rglob("*.log")) and not list(gateway.data_dir.rglob("*.wal"))
+
+
+@pytest.mark.timeout(240)
+def test_so_they_do_where_records_are_in_the_local_log(gateway_factory: GatewayFactory) -> None:
+    seed = int(os.environ.get("DRAGOMAN_TEST_SEED", time.time_ns() % 1_000_000))
+    gateway = in_a_log(gateway_factory(OPTIONS))
+    kill_again_and_again(gateway, LOG_KILLS, seed)
+    check_log(gateway)
+
+
 @pytest.mark.full
 @pytest.mark.timeout(7200)
-def test_invariants_1_2_3_and_6_hold_through_500_kills_in_flight(gateway_factory: GatewayFactory) -> None:
+@pytest.mark.parametrize("is_log", [False, True], ids=["wal", "log"])
+def test_invariants_1_2_3_and_6_hold_through_500_kills_in_flight(
+    gateway_factory: GatewayFactory, is_log: bool
+) -> None:
     """In rounds, each with a directory of its own, so that all records of a round can be compared."""
     for number in range(FULL_KILLS // ROUND_KILLS):
         gateway = gateway_factory(OPTIONS)
+        if is_log:
+            in_a_log(gateway)
         kill_again_and_again(gateway, ROUND_KILLS, time.time_ns() % 1_000_000)
         gateway.stop()
         shutil.rmtree(gateway.data_dir)
