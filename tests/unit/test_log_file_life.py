@@ -10,7 +10,7 @@ import pytest
 from adapters.blobs.memory import MemoryBlobs
 from gateway.coordination.free_space import FreeSpace
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
-from gateway.housekeeping.garbage import GarbageCollector
+from gateway.housekeeping.garbage import GarbageCollector, Graces
 from gateway.housekeeping.steps import MIN_HELD_BYTES, snapshot_if_due
 from ledger.errors import StoreUnavailable
 from ledger.keys import is_log
@@ -151,6 +151,15 @@ async def test_a_file_that_died_again_has_its_grace_again(life: Life) -> None:
     assert await life.sweep() == 0
     life.elapsed_ms += GRACE_MS
     assert await life.sweep() == 1
+
+
+def test_so_it_has_on_the_monotonic_clock_when_the_other_was_set_ahead() -> None:
+    graces = Graces(())
+    graces.note({1: BEGUN_MS}, 0)
+    graces.note({1: BEGUN_MS + 10 * GRACE_MS}, GRACE_MS - 10)
+    assert not graces.is_over(1, GRACE_MS, GRACE_MS + 10)
+    graces.note({1: BEGUN_MS + 10 * GRACE_MS}, GRACE_MS + 10)
+    assert graces.is_over(1, GRACE_MS, 2 * GRACE_MS - 10)
 
 
 async def test_a_file_that_no_entry_names_is_an_orphan_once_it_is_not_held(life: Life) -> None:

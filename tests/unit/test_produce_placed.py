@@ -150,6 +150,20 @@ async def test_repeats_and_refusals_are_as_of_stored_drafts(any_world: PlacingWo
     assert [offset for offset, _ in await world.stored()] == [0, 3]
 
 
+async def test_a_draft_that_is_refused_whole_is_not_written_with_what_else_is_in_the_entry(
+    world: PlacingWorld,
+) -> None:
+    await world.result(world.send(batch_of("a", 7, 0)))
+    world.metadata.may_go.clear()
+    first = world.send(batch_of("b"))
+    await turns()
+    refused, reserved = world.send(batch_of("gap", 7, 9)), world.shard.submit(ReserveProducerIds(5))
+    world.metadata.may_go.set()
+    assert await world.results(first, refused) == [1, OUT_OF_ORDER]
+    await reserved
+    assert [len(draft) for draft in world.journal.drafts] == [1, 1]
+
+
 async def test_a_refused_draft_leaves_its_place_to_the_next(world: PlacingWorld) -> None:
     assert await world.results(world.send(batch_of("a", 7, 0))) == [0]
     assert await world.results(world.send(batch_of("gap", 7, 5, 4))) == [OUT_OF_ORDER]
