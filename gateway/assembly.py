@@ -49,6 +49,7 @@ from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.inline_moves import InlineMover
 from gateway.housekeeping.merging import Merging
 from gateway.housekeeping.pins import PinExpiry, oldest_pin_s
+from gateway.housekeeping.requested_snapshots import RequestedSnapshots
 from gateway.housekeeping.steps import replica_steps
 from gateway.internal.listener import InternalListener, bindings_of
 from gateway.internal.shard_access import ShardAccess
@@ -135,7 +136,8 @@ async def running_gateway(
         )
         garbage = _garbage_collector(settings, stores, shard, space, metrics, checkpointer)
         housekeeping = owner_housekeeping(settings, services, shard, checkpointer, garbage, space)
-        access = _shard_access(settings, shard, stores.urls, mover)
+        snapshots = _requested_snapshots(stores, shard, checkpointer, world)
+        access = _shard_access(settings, shard, stores.urls, mover, snapshots)
         # The first ends last, so its last mark covers what the others have written.
         parts = marking, LifeSigns(shard, candidate), services.groups, housekeeping, mover, access.pins
         scope = await _begin_owner_scope(shard, parts, stack)
@@ -332,11 +334,19 @@ def _watch_ownership(shard: Shard, server: Server, stack: AsyncExitStack) -> Non
     stack.push_async_callback(_end, asyncio.create_task(looking, name="ownership"))
 
 
-def _shard_access(settings: Settings, shard: Shard, urls: StoreUrls, mover: InlineMover) -> ShardAccess:
+def _requested_snapshots(
+    stores: Stores, shard: Shard, checkpointer: Checkpointer, world: World
+) -> RequestedSnapshots:
+    return RequestedSnapshots(shard, checkpointer, stores.blobs, world.wall_ms, world.random_bytes)
+
+
+def _shard_access(
+    settings: Settings, shard: Shard, urls: StoreUrls, mover: InlineMover, snapshots: RequestedSnapshots
+) -> ShardAccess:
     loop_time = asyncio.get_running_loop().time
     wait_s = settings.ledger.commit_timeout_ms / 1000
     pins = PinExpiry(shard, lambda: int(loop_time() * 1000), loop_time, wait_s)
-    return ShardAccess(shard, data_url_of(urls), pins, mover.move)
+    return ShardAccess(shard, data_url_of(urls), pins, mover.move, snapshots)
 
 
 async def _open_internal(

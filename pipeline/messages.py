@@ -43,6 +43,7 @@ class Api(IntEnum):
     SETTLED_LEDGER = 20006
     ADOPT_TOPIC = 20007
     ADOPT_RUNS = 20008
+    TAKE_SNAPSHOT = 20009
 
 
 ERRORS: Final[Mapping[int, ErrorName]] = MappingProxyType(

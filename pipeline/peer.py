@@ -16,7 +16,7 @@ from ledger.requests import Refused
 from ledger.settled.requests import NameSettled
 from ledger.swaps.requests import Pinned, Swapped, SwapSegments
 from ledger.types import TopicId
-from pipeline import adoption_messages, messages
+from pipeline import adoption_messages, messages, snapshot_messages
 from pipeline.links import Link, Unreachable
 from pipeline.messages import (
     ZERO_UUID,
@@ -32,6 +32,7 @@ from pipeline.messages import (
     TopicDescription,
 )
 from pipeline.primitives import Garbled, Reader
+from pipeline.snapshot_messages import TakenSnapshot
 
 Result = TypeVar("Result")
 
@@ -230,6 +231,18 @@ class PeerClient:
             Api.ADOPT_RUNS, body, adoption_messages.adopt_runs_response, _first, SAME_AGAIN
         )
         return _certain(failure) or adopted
+
+    def take_snapshot(self, place: str, hold_ms: int) -> TakenSnapshot:
+        """Of the ledger, with all that was acknowledged before; its objects are held for the backup at
+        `place`."""
+
+        def body(timeout_ms: int) -> bytes:
+            return snapshot_messages.snapshot_request(place, hold_ms, timeout_ms)
+
+        failure, taken = self._call(Api.TAKE_SNAPSHOT, body, snapshot_messages.snapshot_response, _first)
+        if failure:
+            raise PeerRefused(failure)
+        return taken
 
     def _pinned(self, job: bytes, release: bool) -> Pinned:
         def body(timeout_ms: int) -> bytes:

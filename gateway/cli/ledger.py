@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from gateway.cli.exits import Exit
+from gateway.cli.ledger_snapshot import online_backup
 from gateway.cli.offline_state import offline_ledger, recover_offline, run, warn_of_writer
 from gateway.cli.output import UsageError, counted, print_json, print_table, print_text, shown_time, talk
 from gateway.cli.ownership import hand_over
@@ -33,7 +34,7 @@ from gateway.store_assembly import (
     opened_stores,
     urls_of,
 )
-from ledger.errors import StoreDamaged
+from ledger.errors import StoreDamaged, StoreLocked
 
 SHOWN_OBJECTS = 10
 HOUR_MS = 3_600_000
@@ -99,13 +100,19 @@ def _when(unix_ms: int) -> str:
 
 
 def backup(settings: Settings, to: str, as_json: bool, hold_hours: int = HOLD_HOURS) -> Exit:
-    """Write a backup and print its last entry, and until when its objects stay."""
+    """Write a backup and print its last entry, and until when its objects stay. A gateway that uses the data
+    directory makes the snapshot for it."""
     urls = urls_of(settings.storage)
     if "://" in to and to == urls.blobs:
         raise UsageError("--to is where the data is: name another place")
     if "://" not in to and Path(to).resolve() in {Path(settings.storage.data_dir).resolve(), _data_of(urls)}:
         raise UsageError("--to is the data directory itself: name another, best on another disk")
-    made = run(lambda: _backup(settings, to, hold_hours * HOUR_MS))
+    hold_ms = hold_hours * HOUR_MS
+    try:
+        made = run(lambda: _backup(settings, to, hold_ms))
+    except StoreLocked:
+        made = online_backup(settings, to, hold_ms)
+        talk("A gateway uses the data directory, and has made the snapshot.")
     if as_json:
         print_json(made)
     talk(

@@ -32,8 +32,9 @@ LEDGER_HELP = help_text("""
 Inspect the offset ledger of a data directory, back it up, restore it, move it to other stores.
 
 These work while no gateway uses the directory; otherwise they name its process, and exit with 5. A gateway
-whose stores are elsewhere (s3://, etcd://, filer://) is not locked out: stop it before a restore. Only
-[bold]adopt[/bold] and [bold]export[/bold] need a gateway, and start one for themselves if none runs.
+whose stores are elsewhere (s3://, etcd://, filer://) is not locked out: stop it before a restore.
+[bold]snapshot[/bold] and [bold]backup[/bold] work beside it; [bold]snapshot[/bold], [bold]adopt[/bold] and
+[bold]export[/bold] need a gateway, and start one for themselves if none runs.
 """)
 SHOW_HELP = help_text("""
 Print topics, partitions, runs, objects, journal numbers, garbage and orphans.
@@ -41,8 +42,18 @@ Print topics, partitions, runs, objects, journal numbers, garbage and orphans.
     dragoman ledger show --data-dir /var/lib/dragoman
     dragoman ledger show --data-dir data --json | jq '.topics[].name'
 """)
+SNAPSHOT_HELP = help_text("""
+Let a running gateway write a snapshot of its ledger now, into the data directory or its bucket.
+
+    dragoman ledger snapshot --data-dir /var/lib/dragoman
+
+A copy of the data that is made afterwards can be restored up to there, whatever is written meanwhile: see
+restore. Gateways write snapshots by themselves, but only as their journal grows. The gateway is reached as
+compact reaches it; if none runs, one does for as long as this takes.
+""")
 BACKUP_HELP = help_text("""
-Write the metadata to another directory, exact to the last entry. Stop the gateway first.
+Write the metadata to another directory. Offline it is exact to the last entry; a gateway that uses the data
+directory writes a snapshot for it, with all that was acknowledged before.
 
     dragoman ledger backup --data-dir /var/lib/dragoman --to /mnt/backup/dragoman
 
@@ -166,6 +177,26 @@ def backup(
     from gateway.cli.output import end_with
 
     end_with(lambda: work(_settings(config, data_dir, metadata, data, assignments), to, as_json, hold_hours))
+
+
+@ledger_app.command(help=SNAPSHOT_HELP)
+def snapshot(
+    config: Config = None,
+    data_dir: DataDir = None,
+    metadata: Metadata = None,
+    data: Data = None,
+    tls_ca: TlsCa = "",
+    tls_cert: TlsCert = "",
+    tls_key: TlsKey = "",
+    as_json: AsJson = False,
+    assignments: Assignments = None,
+) -> None:
+    from gateway.cli.job_process import TlsFiles
+    from gateway.cli.ledger_snapshot import snapshot as work
+    from gateway.cli.output import end_with
+
+    tls = TlsFiles(tls_ca, tls_cert, tls_key)
+    end_with(lambda: work(_settings(config, data_dir, metadata, data, assignments), tls, as_json))
 
 
 @ledger_app.command(help=HOLDS_HELP)

@@ -101,6 +101,13 @@ async def hold_backup(
 ) -> Hold:
     """What a backup of this state names, in place of everything."""
     limits = state.entry_time_ms, state.objects.next_number, until_ms
+    return await hold_limits(blobs, shard, limits, place, everything)
+
+
+async def hold_limits(
+    blobs: Blobs, shard: int, limits: tuple[int, int, int], place: str, everything: Hold
+) -> Hold:
+    """`limits`: since when, below which number, until when. In place of everything."""
     held = await _put(blobs, shard, limits, place, everything.name)
     await blobs.delete([everything.key])
     return held

@@ -85,6 +85,7 @@ class Checkpointer:
         self.snapshot_bytes = 0
         """The size of the newest snapshot."""
         self._writing = asyncio.Lock()
+        self._snapshotting = asyncio.Lock()
 
     @property
     def imaged(self) -> int | None:
@@ -166,14 +167,28 @@ class Checkpointer:
         if is_wanted:
             is_wanted = applied > self.snapshotted or await self._journal.start() < self.snapshotted
         if is_wanted or self._rule.is_due(applied, self._replica.journal_bytes, now):
-            if self._prepare is not None:
-                await self._prepare()
-            await self.snapshot()
-            await self.prune()
-            if self._quota is not None:
-                await self._quota.reclaim()
+            async with self._snapshotting:
+                await self._snapshot_and_prune()
         elif self._quota is not None:
             await self._quota.reclaim_if_short()
+
+    async def snapshot_now(self) -> str:
+        """The key of a snapshot of the last entry, or of a later one: of the newest if it is that already.
+        The journal is pruned as after any other."""
+        async with self._snapshotting:
+            keys = await own_snapshots(self._journal, self._blobs, self._replica.state.applied)
+            if keys and applied_of(keys[-1]) == self._replica.state.applied:
+                return keys[-1]
+            return await self._snapshot_and_prune()
+
+    async def _snapshot_and_prune(self) -> str:
+        if self._prepare is not None:
+            await self._prepare()
+        key = await self.snapshot()
+        await self.prune()
+        if self._quota is not None:
+            await self._quota.reclaim()
+        return key
 
     async def snapshot(self) -> str:
         """Put the state into the blobs. Returns the key. StateNotWhole once an entry was applied by half."""

@@ -17,6 +17,7 @@ from gateway.internal import (
     pin,
     segments_swap,
     settled_ledger,
+    take_snapshot,
 )
 from gateway.internal.shard_access import ShardAccess
 from gateway.requests.audit import denied
@@ -38,6 +39,7 @@ HANDLERS: Final[Mapping[InternalApi, Callable[[ShardAccess, RequestContext, Any]
     InternalApi.SETTLED_LEDGER: settled_ledger.handle,
     InternalApi.ADOPT_TOPIC: adopt_topic.handle,
     InternalApi.ADOPT_RUNS: adopt_runs.handle,
+    InternalApi.TAKE_SNAPSHOT: take_snapshot.handle,
 }
 
 

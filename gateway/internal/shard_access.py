@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.coordination.shard import Shard
 from gateway.housekeeping.pins import PinExpiry
+from gateway.housekeeping.requested_snapshots import RequestedSnapshots
 from gateway.requests.context import RequestContext
 from ledger.errors import ErrorName, OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.partitions.state import PartitionLog
@@ -28,10 +29,12 @@ class ShardAccess:
         data_url: str,
         pins: PinExpiry,
         prepare: Callable[[], Awaitable[None]] | None = None,
+        snapshots: RequestedSnapshots | None = None,
     ) -> None:
         """`data_url`: of the segment store, for jobs. `pins` is a part of the owner's scope. `prepare` is
         awaited before a job gets a pin: it moves batches out of journal entries, which no job can read."""
         self._prepare = prepare
+        self.snapshots = snapshots
         self.shard = shard
         self.data_url = data_url
         self.pins = pins

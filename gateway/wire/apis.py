@@ -123,6 +123,7 @@ class InternalApi(IntEnum):
     SETTLED_LEDGER = 20006
     ADOPT_TOPIC = 20007
     ADOPT_RUNS = 20008
+    TAKE_SNAPSHOT = 20009
 
 
 AnyApi: TypeAlias = ApiKey | InternalApi

@@ -138,11 +138,12 @@ def test_a_record_that_differs_is_named(
 
 
 def test_a_group_must_not_leave_out_what_it_has_not_read(here: Gateway, there: Gateway) -> None:
-    for gateway in (here, there):
-        fill(gateway, "read", [record()] * 5)
-    commit(there, "g-missing", "read", 3)
+    fill(here, "read", [record()] * 5)
+    fill(there, "read", [record()] * 7)
+    done(there, "topics", "trim", "read", "--before", "2", "--execute")
+    commit(there, "g-missing", "read", 5)
     for group, offset in (("g-ahead", 4), ("g-behind", 1)):
-        commit(there, group, "read", 3)
+        commit(there, group, "read", 5)
         commit(here, group, "read", offset)
     found = compared(here, there, "read")
     assert {one["group"]: one["detail"] for one in found["findings"]} == {

@@ -251,9 +251,80 @@ def test_commands_on_a_directory_in_use_end_with_5_and_name_its_process(tmp_path
     gateway.start()
     try:
         data = str(gateway.data_dir)
-        for arguments in (["doctor"], ["ledger", "show"], ["ledger", "backup", "--to", str(tmp_path / "b")]):
+        for arguments in (["doctor"], ["ledger", "show"]):
             finished = dragoman(*arguments, "--data-dir", data)
             assert finished.returncode == 5
             assert str(gateway.pid) in finished.stderr
+    finally:
+        gateway.terminate()
+
+
+def lost_but_for(gateway: Gateway, copy: Path) -> Gateway:
+    """Another gateway, on a copy of blobs and records without the metadata store."""
+    for name in ("blobs", "wal"):
+        shutil.copytree(gateway.data_dir / name, copy / "data" / name)
+    shutil.copy(gateway.data_dir / "format", copy / "data" / "format")
+    return Gateway(copy)
+
+
+@pytest.mark.parametrize("way", ["snapshot", "backup"])
+def test_a_copy_taken_while_producers_run_is_restored_up_to_the_snapshot(tmp_path: Path, way: str) -> None:
+    gateway = Gateway(tmp_path / "running")
+    gateway.start()
+    busy = subprocess.Popen(
+        [*COMMAND, "produce", "busy", "-b", gateway.bootstrap], stdin=subprocess.PIPE, text=True
+    )
+    try:
+        assert busy.stdin is not None
+        said(dragoman("topics", "create", "orders", "-p", "3", "-b", gateway.bootstrap))
+        produce(gateway, "orders", 0, 500)
+        before = consume(gateway, "orders")
+        for number in range(300):
+            busy.stdin.write(f"{number}\n")
+            busy.stdin.flush()
+        data, to = str(gateway.data_dir), str(tmp_path / "backup")
+        if way == "snapshot":
+            taken = json.loads(said(dragoman("ledger", "snapshot", "--data-dir", data, "--json")))
+            assert (gateway.data_dir / "blobs" / taken["key"]).exists() and taken["topics"] == 2
+        else:
+            finished = dragoman("ledger", "backup", "--data-dir", data, "--to", to, "--json")
+            taken = json.loads(said(finished))
+            assert taken["hold"] and "A gateway uses the data directory" in finished.stderr
+            held = json.loads(said(dragoman("ledger", "holds", "--data-dir", data, "--json")))
+            assert [(one["name"], one["backup"]) for one in held] == [(taken["hold"], to)]
+            assert not held[0]["is_being_written"]
+        for number in range(300):
+            busy.stdin.write(f"{number}\n")
+            busy.stdin.flush()
+        copied = lost_but_for(gateway, tmp_path / "copy")
+        produce(gateway, "orders", 500, 10)
+    finally:
+        busy.communicate()
+        gateway.terminate()
+    source = to if way == "backup" else str(copied.data_dir)
+    restored = dragoman("ledger", "restore", "--from", source, "--data-dir", str(copied.data_dir))
+    said(restored)
+    copied.start()
+    try:
+        assert consume(copied, "orders") == before
+        assert len(consume(copied, "busy")) <= 600
+    finally:
+        copied.terminate()
+
+
+def test_a_snapshot_of_a_ledger_that_has_not_changed_is_the_one_that_is_there(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path)
+    gateway.start()
+    try:
+        said(dragoman("topics", "create", "t", "-b", gateway.bootstrap))
+        data = str(gateway.data_dir)
+        first, second = (
+            json.loads(said(dragoman("ledger", "snapshot", "--data-dir", data, "--json"))) for _ in range(2)
+        )
+        assert first["key"] == second["key"]
+        assert len(list((gateway.data_dir / "blobs" / "snapshot").rglob("*"))) == 2  # its shard, and itself
+        said(dragoman("topics", "create", "u", "-b", gateway.bootstrap))
+        third = json.loads(said(dragoman("ledger", "snapshot", "--data-dir", data, "--json")))
+        assert third["entries"] > second["entries"] and third["topics"] == 2
     finally:
         gateway.terminate()

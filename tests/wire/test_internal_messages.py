@@ -9,7 +9,7 @@ from gateway.wire.apis import ApiKey, InternalApi, codec_range, flexible
 from gateway.wire.errors import Malformed, NeedsSlices
 from gateway.wire.header import decode_request_header, encode_response_header
 from gateway.wire.messages import codec
-from gateway.wire.messages.internal import adopt_runs, adopt_topic, pin, segments_swap
+from gateway.wire.messages.internal import adopt_runs, adopt_topic, pin, segments_swap, take_snapshot
 from gateway.wire.messages.internal import describe_shard as shard
 from gateway.wire.messages.internal import diskless_commit_file as commit
 from gateway.wire.messages.internal import diskless_describe_files as files
@@ -23,7 +23,7 @@ from ledger.objects.uploads import ObjectKind
 from ledger.settled.requests import NameSettled, SettledFiles
 from ledger.swaps.requests import Pinned, SegmentFile, SegmentRun, Swapped, SwapSegments
 from ledger.types import TopicId
-from pipeline import adoption_messages, messages
+from pipeline import adoption_messages, messages, snapshot_messages
 from pipeline.primitives import Reader
 
 ID = "00112233445566778899aabbccddeeff"
@@ -145,6 +145,11 @@ REQUESTS: list[tuple[InternalApi, str, Any]] = [
             [adopt_runs.AdoptedFile("a", 256, 999, [adopt_runs.AdoptedRun(32, 208, 10, 19, 1000)])],
         ),
     ),
+    (
+        InternalApi.TAKE_SNAPSHOT,
+        "03 2f62000000000000002a" + TIMEOUT + "00",  # place "/b", 42 ms
+        take_snapshot.TakeSnapshotRequest("/b", 42),
+    ),
 ]
 RESPONSES: list[tuple[InternalApi, Any, str]] = [
     (
@@ -251,6 +256,11 @@ RESPONSES: list[tuple[InternalApi, Any, str]] = [
         adopt_runs.AdoptRunsResponse(0, 0, None, 20, is_duplicate=True),
         "00000000 0000 00 0000000000000014 01 00",
     ),
+    (
+        InternalApi.TAKE_SNAPSHOT,
+        take_snapshot.TakeSnapshotResponse(0, 0, None, "k", "c", 42, 20, 3, "h", 9),
+        "00000000 0000 00 02 6b 02 63 000000000000002a 0000000000000014 00000003 02 68 0000000000000009 00",
+    ),
 ]
 
 
@@ -341,6 +351,7 @@ def test_the_client_of_jobs_writes_what_the_gateway_reads() -> None:
         InternalApi.ADOPT_RUNS: adoption_messages.adopt_runs_request(adopting, 60_000),
         InternalApi.DESCRIBE_SHARD: messages.describe_shard_request(UUID, 1000, 60_000),
         InternalApi.SETTLED_LEDGER: messages.name_settled_request(naming, 60_000),
+        InternalApi.TAKE_SNAPSHOT: snapshot_messages.snapshot_request("/b", 42, 60_000),
     }
     expected = {key: bytes(body(text)) for key, text, _ in REQUESTS if key in written}
     assert written == expected
@@ -374,6 +385,8 @@ def test_the_client_of_jobs_reads_what_the_gateway_writes() -> None:
     failure, newest = messages.settled_response(written[InternalApi.SETTLED_LEDGER])
     assert failure == (ErrorName.INVALID_UPDATE_VERSION, "old")
     assert newest == (SettledFiles("s", 256, 48, 5), 42, 20, 9, 7, True)
+    failure, taken = snapshot_messages.snapshot_response(written[InternalApi.TAKE_SNAPSHOT])
+    assert not failure and taken == ("k", "c", 42, 20, 3, "h", 9)
     assert all(reader.left == 0 for key, reader in written.items() if key != InternalApi.DISKLESS_COMMIT_FILE)
 
 
