@@ -8,7 +8,7 @@ one that goes on elsewhere; the first file of the log names the entry after its 
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -27,7 +27,6 @@ from ledger.formats.local_log import ID_BYTES
 from ledger.formats.local_log_chain import LogBeginning
 from ledger.journal import NONCE_BYTES, REMEDY, nonce_of
 from ledger.ports import Journal
-from ledger.types import Buffer, Position, StoredObject
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +41,9 @@ class LogWithFiles(Protocol):
     def journal(self) -> Journal: ...
 
     @property
-    def wal(self) -> "LogObjects": ...
+    def wal(self) -> LogFiles:
+        """It is closed with the log."""
+        ...
 
     @property
     def first_entry(self) -> int:
@@ -53,18 +54,6 @@ class LogWithFiles(Protocol):
     def ahead_bytes(self) -> int: ...
 
     async def close(self) -> None: ...
-
-
-class LogObjects(Protocol):
-    """The files of a log as objects."""
-
-    async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]: ...
-
-    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]: ...
-
-    async def delete(self, locators: Sequence[str]) -> None: ...
-
-    async def abandon(self, locator: str) -> None: ...
 
 
 OpenLog = Callable[..., LogWithFiles]
@@ -127,7 +116,7 @@ async def open_log_directory(  # noqa: PLR0913 - what the ledger, the disk and t
                 older = None
             else:
                 journal = _joined(older, opened, beginning, path)
-        files = LogAndReplaced(_Unclosed(opened.wal), ReplacedLogs(directory, threads=threads))
+        files = LogAndReplaced(opened.wal, ReplacedLogs(directory, threads=threads))
         return LogDirectory(journal if takes_batches else EntriesAlone(journal), opened, files, older)
     except BaseException:
         await opened.close()
@@ -198,16 +187,3 @@ def _remove(path: Path) -> None:
             sync_directory(path.parent)
     except OSError as error:
         raise explain(error, "remove", path) from error
-
-
-class _Unclosed:
-    """The files of a log that is closed by itself."""
-
-    def __init__(self, files: LogObjects) -> None:
-        self.read = files.read
-        self.objects = files.objects
-        self.delete = files.delete
-        self.abandon = files.abandon
-
-    async def close(self) -> None:
-        return None

@@ -22,6 +22,7 @@ from adapters.images.sqlite import SqliteImage
 from adapters.journals.guarded import GuardedJournal, is_guarding
 from adapters.journals.inline import InlineRule
 from adapters.journals.metadata import MetadataJournal
+from adapters.local_log.objects import LogFilesRead
 from adapters.local_log.opening import open_local_log
 from adapters.log_directory import METADATA_FILE as METADATA_FILE
 from adapters.log_directory import LogDirectory, open_log_directory
@@ -30,7 +31,7 @@ from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.adopted import AdoptedSegments
 from adapters.segments.inline_and_objects import InlineAndObjects
 from adapters.segments.log_objects import REPLACED_DIRECTORY as REPLACED_DIRECTORY
-from adapters.segments.log_objects import LogsInBlobs, ReplacedLogs
+from adapters.segments.log_objects import LogsInBlobs, ReadLogAndReplaced, ReplacedLogs
 from adapters.segments.memory import MemorySegments
 from adapters.segments.objects import ObjectSegments
 from adapters.segments.segment_blobs import LocalRanges, SegmentBlobs
@@ -214,7 +215,8 @@ def open_job_segments(url: str, *, far: FarStores | None = None) -> JobSegments:
         case ("file", path) if path and not os.path.isdir(os.path.join(path, BLOBS_DIRECTORY)):
             raise StoreUnavailable(f"there is no data of a gateway in {path}: name its storage.data")
         case ("file", path) if path and not url.startswith(OBJECTS):
-            segments, logs = _segments_in(url, path, JOB_DEADLINE_S), ReplacedLogs(Path(path))
+            segments = _segments_in(url, path, JOB_DEADLINE_S)
+            logs = ReadLogAndReplaced(LogFilesRead(path), ReplacedLogs(Path(path)))
             return WalAndSegmentsOfJob(WalFilesRead(path), segments, _adopted(far), logs=logs)
     blobs = _blobs_of_objects(url, Access.SHARED, far)
     wal, logs_there = ObjectSegments(blobs), LogsInBlobs(blobs)

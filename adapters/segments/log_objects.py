@@ -14,7 +14,7 @@ from adapters.disk import explain, sync_directory
 from adapters.segments.blob_ranges import BlobRanges
 from adapters.segments.file_ranges import FileRanges
 from adapters.segments.locators import log_created_ms
-from adapters.segments.wal_and_segments import LogFiles
+from adapters.segments.wal_and_segments import LogFiles, StoredWal
 from adapters.threads import DEADLINE_S, NewThreads, StoreThreads
 from ledger.keys import LOG_PREFIX
 from ledger.ports import Blobs
@@ -127,22 +127,42 @@ class ReplacedLogs:
         return None
 
 
-class LogAndReplaced:
-    """The files of a local log, and of the ones that it has replaced, as LogFiles."""
+class ReadLogAndReplaced:
+    """The files of a local log, and of the ones that it has replaced, for reading."""
 
-    def __init__(self, log: LogFiles, replaced: LogFiles) -> None:
+    def __init__(self, log: StoredWal, replaced: StoredWal) -> None:
         """Both are closed with it."""
-        self._log = log
-        self._replaced = replaced
+        self._stored_log = log
+        self._stored_replaced = replaced
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
-        found = await self._log.read(positions)
+        found = await self._stored_log.read(positions)
         missing = [i for i, data in enumerate(found) if data is None]
         if not missing:
             return found
-        replaced = await self._replaced.read([positions[i] for i in missing])
+        replaced = await self._stored_replaced.read([positions[i] for i in missing])
         there = dict(zip(missing, replaced, strict=True))
         return [there.get(i) if data is None else data for i, data in enumerate(found)]
+
+    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
+        log = await self._stored_log.objects(after, limit)
+        replaced = await self._stored_replaced.objects(after, limit)
+        return sorted([*log, *replaced], key=lambda stored: stored.locator)[: max(limit, 0)]
+
+    async def close(self) -> None:
+        try:
+            await self._stored_log.close()
+        finally:
+            await self._stored_replaced.close()
+
+
+class LogAndReplaced(ReadLogAndReplaced):
+    """The same as LogFiles."""
+
+    def __init__(self, log: LogFiles, replaced: LogFiles) -> None:
+        super().__init__(log, replaced)
+        self._log = log
+        self._replaced = replaced
 
     async def abandon(self, locator: str) -> None:
         await self._log.abandon(locator)
@@ -150,16 +170,6 @@ class LogAndReplaced:
     async def delete(self, locators: Sequence[str]) -> None:
         await self._log.delete(locators)
         await self._replaced.delete(locators)
-
-    async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
-        both = [*await self._log.objects(after, limit), *await self._replaced.objects(after, limit)]
-        return sorted(both, key=lambda stored: stored.locator)[: max(limit, 0)]
-
-    async def close(self) -> None:
-        try:
-            await self._log.close()
-        finally:
-            await self._replaced.close()
 
 
 def _is_known(locator: str) -> bool:

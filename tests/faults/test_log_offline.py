@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gateway.datadir import VERSION_WITH_LOG, format_of
 from tests.faults.load import Ack, Load, problems, read_all
+from tests.faults.merge_jobs import merge
 from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.topics import create_topics
 
@@ -141,3 +142,19 @@ def test_with_records_elsewhere_entries_alone_are_in_the_log(
     assert held.returncode == 5 and "--metadata" in held.stderr, held.stderr
     acks += produced(gateway, "after")
     check(gateway, acks)
+
+
+def test_records_in_a_log_are_merged_beside_the_gateway(gateway_factory: GatewayFactory) -> None:
+    gateway = begun(gateway_factory)
+    acks: list[Ack] = []
+    for life in range(2):
+        acks += produced(gateway, f"life {life}")
+        gateway.kill9()
+        gateway.start()
+        merged = merge(gateway)
+        assert merged["runs"] > PARTITIONS and not merged["damages"], merged
+        check(gateway, acks)
+    place = ["--data-dir", str(gateway.data_dir)]
+    done("compact", "ledger", *place)
+    assert gateway.terminate() == OK
+    check_offline(*place)

@@ -1,0 +1,76 @@
+"""The files of a data directory, whether it has its journal in SQLite or in a local log."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from adapters.log_directory import METADATA_FILE
+from adapters.segments.log_objects import REPLACED_DIRECTORY
+from gateway.datadir import VERSION_WITH_LOG, format_of
+from ledger.formats import local_log
+from ledger.formats.wal import TRAILER_BYTES
+from tests.support.wal_frames import Frame, scan_frames
+
+IN_LAST_BATCH = 20
+"""So far before the end of a WAL frame there are bytes of its last batch."""
+
+
+def is_in_log(data_dir: Path) -> bool:
+    """Whether the journal is in a local log."""
+    return format_of(data_dir) == VERSION_WITH_LOG
+
+
+def files_with_records(data_dir: Path) -> list[Path]:
+    """Files with record batches as they were produced, the oldest first."""
+    found = [path for path in data_dir.glob("log/*/*.log") if any(wal_frames(path))]
+    return sorted([*data_dir.glob("wal/*/*.wal"), *found], key=lambda path: path.name)
+
+
+def object_of(path: Path) -> str:
+    """The locator of such a file."""
+    return "/".join(path.parts[-3:])
+
+
+def wal_frames(path: Path) -> Iterator[tuple[int, int]]:
+    """Of the WAL frames in such a file: (where, bytes)."""
+    data = memoryview(path.read_bytes())
+    header = local_log.read_header(data, str(path))
+    if header is None:
+        frames = (frame for frame in scan_frames(data) if isinstance(frame, Frame))
+        yield from ((frame.position, frame.size) for frame in frames)
+        return
+    at = local_log.HEADER_BYTES
+    while True:
+        head = data[at : at + local_log.FRAME_HEAD_BYTES]
+        extent = local_log.read_frame_extent(header, head, at)
+        if isinstance(extent, local_log.Torn):
+            return
+        if extent.batches_bytes:
+            yield extent.batches_at, extent.batches_bytes
+        at = extent.end
+
+
+def damage_last_batch(path: Path) -> None:
+    """Flip a bit of the last record that a file has."""
+    at, size = list(wal_frames(path))[-1]
+    with path.open("r+b") as file:
+        file.seek(at + size - TRAILER_BYTES - IN_LAST_BATCH)
+        byte = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+def journal_files(data_dir: Path) -> list[Path]:
+    """What a directory has its journal in."""
+    if is_in_log(data_dir):
+        return [data_dir / "log"]
+    return sorted(data_dir.glob(f"{METADATA_FILE}*"))
+
+
+def take_journal_away(data_dir: Path) -> None:
+    """As an operator does before a restore: the records stay where they can be read."""
+    for path in data_dir.glob(f"{METADATA_FILE}*"):
+        path.unlink()
+    if is_in_log(data_dir):
+        replaced = data_dir / REPLACED_DIRECTORY
+        replaced.mkdir()
+        (data_dir / "log").rename(replaced / "log")
