@@ -22,6 +22,7 @@ from gateway.addresses import (
 from gateway.admin.readiness import Readiness
 from gateway.admin.server import AdminServer, admin_address
 from gateway.admin.shards import ShardFacts, shard_page
+from gateway.admin.tls import admin_certificates
 from gateway.admin.waiting import waiting_pages
 from gateway.config import parse_time
 from gateway.configs.service import ConfigService
@@ -154,7 +155,7 @@ async def running_gateway(
         _watch_ownership(shard, server, stack)
         await _begin_merging(merging_of(settings, shard, space, metrics, internal, world), scope, stack)
         stack.callback(_answer_waiting, services, internal, readiness)
-        reload, urls = partial(_reload, certificates, internal.certificates), stores.urls
+        reload, urls = partial(_reload, certificates, internal.certificates, pages.certificates), stores.urls
         places = listeners, server.bound, admin
         yield RunningGateway(services, shard, scope, shard.lost, *places, reload, urls, quota, internal)
 
@@ -257,7 +258,7 @@ async def _open_shard(  # noqa: PLR0913 - the stores of a gateway, and who may o
     await verify_place(stores.journal, stores.blobs)
     bind = _admin_bind(settings)
     listen = partial(open_sockets, bind, "--admin") if bind is not None else None
-    pages = partial(waiting_pages, listen, settings.admin, metrics, product_version())
+    pages = partial(waiting_pages, listen, settings, metrics, product_version())
     wait_s = settings.ledger.takeover_wait_ms / 1000
     right_until_ms = None if stores.journal.exclusive else clocks.right_until_ms()
     described = replace(candidate.described, store=stores.identity, right_until_ms=right_until_ms)
@@ -479,6 +480,7 @@ def _admin_server(
     admin, version = settings.admin, product_version()
     reasons, warnings = readiness.reasons, readiness.warnings
     server = AdminServer(services.metrics, version, reasons, shards, admin, warnings)
+    server.certificates = admin_certificates(settings)
     if admin.console and admin.listen:
         shard = services.shard
         facts = GatewayFacts(version, reasons, warnings, lambda: shard.state.epoch)
@@ -491,7 +493,8 @@ async def _open_admin(bind: Address | None, admin: AdminServer, stack: AsyncExit
         return None
     sockets = await open_sockets(bind, "--admin")
     hosts = [str(sock.getsockname()[0]) for sock in sockets]
-    warn_of_plaintext(f"admin {bind}", hosts, "let it listen on loopback")
+    if admin.certificates is None:
+        warn_of_plaintext(f"admin {bind}", hosts, "let it listen on loopback")
     stack.push_async_callback(admin.close)
     await admin.start(sockets)
     return admin_address(sockets, bind)

@@ -225,10 +225,25 @@ class Admin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=100, le=5 * MINUTE, description="A connection is closed that sends no request head for longer"
         ),
     ] = 10 * SECOND
+    tls: Annotated[
+        bool,
+        Meta(description="That address speaks TLS alone, with tls.certificate: https:// for probes, too"),
+    ] = False
+    principals: Annotated[
+        str,
+        Meta(
+            description="With admin.tls: principals of client certificates that may use the console without "
+            "a token, separated by semicolons: User:CN=ann,O=Example;User:CN=other"
+        ),
+    ] = ""
+    ca: Annotated[
+        str, Meta(description="PEM file of the CAs of these client certificates; empty = tls.ca")
+    ] = ""
     console: Annotated[
         bool,
         Meta(
-            description="The web console at / of that address; beyond loopback its data need admin.token_file"
+            description="The web console at / of that address; beyond loopback its data need "
+            "admin.token_file or admin.principals"
         ),
     ] = True
     token_file: Annotated[

@@ -10,10 +10,11 @@ import asyncio
 import errno
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from aiohttp import web
 
+from gateway.security.tls import Certificates, refusal
 from gateway.telemetry.logs import QuietLog
 
 MAX_ACCEPTS: Final = 16
@@ -35,7 +36,10 @@ class AdminConnections:
         """The loop time since when each connection waits for its client, the longest wait first."""
         self._busy: set[asyncio.BaseTransport] = set()
         """Those with a request under way."""
-        self._openings: set[asyncio.Task[None]] = set()
+        self._openings: dict[asyncio.Task[None], None] = {}
+        """Those that are not open yet, the oldest first: with TLS they may wait for a handshake."""
+        self.certificates: Certificates | None = None
+        """With these it speaks TLS."""
         self._listening: Sequence[socket.socket] = ()
         self._sweep: asyncio.TimerHandle | None = None
         self._quiet = QuietLog()
@@ -92,20 +96,39 @@ class AdminConnections:
                 sock.close()
                 self._quiet.info("admin.connection_refused", reason="too_many")
                 continue
+            if len(self._openings) >= self._max_connections:
+                self._drop_oldest_opening()
             opening = self._loop.create_task(self._open(sock, protocol))
-            self._openings.add(opening)
-            opening.add_done_callback(self._openings.discard)
+            self._openings[opening] = None
+            opening.add_done_callback(self._opened)
+
+    def _drop_oldest_opening(self) -> None:
+        oldest = next(iter(self._openings))
+        del self._openings[oldest]
+        oldest.cancel()
+        self._quiet.info("admin.connection_closed", reason="too_many")
+
+    def _opened(self, opening: asyncio.Task[None]) -> None:
+        self._openings.pop(opening, None)
 
     def _resume(self, listening: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
         if listening.fileno() >= 0:
             self._loop.add_reader(listening, self._accept, listening, protocol)
 
     async def _open(self, sock: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        tls: dict[str, Any] = {}
+        if self.certificates is not None:
+            tls = {"ssl": self.certificates.context, "ssl_handshake_timeout": self._head_s}
         try:
-            transport, _ = await self._loop.connect_accepted_socket(protocol, sock)
-        except OSError:
-            sock.close()  # the peer is gone already
+            transport, _ = await self._loop.connect_accepted_socket(protocol, sock, **tls)
+        except OSError as error:
+            sock.close()  # the peer is gone already, or speaks no TLS
+            if tls:
+                self._quiet.info("admin.handshake_failed", reason=refusal(error))
             return
+        except asyncio.CancelledError:
+            sock.close()
+            raise
         self._waiting_since[transport] = self._loop.time()
         if len(self) > self._max_connections:
             self._forget_closed()

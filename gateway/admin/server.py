@@ -1,4 +1,4 @@
-"""The admin address: /healthz, /readyz, /metrics, /version, /debug/shards, and the console. Plain HTTP, by
+"""The admin address: /healthz, /readyz, /metrics, /version, /debug/shards, and the console. HTTP or TLS, by
 default on loopback only. No page but the console's changes anything or shows the content of records."""
 
 import socket
@@ -9,6 +9,7 @@ from aiohttp import web
 
 from gateway.addresses import Address, is_loopback
 from gateway.admin.connections import AdminConnections
+from gateway.security.tls import Certificates
 from gateway.settings import Admin
 from gateway.telemetry.loop_lag import LoopLag
 from gateway.telemetry.metrics import Metrics
@@ -51,7 +52,8 @@ class AdminServer:
         self._loop_lag = LoopLag(metrics.loop_lag)
         metrics.not_ready = not_ready
         self.console: Pages | None = None
-        """To be set before the start."""
+        self.certificates: Certificates | None = None
+        """For TLS. Both are to be set before the start."""
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
         """Serve on bound sockets."""
@@ -75,6 +77,7 @@ class AdminServer:
         self._runner = runner
         await runner.setup()
         assert runner.server is not None
+        self._connections.certificates = self.certificates
         self._connections.listen(sockets, runner.server)
         self._loop_lag.start()
 

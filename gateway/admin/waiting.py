@@ -5,14 +5,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from gateway.admin.server import AdminServer
-from gateway.settings import Admin
+from gateway.admin.tls import admin_certificates
+from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
 
 
 @asynccontextmanager
 async def waiting_pages(
     listen: Callable[[], Awaitable[Sequence[socket.socket]]] | None,
-    settings: Admin,
+    settings: Settings,
     metrics: Metrics,
     version: str,
     detail: Callable[[], str],
@@ -23,8 +24,9 @@ async def waiting_pages(
         yield
         return
     pages = AdminServer(
-        metrics, version, lambda: [{"reason": "waiting_for_owner", "detail": detail()}], list, settings
+        metrics, version, lambda: [{"reason": "waiting_for_owner", "detail": detail()}], list, settings.admin
     )
+    pages.certificates = admin_certificates(settings)
     await pages.start(await listen())
     try:
         yield

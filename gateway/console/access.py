@@ -9,7 +9,8 @@
 | Sec-Fetch-Site is none or        | the same, where a browser sends no Origin                               |
 | same-origin                      |                                                                         |
 | a POST has JSON in its body      | forms of other sites, which a browser sends without a preflight         |
-| the token, in constant time      | all others, wherever the address is reachable beyond this host          |
+| the token, in constant time, or  | all others, wherever the address is reachable beyond this host          |
+| the client certificate           |                                                                         |
 
 The page and its files hold nothing of the gateway, so they need no token; the page asks for it. There is no
 cookie: a browser sends nothing by itself that would authorize a request.
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.config import check_readable
+from gateway.security.principals import ANONYMOUS, parse_principals
 from gateway.settings import Admin, ConfigError
 
 MIN_TOKEN_CHARS: Final = 16
@@ -69,6 +71,8 @@ class RequestFacts:
     fetch_site: str | None
     content_type: str
     authorization: str | None
+    principal: str = ANONYMOUS
+    """Of the client certificate."""
 
 
 class Access:
@@ -77,16 +81,20 @@ class Access:
     def __init__(self, settings: Admin, *, is_loopback: bool) -> None:
         self._hosts = frozenset(name.lower().rstrip(".") for name in settings.hosts)
         self._digest = _digest(read_token(settings.token_file)) if settings.token_file else None
+        self._principals = parse_principals(settings.principals, "admin.principals")
         self._is_loopback = is_loopback
 
+    def needs_token_of(self, principal: str) -> bool:
+        return self._digest is not None and principal not in self._principals
+
     @property
-    def needs_token(self) -> bool:
-        return self._digest is not None
+    def _needs_nothing(self) -> bool:
+        return self._digest is None and not self._principals
 
     @property
     def is_closed(self) -> bool:
         """Whether the address is reachable from elsewhere, and there is no way to say who may use it."""
-        return self._digest is None and not self._is_loopback
+        return self._digest is None and not self._principals and not self._is_loopback
 
     def check_sender(self, facts: RequestFacts) -> None:
         """Of every request, also of those for the page. Raises Denied."""
@@ -111,8 +119,10 @@ class Access:
                 "closed",
                 "This address is reachable beyond loopback: the console needs the setting admin.token_file.",
             )
-        if self._digest is None:
+        if facts.principal in self._principals or self._needs_nothing:
             return
+        if self._digest is None:
+            raise Denied(403, "principal", f"{facts.principal} is not one of admin.principals.")
         given = facts.authorization or ""
         token = given[len(BEARER) :].strip() if given.startswith(BEARER) else ""
         # Digests have one length, so not even that of the token can be measured.

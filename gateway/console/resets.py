@@ -26,7 +26,7 @@ from ledger.topics.state import Topic
 
 log = structlog.get_logger()
 
-BY: Final = "console"
+CLIENT_ID: Final = "console"
 MAX_PREVIEWS: Final = 32
 MAX_ROWS: Final = 1_000
 """Partitions of one reset."""
@@ -69,14 +69,14 @@ class Preview:
 TARGETS: Final = frozenset({"earliest", "latest", "time", "offset", "shift"})
 
 
-def audit_reset(preview: Preview, errors: Sequence[ErrorName], peer: str) -> None:
-    """Write the event that a reset by a client has, too. Partitions whose outcome is unknown have an event of
-    their own."""
+def audit_reset(preview: Preview, errors: Sequence[ErrorName], by: tuple[str, str]) -> None:
+    """Write the event that a reset by a client has, too. `by`: principal and address. Partitions whose
+    outcome is unknown have an event of their own."""
     for error, outcome in ((ErrorName.NONE, {}), (UNKNOWN_OUTCOME.error, {"outcome": "unknown"})):
         rows = [row for row, found in zip(preview.rows, errors, strict=True) if found == error]
         if rows:
             moves = in_words(rows, _move)
-            who = {"principal": BY, "client_id": BY, "peer": peer}
+            who = {"principal": by[0], "client_id": CLIENT_ID, "peer": by[1]}
             log.info("offsets.reset", group=preview.group_id, offsets=moves, **outcome, **who)
 
 

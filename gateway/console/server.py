@@ -39,6 +39,7 @@ from gateway.console.tables import GroupRow, GroupTable, TopicRow, TopicTable
 from gateway.requests.context import Services
 from gateway.scheduling.batch_opening import BatchOpener
 from gateway.scheduling.slices import Owner, Slices
+from gateway.security.principals import ANONYMOUS, principal_of
 from gateway.settings import Admin
 from gateway.telemetry.logs import QuietLog
 from gateway.wire.connection import CloseConnection
@@ -194,7 +195,7 @@ class Console:
         assert self._access is not None
         return _json(
             {
-                "needsToken": self._access.needs_token,
+                "needsToken": self._access.needs_token_of(_principal_of(request)),
                 "isClosed": self._access.is_closed,
                 "mayReadRecords": self._settings.read_records,
                 "mayWrite": self._settings.write,
@@ -353,7 +354,7 @@ class Console:
         if not isinstance(preview_id, str):
             raise bad("The field preview is missing.")
         preview, errors = await self._resets.apply(preview_id)
-        audit_reset(preview, errors, request.remote or "")
+        audit_reset(preview, errors, (_principal_of(request), request.remote or ""))
         return _json(views.preview(preview, errors))
 
     async def _body(self, request: web.Request) -> dict[str, Any]:
@@ -438,7 +439,13 @@ def _facts_of(request: web.Request) -> RequestFacts:
         fetch_site=headers.get("Sec-Fetch-Site"),
         content_type=request.content_type,
         authorization=headers.get("Authorization"),
+        principal=_principal_of(request),
     )
+
+
+def _principal_of(request: web.Request) -> str:
+    transport = request.transport
+    return principal_of(transport.get_extra_info("peercert")) if transport is not None else ANONYMOUS
 
 
 def _file(body: bytes, kind: str, check: Callable[[web.Request], None]) -> Handler:

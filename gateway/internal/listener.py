@@ -30,6 +30,7 @@ from gateway.network.sockets import AcceptedSocket
 from gateway.network.unix_sockets import SocketFailed, UnixListening
 from gateway.requests.context import Services
 from gateway.router import RequestRouter, served_versions
+from gateway.security.principals import parse_principals
 from gateway.security.tls import Certificates
 from gateway.settings import ConfigError, Internal, Settings, Tls
 
@@ -161,13 +162,7 @@ def bindings_of(settings: Settings) -> Sequence[Binding]:
 
 def principals_of(internal: Internal) -> frozenset[str]:
     """Raises ConfigError."""
-    named = frozenset(part.strip() for part in internal.principals.split(";") if part.strip())
-    wrong = next((name for name in sorted(named) if not name.startswith("User:")), None)
-    if wrong is not None:
-        raise ConfigError(
-            f"internal.principals: {wrong!r} is no principal, expected User:CN=NAME, separated by semicolons"
-        )
-    return named
+    return parse_principals(internal.principals, "internal.principals")
 
 
 def socket_path(internal: Internal, directory: Path | None) -> Path | None:

@@ -7,6 +7,8 @@ builder takes it: `User:CN=app,OU=payments,O=Example`.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from gateway.settings import ConfigError
+
 ANONYMOUS: Final = "User:ANONYMOUS"
 
 _SHORT: Final[Mapping[str, str]] = {
@@ -29,6 +31,17 @@ def principal_of(certificate: Mapping[str, Any] | None) -> str:
     one, or with an empty subject, `User:ANONYMOUS`."""
     subject = certificate.get("subject", ()) if certificate else ()
     return f"User:{distinguished_name(subject)}" if subject else ANONYMOUS
+
+
+def parse_principals(text: str, setting: str) -> frozenset[str]:
+    """Of a list with semicolons. Raises ConfigError, which names the setting."""
+    named = frozenset(part.strip() for part in text.split(";") if part.strip())
+    wrong = next((name for name in sorted(named) if not name.startswith("User:")), None)
+    if wrong is not None:
+        raise ConfigError(
+            f"{setting}: {wrong!r} is no principal, expected User:CN=NAME, separated by semicolons"
+        )
+    return named
 
 
 def distinguished_name(subject: Sequence[Sequence[tuple[str, str]]]) -> str:

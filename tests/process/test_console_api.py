@@ -1,6 +1,8 @@
 """The console's data, as `curl` gets them: what is shown, what is bounded, and who is refused."""
 
 import json
+import socket
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -13,7 +15,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.support.gateway import Gateway, GatewayFactory
+from tests.support.certificates import Authority, Issued, principal_of
+from tests.support.gateway import Gateway, GatewayFactory, GatewayNotReady
 from tests.support.ports import with_port
 
 WAIT_S = 20.0
@@ -386,3 +389,79 @@ def test_what_does_not_exist_is_not_found(console: Gateway, path: str) -> None:
 def test_a_body_of_another_shape_is_refused(console: Gateway, body: object) -> None:
     status, page = call(console, "group/reset/preview", body)
     assert (status, page["error"]["reason"]) == (400, "parameter")
+
+
+def test_a_client_certificate_opens_the_console_beyond_loopback(
+    gateway_factory: GatewayFactory, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    server, ann, eve = authority.server(), authority.client("ann"), authority.client("eve")
+    settings = {
+        "admin.tls": "true",
+        "admin.ca": authority.file,
+        "admin.principals": f"User:CN=other;{principal_of(ann)}",
+        "tls.certificate": server.certificate,
+        "tls.key": server.key,
+    }
+    sets = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    gateway = gateway_factory(["--admin", with_port("0.0.0.0:0"), *sets])
+    gateway.start()
+    address = replace(gateway.admin, host="127.0.0.1").address
+
+    def read(path: str, client: Issued | None) -> tuple[int, Any]:
+        context = ssl.create_default_context(cafile=str(authority.file))
+        if client is not None:
+            context.load_cert_chain(client.certificate, client.key)
+        try:
+            with urllib.request.urlopen(f"https://{address}{path}", timeout=WAIT_S, context=context) as page:
+                return page.status, json.loads(page.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())["error"]["reason"]
+
+    assert read("/api/topics", ann)[0] == 200
+    assert read("/api/topics", eve) == (403, "principal")
+    assert read("/api/topics", None) == (403, "principal")
+    assert read("/api/session", ann)[1]["isClosed"] is False
+    # Probes and Prometheus need no certificate, and plain HTTP is over.
+    assert read("/healthz", None) == (200, {"status": "ok"})
+    with pytest.raises((urllib.error.URLError, ConnectionError)):
+        urllib.request.urlopen(f"http://{address}/healthz", timeout=WAIT_S)
+
+
+def test_connections_that_never_finish_their_handshake_shut_no_one_out(
+    gateway_factory: GatewayFactory, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    server = authority.server()
+    files = [f"tls.certificate={server.certificate}", f"tls.key={server.key}"]
+    sets = [word for value in ("admin.tls=true", "admin.connections=4", *files) for word in ("--set", value)]
+    gateway = gateway_factory(sets)
+    gateway.start()
+    silent = [socket.create_connection((gateway.admin.host, gateway.admin.port)) for _ in range(30)]
+    try:
+        context = ssl.create_default_context(cafile=str(authority.file))
+        url = f"https://{gateway.admin.address}/healthz"
+        with urllib.request.urlopen(url, timeout=5.0, context=context) as page:
+            assert page.status == 200
+    finally:
+        for sock in silent:
+            sock.close()
+
+
+@pytest.mark.parametrize(
+    ("sets", "reason"),
+    [
+        (["admin.principals=User:CN=x"], "admin.principals needs admin.tls"),
+        (["admin.tls=true"], "tls.certificate"),
+        (["admin.principals=CN=x"], "is no principal"),
+        (["admin.token_file=/nowhere"], "admin.token_file"),
+    ],
+    ids=["no-tls", "no-certificate", "no-principal", "no-file"],
+)
+def test_settings_of_the_console_that_cannot_work_end_the_start(
+    gateway_factory: GatewayFactory, sets: list[str], reason: str
+) -> None:
+    gateway = gateway_factory([word for value in sets for word in ("--set", value)])
+    with pytest.raises(GatewayNotReady) as refused:
+        gateway.start()
+    assert refused.value.exit_code == 2 and reason in refused.value.log

@@ -114,6 +114,20 @@ def test_with_a_token_file_the_token_is_needed_everywhere(token_file: str, is_lo
     assert refused(check, replace(GET, authorization=f"Bearer {TOKEN}")) == ""
 
 
+def test_a_client_certificate_is_as_good_as_the_token(token_file: str) -> None:
+    named = msgspec.structs.replace(Admin(), principals="User:CN=ann; User:CN=bob")
+    check = access(named, is_loopback=False)
+    assert not check.is_closed
+    assert refused(check, GET) == "principal"
+    assert refused(check, replace(GET, principal="User:CN=eve")) == "principal"
+    assert refused(check, replace(GET, principal="User:CN=bob")) == ""
+    both = access(msgspec.structs.replace(named, token_file=token_file), is_loopback=False)
+    assert refused(both, replace(GET, principal="User:CN=ann")) == ""
+    assert refused(both, replace(GET, principal="User:CN=eve")) == "no_token"
+    assert refused(both, replace(GET, authorization=f"Bearer {TOKEN}")) == ""
+    assert both.needs_token_of("User:ANONYMOUS") and not both.needs_token_of("User:CN=ann")
+
+
 def test_a_denial_never_repeats_what_was_sent(token_file: str) -> None:
     check = access(msgspec.structs.replace(Admin(), token_file=token_file))
     with pytest.raises(Denied) as denied:
