@@ -56,9 +56,9 @@ class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=-1,
             le=256 * KIB,
-            description="Drafts of up to this size are written inside of their journal entry, where the "
-            "metadata store is not on this host, and moved into objects later: one write less for each; 0 = "
-            "none are, -1 = up to 256 KiB in S3, 16 KiB in other stores. Needs ledger.feature_level 5",
+            description="Drafts of up to this size are written inside of their journal entry and moved into "
+            "objects later: one write less for each; 0 = none are, -1 = up to 256 KiB where the metadata is "
+            "in S3, 16 KiB in etcd or a filer, none on this host. Needs ledger.feature_level 5",
         ),
     ] = 0
     inline_rate: Annotated[

@@ -273,12 +273,12 @@ class _Opened:
 
 
 def inline_bytes_of(urls: StoreUrls, storage: Storage) -> int:
-    """The largest draft that travels in a journal entry; 0: none does. On this host nothing is won by it, as
-    an entry is written into a file too."""
-    if directory_of(urls.metadata) is not None or urls.metadata == MEMORY or not storage.inline_bytes:
-        return 0
-    if storage.inline_bytes > 0:
+    """The largest draft that travels in a journal entry; 0: none does. On this host none does unless that is
+    set: an entry is written into a file too."""
+    if storage.inline_bytes >= 0:
         return storage.inline_bytes
+    if directory_of(urls.metadata) is not None or urls.metadata == MEMORY:
+        return 0
     return S3_INLINE_BYTES if urls.metadata.startswith("s3:") else INLINE_BYTES
 
 

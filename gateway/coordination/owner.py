@@ -64,6 +64,8 @@ class _Filling:
     records: list[bytes] = field(default_factory=list)
     batches: Sequence[DraftBatch] = ()
     """Of the draft that is appended with it: at most one."""
+    inline_bytes: int = 0
+    """How much of the entry they are."""
     may_have_batches: bool = True
     results: list[tuple[Completion[LedgerResult], LedgerResult]] = field(default_factory=list)
     size: int = HEAD_BYTES
@@ -355,7 +357,8 @@ class Owner:
         if records:
             # Else it was refused whole, or has all been there before.
             filling.batches = batches
-            filling.size += _inline_bytes(placement, batches) + sum(map(len, records))
+            filling.inline_bytes = _inline_bytes(placement, batches)
+            filling.size += filling.inline_bytes + sum(map(len, records))
         filling.records += records
         filling.results.append((completion, decision.result))
         filling.work += request.work
@@ -371,7 +374,7 @@ class Owner:
         await self._proved_all()
         if not counts:
             return _Unproved(number, data, filling, barriers)
-        await self._replica.apply(data)
+        await self._replica.apply(data, filling.inline_bytes)
         self.proved_at = filling.began_at
         return None
 
@@ -398,7 +401,7 @@ class Owner:
     async def _prove_appended(self, unproved: _Unproved) -> None:
         """Apply the entry and return its results, once it is known to count."""
         await verify_counts(self._journal, unproved.number, lambda: self._may_wait)
-        await self._replica.apply(unproved.data)
+        await self._replica.apply(unproved.data, unproved.filling.inline_bytes)
         self.proved_at = unproved.filling.began_at
         self._unproved = self._proof = None
         self._complete(unproved.filling, unproved.barriers)

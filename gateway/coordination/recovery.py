@@ -268,7 +268,7 @@ async def _follow(journal: Journal, recovered: Recovered) -> None:
     async for stored in consecutive_entries(journal, recovered.state.applied):
         entry = apply_stored(recovered.state, stored, recovered.source)
         recovered.nonce = entry.nonce
-        recovered.journal_bytes += len(stored.data)
+        recovered.journal_bytes += len(stored.data) + len(stored.batches)
 
 
 def apply_stored(state: LedgerState, stored: StoredEntry, source: str) -> Entry:

@@ -44,12 +44,13 @@ class Replica:
         self.applying = asyncio.Lock()
         """Held while an entry is applied. While another task holds it, entries and their requests wait."""
 
-    async def apply(self, data: bytes) -> None:
-        """Apply the next entry, from its bytes: as the owner, every follower and every restart does."""
+    async def apply(self, data: bytes, inline_bytes: int = 0) -> None:
+        """Apply the next entry, from its bytes: as the owner, every follower and every restart does.
+        `inline_bytes`: of batches that are inside of it, which the journal has to keep too."""
         entry = decode_entry(data, f"{self.state.applied} of shard {self.shard}")
         async with self.applying:
             touched = begin_entry(self.state, entry)
-            self.journal_bytes += len(data)
+            self.journal_bytes += len(data) + inline_bytes
             self.last_nonce = entry.nonce
             try:
                 self._notify(touched)

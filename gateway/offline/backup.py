@@ -21,7 +21,7 @@ from gateway.coordination.recovery import Recovered, snapshot_keys
 from gateway.offline.inline_restore import inline_frames, put_into_objects
 from ledger.cluster.owners import NO_GATEWAY
 from ledger.cluster.records import LedgerRestored, OwnerChanged
-from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError, StoreTooNew
+from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
 from ledger.formats.inline import decode_value
 from ledger.formats.snapshot import (
     Snapshot,
@@ -104,10 +104,17 @@ class Restored:
 
 
 async def write_backup(journal: Journal, recovered: Recovered, blobs: Blobs, now_ms: int) -> Backup:
-    """Put a backup of the journal's state into blobs. StoreUnavailable if that cannot be made durable."""
-    state = recovered.state
-    async for piece in pieces(journal, await journal.start()):
+    """Put a backup of the journal's state into blobs. StoreUnavailable if that cannot be made durable, or if
+    a gateway has pruned meanwhile what the state needs."""
+    state, start = recovered.state, await journal.start()
+    async for piece in pieces(journal, start):
         await put_archive(blobs, journal.shard, piece, now_ms)
+    # Below the entries of the last restore there are none: what it has not found is known to be missing.
+    oldest = state.objects.first_inline_entry(state.restores[-1].entries if state.restores else 0)
+    if oldest is not None and oldest < start:
+        raise StoreUnavailable(
+            f"a gateway has moved the records of journal entry {oldest} and pruned it: make the backup again"
+        )
     key = new_snapshot_key(journal.shard, state.applied, now_ms)
     snapshot = Snapshot(state.applied, recovered.nonce, list(all_rows(state)))
     await blobs.put(key, [encode_snapshot(snapshot)])

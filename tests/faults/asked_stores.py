@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from adapters.far import FarStores
-from adapters.open import open_blobs, open_journal, open_metadata, open_segments
+from adapters.open import open_blobs, open_journal, open_metadata, open_segments, with_inline
 from gateway.coordination.recovery import recover
 from ledger.state import LedgerState
 from tests.faults.load import Found, Place
@@ -36,5 +36,6 @@ async def ask_stores(place: FarPlace) -> Held:
         stack.push_async_callback(segments.close)
         blobs = open_blobs(place.data, far=far)
         stack.push_async_callback(blobs.close)
-        state = (await recover(open_journal(metadata), None, blobs)).state
-        return Held(state, await records_in(Opened(state, segments)))
+        journal = open_journal(metadata)
+        state = (await recover(journal, None, blobs)).state
+        return Held(state, await records_in(Opened(state, with_inline(segments, journal))))

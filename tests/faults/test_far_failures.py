@@ -53,7 +53,11 @@ RETRIABLE: Final = frozenset(
     {"NONE", "KAFKA_STORAGE_ERROR", "REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER"}
 )
 """That clients try again by themselves."""
-OPTIONS: Final = ("--set", "groups.group.initial.rebalance.delay.ms=200")
+OPTIONS: Final = (
+    *("--set", "groups.group.initial.rebalance.delay.ms=200"),
+    # Each draft needs both stores.
+    *("--set", "storage.inline_bytes=0"),
+)
 FLOOD_BUFFER_BYTES: Final = 32 * 1024 * 1024
 FLOOD_CLIENTS: Final = 64
 FLOOD_PARTITIONS: Final = range(4)
@@ -194,6 +198,19 @@ def test_a_request_is_answered_when_its_time_is_over_though_a_store_is_silent(
                     error, seconds = produced_to(gateway)
                     assert error == "REQUEST_TIMED_OUT" and seconds < ANSWERED_S, trouble
             wait_until_ready(gateway)
+
+
+@pytest.mark.timeout(120)
+def test_a_small_draft_is_acknowledged_while_the_store_of_the_data_is_silent(
+    weed: Weed, weed_s3: S3Server, etcd: EtcdServer, tmp_path: Path
+) -> None:
+    with ways_to(weed.s3_port) as ways:
+        place = FarPlace(ETCD_S3, etcd.url(), S3Server("the way to it", ways.s3_endpoint).url())
+        with far_gateway(place, tmp_path, ["--set", "storage.inline_bytes=-1"]) as gateway:
+            create_topics(gateway.bootstrap, {"t": 1})
+            (trouble,) = (one for one in S3_TROUBLES if one.is_partition)
+            with ways.trouble(trouble):
+                assert produced_to(gateway)[0] == "NONE"
 
 
 @pytest.mark.full

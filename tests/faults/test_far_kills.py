@@ -78,8 +78,9 @@ class Host:
 
 
 @contextmanager
-def host_of(place: FarPlace, directory: Path) -> Iterator[Host]:
-    gateway = FarGateway(place, directory, [*OPTIONS, "--node-id", "1"])
+def host_of(place: FarPlace, directory: Path, inline_bytes: int = -1) -> Iterator[Host]:
+    inline = "--set", f"storage.inline_bytes={inline_bytes}"
+    gateway = FarGateway(place, directory, [*OPTIONS, *inline, "--node-id", "1"])
     try:
         gateway.start(READY_S)
         yield Host(gateway)
@@ -103,13 +104,20 @@ def wait_until_in_flight(host: Host, clients: Clients, dice: random.Random) -> N
 
 
 def kill_again_and_again(
-    place: FarPlace, directory: Path, kills: int, beside: Sequence[Callable[[Host], None]] = ()
+    place: FarPlace,
+    directory: Path,
+    kills: int,
+    beside: Sequence[Callable[[Host], None]] = (),
+    inline_bytes: int = -1,
 ) -> None:
     """`beside`: what dies in turn, which is brought back before the next gateway starts, if that is dead."""
     seed = new_seed()
     print(f"seed {seed}")  # noqa: T201
     dice = random.Random(seed)
-    with host_of(place, directory) as host, clients_at(host.gateway, SENT_EVERY_S) as clients:
+    with (
+        host_of(place, directory, inline_bytes) as host,
+        clients_at(host.gateway, SENT_EVERY_S) as clients,
+    ):
         for number in range(kills):
             wait_until_in_flight(host, clients, dice)
             if beside:
@@ -133,16 +141,19 @@ def kill_again_and_again(
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("row", [ETCD_S3, BUCKET_ALONE])
 def test_nothing_is_lost_with_the_host(row: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    kill_again_and_again(far_place(request, row), tmp_path, KILLS[row])
+    # Over a bucket alone each draft is an object.
+    inline_bytes = 0 if row == BUCKET_ALONE else -1
+    kill_again_and_again(far_place(request, row), tmp_path, KILLS[row], inline_bytes=inline_bytes)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("inline_bytes", [0, -1], ids=["objects", "inline"])
 @pytest.mark.parametrize("row", FAR_ROWS)
 def test_nothing_is_lost_with_a_hundred_hosts(
-    row: str, request: pytest.FixtureRequest, tmp_path: Path
+    row: str, inline_bytes: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    kill_again_and_again(far_place(request, row), tmp_path, FULL_KILLS)
+    kill_again_and_again(far_place(request, row), tmp_path, FULL_KILLS, inline_bytes=inline_bytes)
 
 
 @dataclass(frozen=True, slots=True)

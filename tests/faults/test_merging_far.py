@@ -36,7 +36,8 @@ def wait_for_job(gateway: FarGateway) -> dict[str, object]:
 def test_objects_of_a_bucket_are_merged_by_the_gateway_and_read_the_same(
     far: FarPlace, tmp_path: Path
 ) -> None:
-    gateway = FarGateway(far, tmp_path / "gateway", ["--set", "housekeeping.merge_runs=0"])
+    options = ["--set", "storage.inline_bytes=0", "--set", "housekeeping.merge_runs=0"]
+    gateway = FarGateway(far, tmp_path / "gateway", options)
     try:
         gateway.start(START_S)
         create_topics(gateway.bootstrap, TOPICS)

@@ -148,6 +148,7 @@ def test_a_gateway_that_jobs_cannot_reach_keeps_its_data_directory(gateway_facto
 @pytest.mark.parametrize("far", [pytest.param("bucket", marks=pytest.mark.full), "etcd+s3"], indirect=True)
 def test_over_far_stores_a_gateway_that_lives_is_never_replaced(far: FarPlace, tmp_path: Path) -> None:
     settings = load_settings({**far.settings(), "storage.data_dir": str(tmp_path / "none")}, {})
+    job = b"j" * 16
     with far_gateway(far, tmp_path / "first") as gateway:
         produce(gateway)
         with pytest.raises(StoreLocked) as refused, reached(settings, None):
@@ -159,7 +160,10 @@ def test_over_far_stores_a_gateway_that_lives_is_never_replaced(far: FarPlace, t
         gateway.terminate()
         for _ in range(2):
             with reached(settings, None) as found, PeerClient(UnixLink(Path(found["path"])), 20.0) as peer:
+                # What is inside of journal entries is not for jobs before they have a pin.
+                peer.pin(job)
                 assert peer.find_batches(next(peer.topics()).topic_id, 0, 0).high_watermark == 6
+                peer.release(job)
         gateway.start()
         produce(gateway)
         gateway.kill9()

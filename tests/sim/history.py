@@ -53,6 +53,8 @@ GRACE_MS = 3_000
 PIN_LOOK_S, PIN_EXPIRY_MS = 1.0, 4_000
 TROUBLED_S = 30.0
 FILES_EVERY = 5
+INLINE_EVERY, INLINE_BYTES = 3, 1_500
+"""In so many histories small drafts travel in journal entries."""
 SHARED_MEMORY = Path("/dev/shm")
 """Files that are synced at once."""
 FINISHED_S = 300.0
@@ -293,7 +295,8 @@ def drawn_rates(choose: random.Random) -> Rates:
 def drawn_settings(choose: random.Random, directory: Path | None) -> Settings:
     stores = IN_MEMORY if directory is None else {"storage.data_dir": str(directory)}
     linger_ms = str(choose.choice([0, 0, 5]))
-    settings = load_settings({**SETTINGS, **stores, "ledger.linger_ms": linger_ms}, {})
+    inline = {"storage.inline_bytes": str(0 if choose.randrange(INLINE_EVERY) else INLINE_BYTES)}
+    settings = load_settings({**SETTINGS, **stores, **inline, "ledger.linger_ms": linger_ms}, {})
     ledger = msgspec.structs.replace(settings.ledger, snapshot_bytes=SNAPSHOT_BYTES, orphan_grace_ms=GRACE_MS)
     return msgspec.structs.replace(settings, ledger=ledger)
 

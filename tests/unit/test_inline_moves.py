@@ -70,6 +70,17 @@ async def test_a_small_draft_needs_no_object(stores: Stores) -> None:
     await host.close()
 
 
+async def test_what_is_inside_of_entries_counts_as_journal(stores: Stores) -> None:
+    host = await stores.host()
+    before = host.shard.replica.journal_bytes
+    await host.send(b"x" * 10_000)
+    assert host.shard.replica.journal_bytes > before + 10_000
+    await host.close()
+    again = await stores.host()
+    assert again.shard.replica.journal_bytes > before + 10_000
+    await again.close()
+
+
 async def test_a_draft_beyond_the_limit_goes_into_an_object(stores: Stores) -> None:
     host = await stores.host()
     assert await host.send(b"x" * MAX_DRAFT_BYTES) == 0

@@ -12,6 +12,7 @@ from gateway.coordination.recovery import recover
 from gateway.offline.audit import Findings, StoreAudit
 from gateway.offline.backup import read_backup, restore_backup, write_backup
 from gateway.offline.doctor import Diagnosis, check_objects
+from ledger.errors import StoreUnavailable
 from ledger.formats.snapshot import archive_prefix
 from tests.support.inline_world import BEGUN_MS, InlineHost, far_metadata, stored_values
 
@@ -60,6 +61,21 @@ async def test_a_restore_has_every_record_of_the_backup() -> None:
     await check(again)
     assert await again.send(b"goes on") == len(VALUES)
     await again.close()
+
+
+async def test_a_backup_that_lacks_a_batch_is_none() -> None:
+    host, target = await filled(), MemoryBlobs()
+    before = await recover(host.journal, None, host.blobs)
+    # A gateway goes on, and prunes past what this state needs.
+    for _ in range(2):
+        await host.checkpoint()
+        await host.send(b"more")
+    await host.checkpoint()
+    with pytest.raises(StoreUnavailable, match="make the backup again"):
+        await write_backup(host.journal, before, target, BEGUN_MS + 1)
+    await backed_up(host, target)
+    assert set((await read_backup(target)).inline) == set(host.inline_entries)
+    await host.close()
 
 
 async def test_what_no_archive_has_is_reported_and_holds_nothing() -> None:
