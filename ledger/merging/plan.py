@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ledger.keys import is_log
 from ledger.merging.found import FoundRun, RunPage
 from ledger.objects.uploads import ObjectKind
 from ledger.swaps.requests import MAX_SWAPPED_RUNS
@@ -36,6 +37,7 @@ class MergePolicy:
 
     `due_runs`: runs of WAL objects that are merged at once, however young.
     `age_ms`: or when the oldest of them is in an object of this age, which goes when its last run has gone.
+    Files of a local log are not closed by age: there it is the age of the run.
     `tail_ms`: runs younger than this are left alone.
     `small_segment_bytes`, `many_segments`: adjacent segments below this size are merged again if there are so
     many of them.
@@ -163,6 +165,9 @@ class PartitionPlanner:
     def _is_old(self, run: FoundRun) -> bool:
         if run.locator != self._object:
             self._object, self._object_ms = run.locator, run.created_ms
+        if self._object_ms <= self._old_ms and is_log(run.locator):
+            # The file may be written for days, and is held while it is.
+            return run.seen_ms(self._now_ms) <= self._old_ms
         return self._object_ms <= self._old_ms
 
     def _take(self, run: FoundRun) -> list[MergeTask]:

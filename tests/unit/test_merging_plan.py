@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.keys import log_locator, uuid7
 from ledger.merging.found import FoundRun, RunPage
 from ledger.merging.plan import MAX_TASK_RUNS, MergePolicy, MergeTask, PartitionPlanner
 from ledger.objects.uploads import ObjectKind
@@ -83,6 +84,21 @@ def test_a_local_object_is_created_long_before_its_newest_runs() -> None:
         stamp = NOW_MS - 1 if number % 2 else without_timestamp(NOW_MS - 1)
         partition.append(locator(1, NOW_MS - HOUR_MS), number * 1_080, 1_000, 1, stamp)
     assert spans(partition.plan(POLICY, NOW_MS)) == [(0, 599)]
+
+
+def test_in_a_log_file_the_age_of_each_run_counts_and_not_that_of_the_file() -> None:
+    """It is written for as long as it is not full, and cannot go before."""
+    file = log_locator(0, uuid7(NOW_MS - 3 * DAY_MS, bytes(10)).bytes)
+    partition = FoundPartition()
+    ages = [2 * DAY_MS, POLICY.age_ms + 1, HOUR_MS, HOUR_MS, POLICY.tail_ms // 2]
+    for number, age_ms in enumerate(ages):
+        stamp = NOW_MS - age_ms
+        partition.append(file, number * 200, 100, 1, stamp if number % 2 else without_timestamp(stamp))
+    assert spans(partition.plan(POLICY, NOW_MS)) == [(0, 3)]
+    young = FoundPartition()
+    for number in range(3):
+        young.append(file, number * 200, 100, 1, NOW_MS - HOUR_MS)
+    assert young.plan(POLICY, NOW_MS) == []
 
 
 def test_timestamps_from_the_future_keep_no_run_young() -> None:
