@@ -161,6 +161,14 @@ class FreeSpace:
     @contextmanager
     def writing(self, batch_bytes: int) -> Iterator[None]:
         """Around the writing of a draft. DiskFull, before anything is written, if it does not fit."""
+        size = self.begin_writing(batch_bytes)
+        try:
+            yield
+        finally:
+            self.end_writing(size)
+
+    def begin_writing(self, batch_bytes: int) -> int:
+        """The same, for a caller that ends it by `end_writing` with what this returns."""
         if self.store_refusal:
             raise DiskFull(self.store_refusal)
         size = batch_bytes + DRAFT_OVERHEAD_BYTES
@@ -171,10 +179,10 @@ class FreeSpace:
             raise DiskFull(self.refusal)
         self._taken += size
         self._in_flight += size
-        try:
-            yield
-        finally:
-            self._in_flight -= size
+        return size
+
+    def end_writing(self, size: int) -> None:
+        self._in_flight -= size
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self._stopped.is_set():

@@ -198,7 +198,8 @@ class FetchOperation:
             slices.leave()
             self.has_waited = True
         self.reportable = reportable
-        return any(fetched.is_exceptional for fetched in reportable)
+        # Of a fetch at the end of its partitions there is none.
+        return bool(reportable) and any(fetched.is_exceptional for fetched in reportable)
 
     def _plan_some(self, partitions: Sequence[PartitionFetch]) -> list[PartitionFetch]:
         """Those that have something to report."""
@@ -215,6 +216,9 @@ class FetchOperation:
 
     async def confirm(self) -> None:
         """After a plan: confirm its errors, and after the first plan note which partitions do not exist."""
+        if not self.reportable and not self.has_negative_max_bytes:
+            self.absent_count = self.absent_count or 0
+            return
         unconfirmed = [
             fetched for fetched in self.reportable if fetched.may_be_outdated and not fetched.is_confirmed
         ]
@@ -254,6 +258,8 @@ class FetchOperation:
         )
         if self.is_over or not has_others:
             return False
+        if not self.reportable:
+            return self.min_bytes > 0
         for fetched in self.reportable:
             if fetched.is_diverging or (fetched.error is not ErrorCode.NONE and not fetched.was_absent):
                 return False

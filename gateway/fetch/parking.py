@@ -27,6 +27,8 @@ async def park(operation: FetchOperation) -> bool:
     if operation.has_waited and _has_moved(operation, operation.partitions):
         return True
     logs = [fetched.log for fetched in operation.partitions if fetched.log is not None]
+    if operation.memory is None and operation.session is None:
+        return await operation.resources.purgatory.park(ParkedFetch(logs, is_ready), operation.deadline)
     return await _wait(operation, operation.resources.purgatory.park, ParkedFetch(logs, is_ready))
 
 

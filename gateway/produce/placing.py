@@ -8,7 +8,6 @@ into the journal.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from typing import Protocol
 
 from gateway.coordination.free_space import DiskFull, FreeSpace
@@ -145,20 +144,23 @@ class PlacedDrafts:
 class DraftToPlace:
     """One draft on its way into an entry: the source of its batches, and the completion of its commit."""
 
-    __slots__ = ("_draft", "_drafts", "_is_done", "_placement", "_space")
+    __slots__ = ("_draft", "_drafts", "_is_done", "_placement", "_writing_bytes")
 
     def __init__(self, drafts: PlacedDrafts) -> None:
         self._drafts = drafts
         self._draft: Draft | None = None
         """Once it was taken."""
         self._placement: Placement | None = None
-        self._space = ExitStack()
+        self._writing_bytes = 0
+        """Of the free space, what it was accepted with and has not ended."""
         self._is_done = False
 
     def withdraw(self) -> None:
         """It is not taken, or its result is not wanted any more."""
         self._is_done = True
-        self._space.close()
+        size, self._writing_bytes = self._writing_bytes, 0
+        if size:
+            self._drafts.space.end_writing(size)
 
     # As a source of batches
 
@@ -172,7 +174,7 @@ class DraftToPlace:
             self.withdraw()
             return ()
         try:
-            self._space.enter_context(self._drafts.space.writing(draft.size))
+            self._writing_bytes = self._drafts.space.begin_writing(draft.size)
         except DiskFull as error:
             # Responses go out in an iteration of their own: an entry is being filled.
             asyncio.get_running_loop().call_soon(self.set_exception, error)
