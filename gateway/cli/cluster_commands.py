@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.completion import complete_quotas, complete_settings
+from gateway.cli.completion import complete_broker_configs, complete_quotas
 from gateway.cli.contact import DEFAULT_BOOTSTRAP, Contact
 from gateway.cli.help_text import help_text
 from gateway.cli.options import AsJson, Bootstrap, TlsCa, TlsCert, TlsKey, set_option
@@ -94,7 +94,8 @@ def configs(
     broker: Broker = None,
     everything: Annotated[bool, typer.Option("--all", help="Defaults too.", metavar="")] = False,
     sets: Annotated[
-        list[str] | None, set_option("Change a config; repeat for more.", "NAME=VALUE", complete_settings)
+        list[str] | None,
+        set_option("Change a config; repeat for more.", "NAME=VALUE", complete_broker_configs),
     ] = None,
     unsets: Annotated[
         list[str] | None, typer.Option("--unset", help="Back to the default.", metavar="NAME")

@@ -41,6 +41,18 @@ def complete_configs(incomplete: str) -> list[str]:
     return _begun(list(TOPIC_CONFIGS), incomplete)
 
 
+def complete_broker_configs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Those that can be changed while brokers run."""
+    from gateway.cli.resource_configs import BROKER_RESOURCE, described_configs
+
+    def names(endpoint: "Endpoint") -> list[str]:
+        node = endpoint.nodes()[0]
+        (configs,) = described_configs(endpoint, BROKER_RESOURCE, [str(node)], node).values()
+        return [f"{config.name}=" for config in configs if not config.read_only]
+
+    return _begun(_names_from(ctx, names), incomplete)
+
+
 def complete_quotas(incomplete: str) -> list[str]:
     from gateway.cli.quotas import QUOTAS
 

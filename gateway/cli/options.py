@@ -24,7 +24,7 @@ def endpoint_option(help_: str) -> Any:
     )
 
 
-def set_option(help_: str, metavar: str, complete: Callable[[str], list[str]]) -> Any:
+def set_option(help_: str, metavar: str, complete: Callable[..., list[str]]) -> Any:
     """NAME=VALUE, any number of times."""
     return typer.Option("--set", help=help_, metavar=metavar, autocompletion=complete)
 

@@ -68,7 +68,8 @@ def alter_configs(
         response = endpoint.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, node)
     (changed,) = response.responses
     if changed.error_code:
-        what = f"configs of {name or 'all brokers'} stay as they are"
+        whose = name if kind == TOPIC_RESOURCE else f"broker {name}" if name else "all brokers"
+        what = f"configs of {whose} stay as they are"
         raise Refusal(what, changed.error_code, changed.error_message)
 
 

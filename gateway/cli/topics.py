@@ -51,6 +51,9 @@ class PartitionLine:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
+    """`topic` is its name, as in all other lines; `name` says the same for scripts of before."""
+
+    topic: str
     name: str
     topic_id: str
     topic_id_base64: str
@@ -61,8 +64,10 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicLine:
-    """`offsets` and `bytes` are None unless sizes were requested, or the endpoint does not report them."""
+    """`topic` is its name, as in all other lines; `name` says the same for scripts of before. `offsets` and
+    `bytes` are None unless sizes were requested, or the endpoint does not report them."""
 
+    topic: str
     name: str
     partitions: int
     topic_id: str
@@ -89,6 +94,7 @@ def list_topics(contact: Contact, internal: bool, with_sizes: bool, as_json: boo
 
 def _line(topic: TopicInfo, size: TopicSize | None) -> TopicLine:
     return TopicLine(
+        topic.name,
         topic.name,
         len(topic.leaders),
         _shown_id(topic),
@@ -177,7 +183,7 @@ def _describe(endpoint: Endpoint, topic: TopicInfo, all_configs: bool) -> TopicD
         for config in described
         if all_configs or config.config_source == SET_ON_TOPIC
     }
-    return TopicDescription(topic.name, _shown_id(topic), _id_base64(topic), lines, configs)
+    return TopicDescription(topic.name, topic.name, _shown_id(topic), _id_base64(topic), lines, configs)
 
 
 def alter(

@@ -131,7 +131,8 @@ def test_a_quota_that_cannot_be_is_refused_before_it_is_sent(
 
 def test_sizes_of_topics_are_their_offsets_and_bytes(endpoint: Endpoint, topic: str) -> None:
     filled(endpoint, topic, records=10)
-    listed = {line["name"]: line for line in json_of(endpoint, "topics", "list", "--sizes")}
+    listed = {line["topic"]: line for line in json_of(endpoint, "topics", "list", "--sizes")}
+    assert listed[topic]["name"] == topic
     assert listed[topic]["offsets"] == 10
     # One batch or more with ten records of one byte.
     assert 61 + 10 * 7 <= listed[topic]["bytes"] < 10 * (61 + 9)

@@ -1,7 +1,9 @@
-"""docs/tls.md and deploy/kubernetes.yaml are true of the code: their commands run, their names are there."""
+"""docs/tls.md, docs/deployment.md, deploy/kubernetes.yaml: their commands run, their names exist."""
 
 import json
+import os
 import re
+import shlex
 import shutil
 import ssl
 import subprocess
@@ -12,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from gateway.config import SETTINGS
+from tests.support.command import run
 from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.versions import ROOT
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
 PAGE = ROOT / "docs" / "tls.md"
+DEPLOYMENT = ROOT / "docs" / "deployment.md"
 MANIFEST = ROOT / "deploy" / "kubernetes.yaml"
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 WAIT_S = 60.0
@@ -94,6 +98,43 @@ def test_the_client_certificate_of_the_page_lets_in_and_names_the_client(
     assert gateway.terminate() == 0
     events = [json.loads(line) for line in gateway.log_tail(1 << 20).splitlines() if line.startswith("{")]
     assert "User:CN=billing" in [event.get("principal") for event in events]
+
+
+def test_a_data_directory_is_moved_by_the_commands_of_the_page(
+    gateway_factory: GatewayFactory, tmp_path: Path
+) -> None:
+    (commands,) = re.findall(r"^```bash\n(.*?)^```", DEPLOYMENT.read_text(), re.DOTALL | re.MULTILINE)
+    old, new = tmp_path / "old", tmp_path / "new"
+    gateway = gateway_factory([], data_dir=old)
+    gateway.start()
+    lines = "".join(f"{number}\n" for number in range(100))
+    assert run(gateway, "produce", "orders", stdin=lines).returncode == 0
+    to = ("groups", "reset-offsets", "billing", "--topic", "orders", "--to", "40", "--execute")
+    assert run(gateway, *to).returncode == 0
+    cluster = json.loads(run(gateway, "cluster", "info", "--json").stdout)["cluster_id"]
+    gateway.terminate()
+
+    dragoman = tmp_path / "bin" / "dragoman"
+    dragoman.parent.mkdir()
+    dragoman.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    dragoman.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{dragoman.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", commands],
+        cwd=tmp_path,
+        env={**environment, "OLD": str(old), "NEW": str(new), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not old.exists() and (tmp_path / "old.moved").exists()
+
+    moved = gateway_factory([], data_dir=new)
+    moved.start()
+    assert json.loads(run(moved, "cluster", "info", "--json").stdout)["cluster_id"] == cluster
+    rest = run(moved, "consume", "orders", "--group", "billing", "--to-end").stdout.split()
+    assert rest == [str(number) for number in range(40, 100)]
 
 
 def test_the_manifest_names_settings_ports_and_the_user_of_the_image() -> None:
