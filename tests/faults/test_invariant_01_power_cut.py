@@ -29,6 +29,9 @@ RECORDS = 700
 BRIEF_TOPICS = 4
 SYNC_DELAY_MS = 6
 CUTS = 60
+LOG_RECORDS = 200
+LOG_CUTS = 15
+"""The log itself is cut at more (`test_local_log_power_cut.py`)."""
 WHOLE_PROCESS_CUTS = 3
 FULL = os.environ.get("DRAGOMAN_TEST_FULL") == "1"
 
@@ -126,15 +129,19 @@ def cuts_of(run: Run, survival: Survival, count: int = CUTS) -> list[int]:
     return [*(points if FULL else sample(points, count)), len(run.events)]
 
 
-def problems_at_cuts(run: Run, cuts: Iterable[int], survival: Survival, directory: Path) -> list[str]:
-    """What an own recovery of each rebuilt tree finds missing, doubled or moved."""
+def problems_at_cuts(
+    run: Run, cuts: Iterable[int], survival: Survival, directory: Path, *, has_log: bool = False
+) -> list[str]:
+    """What an own recovery of each rebuilt tree finds missing, doubled or moved. `has_log`: the journal is in
+    a local log."""
     found: list[str] = []
     for cut, tree in trees_at(run.events, cuts, survival):
         root = directory / f"cut-{cut}"
         write_tree(tree, root)
         time_ns = cut_time_ns(run.events, cut)
         try:
-            names, log = asyncio.run(read_recovered(root / "data"))
+            metadata = f"file:{root / 'data'}" if has_log else ""
+            names, log = asyncio.run(read_recovered(root / "data", metadata))
         except StoreError as error:
             found.append(f"cut {cut}: {error}")
             continue
@@ -187,6 +194,34 @@ def check_whole_processes(run: Run, factory: GatewayFactory, directory: Path) ->
         assert acks and load.failures == []
         assert problems(log, acks + load.acks)[:20] == []
         gateway.kill9()
+
+
+@pytest.mark.timeout(7200 if FULL else 300)
+def test_nor_does_it_where_records_are_in_the_local_log(
+    recorded_gateway: Gateway, recording: Recording, scratch: Path
+) -> None:
+    gateway = recorded_gateway
+    gateway.options += ["--metadata", f"file:{gateway.data_dir}"]
+    run = recorded_run(gateway, recording, records=LOG_RECORDS)
+    assert any(path.stat().st_size for path in (gateway.data_dir / "log/0").glob("*.log"))
+    assert not list(gateway.data_dir.glob("wal/0/*.wal")), "some records are in no log"
+    for survival in Survival:
+        cuts = cuts_of(run, survival, LOG_CUTS)
+        found = problems_at_cuts(run, cuts, survival, scratch / survival.value, has_log=True)
+        assert found[:20] == [], survival
+
+
+@pytest.mark.full
+def test_without_the_syncs_of_the_local_log_acked_records_would_be_lost(
+    recording: Recording, gateway_factory: GatewayFactory, scratch: Path
+) -> None:
+    gateway = gateway_for(recording, gateway_factory, ".log")
+    gateway.options += ["--metadata", f"file:{gateway.data_dir}"]
+    run = recorded_run(gateway, recording, records=100)
+    found = problems_at_cuts(
+        run, cuts_of(run, Survival.NOTHING, 4), Survival.NOTHING, scratch / "cuts", has_log=True
+    )
+    assert found
 
 
 @pytest.mark.parametrize("ignore_sync", ["1", "files", "directories", ".wal", "metadata.db-wal"])
