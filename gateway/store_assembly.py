@@ -105,7 +105,10 @@ def urls_of(storage: Storage, *, may_begin_log: bool = False) -> StoreUrls:
 
 def _begins_log(directory: Path, may_begin_log: bool) -> bool:
     """Whether a journal that is named nowhere goes on in a local log, or begins there."""
-    return LOG_BY_DEFAULT and (may_begin_log or not (directory / METADATA_FILE).exists())
+    try:
+        return LOG_BY_DEFAULT and (may_begin_log or not (directory / METADATA_FILE).exists())
+    except OSError:
+        return False  # opening the directory reports the reason
 
 
 def has_log(directory: Path) -> bool:

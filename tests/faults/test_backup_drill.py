@@ -13,6 +13,7 @@ import pytest
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint
 from tests.faults.merge_jobs import merge
+from tests.support.data_files import files_with_records, object_of, take_journal_away
 from tests.support.gateway import Gateway
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
@@ -49,12 +50,13 @@ def ends(gateway: Gateway, topic: str) -> list[int]:
 
 
 def lose_metadata(data_dir: Path) -> None:
-    for path in [*data_dir.glob("metadata.db*"), *data_dir.glob("image.db*")]:
+    take_journal_away(data_dir)
+    for path in data_dir.glob("image.db*"):
         path.unlink()
 
 
 def objects(data_dir: Path) -> set[str]:
-    return {str(path.relative_to(data_dir)) for path in data_dir.glob("wal/0/*.wal")}
+    return {object_of(path) for path in files_with_records(data_dir)}
 
 
 @pytest.fixture(scope="module")

@@ -28,11 +28,12 @@ from tests.faults.load import (
 )
 from tests.faults.small_disk import SmallDisk
 from tests.support.client_java import started_jvm, why_no_java_client
+from tests.support.data_files import files_with_records, wal_frames
 from tests.support.gateway import Gateway, GatewayFactory, running_gateway
 from tests.support.raw import raw_exchange, request
 from tests.support.record_file import read_received
 from tests.support.topics import create_topics
-from tests.support.wal_frames import Frame, scan_frames
+from tests.support.wal_frames import Frame, read_frame
 
 TOPICS = {"t": 4}
 STORE_UNREACHABLE, LOCKED = 4, 5
@@ -243,12 +244,14 @@ class BatchOnDisk:
 def frames_of(gateway: Gateway, partition: int) -> list[list[BatchOnDisk]]:
     """The batches of a partition in each frame of the WAL."""
     found = []
-    for path in gateway.data_dir.rglob("*.wal"):
-        for frame in scan_frames(memoryview(path.read_bytes())):
+    for path in files_with_records(gateway.data_dir):
+        data = memoryview(path.read_bytes())
+        for at, size in wal_frames(path):
+            frame = read_frame(data[at : at + size])
             assert isinstance(frame, Frame)
             found.append(
                 [
-                    BatchOnDisk(path, frame.position + batch.start, bytes(batch.data), batch.record_count)
+                    BatchOnDisk(path, at + batch.start, bytes(batch.data), batch.record_count)
                     for batch in frame.batches
                     if batch.partition == partition
                 ]

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from tests.faults.load import Found, Load, Place, found_in, new_consumer, problems, read_all
 from tests.faults.merge_jobs import EAGER, JobEnded, merge, merging
 from tests.faults.test_invariant_01_kill import watching
+from tests.support.data_files import take_journal_away
 from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.spark import JAVA_OPTIONS, why_no_spark
 from tests.support.topics import create_topics, delete_topics
@@ -241,7 +242,8 @@ def test_a_job_that_has_slept_through_a_restore_begins_again_and_changes_nothing
         os.kill(job.pid, signal.SIGSTOP)
         gateway.terminate()
         run_command("ledger", "backup", "--data-dir", data, "--to", backup)
-        for path in [*gateway.data_dir.glob("metadata.db*"), *gateway.data_dir.glob("image.db*")]:
+        take_journal_away(gateway.data_dir)
+        for path in gateway.data_dir.glob("image.db*"):
             path.unlink()
         run_command("ledger", "restore", "--from", backup, "--data-dir", data)
         gateway.start(START_S)

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from ledger.formats import local_log
 from ledger.partitions.rows import PARTITION
 from ledger.rows import Row
+from tests.support.data_files import files_with_records, has_entries, is_in_log, take_journal_away
 from tests.support.gateway import Gateway
 from tests.support.image_rows import flipped, rewrite_image
 
@@ -84,6 +86,12 @@ def gateway(written: Path, tmp_path: Path) -> Iterator[Gateway]:
     made.stop()
 
 
+def lose_journal(data_dir: Path) -> None:
+    """And the image: the records stay."""
+    take_journal_away(data_dir)
+    remove(data_dir, "image.db")
+
+
 def remove(data_dir: Path, *names: str) -> None:
     for name in names:
         for path in data_dir.glob(f"{name}*"):
@@ -107,8 +115,16 @@ def test_a_high_watermark_that_the_disk_has_changed_is_not_believed(gateway: Gat
     assert checked.returncode == 0, checked.stdout
 
 
-def with_flipped_key(data_dir: Path) -> str:
-    """One bit of one key of the journal is changed on the disk: a zero becomes a blank."""
+def with_damaged_entry(data_dir: Path) -> str:
+    """One bit of the journal is changed on the disk: of the head of an entry's frame in a log, or of a key,
+    where a zero becomes a blank. Returns what names it."""
+    if is_in_log(data_dir):
+        (path,) = files_with_records(data_dir)
+        data = bytearray(path.read_bytes())
+        second = data.index(local_log.FRAME_MAGIC, local_log.HEADER_BYTES + 1)
+        data[second + local_log.FRAME_HEAD_BYTES // 2] ^= 0x10
+        path.write_bytes(data)
+        return f"is damaged at {second}"
     path, key = data_dir / "metadata.db", b"journal/0/00000000000000000001"
     data = bytearray(path.read_bytes())
     assert data.count(key) == 1
@@ -121,7 +137,7 @@ def with_flipped_key(data_dir: Path) -> str:
 def test_a_damaged_key_of_the_journal_is_named_and_needs_an_operator(
     gateway: Gateway, with_image: bool
 ) -> None:
-    key = with_flipped_key(gateway.data_dir)
+    key = with_damaged_entry(gateway.data_dir)
     if not with_image:
         remove(gateway.data_dir, "image.db")
     checked = dragoman("doctor", "--data-dir", str(gateway.data_dir))
@@ -148,7 +164,7 @@ def test_doctor_finds_an_image_that_cannot_be_read(
 def test_a_restore_from_nothing_leaves_nothing_that_hinders_the_right_one(gateway: Gateway) -> None:
     data_dir, empty = gateway.data_dir, gateway.directory / "empty"
     empty.mkdir()
-    remove(data_dir, "metadata.db", "image.db")
+    lose_journal(data_dir)
     before = sorted(data_dir.rglob("*"))
     wrong = restore(data_dir, empty)
     assert wrong.returncode == 4 and "there is no snapshot" in sentence(wrong)
@@ -161,10 +177,10 @@ def test_a_restore_from_nothing_leaves_nothing_that_hinders_the_right_one(gatewa
 def test_a_start_without_the_metadata_leaves_nothing_that_hinders_a_restore(gateway: Gateway) -> None:
     """As systemd does it once before an operator looks."""
     data_dir = gateway.data_dir
-    remove(data_dir, "metadata.db")
+    take_journal_away(data_dir)
     refused = serve(data_dir)
     assert refused.returncode == 4 and "belongs to another cluster" in sentence(refused)
-    assert list(data_dir.glob("metadata.db*")) == []
+    assert not has_entries(data_dir)
     restored = restore(data_dir, gateway.directory / "backup")
     assert restored.returncode == 0, restored.stderr
     gateway.start()
@@ -175,18 +191,19 @@ def test_a_restore_replaces_a_ledger_without_entries_and_no_other(gateway: Gatew
     """A killed start, or an older build, may have left one."""
     data_dir, backup = gateway.data_dir, gateway.directory / "backup"
     refused = restore(data_dir, backup)
-    assert refused.returncode == 2 and "never writes over a ledger; move it" in sentence(refused)
-    (data_dir / "metadata.db").write_bytes(b"what is left of it" * 1000)
-    refused = restore(data_dir, backup)
-    assert refused.returncode == 2 and "never writes over a ledger; move it" in sentence(refused)
-    remove(data_dir, "metadata.db")
-    (data_dir / "metadata.db").touch()
+    assert refused.returncode == 2 and "never writes over a ledger; move " in sentence(refused)
+    take_journal_away(data_dir)
+    if not is_in_log(data_dir):
+        (data_dir / "metadata.db").write_bytes(b"what is left of it" * 1000)
+        refused = restore(data_dir, backup)
+        assert refused.returncode == 2 and "never writes over a ledger; move it" in sentence(refused)
+        (data_dir / "metadata.db").write_bytes(b"")
     assert restore(data_dir, backup).returncode == 0
 
 
 def test_a_restore_whose_objects_are_missing_says_so_and_ends_with_3(gateway: Gateway) -> None:
-    remove(gateway.data_dir, "metadata.db", "image.db")
-    (lost,) = (gateway.data_dir / "wal" / "0").iterdir()
+    lose_journal(gateway.data_dir)
+    (lost,) = files_with_records(gateway.data_dir)
     lost.unlink()
     restored = restore(gateway.data_dir, gateway.directory / "backup")
     assert restored.returncode == 3 and "1 object that the ledger names is not stored" in restored.stderr
@@ -206,7 +223,7 @@ def test_after_a_restore_as_root_the_gateways_user_owns_every_file(
 ) -> None:
     user = NOBODY if os.geteuid() == 0 else os.geteuid()
     data_dir = Path(shutil.copytree(gateway.data_dir, open_directory / "data"))
-    remove(data_dir, "metadata.db", "image.db")
+    lose_journal(data_dir)
     for path in [data_dir, *data_dir.rglob("*")]:
         os.chown(path, user, -1)
     restored = restore(data_dir, gateway.directory / "backup")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.data_files import damage_last_batch, files_with_records, object_of
 from tests.support.gateway import Gateway, running_gateway
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
@@ -35,15 +36,13 @@ def test_a_stopped_gateway_is_audited_and_a_running_one_is_named(tmp_path: Path)
     said = json.loads(clean.stdout)
     assert said["damages"] == []
     assert said["totals"]["records"] == said["totals"]["offsets"] == 100
-    (wal,) = Path(data_dir, "wal/0").iterdir()
-    data = bytearray(wal.read_bytes())
-    data[-20] ^= 1
-    wal.write_bytes(data)
+    (stored,) = files_with_records(Path(data_dir))
+    damage_last_batch(stored)
     damaged = run("audit", "--data-dir", data_dir)
     assert (damaged.returncode, damaged.stderr) == (3, "1 damage.\n")
     found, *seen = damaged.stdout.splitlines()
     assert found.startswith("FOUND  damaged batch: orders-0, offset")
-    assert f"wal/0/{wal.name} at byte " in found
+    assert f"{object_of(stored)} at byte " in found
     assert "does not match its CRC-32C; put the object back from a copy" in found
     assert all(line.startswith("seen   ") for line in seen)
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.data_files import files_with_records, wal_frames
 from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.small_runs import OLD_ENOUGH_S, produce_runs
 from tests.support.versions import ROOT
-from tests.support.wal_frames import Frame, scan_frames
+from tests.support.wal_frames import Frame, read_frame
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main", "compact", "segments"]
 WAIT_S = 90.0
@@ -91,11 +92,12 @@ def test_what_is_wrong_is_one_sentence(filled: Gateway, tmp_path: Path) -> None:
     elsewhere = run("--data-dir", str(tmp_path))
     assert elsewhere.returncode == 2
     assert elsewhere.stderr.count("\n") == 1 and "there is no ledger in" in elsewhere.stderr
-    (path,) = filled.data_dir.glob("wal/0/*.wal")
+    (path,) = files_with_records(filled.data_dir)
     stored = bytearray(path.read_bytes())
-    frame = list(scan_frames(memoryview(bytes(stored))))[300]
+    at, size = list(wal_frames(path))[300]
+    frame = read_frame(memoryview(bytes(stored[at : at + size])))
     assert isinstance(frame, Frame)
-    stored[frame.position + frame.batches[0].start + 65] ^= 0xFF
+    stored[at + frame.batches[0].start + 65] ^= 0xFF
     path.write_bytes(stored)
     merged = run(*data_dir)
     assert merged.returncode == 3, merged.stderr

@@ -17,13 +17,14 @@ from typing import Final
 import pytest
 
 from tests.process.test_compact import COMMAND, START_S
+from tests.support.data_files import files_with_records, wal_frames
 from tests.support.gateway import Gateway
 from tests.support.ports import free_ports
 from tests.support.processes import descendants
 from tests.support.small_runs import OLD_ENOUGH_S, produce_runs
 from tests.support.spark import JAVA_OPTIONS, why_no_spark
 from tests.support.versions import ROOT
-from tests.support.wal_frames import Frame, scan_frames
+from tests.support.wal_frames import Frame, read_frame
 
 WAIT_S: Final = 240.0
 ENDED_S: Final = 30.0
@@ -283,10 +284,12 @@ def test_a_python_of_the_executors_that_will_not_do_is_named(
 @pytest.mark.timeout(300)
 def test_a_damaged_run_stays_as_it_is_and_the_others_are_merged(filled: Gateway) -> None:
     """The last of these tests: it changes what the others merge."""
-    (path,) = filled.data_dir.glob("wal/0/*.wal")
+    (path,) = files_with_records(filled.data_dir)
     stored = bytearray(path.read_bytes())
     # Of the topic that was written last.
-    frame = [each for each in scan_frames(memoryview(bytes(stored))) if isinstance(each, Frame)][-300]
+    at, size = list(wal_frames(path))[-300]
+    frame = read_frame(memoryview(bytes(stored[at : at + size])))
+    assert isinstance(frame, Frame)
     stored[frame.position + frame.batches[0].start + 65] ^= 0xFF
     path.write_bytes(stored)
     merged = run(filled, "--topics", "kept", *ON_SPARK)

@@ -22,6 +22,7 @@ def is_in_log(data_dir: Path) -> bool:
 def files_with_records(data_dir: Path) -> list[Path]:
     """Files with record batches as they were produced, the oldest first."""
     found = [path for path in data_dir.glob("log/*/*.log") if any(wal_frames(path))]
+    found += (data_dir / REPLACED_DIRECTORY).glob("log/*/*.log")
     return sorted([*data_dir.glob("wal/*/*.wal"), *found], key=lambda path: path.name)
 
 
@@ -64,6 +65,11 @@ def journal_files(data_dir: Path) -> list[Path]:
     if is_in_log(data_dir):
         return [data_dir / "log"]
     return sorted(data_dir.glob(f"{METADATA_FILE}*"))
+
+
+def has_entries(data_dir: Path) -> bool:
+    """Whether a journal was begun there."""
+    return any(data_dir.glob(f"{METADATA_FILE}*")) or any(data_dir.glob("log/*/*.log"))
 
 
 def take_journal_away(data_dir: Path) -> None:
