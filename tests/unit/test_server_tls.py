@@ -135,10 +135,11 @@ def test_a_paused_transport_is_given_nothing_until_it_resumes() -> None:
     writer = outlet.writer = PacedWriter(outlet)
     content = pattern(10 * PIECE_BYTES + 17)
     writer.writelines([content[:5], memoryview(content)[5:]])
-    assert len(outlet.written) == 3 * PIECE_BYTES and outlet.largest == PIECE_BYTES
-    assert writer.waiting_bytes == len(content) - len(outlet.written)
+    given = len(outlet.written)
+    assert 3 * PIECE_BYTES <= given < 4 * PIECE_BYTES and outlet.largest == PIECE_BYTES
+    assert writer.waiting_bytes == len(content) - given
     writer.writelines([b"next"])
-    assert len(outlet.written) == 3 * PIECE_BYTES
+    assert len(outlet.written) == given
     outlet.capacity = len(content)
     writer.resume()
     assert outlet.written == content + b"next"

@@ -25,6 +25,7 @@ from ledger.partitions.records import ProducerIdsReserved
 from ledger.partitions.requests import Reserved, ReserveProducerIds
 from ledger.ports import Journal, Lost, PutOutcome, Unknown, Versioned
 from ledger.requests import LedgerResult
+from ledger.types import DraftBatch
 from tests.support.shards import open_shard
 from tests.support.virtual_time import run_virtually
 
@@ -243,10 +244,10 @@ def test_a_result_before_the_read_of_start_would_show(monkeypatch: pytest.Monkey
 
 
 def test_a_read_of_start_before_the_append_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def read_before(journal: Journal, number: int, entry: bytes) -> bool:
+    async def read_before(journal: Journal, number: int, entry: bytes, batches: Sequence[DraftBatch]) -> bool:
         if number:
             await verify_counts(journal, number, lambda: True)
-        await append(journal, number, entry)
+        await append(journal, number, entry, batches)
         return True
 
     monkeypatch.setattr(owner, "append", read_before)
