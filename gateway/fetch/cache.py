@@ -126,7 +126,9 @@ class RunCache:
         key = (locator, position)
         view = self._written.views.get(key)
         if view is not None:
-            return view if not _is_small_part(view) else self._copied(key)
+            # Smaller ones were copied when they came.
+            is_own = len(view) < MIN_SHARED_BYTES or not _is_small_part(view)
+            return view if is_own else self._copied(key)
         view = self._read.use(key)
         if view is not None:
             return view

@@ -20,7 +20,7 @@ from gateway.fetch.planning import PartitionFetch, partition_response, plan, rea
 from gateway.fetch.purgatory import Purgatory
 from gateway.fetch.reader import RunReader
 from gateway.fetch.sessions import FetchContext, FetchSession, SessionPartition
-from gateway.fetch.stream import BatchStream
+from gateway.fetch.stream import BatchStream, outgoing
 from gateway.scheduling.slices import Owner, Slices, SliceScheduler
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import FetchPartitionResponse, FetchRequest
@@ -294,12 +294,7 @@ class FetchOperation:
 
     def _outgoing(self, stream: BatchStream, count: int) -> list[Buffer]:
         """What is sent of the first `count` batches of a stream."""
-        buffers: list[Buffer] = []
-        size = records = 0
-        for batch in stream.batches[:count]:
-            buffers += batch.outgoing()
-            size += len(batch.data)
-            records += batch.last_offset - batch.base_offset + 1
+        buffers, size, records = outgoing(stream.batches[:count])
         if stream.log is not None:
             self.served.append((stream.log.topic_id, size, records))
         self.resources.reader.served(stream, stream.batches[count - 1])

@@ -59,10 +59,19 @@ class StoredBatch(NamedTuple):
     max_timestamp: int
     data: memoryview
 
-    def outgoing(self) -> tuple[bytes, memoryview]:
-        """What is sent: the patched head, and a view of the rest."""
-        length = len(self.data) - LENGTH_PREFIX_BYTES
-        return outgoing_head(self.base_offset, length), self.data[PATCHED_BYTES:]
+
+def outgoing(batches: Sequence[StoredBatch]) -> tuple[list[Buffer], int, int]:
+    """What is sent of these batches, for each its patched head and a view of the rest; their bytes and their
+    records."""
+    buffers: list[Buffer] = []
+    size = records = 0
+    for _, _, base, last, _, _, data in batches:
+        batch_bytes = len(data)
+        buffers.append(outgoing_head(base, batch_bytes - LENGTH_PREFIX_BYTES))
+        buffers.append(data[PATCHED_BYTES:])
+        size += batch_bytes
+        records += last - base + 1
+    return buffers, size, records
 
 
 class ByteRange(NamedTuple):
@@ -226,7 +235,10 @@ class BatchStream:
 
     def _batch(self, run: Run, walked: WalkedBatch, data: memoryview) -> None:
         _, size, stored_base, attributes, last_offset_delta, max_timestamp = walked
-        base, last = self._offsets(run, stored_base, last_offset_delta, size)
+        base = self._next_offset
+        last = base + last_offset_delta
+        if not run.dense or self._table is not None or last_offset_delta < 0 or last > run.last:
+            base, last = self._offsets(run, stored_base, last_offset_delta, size)
         self._position += size
         self._next_offset = last + 1
         if last < self.offset:
