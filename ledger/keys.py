@@ -80,6 +80,7 @@ def created_ms(locator: str) -> int:
     return value.int >> 80
 
 
+@lru_cache(maxsize=64)
 def log_locator(shard: int, file_id: bytes) -> str:
     """The key of a file of a shard's local log. `file_id`: the 16 bytes of its UUIDv7, which are in its
     header and its frames."""

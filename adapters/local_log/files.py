@@ -69,6 +69,8 @@ class LogDirectory:
         self.root = root
         self.shard = shard
         self.path = root / LOG_PREFIX.rstrip("/") / str(shard)
+        self.spare_bytes = 0
+        """Of the files to be used again."""
         self._lock_fd = -1
 
     def open(self) -> None:
@@ -82,6 +84,7 @@ class LogDirectory:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # A process that died may have left names that are not durable.
             sync_directory(self.path)
+            self.count_spares()
         except BlockingIOError:
             self.close()
             raise StoreLocked(f"the local log in {self.path} is open in another process; stop that") from None
@@ -109,6 +112,10 @@ class LogDirectory:
         """Files to be used again. OSError."""
         return sorted(self.path / name for name in os.listdir(self.path) if name.endswith(SPARE_ENDING))
 
+    def count_spares(self) -> None:
+        """Bring `spare_bytes` up to date. OSError."""
+        self.spare_bytes = sum(path.stat().st_size for path in self.spares())
+
     def put_aside(self, file_ids: Sequence[bytes], roll_bytes: int) -> None:
         """The files have these names no longer, durably. One that was left when full is kept to be used
         again, if there are few of those; else it is removed. OSError."""
@@ -120,6 +127,7 @@ class LogDirectory:
                 else:
                     path.unlink()
         sync_directory(self.path)
+        self.count_spares()
 
     def replace(self, name: str, data: Buffer) -> None:
         """Put a small file in the place of the one before, atomically. OSError before that has an effect;
@@ -226,6 +234,7 @@ def begin_file(directory: LogDirectory, header: LogHeader, first_bytes: int) -> 
             allocate(fd, size, HEADER_BYTES + first_bytes)
             size = HEADER_BYTES + first_bytes
         directory.sync()
+        directory.count_spares()
     except BaseException:
         os.close(fd)
         with suppress(OSError):

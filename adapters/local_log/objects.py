@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -70,7 +71,11 @@ class LogFiles:
         return await read_ranges(self._ranges, self._reading, positions)
 
     async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:
-        return await self._reading.read(self._ranges.objects, after, limit)
+        """As `SegmentStore.objects`; the file that is written has the size of its frames."""
+        found = await self._reading.read(self._ranges.objects, after, limit)
+        tail = self._writer.tail
+        active = self._writer.directory.locator(tail.file_id) if tail.file_id is not None else ""
+        return [replace(one, size=tail.position) if one.locator == active else one for one in found]
 
     async def abandon(self, locator: str) -> None:
         """Has no effect: the log goes on in a file whatever the ledger says of its runs."""

@@ -289,11 +289,7 @@ class LogWriter:
     def ahead_bytes(self) -> int:
         """Space that is taken and not yet used. From any thread."""
         file = self._file
-        try:
-            spare_bytes = sum(path.stat().st_size for path in self.directory.spares())
-        except OSError:
-            spare_bytes = 0
-        return spare_bytes + (file.ahead_bytes if file is not None else 0)
+        return self.directory.spare_bytes + (file.ahead_bytes if file is not None else 0)
 
     @property
     def wants_zeros(self) -> bool:

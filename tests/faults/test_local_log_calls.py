@@ -184,6 +184,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return failing.names
 
 
+@pytest.mark.timeout(3600 if FULL else 300)
 @pytest.mark.parametrize("has_effect", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 async def test_whichever_call_fails_once_the_log_goes_on(

@@ -94,6 +94,7 @@ def test_the_lives_have_done_all_that_a_log_does(recorded: Recorded) -> None:
     assert len(reads) == len(LIVES)
 
 
+@pytest.mark.timeout(7200 if FULL else 300)
 @pytest.mark.parametrize("survival", SURVIVALS, ids=lambda survival: survival.value)
 def test_after_a_power_cut_all_that_was_acknowledged_is_there(recorded: Recorded, survival: Survival) -> None:
     points = [point for at in sync_points(recorded.events) for point in (at, at + 1)]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,28 @@ async def test_an_append_that_its_owner_did_not_wait_for_is_lost_to_another_one(
         assert await log.journal.append(0, entry(0)) == Appended(counts=True)
         with pytest.raises(ValueError):
             await log.journal.append(2, entry(2))
+
+
+async def test_an_append_that_takes_longer_than_its_deadline_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is neither reported as failed nor as unknown while the disk may still write it."""
+    pwritev = os.pwritev
+    stalled: list[str] = []
+
+    def slow(*arguments: Any) -> int:
+        if not stalled:
+            stalled.append(log.journal.unknown_entry)
+            time.sleep(0.4)
+            stalled.append(log.journal.unknown_entry)
+        return pwritev(*arguments)
+
+    async with opened_log(tmp_path, deadline_s=0.1) as log:
+        await log.journal.append(0, entry(0))
+        monkeypatch.setattr(os, "pwritev", slow)
+        assert await log.journal.append(1, entry(1)) == Appended(counts=True)
+        assert stalled[0] == "" and "entry 1" in stalled[1]
+        assert list(await entries_of(log)) == [0, 1]
 
 
 async def test_zeros_are_written_ahead_of_small_frames(tmp_path: Path) -> None:
