@@ -12,7 +12,7 @@ from typing import Any, Final
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, TopicInfo
 from gateway.cli.exits import Exit
-from gateway.cli.fetching import Consumed, Partition, fetched
+from gateway.cli.fetching import READ_COMMITTED, Consumed, Partition, fetched
 from gateway.cli.groups import committed_offsets, found_groups
 from gateway.cli.offsets import EARLIEST, LATEST, offsets_of_topics
 from gateway.cli.output import UsageError, counted, print_json, print_text, talk
@@ -115,7 +115,7 @@ def _side(endpoint: Endpoint, topics: Mapping[str, TopicInfo], both: Sequence[st
         endpoint,
         chosen,
         offsets_of_topics(endpoint, infos, EARLIEST),
-        offsets_of_topics(endpoint, infos, LATEST),
+        offsets_of_topics(endpoint, infos, LATEST, READ_COMMITTED),
     )
 
 
@@ -206,7 +206,7 @@ def _compare_records(here: _Side, there: _Side, partitions: Sequence[Partition],
 
 def _records(side: _Side, partition: Partition) -> Iterator[Consumed]:
     starts, ends = {partition: side.firsts[partition]}, {partition: side.ends[partition]}
-    return fetched(side.endpoint, side.topics, starts, ends)
+    return fetched(side.endpoint, side.topics, starts, ends, isolation=READ_COMMITTED)
 
 
 def _difference(ours: Consumed | None, theirs: Consumed | None, *, with_timestamp: bool) -> str:

@@ -18,6 +18,7 @@ from ledger.batch.header import (
     LENGTH_AT,
     LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
     BatchError,
     verify_crc,
 )
@@ -30,6 +31,9 @@ DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 PATIENCE_S: Final = 30.0
 """How long to retry after a gateway that responded before fails: it may be restarting."""
 RETRY_S: Final = 0.2
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
 
 Partition = tuple[str, int]
 """Topic and index."""
@@ -71,9 +75,11 @@ def fetched(
     starts: Mapping[Partition, int],
     ends: Mapping[Partition, int] | None,
     between: Callable[[], object] = lambda: None,
+    isolation: int = READ_UNCOMMITTED,
 ) -> Iterator[Consumed]:
     """Records from these offsets on, for ever or up to `ends`. `between` is called before each request, which
-    lasts for MAX_WAIT_MS while there is nothing to read. Refusal, ClientError."""
+    lasts for MAX_WAIT_MS while there is nothing to read. With READ_COMMITTED without those of aborted
+    transactions, and up to the first open one. Refusal, ClientError."""
     positions = dict(starts)
     patience = Patience()
     while True:
@@ -86,7 +92,7 @@ def fetched(
             mine = {part: at for part, at in positions.items() if _leader(topics, part) == leader}
             failure = None
             try:
-                responses = _fetch(endpoint, leader, mine)
+                responses = _fetch(endpoint, leader, mine, isolation)
             except ClientError as error:
                 responses, failure = [], error
             for topic, data in responses:
@@ -121,7 +127,9 @@ def _with_leaders(endpoint: Endpoint, topics: Mapping[str, TopicInfo]) -> Mappin
         return topics
 
 
-def _fetch(endpoint: Endpoint, leader: int, positions: Mapping[Partition, int]) -> Sequence[tuple[str, Any]]:
+def _fetch(
+    endpoint: Endpoint, leader: int, positions: Mapping[Partition, int], isolation: int
+) -> Sequence[tuple[str, Any]]:
     """Topic and response of each partition that has records or an error. ClientError."""
     # A broker fills its response in this order: the next request begins with what this one may not have had.
     topics: dict[str, FetchTopic] = {}
@@ -130,7 +138,11 @@ def _fetch(endpoint: Endpoint, leader: int, positions: Mapping[Partition, int]) 
             FetchPartition(partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
         )
     request = FetchRequest(
-        max_wait_ms=MAX_WAIT_MS, min_bytes=1, max_bytes=FETCH_BYTES, topics=list(topics.values())
+        max_wait_ms=MAX_WAIT_MS,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES,
+        isolation_level=isolation,
+        topics=list(topics.values()),
     )
     response = endpoint.ask(ApiKey.FETCH, request, leader, 4)
     if response.error_code:
@@ -155,6 +167,7 @@ def _records(
     """Records of one response from the partition's position on. Advances the position, and puts a partition
     that had records behind the others."""
     topic, partition = key
+    aborted = _Aborted(data.aborted_transactions or ())
     for batch in whole_batches(memoryview(data.records or b"")):
         try:
             if not verify_crc(batch):
@@ -162,7 +175,7 @@ def _records(
             header, records = read_batch(batch, DECOMPRESSED_BYTES)
         except BatchError as error:
             raise ClientError(f"a batch of {topic}-{partition} cannot be read: {error}") from error
-        for record in () if header.attributes & CONTROL_BIT else records:
+        for record in () if aborted.leaves_out(header) else records:
             offset = header.base_offset + record.offset_delta
             if offset < positions[key]:
                 continue
@@ -174,6 +187,25 @@ def _records(
         positions[key] = max(positions[key], last + 1)
     if data.records:
         positions[key] = positions.pop(key)
+
+
+class _Aborted:
+    """Which batches of a response are of aborted transactions. A broker lists those for READ_COMMITTED."""
+
+    def __init__(self, transactions: Sequence[Any]) -> None:
+        self._ahead = sorted(((one.first_offset, one.producer_id) for one in transactions), reverse=True)
+        self._open: set[int] = set()
+
+    def leaves_out(self, header: Any) -> bool:
+        """Whether this batch has no records for consumers. Batches come in the order of their offsets."""
+        last = header.base_offset + header.last_offset_delta
+        while self._ahead and self._ahead[-1][0] <= last:
+            self._open.add(self._ahead.pop()[1])
+        if header.attributes & CONTROL_BIT:
+            # The end of its producer's transaction.
+            self._open.discard(header.producer_id)
+            return True
+        return bool(header.attributes & TRANSACTIONAL_BIT) and header.producer_id in self._open
 
 
 def _timestamp(header: Any, record: Record) -> int:

@@ -28,9 +28,10 @@ def list_offsets(endpoint: Endpoint, topic: TopicInfo, timestamp: int) -> dict[i
 
 
 def offsets_of_topics(
-    endpoint: Endpoint, topics: Sequence[TopicInfo], timestamp: int
+    endpoint: Endpoint, topics: Sequence[TopicInfo], timestamp: int, isolation: int = 0
 ) -> dict[tuple[str, int], int]:
-    """The same of every partition of several topics, with few requests. Refusal."""
+    """The same of every partition of several topics, with few requests. `isolation` 1: LATEST is where the
+    first open transaction begins. Refusal."""
     wanted: dict[int, list[tuple[str, int]]] = {}
     for topic in topics:
         for partition, leader in enumerate(topic.leaders):
@@ -39,19 +40,19 @@ def offsets_of_topics(
     for leader, partitions in sorted(wanted.items()):
         for at in range(0, len(partitions), PARTITIONS_A_REQUEST):
             chunk = partitions[at : at + PARTITIONS_A_REQUEST]
-            offsets |= _listed(endpoint, leader, chunk, timestamp)
+            offsets |= _listed(endpoint, leader, chunk, timestamp, isolation)
     return offsets
 
 
 def _listed(
-    endpoint: Endpoint, leader: int, partitions: Sequence[tuple[str, int]], timestamp: int
+    endpoint: Endpoint, leader: int, partitions: Sequence[tuple[str, int]], timestamp: int, isolation: int
 ) -> dict[tuple[str, int], int]:
     topics: dict[str, ListOffsetsTopic] = {}
     for name, partition in partitions:
         topic = topics.setdefault(name, ListOffsetsTopic(name))
         topic.partitions.append(ListOffsetsPartition(partition, timestamp=timestamp))
-    request = ListOffsetsRequest(CONSUMER, topics=list(topics.values()))
-    response = endpoint.ask(ApiKey.LIST_OFFSETS, request, leader, 1)
+    request = ListOffsetsRequest(CONSUMER, isolation, list(topics.values()))
+    response = endpoint.ask(ApiKey.LIST_OFFSETS, request, leader, 2 if isolation else 1)
     offsets = {}
     for topic in response.topics:
         for found in topic.partitions:

@@ -24,6 +24,10 @@ COMMAND_S: Final = 600.0
 BEGUN_MS: Final = 1_790_000_000_000
 CANARY: Final = "migration-canary"
 """Tells when a mirror back has its positions."""
+PAYMENTS: Final = "payments"
+"""Has transactions at the source."""
+UNEQUAL: Final = (("offsets", CANARY), ("offsets", PAYMENTS))
+"""Differences that stay."""
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 CONFIGS: Final[Sequence[Mapping[str, str]]] = (
     {"retention.ms": "-1"},
@@ -85,6 +89,22 @@ def produce(endpoint: Endpoint, topics: Sequence[str], count: int, first: int) -
             for one in producers:
                 one.poll(0)
     assert not any(producer.flush(CLIENT_TIMEOUT_S) for producer in producers)
+
+
+def transact(endpoint: Endpoint, topic: str) -> None:
+    """A topic with a committed, an aborted and again a committed transaction."""
+    admin = AdminClient({"bootstrap.servers": endpoint.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config=dict(CONFIGS[0]))])[topic].result(CLIENT_TIMEOUT_S)
+    producer = Producer({"bootstrap.servers": endpoint.bootstrap, "transactional.id": "payments"})
+    producer.init_transactions(CLIENT_TIMEOUT_S)
+    for number, end in enumerate(("commit", "abort", "commit")):
+        producer.begin_transaction()
+        for at in range(5):
+            producer.produce(topic, b"%d" % (10 * number + at), timestamp=BEGUN_MS)
+        # Stored, so that there is something to abort.
+        assert producer.flush(CLIENT_TIMEOUT_S) == 0
+        ended = producer.commit_transaction if end == "commit" else producer.abort_transaction
+        ended(CLIENT_TIMEOUT_S)
 
 
 def commit(endpoint: Endpoint, topics: Sequence[str], groups: int) -> dict[str, dict[tuple[str, int], int]]:
@@ -190,7 +210,9 @@ def until_mirrored(
     AssertionError with what is missing."""
     deadline = time.monotonic() + timeout_s
     while found := [
-        one for one in differences(ours, theirs) if one["group"] in (None, group) and one["topic"] != CANARY
+        one
+        for one in differences(ours, theirs)
+        if one["group"] in (None, group) and (one["kind"], one["topic"]) not in UNEQUAL
     ]:
         assert time.monotonic() < deadline, f"{[one['detail'] for one in found]}: {running.log_tail()}"
         time.sleep(2.0)
