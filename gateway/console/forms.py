@@ -1,5 +1,6 @@
 """Query parameters of the console's requests, checked; and texts made of bytes that anybody has sent."""
 
+import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -10,7 +11,8 @@ from gateway.console.record_scan import Cut, RecordFilter
 
 MAX_NUMBER: Final = 2**63 - 1
 MAX_SEARCH_CHARS: Final = 1_000
-_PLAIN_CONTROLS: Final = frozenset(map(ord, "\t\n\r"))
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""All but tab and the ends of lines."""
 
 
 def bad(detail: str) -> Denied:
@@ -101,6 +103,4 @@ def text_of(cut: Cut) -> str | None:
         if len(data) == cut.size or error.start < len(data) - 3 or error.reason != "unexpected end of data":
             return None
         text = data[: error.start].decode()
-    if any((ord(char) < 32 and ord(char) not in _PLAIN_CONTROLS) or ord(char) == 127 for char in text):
-        return None
-    return text
+    return None if _CONTROLS.search(text) else text

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from typing import Any, Final, Generic, Protocol, TypeVar
+from operator import attrgetter
+from typing import Any, Final, Generic, TypeVar
 
 from gateway.scheduling.slices import Slices
 
@@ -13,12 +14,7 @@ MAX_PAGE_ROWS: Final = 200
 DEFAULT_PAGE_ROWS: Final = 50
 
 
-class Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-Row = TypeVar("Row", bound=Named)
+Row = TypeVar("Row")
 SortKey = Callable[[Row], Any]
 
 
@@ -68,8 +64,9 @@ async def _matching(rows: Sequence[Row], search: str, slices: Slices) -> Sequenc
     if not search:
         return rows
     matching: list[Row] = []
+    name_of = attrgetter("name")
     for part in _chunks(rows):
-        matching += [row for row in part if search in row.name.lower()]
+        matching += [row for row in part if search in name_of(row).lower()]
         if slices.is_due(len(part)):
             await slices.next_slice()
     return matching

@@ -59,8 +59,8 @@ class FoundRecord(NamedTuple):
 
 
 class ScanBounds(NamedTuple):
-    """Records from offset `first` on and below `end`; `limit` of them, with `keep_bytes` of each key, value
-    and header. `max_bytes`: of the batch, decompressed."""
+    """Records from offset `first` on and below `end`; `limit` of them, with `keep_bytes` of each key and
+    value, and a sixteenth of that of each header. `max_bytes`: of the batch, decompressed."""
 
     first: int
     end: int
@@ -139,7 +139,7 @@ def _found(header: BatchHeader, record: Record, offset: int, keep_bytes: int) ->
         _timestamp(header, record),
         _cut(record.key, keep_bytes),
         _cut(record.value, keep_bytes),
-        tuple((_name(one.key), _cut(one.value, keep_bytes)) for one in record.headers[:MAX_HEADERS]),
+        tuple((_name(one.key), _cut(one.value, keep_bytes // 16)) for one in record.headers[:MAX_HEADERS]),
         header,
     )
 

@@ -32,7 +32,7 @@ from gateway.console.access import SECURITY_HEADERS, Access, Denied, RequestFact
 from gateway.console.forms import bad, name_of, number, page_request, positions, record_filter
 from gateway.console.history import Counts, History
 from gateway.console.messages import MAX_PARTITIONS, MAX_RECORDS, MessageSearch, NotReadable, Search
-from gateway.console.paging import DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS, page_of
+from gateway.console.paging import DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS, PageRequest, page_of
 from gateway.console.positions import Positions
 from gateway.console.resets import TARGETS, NotPossible, Resets, Target, audit_reset
 from gateway.console.tables import GroupRow, GroupTable, TopicRow, TopicTable
@@ -74,11 +74,10 @@ MAX_SEARCHES: Final = 2
 WAIT_S: Final = 5.0
 KEEP_BYTES: Final = 4 * 1024
 MAX_KEEP_BYTES: Final = 256 * 1024
-"""Of each key, value and header, by default and at most."""
-MAX_SHOWN_BYTES: Final = 4 * 1024 * 1024
-"""Of all of them in one response."""
+"""Of each key and value, by default and at most."""
+MAX_SHOWN_BYTES: Final = 1024 * 1024
+"""Of all keys, and of all values, in one response."""
 MAX_GROUP_ID: Final = 10_000
-MAX_NAMED_OFFSETS: Final = 5_000
 TOPIC_SORTS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
     "name": lambda row: row.name,
     "partitions": lambda row: row.partitions,
@@ -259,7 +258,8 @@ class Console:
             }
             search = Search(topic, starts, ends, wanted, limit, keep_bytes)
             found = await self._messages.search(search, _owner(request))
-        return _json(views.messages(found))
+        # Megabytes of texts: not on the event loop.
+        return _encoded(await asyncio.to_thread(lambda: msgspec.json.encode(views.messages(found))))
 
     async def _starts(self, topic: Topic, query: Mapping[str, str], limit: int) -> dict[int, int]:
         """The first offsets to look at: `at` has them, else `from` says where (earliest, latest, offset,
@@ -318,7 +318,13 @@ class Console:
         if group is None:
             raise Denied(404, "unknown", "There is no such group.")
         state = self._services.shard.state
-        offsets = _in_order(self._services.group_offsets.of(group_id), state.topics.by_id)
+        offsets = list(self._services.group_offsets.of(group_id).items())
+        wanted = PageRequest(page=first // rows, rows=rows)
+        slices = self._slices(request)
+        try:
+            page = await page_of(offsets, wanted, _place_of(state.topics.by_id), slices)
+        finally:
+            slices.leave()
         return _json(
             {
                 "name": group_id,
@@ -329,10 +335,7 @@ class Console:
                 "members": views.members(group),
                 "offsetCount": len(offsets),
                 "first": first,
-                "offsets": [
-                    views.offset_row(state, key, committed)
-                    for key, committed in offsets[first : first + rows]
-                ],
+                "offsets": [views.offset_row(state, key, committed) for key, committed in page.rows],
             }
         )
 
@@ -411,18 +414,15 @@ def _log_of(topic: Topic, index: int) -> tuple[int, int]:
     return (0, 0) if log is None else (log.log_start, log.high_watermark)
 
 
-def _in_order(
-    offsets: Mapping[OffsetKey, CommittedOffset], topics: Mapping[TopicId, Topic]
-) -> list[tuple[OffsetKey, CommittedOffset]]:
-    """By topic name and partition; by topic id where there are very many, whose names would take too long."""
-    if len(offsets) > MAX_NAMED_OFFSETS:
-        return sorted(offsets.items())
+def _place_of(topics: Mapping[TopicId, Topic]) -> Callable[[tuple[OffsetKey, CommittedOffset]], Any]:
+    """Offsets are sorted by topic name and partition; those of deleted topics come first."""
 
     def place(one: tuple[OffsetKey, CommittedOffset]) -> tuple[str, int]:
-        topic = topics.get(one[0][0])
-        return (topic.name if topic is not None else "", one[0][1])
+        (topic_id, partition), _ = one
+        topic = topics.get(topic_id)
+        return (topic.name if topic is not None else "", partition)
 
-    return sorted(offsets.items(), key=place)
+    return place
 
 
 def _owner(request: web.Request) -> Owner:
@@ -467,8 +467,12 @@ def _paged(rows: list[Json], matching: int, total: int) -> Json:
 
 
 def _json(value: object, status: int = 200) -> web.Response:
+    return _encoded(msgspec.json.encode(value), status)
+
+
+def _encoded(body: bytes, status: int = 200) -> web.Response:
     headers = {**SECURITY_HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
-    return web.Response(body=msgspec.json.encode(value), status=status, headers=headers)
+    return web.Response(body=body, status=status, headers=headers)
 
 
 def _error(status: int, reason: str, detail: str) -> web.Response:

@@ -14,6 +14,7 @@ import pytest
 from gateway.groups.offset_manager import Committer
 from gateway.requests.context import Services
 from gateway.topics.creation import NewTopic
+from ledger.batch.records import Record, RecordHeader
 from ledger.groups.state import OffsetRow
 from tests.support.in_memory import in_memory_gateway
 from tests.support.loop_time import longest_turn
@@ -81,11 +82,42 @@ async def test_lists_of_a_large_cluster_are_quick_and_leave_the_event_loop_to_ot
         assert (await read(f"{address}/api/groups"))["total"] == GROUPS
         for path in LISTS:
             seconds, held = [], []
-            # The best of some, as other programs run here.
+            # The time of the gateway's thread, whatever else runs here; the best of some.
             for _ in range(4):
-                began = time.perf_counter()
+                began = time.thread_time()
                 await read(f"{address}/api/{path}")
-                seconds.append(time.perf_counter() - began)
+                seconds.append(time.thread_time() - began)
                 held.append(await longest_turn(read(f"{address}/api/{path}")))
             assert min(seconds) < MOST_S, (path, seconds)
             assert min(held) < MOST_HELD_S, (path, held)
+
+
+@pytest.mark.serial
+async def test_a_page_of_large_records_with_many_headers_is_bounded_and_leaves_the_event_loop() -> None:
+    headers = tuple(RecordHeader(f"name-{i}", b"h" * 4_000) for i in range(100))
+    values = [b"v" * 30_000, bytes(range(256)) * 100]
+    sent = [Record(i, i, b"k" * 30_000, values[i % 2], headers) for i in range(2)]
+    async with in_memory_gateway({**SETTINGS, "admin.read_records": "true"}) as gateway:
+        await gateway.create("t")
+        for _ in range(50):
+            await gateway.send("t", sent)
+        url = f"http://{gateway.running.admin}/api/messages?topic=t&from=earliest&limit=200&bytes=262144"
+        page = await read(url)
+        assert page["scanned"] > 20 and len(json.dumps(page)) < 10_000_000
+        assert min([await longest_turn(read(url)) for _ in range(4)]) < MOST_HELD_S
+
+
+@pytest.mark.serial
+async def test_a_group_with_very_many_offsets_leaves_the_event_loop() -> None:
+    settings = {**SETTINGS, "limits.partitions": "100000", "limits.topic_partitions": "100000"}
+    async with in_memory_gateway(settings) as gateway:
+        services = gateway.running.services
+        deadline = asyncio.get_running_loop().time() + 60
+        await services.topics.create(NewTopic("t", 60_000, {}), deadline)
+        (topic,) = services.topics.all()
+        for start in range(0, 60_000, AT_ONCE):
+            rows = [OffsetRow(topic.topic_id, i, i) for i in range(start, start + AT_ONCE)]
+            await services.group_offsets.commit(Committer("g"), rows, deadline)
+        url = f"http://{gateway.running.admin}/api/group?name=g&rows=200&page=250"
+        assert [row["partition"] for row in (await read(url))["offsets"]] == list(range(50_000, 50_200))
+        assert min([await longest_turn(read(url)) for _ in range(4)]) < MOST_HELD_S

@@ -34,14 +34,21 @@ export function dump(hex) {
   return lines.join("\n");
 }
 
-function part(title, given) {
+// `more` fetches the same part with more of its bytes.
+function part(title, given, more) {
   const size = given === null ? "" : bytes(given.size);
-  return h("div", { class: "part" },
-    h("h3", null, title, " ", h("small", null, size, given?.isCut ? ", the beginning is shown" : "")), h("pre", null, pretty(given)));
+  const show = async () => box.replaceWith(part(title, await more(), null));
+  const box = h("div", { class: "part" },
+    h("h3", null, title, " ", h("small", null, size, given?.isCut ? ", the beginning is shown " : ""),
+      given?.isCut && more ? h("button", { type: "button", class: "small", onclick: show }, "More of it") : null),
+    h("pre", null, pretty(given)));
+  return box;
 }
 
 function detail(topic, row) {
   const batch = row.batch;
+  const at = `${row.partition}:${row.offset}`;
+  const more = (name) => async () => (await get("messages", { topic, at, limit: 1, bytes: 262144 })).records[0][name];
   const facts = [
     ["Batch", `offset ${count(batch.base)}, ${count(batch.records)} records, ${bytes(batch.size)}`],
     ["Codec", batch.codec],
@@ -51,7 +58,7 @@ function detail(topic, row) {
   return h("div", { class: "detail" },
     h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]),
       h("dt", null, "Stored"), h("dd", null, h("a", { href: link("ledger", { topic, partition: row.partition, offset: row.offset }) }, "where its bytes are"))),
-    part("Key", row.key), part("Value", row.value),
+    part("Key", row.key, more("key")), part("Value", row.value, more("value")),
     row.headers.length ? h("div", { class: "part" }, h("h3", null, "Headers"),
       h("dl", { class: "facts" }, row.headers.map((one) => [h("dt", null, one.name), h("dd", null, textOf(one.value))]))) : null);
 }
