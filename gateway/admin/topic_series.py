@@ -7,7 +7,7 @@ a time.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -24,6 +24,7 @@ PARTITION_SERIES: Final = 3
 GROUP_SERIES: Final = 2
 OFFSET_SERIES: Final = 2
 LEFT_OUT_SERIES: Final = 2
+NO_OFFSETS: Final[Mapping[OffsetKey, CommittedOffset]] = {}
 TOO_MANY: Final = 1 << 60
 """Series of what never gets any."""
 
@@ -150,20 +151,20 @@ class _GroupFigures:
         self._group_id = group_id
         self._state = state
         self._members_of = members_of
-        self._offsets: Sequence[tuple[OffsetKey, CommittedOffset]] = ()
+        self._offsets = state.groups.offsets.get(group_id, NO_OFFSETS)
         # A client may choose any text as the id of its group.
-        self.series = TOO_MANY
-        if is_label(group_id):
-            self._offsets = list(state.groups.offsets.get(group_id, {}).items())
-            self.series = GROUP_SERIES + OFFSET_SERIES * len(self._offsets)
+        fits = is_label(group_id)
+        self.series = GROUP_SERIES + OFFSET_SERIES * len(self._offsets) if fits else TOO_MANY
 
     def print_into(self, families: Families) -> Iterator[int]:
+        # As they are now: other commits come between the steps.
+        offsets = list(self._offsets.items())
         label, group = f"group={quoted(self._group_id)}", self._state.groups.by_id.get(self._group_id)
         families.add("dragoman_group_size", label, self._members_of(self._group_id))
         families.add("dragoman_group_generation", label, 0 if group is None else group.generation)
         yield GROUP_SERIES
         topics = self._state.topics.by_id
-        for (topic_id, partition), committed in self._offsets:
+        for (topic_id, partition), committed in offsets:
             topic = topics.get(topic_id)
             if topic is None:
                 continue  # deleted; its offsets go soon

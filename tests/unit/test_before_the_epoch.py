@@ -61,6 +61,11 @@ async def test_a_gateway_that_waits_is_not_ready_and_names_the_owner() -> None:
     (reason,) = shown["reasons"]
     assert reason["reason"] == "waiting_for_owner"
     assert "gateway 7 (host-7, PLAINTEXT://a:1) owns the shard since its epoch 3" in reason["detail"]
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"http://127.0.0.1:{port}/metrics") as response:
+            metrics = await response.text()
+    assert "dragoman_ready 0.0" in metrics
+    assert 'dragoman_not_ready{reason="waiting_for_owner"} 1.0' in metrics
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
     assert serving.cancelled()

@@ -118,6 +118,15 @@ async def test_a_page_of_very_many_series_does_not_hold_the_event_loop() -> None
             assert await longest_iteration(gateway) < LONGEST_S
 
 
+async def test_pages_that_are_requested_together_are_whole() -> None:
+    async with in_memory_gateway({**LIMITS, "metrics.series": "100000"}) as gateway:
+        await create_many(gateway, TOPICS)
+        await commit(gateway, groups=3, topics=20)
+        pages = await asyncio.gather(*[labelled(gateway) for _ in range(3)])
+        assert pages[0] == pages[1] == pages[2]
+        assert len(pages[0]) == 7 * TOPICS + 42 * 3 + 2
+
+
 async def test_counts_of_deleted_topics_are_dropped() -> None:
     traffic, live = Traffic(), set[TopicId]()
     traffic.count_topics(lambda: live)
