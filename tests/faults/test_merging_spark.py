@@ -116,6 +116,8 @@ def far_scene(request: pytest.FixtureRequest, cluster: SparkCluster, tmp_path: P
     socket = tmp_path / "internal.sock"
     options = [*NO_OWN_JOBS, "--set", f"internal.socket={socket}"]
     options += ["--set", "broker.log.retention.check.interval.ms=200"]
+    # Each draft is an object, so that there is something to merge.
+    options += ["--set", "storage.inline_bytes=0"]
     gateway = FarGateway(place, tmp_path / "gateway", options)
     try:
         gateway.start(START_S)

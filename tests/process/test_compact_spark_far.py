@@ -23,6 +23,8 @@ def test_over_a_bucket_credentials_come_from_the_environment(far: FarPlace, tmp_
         pytest.skip(reason)
     socket = tmp_path / "internal.sock"
     options = ["--set", "housekeeping.merge_runs=0", "--set", f"internal.socket={socket}"]
+    # Each draft is an object, so that there is something to merge.
+    options += ["--set", "storage.inline_bytes=0"]
     gateway = FarGateway(far, tmp_path / "gateway", options)
     try:
         gateway.start()
