@@ -162,7 +162,11 @@ def _never_over(settings: Settings) -> str:
     log_at = log_directory_of(metadata)
     if log_at is not None:
         older = log_at / METADATA_FILE
-        moved = f"{log_at / 'log'} to {log_at / REPLACED_DIRECTORY / 'log'}, where its records stay readable"
+        source, target = log_at / "log", log_at / REPLACED_DIRECTORY / "log"
+        what = (
+            f"the files in {source / '0'} to {target / '0'}" if target.exists() else f"{source} to {target}"
+        )
+        moved = f"{what}, where its records stay readable"
         remedy = f"move {moved}{f', and {older} away' if older.exists() else ''}, first"
     elif directory_of(metadata) is not None:
         remedy = "move it (and its -wal and -shm) away first"

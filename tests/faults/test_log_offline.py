@@ -83,6 +83,9 @@ def test_a_backup_is_restored_in_the_place_of_the_log_and_the_records_stay_reada
     check(gateway, [*acks, *again])
     assert gateway.terminate() == OK
     check_offline(*place)
+    refused = dragoman(*restore)
+    assert refused.returncode == USAGE
+    assert f"move the files in {data / 'log' / '0'} to {data / 'replaced' / 'log' / '0'}" in refused.stderr
 
 
 def test_a_directory_is_copied_while_its_gateway_is_stopped(

@@ -76,7 +76,10 @@ def take_journal_away(data_dir: Path) -> None:
     """As an operator does before a restore: the records stay where they can be read."""
     for path in data_dir.glob(f"{METADATA_FILE}*"):
         path.unlink()
-    if is_in_log(data_dir):
-        replaced = data_dir / REPLACED_DIRECTORY
-        replaced.mkdir()
-        (data_dir / "log").rename(replaced / "log")
+    replaced = data_dir / REPLACED_DIRECTORY / "log"
+    if is_in_log(data_dir) and not replaced.exists():
+        replaced.parent.mkdir()
+        (data_dir / "log").rename(replaced)
+    for path in data_dir.glob("log/*/*"):
+        # The place has the files of an earlier log already.
+        path.rename(replaced / path.parent.name / path.name)
