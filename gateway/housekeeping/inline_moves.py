@@ -28,7 +28,7 @@ from ledger.inline.plan import (
     requests_of,
     without,
 )
-from ledger.inline.requests import MoveInline
+from ledger.inline.requests import MoveInline, RangeMove
 from ledger.partitions.requests import StaleObject
 from ledger.partitions.runs import Run
 from ledger.ports import SegmentStore
@@ -46,7 +46,8 @@ MOVE_BYTES: Final = 8 * 1024 * 1024
 """So many bytes are moved at once."""
 MOVE_AGE_MS: Final = 5 * 60_000
 """And what is in an entry of this age, with all that is younger."""
-OBJECT_RANGES: Final = 5_000
+OBJECT_RUNS: Final = 10_000
+"""Nor of more runs: an object is encoded in one iteration of the event loop."""
 SLICE_PARTITIONS: Final = 50
 ATTEMPTS: Final = 3
 """How often an object is stored that is too old to be named."""
@@ -168,15 +169,15 @@ class InlineMover:
         """Ranges for one object."""
         state = self._shard.state
         found: list[InlineRange] = []
-        size = 0
+        size = runs = 0
         numbers = list(state.objects.inline_from)
         for at in range(0, len(numbers), SLICE_PARTITIONS):
             some = [state.logs.get(number) for number in numbers[at : at + SLICE_PARTITIONS]]
             for each in (each for known in some if known is not None for each in inline_ranges(state, known)):
-                if found and (size + each.size > OBJECT_BYTES or len(found) >= OBJECT_RANGES):
+                size, runs = size + each.size, runs + len(each.runs)
+                if found and (size > OBJECT_BYTES or runs > OBJECT_RUNS):
                     return found
                 found.append(each)
-                size += each.size
             await asyncio.sleep(0)
         return found
 
@@ -220,10 +221,11 @@ class InlineMover:
         for _ in range(ATTEMPTS):
             state = self._shard.state
             stored = await self._segments.write(batches, self._shard.now_ms(), state.feature_level)
-            moves = [
-                moved(each, [stored.starts[at] for at in first])
-                for each, first in zip(found, firsts, strict=True)
-            ]
+            moves: list[RangeMove] = []
+            for each, first in zip(found, firsts, strict=True):
+                moves.append(moved(each, [stored.starts[at] for at in first]))
+                if len(moves) % SLICE_PARTITIONS == 0:
+                    await asyncio.sleep(0)
             count = await self._submit(list(requests_of(stored.locator, stored.object_bytes, moves)))
             if count is not None:
                 return count

@@ -9,6 +9,7 @@ from adapters.blobs.memory import MemoryBlobs
 from adapters.journals.metadata import entry_key
 from adapters.metadata.memory import MemoryMetadata
 from gateway.coordination.inline_limits import HELD_BYTES, InlineLimits
+from gateway.housekeeping import inline_moves
 from gateway.housekeeping.inline_moves import MOVE_AGE_MS, MOVE_BYTES
 from ledger.batch.records import Record, build_batch
 from ledger.errors import StoreUnavailable
@@ -103,6 +104,20 @@ async def test_moved_batches_are_in_one_object_of_all_partitions(stores: Stores)
     assert [host.log(n).high_watermark for n in range(3)] == [len(values)] * 3
     await host.mover.move()
     assert await wal_objects(stores.blobs) == 1
+    await host.close()
+
+
+async def test_many_runs_are_moved_into_several_objects(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inline_moves, "OBJECT_RUNS", 40)
+    host = await stores.host()
+    values = await fill(host, 30)
+    await host.mover.move()
+    assert not host.inline_entries and not host.mover.failure
+    assert await wal_objects(stores.blobs) == 3
+    for partition in range(3):
+        await check(host, values, partition)
     await host.close()
 
 
