@@ -54,7 +54,7 @@ class DraftKeeper(Protocol):
         ...
 
     def fail_waiting(self, error: Exception) -> None:
-        """Fail the batches that no draft has taken."""
+        """Fail the next draft of what waits: it was not taken."""
         ...
 
 

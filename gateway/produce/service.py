@@ -298,10 +298,8 @@ class ProduceService:
         self._end(draft)
 
     def fail_waiting(self, error: Exception) -> None:
-        left = len(self._accumulator)
-        while left > 0 and (draft := self.next_draft()) is not None:
-            # Responses make room for requests: their batches are none of these.
-            left -= len(draft.batches)
+        # One draft: what else waits is submitted again, and its responses go out in another iteration.
+        if (draft := self.next_draft()) is not None:
             self._failed(draft, error)
             self._end(draft)
 

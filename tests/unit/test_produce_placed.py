@@ -226,9 +226,14 @@ async def test_an_outcome_that_stays_unknown_is_a_timeout(any_world: PlacingWorl
 
 
 async def test_when_the_shard_is_lost_what_waits_has_failed(world: PlacingWorld) -> None:
+    await world.close()
+    world.options = ProduceOptions(1 << 20, 2, 3)
+    await world.open()
     await world.shard.owner.close()
-    sent = [world.send(batch_of(f"{n}")) for n in range(3)]
-    assert await world.results(*sent) == [FAILED] * 3
+    sent = [world.send(batch_of(f"{n}")) for n in range(7)]
+    await world.result(sent[0])
+    assert sent[2].error is None, "all of them in one iteration of the event loop"
+    assert await world.results(*sent) == [FAILED] * 7
 
 
 async def test_a_full_disk_refuses_a_draft_before_it_is_placed(tmp_path: Path) -> None:
