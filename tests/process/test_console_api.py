@@ -260,7 +260,7 @@ def test_a_reset_is_refused_once_the_group_has_gone_on(gateway_factory: GatewayF
 
 
 def test_the_offsets_of_a_group_with_members_are_not_reset(gateway_factory: GatewayFactory) -> None:
-    gateway = started(gateway_factory, *OPEN)
+    gateway = started(gateway_factory, *OPEN, "--set", "groups.group.initial.rebalance.delay.ms=0")
     create(gateway, t=1)
     produce(gateway, "t", 10)
     consumer = Consumer(

@@ -103,7 +103,7 @@ async def test_a_page_of_large_records_with_many_headers_is_bounded_and_leaves_t
             await gateway.send("t", sent)
         url = f"http://{gateway.running.admin}/api/messages?topic=t&from=earliest&limit=200&bytes=262144"
         page = await read(url)
-        assert page["scanned"] > 20 and len(json.dumps(page)) < 10_000_000
+        assert page["scanned"] > 20 and len(json.dumps(page)) < 3_000_000
         assert min([await longest_turn(read(url)) for _ in range(4)]) < MOST_HELD_S
 
 
@@ -120,4 +120,4 @@ async def test_a_group_with_very_many_offsets_leaves_the_event_loop() -> None:
             await services.group_offsets.commit(Committer("g"), rows, deadline)
         url = f"http://{gateway.running.admin}/api/group?name=g&rows=200&page=250"
         assert [row["partition"] for row in (await read(url))["offsets"]] == list(range(50_000, 50_200))
-        assert min([await longest_turn(read(url)) for _ in range(4)]) < MOST_HELD_S
+        assert min([await longest_turn(read(url)) for _ in range(4)]) < MOST_HELD_S / 2
