@@ -15,6 +15,7 @@ from tests.e2e.migration import (
     Scale,
     commit,
     differences,
+    dragoman,
     fill,
     lags,
     produce,
@@ -95,7 +96,9 @@ def mirrored(
     wait_s = WAIT_S + scale.records / 300
     with Mirror(directory, "to-dragoman.properties", kafka, gateway) as running:
         until_mirrored(running, gateway, kafka, wait_s, AT_THE_END)
-        # What is written while it runs.
+        # What is changed and written while it runs.
+        altered = ("topics", "alter", topics[1], "--set", "segment.ms=99000000", "-b", kafka.bootstrap)
+        assert dragoman(*altered).returncode == 0
         produce(kafka, topics, 100, first=scale.records)
         until_mirrored(running, gateway, kafka, wait_s)
         running.wait_until(lambda: len(rows_of(gateway, PAYMENTS)[0]) == 10, wait_s)
