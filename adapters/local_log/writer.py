@@ -166,7 +166,6 @@ class LogWriter:
             write_synced(fd, [encode_header(part.header)], 0)
             if last is not None:
                 write_synced(fd, [last.data], last.position)
-            os.ftruncate(fd, part.tail_at)
         finally:
             os.close(fd)
 

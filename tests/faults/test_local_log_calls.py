@@ -28,7 +28,6 @@ CALLS: Final = (
     "rename",
     "unlink",
     "truncate",
-    "ftruncate",
     "writev",
 )
 WAIT_S: Final = 10.0
