@@ -138,16 +138,17 @@ def create(
         int, typer.Option("--replicas", help="How many; -1 = the endpoint's default.", metavar="N")
     ] = -1,
     configs: Configs = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="One that exists is no error.", metavar="")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     from gateway.cli.output import end_with
+    from gateway.cli.topics import CreateOptions
     from gateway.cli.topics import create as work
 
-    end_with(
-        lambda: work(
-            Contact(bootstrap, tls_ca, tls_cert, tls_key), names, partitions, replicas, configs or [], as_json
-        )
-    )
+    options = CreateOptions(names, partitions, replicas, configs or (), if_not_exists, as_json)
+    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), options))
 
 
 @topics_app.command(help="Print partitions, offsets, and the configs that were set.")
@@ -232,6 +233,9 @@ def delete(
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
     yes: Yes = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="One that does not exist is no error.", metavar="")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     from gateway.cli.output import confirm, end_with
@@ -239,7 +243,7 @@ def delete(
 
     if not yes:
         confirm(f"Delete {', '.join(names)} with all records?")
-    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), names, as_json))
+    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), names, if_exists, as_json))
 
 
 def produce(

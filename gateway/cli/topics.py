@@ -4,7 +4,7 @@ import base64
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, Refusal, TopicInfo
@@ -30,6 +30,7 @@ from gateway.cli.resource_configs import (
 )
 from gateway.cli.topic_sizes import TopicSize, topic_sizes
 from gateway.wire.apis import ApiKey
+from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from gateway.wire.messages.generated.create_topics import (
     CreatableTopic,
@@ -39,6 +40,18 @@ from gateway.wire.messages.generated.create_topics import (
 from gateway.wire.messages.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 TIMEOUT_MS: Final = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOptions:
+    """`partitions` and `replicas`: -1 for the endpoint's default. `configs`: NAME=VALUE."""
+
+    names: Sequence[str]
+    partitions: int = -1
+    replicas: int = -1
+    configs: Sequence[str] = ()
+    if_not_exists: bool = False
+    as_json: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,43 +122,51 @@ def _row(line: TopicLine, with_sizes: bool) -> Sequence[object]:
     return (line.name, line.partitions, *sizes, line.topic_id)
 
 
-def create(
-    contact: Contact,
-    names: Sequence[str],
-    partitions: int,
-    replicas: int,
-    configs: Sequence[str],
-    as_json: bool,
-) -> Exit:
-    pairs = assignments(configs, "--set")
+def create(contact: Contact, options: CreateOptions) -> Exit:
+    configs = [
+        CreatableTopicConfig(name, value) for name, value in assignments(options.configs, "--set").items()
+    ]
     request = CreateTopicsRequest(
         [
             CreatableTopic(
                 name=name,
-                num_partitions=partitions,
-                replication_factor=replicas,
-                configs=[CreatableTopicConfig(key, value) for key, value in pairs.items()],
+                num_partitions=options.partitions,
+                replication_factor=options.replicas,
+                configs=configs,
             )
-            for name in names
+            for name in options.names
         ],
         TIMEOUT_MS,
     )
     with Endpoint(contact) as endpoint:
         response = endpoint.ask_controller(ApiKey.CREATE_TOPICS, request, 4)
-    failures = []
-    created = []
-    for topic in response.topics:
-        if topic.error_code:
-            failures.append(
-                Refusal(f"topic {topic.name} was not created", topic.error_code, topic.error_message)
-            )
-        else:
-            created.append(topic.name)
-            talk(f"Created {topic.name}.")
-    if as_json:
-        print_json({"created": created})
+    tolerated = ErrorCode.TOPIC_ALREADY_EXISTS if options.if_not_exists else None
+    created, existing, failures = _sorted_out(response.topics, "created", tolerated)
+    for name in existing:
+        talk(f"{name} exists already; its partitions and configs stay as they are.")
+    if options.as_json:
+        print_json({"created": created} | ({"existing": existing} if options.if_not_exists else {}))
     raise_failures(failures)
     return Exit.OK
+
+
+def _sorted_out(
+    topics: Sequence[Any], done: str, tolerated: ErrorCode | None
+) -> tuple[list[str], list[str], list[Refusal]]:
+    """Names of the topics that are `done` (a participle), which is printed; names of those with the tolerated
+    error; the other errors."""
+    names, passed, failures = [], [], []
+    for topic in topics:
+        if not topic.error_code:
+            names.append(topic.name)
+            talk(f"{done.capitalize()} {topic.name}.")
+        elif topic.error_code == tolerated:
+            passed.append(topic.name)
+        else:
+            failures.append(
+                Refusal(f"topic {topic.name} was not {done}", topic.error_code, topic.error_message)
+            )
+    return names, passed, failures
 
 
 def describe(contact: Contact, names: Sequence[str], all_configs: bool, as_json: bool) -> Exit:
@@ -199,10 +220,12 @@ def alter(
     changes = config_changes(sets, unsets)
     with Endpoint(contact) as endpoint:
         endpoint.topics([name])
-        if unsets:
-            _warn_of_unknown(endpoint, name, unsets)
+        unknown = _unknown(endpoint, name, unsets) if unsets else []
+        for config in unknown:
+            talk(f"There is no topic config {config}, so --unset {config} has no effect.")
         if changes:
             alter_configs(endpoint, TOPIC_RESOURCE, name, changes)
+        if sets or len(unknown) < len(unsets):
             talk(f"Changed the configs of {name}.")
         if partitions is not None:
             growth = CreatePartitionsRequest([CreatePartitionsTopic(name, partitions, None)], TIMEOUT_MS)
@@ -222,31 +245,23 @@ def alter(
     return Exit.OK
 
 
-def _warn_of_unknown(endpoint: Endpoint, name: str, unsets: Sequence[str]) -> None:
-    """An endpoint reports no error if the config that is unset does not exist."""
+def _unknown(endpoint: Endpoint, name: str, unsets: Sequence[str]) -> list[str]:
+    """Configs that do not exist: an endpoint reports no error if one of these is unset."""
     (described,) = described_configs(endpoint, TOPIC_RESOURCE, [name]).values()
     known = {config.name for config in described}
-    for unset in unsets:
-        if unset not in known:
-            talk(f"There is no topic config {unset}, so --unset {unset} has no effect.")
+    return [unset for unset in unsets if unset not in known]
 
 
-def delete(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:
+def delete(contact: Contact, names: Sequence[str], if_exists: bool, as_json: bool) -> Exit:
     request = DeleteTopicsRequest([DeleteTopicState(name) for name in names], list(names), TIMEOUT_MS)
-    failures = []
-    deleted = []
     with Endpoint(contact) as endpoint:
         response = endpoint.ask_controller(ApiKey.DELETE_TOPICS, request, 1)
-    for topic in response.responses:
-        if topic.error_code:
-            failures.append(
-                Refusal(f"topic {topic.name} was not deleted", topic.error_code, topic.error_message)
-            )
-        else:
-            deleted.append(topic.name)
-            talk(f"Deleted {topic.name}.")
+    tolerated = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None
+    deleted, missing, failures = _sorted_out(response.responses, "deleted", tolerated)
+    for name in missing:
+        talk(f"There is no topic {name}.")
     if as_json:
-        print_json({"deleted": deleted})
+        print_json({"deleted": deleted} | ({"missing": missing} if if_exists else {}))
     raise_failures(failures)
     return Exit.OK
 

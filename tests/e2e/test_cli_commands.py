@@ -37,6 +37,33 @@ def test_a_topic_is_created_described_altered_and_deleted(gateway: Gateway) -> N
     assert gone.returncode == 1 and "UNKNOWN_TOPIC_OR_PARTITION" in gone.stderr and gone.stdout == ""
 
 
+def test_a_topic_that_exists_is_an_error_unless_that_is_allowed(gateway: Gateway) -> None:
+    assert run(gateway, "topics", "create", "once", "-p", "2").returncode == 0
+    again = run(gateway, "topics", "create", "once", "-p", "3")
+    assert again.returncode == 1 and "TOPIC_ALREADY_EXISTS" in again.stderr
+    allowed = run(gateway, "topics", "create", "once", "twice", "-p", "3", "--if-not-exists", "--json")
+    assert allowed.returncode == 0 and json.loads(allowed.stdout) == {
+        "created": ["twice"],
+        "existing": ["once"],
+    }
+    assert "once exists already" in allowed.stderr and "dragoman: " not in allowed.stderr
+    (found,) = json.loads(run(gateway, "topics", "describe", "once", "--json").stdout)
+    assert len(found["partitions"]) == 2
+    wrong = run(gateway, "topics", "create", "once", "a b", "--if-not-exists", "--json")
+    assert wrong.returncode == 1 and "INVALID_TOPIC_EXCEPTION" in wrong.stderr
+    assert json.loads(wrong.stdout) == {"created": [], "existing": ["once"]}
+
+
+def test_a_topic_that_does_not_exist_is_an_error_unless_that_is_allowed(gateway: Gateway) -> None:
+    run(gateway, "topics", "create", "leaving")
+    missing = run(gateway, "topics", "delete", "never-was")
+    assert missing.returncode == 1 and "UNKNOWN_TOPIC_OR_PARTITION" in missing.stderr
+    allowed = run(gateway, "topics", "delete", "leaving", "never-was", "--if-exists", "--json")
+    assert allowed.returncode == 0
+    assert json.loads(allowed.stdout) == {"deleted": ["leaving"], "missing": ["never-was"]}
+    assert "There is no topic never-was." in allowed.stderr
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_lines_come_back_as_they_were_produced(gateway: Gateway, codec: str) -> None:
     text = "".join(f"Zeile {number} ü\n" for number in range(3_000))

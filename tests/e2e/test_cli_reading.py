@@ -192,7 +192,9 @@ def test_what_can_only_be_a_mistake_is_said(gateway: Gateway) -> None:
     assert "No group" not in run(gateway, "groups", "list", "--state", "stable").stderr
     altered = run(gateway, "topics", "alter", "warned", "--unset", "retention.msx", "--json")
     assert "There is no topic config retention.msx" in altered.stderr
-    assert json.loads(altered.stdout)["unset"] == ["retention.msx"]
+    assert json.loads(altered.stdout)["unset"] == ["retention.msx"] and "Changed" not in altered.stderr
+    both = run(gateway, "topics", "alter", "warned", "--unset", "retention.msx", "--unset", "retention.ms")
+    assert "There is no topic config retention.msx" in both.stderr and "Changed" in both.stderr
     plan = run(gateway, "groups", "reset-offsets", "typo", "--topic", "warned", "--to", "latest")
     assert plan.returncode == 0 and "There was no group typo" in plan.stderr
 
