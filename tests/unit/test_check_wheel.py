@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from gateway.version import product_version
 from tools.check_wheel import PACKAGES, ROOT, missing_in_source, missing_in_wheel
 
@@ -33,6 +35,15 @@ def test_a_source_distribution_without_its_notice_is_found() -> None:
 
 def test_the_packages_say_that_they_are_typed() -> None:
     assert all((ROOT / package / "py.typed").exists() for package in PACKAGES)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/deployment.md"])
+def test_a_page_names_every_package_that_is_installed(page: str) -> None:
+    """Names that other projects use too: a user has to know of each."""
+    (line,) = [
+        line for line in (ROOT / page).read_text("utf-8").splitlines() if "other projects use too" in line
+    ]
+    assert [package for package in PACKAGES if f"`{package}`" not in line] == []
 
 
 def test_python_m_gateway_is_the_command() -> None:
