@@ -1,0 +1,41 @@
+"""`make run` on a terminal: its variables reach the gateway, and Ctrl-C is no error of make."""
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.ports import free_ports
+from tests.support.terminal import CTRL_C, Terminal
+from tests.support.versions import ROOT
+
+INSTALLED = (".venv/.stamp-run", "pyproject.toml", "requirements/run.txt")
+"""What make takes as up to date: a test installs nothing."""
+
+
+def make_run(data: Path, ports: Sequence[int], *more: str) -> Terminal:
+    settled = [word for target in INSTALLED for word in ("-o", target)]
+    variables = [f"PORT={ports[0]}", f"ADMIN_PORT={ports[1]}", f"DATA={data}", *more]
+    return Terminal(["make", "-C", str(ROOT), *settled, "run", *variables], columns=200)
+
+
+def test_port_data_and_arguments_are_variables_and_ctrl_c_ends_it_quietly(tmp_path: Path) -> None:
+    ports, ready = free_ports(2), tmp_path / "ready.json"
+    with make_run(tmp_path / "data", ports, f"SERVE_ARGS=--ready-file {ready}") as terminal:
+        terminal.wait_for("metrics")
+        assert f"PLAINTEXT://127.0.0.1:{ports[0]}" in terminal.seen
+        assert f"http://127.0.0.1:{ports[1]}/metrics" in terminal.seen
+        assert (tmp_path / "data" / "metadata.db").exists() and ready.exists()
+        terminal.write(CTRL_C)
+        # As of any command that Ctrl-C has ended, but only after the gateway, and without a complaint.
+        assert terminal.exit_code() == -signal.SIGINT
+    assert "gateway.stopped" in terminal.seen and "***" not in terminal.seen
+
+
+def test_a_second_one_on_the_same_directory_says_how_to_name_another(tmp_path: Path) -> None:
+    with make_run(tmp_path / "data", free_ports(2)) as first:
+        first.wait_for("metrics")
+        with make_run(tmp_path / "data", free_ports(2)) as second:
+            assert second.exit_code() != 0
+            assert "make run DATA=other" in second.seen
+        first.write(CTRL_C)
+        assert first.exit_code() == -signal.SIGINT
