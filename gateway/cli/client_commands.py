@@ -61,7 +61,7 @@ Print all records, and new ones as they are written, until Ctrl-C (exit code 130
     dragoman consume orders --from -10        # the last ten of each partition
     dragoman consume orders --from 2026-01-31T12:00:00 --count 5 --json
     dragoman consume orders --partition 0 --from 100 --until 200
-    dragoman consume orders payments --group billing --format '%t-%p@%o %k: %v\n'
+    dragoman consume orders payments --group billing --format '%t %k: %v\\n'
 
 While a gateway restarts, the command retries for 30 s. If only some partitions have the offset (--from 1000),
 reading begins at the nearest record in the others. --until never waits for records that are not there yet.

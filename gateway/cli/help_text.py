@@ -9,7 +9,7 @@ KEPT_INDENT: Final = f"[none]{INDENT}[/none]"
 
 def help_text(text: str) -> str:
     """Joins the lines of a paragraph, so that it is wrapped at the width of the terminal. Indented lines are
-    examples, and stay lines."""
+    examples, and stay lines. ValueError for a paragraph of both."""
     return "\n\n".join(map(_paragraph, text.strip("\n").split("\n\n")))
 
 
@@ -17,4 +17,6 @@ def _paragraph(text: str) -> str:
     lines = text.splitlines()
     if all(line.startswith(INDENT) for line in lines):
         return "\n".join(KEPT_INDENT + line.removeprefix(INDENT) for line in lines)
+    if any(line.startswith(INDENT) for line in lines):
+        raise ValueError(f"examples and sentences in one paragraph of a help text: {text!r}")
     return " ".join(line.strip() for line in lines)
