@@ -2,6 +2,7 @@
 
 import os
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -10,9 +11,11 @@ from adapters.local_log.journal import LocalLogJournal
 from adapters.local_log.objects import READ_THREADS, LogFiles
 from adapters.local_log.writer import LogWriter
 from adapters.threads import DEADLINE_S, NewThreads, StoreThreads
+from ledger.formats.local_log import NO_BOOT
 from ledger.formats.local_log_chain import LogBeginning
 
 FILL_THREADS: Final = 1
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class LocalLog:
@@ -58,6 +61,14 @@ class LocalLog:
         await self._reading.close(self.wal.close_files)
 
 
+def boot_id() -> bytes:
+    """Which start of the host this is, 16 bytes; NO_BOOT where the kernel does not say."""
+    try:
+        return uuid.UUID(BOOT_ID.read_text().strip()).bytes
+    except (OSError, ValueError):
+        return NO_BOOT
+
+
 def open_local_log(  # noqa: PLR0913 - what the disk and the world decide
     directory: str | os.PathLike[str],
     *,
@@ -68,15 +79,17 @@ def open_local_log(  # noqa: PLR0913 - what the disk and the world decide
     deadline_s: float = DEADLINE_S,
     random: Callable[[int], bytes] = os.urandom,
     threads: NewThreads = StoreThreads,
+    boot: bytes | None = None,
 ) -> LocalLog:
     """The log in `directory`/log, made if it is not there and the parent of `directory` is.
 
     `after`: entries before its number are elsewhere; ignored where the log has a file. `roll_bytes`: of a
-    file; None: what suits the disk. `clock`: unix ms. When it returns, all that can be read is durable.
+    file; None: what suits the disk. `clock`: unix ms. `boot`: which start of the host this is; None: as the
+    kernel says. When it returns, all that can be read is durable.
     StoreUnavailable, StoreDamaged, StoreTooNew, and StoreLocked while another process has it open.
     """
     root = Path(directory)
-    writer = LogWriter(root, shard, roll_bytes, clock, random)
+    writer = LogWriter(root, shard, roll_bytes, clock, random, boot_id() if boot is None else boot)
     log = LocalLog(writer, f"the local log in {root}", deadline_s, threads)
     try:
         log.open(after)

@@ -14,6 +14,7 @@ from ledger.formats.local_log import (
     FRAME_HEAD_BYTES,
     HEADER_BYTES,
     ID_BYTES,
+    NO_BOOT,
     SEAL_BYTES,
     SEARCH_BYTES,
     LogFrameHead,
@@ -211,13 +212,19 @@ class LastFrame(NamedTuple):
     nonce: bytes
 
 
-def last_frame(part: LogPartFile) -> LastFrame | None:
+def last_frame(part: LogPartFile, boot: bytes = NO_BOOT) -> LastFrame | None:
     """Of the newest file that an earlier process has left; None if it has no frame. OSError. StoreDamaged if
-    its frames do not end as a crash leaves them."""
+    its frames do not end as a crash leaves them.
+
+    `boot`: the present start of the host. A frame is written from its first byte to its last, so one whose
+    end is there was written whole, unless the host has lost power since: its batches, if they are wrong, were
+    damaged later. It stays, and whoever reads the batches finds out. Otherwise it may be torn in the middle.
+    """
     torn = part.scan() or Torn(part.tail_at, "the file ends")
+    was_written_whole = boot != NO_BOOT and part.header.boot == boot
     with LogWindow(part.path) as window:
         last, fault = _last(part, window)
-        if fault:
+        if fault and not was_written_whole:
             # The one before was durable when this one was begun, so it is not looked at in the same way.
             torn = Torn(part.take_back(), fault)
             last, _ = _last(part, window)

@@ -25,6 +25,7 @@ from ledger.errors import OutcomeUnknown, StoreDamaged, StoreError, StoreUnavail
 from ledger.formats.local_log import (
     FRAME_HEAD_BYTES,
     HEADER_BYTES,
+    NO_BOOT,
     NO_SEAL,
     SEAL_BYTES,
     LogHeader,
@@ -80,13 +81,16 @@ class LogWriter:
         roll_bytes: int | None,
         clock: Callable[[], int],
         random: Callable[[int], bytes],
+        boot: bytes = NO_BOOT,
     ) -> None:
+        """`boot`: which start of the host this is; NO_BOOT if that is not known."""
         self.directory = LogDirectory(root, shard)
         self.entries = LogEntries()
         self.tail = Tail(0, NO_SEAL, bytes(NONCE_BYTES), None, HEADER_BYTES)
         self.roll_bytes = roll_bytes or 0
         self._clock = clock
         self._random = random
+        self._boot = boot
         self._cluster_id = bytes(ID_BYTES)
         self._sequence = 0
         self._newest_ms = 0
@@ -157,7 +161,7 @@ class LogWriter:
         return header
 
     def _recover_tail(self, part: LogPartFile) -> None:
-        last = last_frame(part)
+        last = last_frame(part, self._boot)
         nonce = last.nonce if last is not None else part.header.previous_nonce
         self.tail = Tail(part.known_end, part.link.seal, nonce, None, HEADER_BYTES)
         # What can be read need not be durable: the process before may have died in the middle of a write.
@@ -242,6 +246,7 @@ class LogWriter:
             tail.seal,
             tail.nonce,
             created_ms(self.directory.locator(file_id)),
+            boot=self._boot,
         )
         try:
             begun = begin_file(self.directory, header, first_bytes)

@@ -19,8 +19,9 @@
 | 64     u32       | seal of the frame before the first entry; 0 if that entry has no frame     |
 | 68     16        | nonce of the entry before the first one; zeros before entry 0              |
 | 84     i64       | created, unix ms                                                           |
-| 92     u32       | CRC-32C of [0, 92)                                                         |
-| 96 ...           | zeros                                                                      |
+| 92     16        | boot: which start of the host it was written in; zeros if not known        |
+| 108    u32       | CRC-32C of [0, 108)                                                        |
+| 112 ...          | zeros                                                                      |
 
 | frame            | field                                                                      |
 |------------------|----------------------------------------------------------------------------|
@@ -67,8 +68,9 @@ DIRECT: Final = 4096
 BUFFERED: Final = 1
 ALIGNMENTS: Final = (BUFFERED, DIRECT)
 NO_SEAL: Final = 0
+NO_BOOT: Final = bytes(ID_BYTES)
 
-_HEADER = struct.Struct(f">4sHH{ID_BYTES}s{ID_BYTES}siIqqI{NONCE_BYTES}sq")
+_HEADER = struct.Struct(f">4sHH{ID_BYTES}s{ID_BYTES}siIqqI{NONCE_BYTES}sq{ID_BYTES}s")
 _BEGIN = struct.Struct(">4sHH")
 _FRAME = struct.Struct(f">4sHH{ID_BYTES}sqIII")
 _CRC = struct.Struct(">I")
@@ -91,6 +93,9 @@ class LogHeader:
     previous_nonce: bytes
     created_ms: int
     alignment: int = BUFFERED
+    boot: bytes = NO_BOOT
+    """The start of the host in which it was written: within one, all that was written can be read, in the
+    order in which it was written, whichever process has died."""
 
 
 class EncodedLogFrame(NamedTuple):
@@ -175,6 +180,7 @@ def encode_header(header: LogHeader) -> bytes:
         header.previous_seal,
         header.previous_nonce,
         header.created_ms,
+        header.boot,
     )
     return (packed + _CRC.pack(crc32c(packed))).ljust(HEADER_BYTES, b"\0")
 
@@ -194,10 +200,11 @@ def read_header(data: Buffer, where: str) -> LogHeader | None:
     if version != VERSION or flags:
         raise StoreTooNew(f"log file {where} has format version {version}; this build reads {VERSION}")
     fields = _HEADER.unpack_from(view)[3:]
-    cluster_id, file_id, shard, alignment, sequence, first_entry, seal, nonce, created_ms = fields
+    cluster_id, file_id, shard, alignment, sequence, first_entry, seal, nonce, created_ms, boot = fields
     if alignment not in ALIGNMENTS:
         raise StoreDamaged(f"log file {where} says that its frames are aligned at {alignment} bytes")
-    return LogHeader(cluster_id, file_id, shard, sequence, first_entry, seal, nonce, created_ms, alignment)
+    after = first_entry, seal, nonce
+    return LogHeader(cluster_id, file_id, shard, sequence, *after, created_ms, alignment, boot)
 
 
 def batches_at(position: int) -> int:

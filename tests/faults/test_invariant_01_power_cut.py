@@ -21,6 +21,7 @@ from tests.faults.powercut import Event, Survival, cut_time_ns, sample, sync_poi
 from tests.faults.recording import Recording
 from tests.faults.recovered import read_recovered
 from tests.support.gateway import Gateway, GatewayFactory
+from tests.support.local_logs import forget_boot
 from tests.support.topics import create_topics, delete_topics
 
 TOPICS = {"one": 1, "many": 8}
@@ -138,6 +139,7 @@ def problems_at_cuts(
     for cut, tree in trees_at(run.events, cuts, survival):
         root = directory / f"cut-{cut}"
         write_tree(tree, root)
+        forget_boot(root / "data")
         time_ns = cut_time_ns(run.events, cut)
         try:
             metadata = f"file:{root / 'data'}" if has_log else ""
@@ -184,6 +186,7 @@ def check_whole_processes(run: Run, factory: GatewayFactory, directory: Path) ->
     for cut, tree in trees_at(run.events, cuts, Survival.NOTHING):
         root = directory / f"process-{cut}"
         write_tree(tree, root)
+        forget_boot(root / "data")
         gateway = factory(data_dir=root / "data")
         gateway.start()
         load = Load(gateway.bootstrap, "later", "many", TOPICS["many"], max_records=200).start()

@@ -4,12 +4,12 @@ import shutil
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from adapters.local_log.opening import LocalLog, open_local_log
-from ledger.formats.local_log import read_header
+from ledger.formats.local_log import HEADER_BYTES, NO_BOOT, encode_header, read_header
 from ledger.journal import NONCE_BYTES, encode_entry
 from ledger.ports import SCAN_BYTES, Appended
 from ledger.types import DraftBatch, Position, TopicId
@@ -84,7 +84,9 @@ async def entries_of(log: LocalLog, first: int = 0) -> dict[int, bytes]:
 
 @asynccontextmanager
 async def opened_log(directory: Path, **more: Any) -> AsyncIterator[LocalLog]:
-    log = open_local_log(directory, clock=lambda: NOW_MS, **({"roll_bytes": ROLL_BYTES} | more))
+    """Of a host of which it is not known whether it has lost power, unless `boot` says so."""
+    of_tests: dict[str, Any] = {"roll_bytes": ROLL_BYTES, "boot": NO_BOOT}
+    log = open_local_log(directory, clock=lambda: NOW_MS, **(of_tests | more))
     try:
         yield log
     finally:
@@ -96,6 +98,15 @@ def killed(directory: Path) -> Path:
     copy = directory.with_name(f"{directory.name}-killed-{uuid.uuid4().hex}")
     shutil.copytree(directory, copy)
     return copy
+
+
+def forget_boot(directory: Path) -> None:
+    """The files were written before the host lost power."""
+    for path in (directory / "log/0").glob("*.log"):
+        data = path.read_bytes()
+        header = read_header(data, "")
+        if header is not None:
+            path.write_bytes(encode_header(replace(header, boot=NO_BOOT)) + data[HEADER_BYTES:])
 
 
 def log_files(directory: Path) -> list[Path]:

@@ -437,6 +437,31 @@ async def test_a_frame_whose_middle_was_not_written_is_not_there(tmp_path: Path)
             assert list(await entries_of(log)) == [0, 1]
 
 
+async def test_a_whole_frame_whose_batches_were_damaged_later_stays_unless_the_host_lost_power(
+    tmp_path: Path,
+) -> None:
+    """What was acknowledged must not vanish without a word: a reader finds the damage."""
+    boot, written = b"b" * 16, Written()
+    async with opened_log(tmp_path, boot=boot) as log:
+        for number in range(3):
+            await written.append(log, number, 20_000)
+        left = killed(tmp_path)
+    (path,) = log_files(left)
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b"2.0 2.0 ")] ^= 1
+    path.write_bytes(data)
+    later = killed(left)
+    async with opened_log(left, boot=boot) as log:
+        await written.verify_entries(log)
+        read = await log.wal.read(list(written.batches))
+        found = [bytes(batch or b"") for batch in read]
+        assert [one == whole for one, whole in zip(found, written.batches.values(), strict=True)] == [
+            *(True, True, False)
+        ]
+    async with opened_log(later, boot=b"c" * 16) as log:
+        assert list(await entries_of(log)) == [0, 1]
+
+
 async def test_a_file_in_which_zeros_reach_half_as_far_as_they_should_is_read(tmp_path: Path) -> None:
     path, begin, end = await torn_log(tmp_path, 20)
     for size in (end, end + 100, end + 300_000):

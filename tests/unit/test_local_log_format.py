@@ -36,6 +36,7 @@ HEADER = LogHeader(
     previous_seal=0xABCD,
     previous_nonce=b"n" * 16,
     created_ms=1_700_000_000_000,
+    boot=b"b" * 16,
 )
 TOPIC = TopicId(b"t" * 16)
 DRAFT = [DraftBatch(TOPIC, 0, b"first batch", 2), DraftBatch(TOPIC, 1, b"second", 1)]
@@ -93,8 +94,9 @@ def test_the_bytes_of_a_header_and_of_a_frame_without_batches_are_as_documented(
         b"DLOG" + struct.pack(">HH", 1, 0) + b"c" * 16 + b"f" * 16 + struct.pack(">iIqqI", 0, 1, 3, 7, 0xABCD)
     )
     header += b"n" * 16 + struct.pack(">q", 1_700_000_000_000)
-    assert file[:92] == header
-    assert file[92:4096] == struct.pack(">I", crc32c(header)) + bytes(4000)
+    header += b"b" * 16
+    assert file[:108] == header
+    assert file[108:4096] == struct.pack(">I", crc32c(header)) + bytes(3984)
     head = b"DLFR" + struct.pack(">HH", 1, 0) + b"f" * 16 + struct.pack(">qIII", 7, 0xABCD, 5, 0)
     head += struct.pack(">I", crc32c(head))
     assert file[4096:] == head + b"entry" + struct.pack(">I", crc32c(head + b"entry"))
@@ -163,13 +165,13 @@ def test_headers_that_were_not_written_whole_are_none_and_newer_ones_are_refused
     header = encode_header(HEADER)
     assert read_header(header[:4095], "f") is None
     assert read_header(bytes(4096), "f") is None
-    for at in range(96):
+    for at in range(112):
         damaged = bytearray(header)
         damaged[at] ^= 1
         assert read_header(bytes(damaged), "f") is None
     newer = bytearray(header)
     struct.pack_into(">H", newer, 4, 2)
-    struct.pack_into(">I", newer, 92, crc32c(bytes(newer[:92])))
+    struct.pack_into(">I", newer, 108, crc32c(bytes(newer[:108])))
     with pytest.raises(StoreTooNew, match="version 2; this build reads 1"):
         read_header(bytes(newer), "f")
     with pytest.raises(ValueError, match="alignment of 512"):
