@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from adapters.metadata.sqlite_file import CONTINUED_VERSION
 from gateway.datadir import FORMAT_VERSION as DIRECTORY_VERSION
-from ledger.formats import snapshot, wal
+from ledger.formats import inline, snapshot, wal
 from ledger.image import FORMAT_VERSION as IMAGE_VERSION
 from ledger.rows import META, sealed
 from tests.support.gateway import Gateway
@@ -176,7 +176,8 @@ def newer_image(directory: Path) -> None:
 
 
 def newer_entry(directory: Path) -> None:
-    change_entry(directory, lambda head, body: (head[:4] + struct.pack(">H", 2) + head[6:], body))
+    later = struct.pack(">H", inline.VERSION + 1)
+    change_entry(directory, lambda head, body: (head[:4] + later + head[6:], body))
 
 
 def newer_record(directory: Path) -> None:
