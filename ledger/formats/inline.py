@@ -54,14 +54,15 @@ def decode_value(value: bytes, where: str) -> EntryValue:
     StoreTooNew for a later version."""
     if not has_batches(value):
         return EntryValue(value, b"")
-    if (
-        len(value) < INLINE_HEAD_BYTES
-        or crc32c(value[: _HEAD.size]) != _CRC.unpack_from(value, _HEAD.size)[0]
-    ):
-        raise StoreDamaged(f"journal entry {where} is damaged (its head does not match its CRC): {REMEDY}")
-    _, version, flags, batch_bytes, entry_bytes, *_ = _HEAD.unpack_from(value)
-    if version != VERSION or flags:
+    _, version = _BEGIN.unpack_from(value)
+    if version != VERSION:
         raise StoreTooNew(f"journal entry {where} has format version {version}; this build reads {VERSION}")
+    head = value[: _HEAD.size]
+    if len(value) < INLINE_HEAD_BYTES or crc32c(head) != _CRC.unpack_from(value, _HEAD.size)[0]:
+        raise StoreDamaged(f"journal entry {where} is damaged (its head does not match its CRC): {REMEDY}")
+    _, _, flags, batch_bytes, entry_bytes, *_ = _HEAD.unpack_from(head)
+    if flags:
+        raise StoreTooNew(f"journal entry {where} has the flags {flags}; this build knows none")
     end = INLINE_HEAD_BYTES + batch_bytes
     if end + entry_bytes != len(value):
         raise StoreDamaged(f"journal entry {where} does not have the length it claims: {REMEDY}")

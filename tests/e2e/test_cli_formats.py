@@ -140,7 +140,8 @@ def test_a_data_directory_of_every_version_goes_on_in_a_log(tmp_path: Path, fixt
     for command in (["doctor", "--all"], ["audit"]):
         checked = dragoman(*command, "--data-dir", str(directory))
         assert checked.returncode == 0, checked.stdout
-    refused = dragoman("ledger", "show", "--metadata", f"sqlite:{directory / 'metadata.db'}")
+    elsewhere = ["--data-dir", str(tmp_path / "elsewhere")]
+    refused = dragoman("ledger", "show", "--metadata", f"sqlite:{directory / 'metadata.db'}", *elsewhere)
     assert refused.returncode == 4 and "in its local log" in refused.stderr, refused.stderr
 
 
