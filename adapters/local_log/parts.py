@@ -218,7 +218,7 @@ def last_frame(part: LogPartFile, boot: bytes = NO_BOOT) -> LastFrame | None:
 
     `boot`: the present start of the host. A frame is written from its first byte to its last, so one whose
     end is there was written whole, unless the host has lost power since: its batches, if they are wrong, were
-    damaged later. It stays, and whoever reads the batches finds out. Otherwise it may be torn in the middle.
+    damaged later. It stays, and readers of the batches find that out. Otherwise it may be torn in the middle.
     """
     torn = part.scan() or Torn(part.tail_at, "the file ends")
     was_written_whole = boot != NO_BOOT and part.header.boot == boot
