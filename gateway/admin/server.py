@@ -15,7 +15,7 @@ from gateway.telemetry.loop_lag import LoopLag
 from gateway.telemetry.metrics import Metrics
 
 HEADER_BYTES: Final = 8190
-BODY_BYTES: Final = 1024
+BODY_BYTES: Final = 64 * 1024
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 

@@ -102,7 +102,7 @@ def health(contact: Contact, admin: str | None, as_json: bool) -> Exit:
     findings += _partition_findings(metadata.topics)
     warnings: list[str] = []
     if admin is not None:
-        reasons, warnings = _readiness(admin)
+        reasons, warnings = _readiness(admin, contact)
         findings += reasons
     found = ClusterHealth(not findings, brokers, findings, warnings)
     if as_json:
@@ -149,9 +149,9 @@ def _partitions_that(what: str, names: Sequence[str]) -> list[str]:
     return [f"partitions that {what}: {', '.join(sorted(names)[:SHOWN_PARTITIONS])}{more}"]
 
 
-def _readiness(admin: str) -> tuple[list[str], list[str]]:
+def _readiness(admin: str, contact: Contact) -> tuple[list[str], list[str]]:
     """Why the gateway is not ready, and what it warns of. ClientError."""
-    _, body = admin_page(admin, "/readyz")
+    _, body = admin_page(admin, "/readyz", contact)
     try:
         page = json.loads(body)
         reasons = [_said(one) for one in page.get("reasons", [])]

@@ -44,6 +44,10 @@ MIN_SECRET: Final = 4
 _SECRET_NAME: Final = re.compile(r"PASSW|SECRET|TOKEN|CREDENTIAL|ACCESS_KEY|API_?KEY", re.IGNORECASE)
 _USER_OF_URL: Final = re.compile(r"(?<=://)[^/@\s\"']+@")
 _QUERY_OF_URL: Final = re.compile(r"(?<=[?&])([\w.-]+)=[^&\s\"']+")
+_USER_IN_BYTES: Final = re.compile(_USER_OF_URL.pattern.encode())
+_QUERY_IN_BYTES: Final = re.compile(_QUERY_OF_URL.pattern.encode())
+_SWITCHES: Final = frozenset({"true", "false", "none", "null"})
+_SHORT_NUMBER: Final = re.compile(r"[0-9.]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,9 @@ def bundle(contact: Contact, options: BundleOptions) -> Exit:
     for what, why in failures.items():
         talk(f"Not in it: {what}: {why}")
     talk(
-        f"Wrote {counted(len(members), 'file')} to {options.to}. No records and no secrets are in it, but "
-        "names of topics, groups, clients and hosts: look through it before you pass it on."
+        f"Wrote {counted(len(members), 'file')} to {options.to}. No records are in it, and no secrets of the "
+        "settings or the environment of this command, but names of topics, groups, clients and hosts: "
+        "look through it before you pass it on."
     )
     return Exit.OK
 
@@ -88,14 +93,20 @@ def secret_values(settings: Settings | None, environment: Mapping[str, str]) -> 
     for setting in SETTINGS.values() if settings is not None else ():
         if setting.is_secret:
             values.add(str(_value(settings, setting.name)))
-    return sorted((value.encode() for value in values if len(value) >= MIN_SECRET), key=len, reverse=True)
+    # Values of the environment need not be UTF-8.
+    return sorted((os.fsencode(value) for value in values if _may_be_secret(value)), key=len, reverse=True)
+
+
+def _may_be_secret(value: str) -> bool:
+    """Other values are those of switches, and would be replaced wherever they stand."""
+    return len(value) >= MIN_SECRET and value.lower() not in _SWITCHES and not _SHORT_NUMBER.fullmatch(value)
 
 
 def without_secrets(data: bytes, secrets: Sequence[bytes]) -> bytes:
     """With secret values, and users and parameters of URLs, replaced."""
     for secret in secrets:
         data = data.replace(secret, HIDDEN.encode())
-    return data
+    return _QUERY_IN_BYTES.sub(rb"\1=" + HIDDEN.encode(), _USER_IN_BYTES.sub(HIDDEN.encode() + b"@", data))
 
 
 def url_without_secrets(text: str) -> str:
@@ -111,13 +122,16 @@ def _members(
         members["settings.json"] = json_text(_shown_settings(settings)).encode()
     if options.admin is not None:
         for page in PAGES:
-            found = _tried(f"admin page {page}", partial(admin_page, options.admin, page), failures)
+            found = _tried(f"admin page {page}", partial(admin_page, options.admin, page, contact), failures)
             if found is not None:
                 members[f"admin{page}"] = found[1]
     endpoint = _tried("endpoint", partial(_endpoint, contact, failures), failures)
     for path, value in (endpoint or {}).items():
         members[f"endpoint/{path}.json"] = json_text(value).encode()
     for at, log in enumerate(options.logs):
+        if settings is None:
+            failures[f"log {log}"] = "the settings could not be read, so it is not known what in it is secret"
+            continue
         tail = _tried(f"log {log}", partial(_tail, Path(log)), failures)
         if tail is not None:
             members[f"logs/{at}-{Path(log).name}"] = tail

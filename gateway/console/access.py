@@ -82,6 +82,8 @@ class Access:
         self._hosts = frozenset(name.lower().rstrip(".") for name in settings.hosts)
         self._digest = _digest(read_token(settings.token_file)) if settings.token_file else None
         self._principals = parse_principals(settings.principals, "admin.principals")
+        if ANONYMOUS in self._principals:
+            raise ConfigError(f"admin.principals: {ANONYMOUS} is everybody without a certificate")
         self._is_loopback = is_loopback
 
     def needs_token_of(self, principal: str) -> bool:

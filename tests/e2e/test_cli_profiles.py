@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.debug_bundle import secret_values, url_without_secrets
+from gateway.cli.debug_bundle import secret_values, url_without_secrets, without_secrets
 from tests.support.command import COMMAND, WAIT_S, run
 from tests.support.gateway import Gateway
 
@@ -169,3 +169,35 @@ def test_users_and_parameters_of_urls_are_hidden_and_short_values_are_not_search
     assert url_without_secrets(url) == "s3://<secret>@host/bucket?secret=<secret>&region=<secret>"
     assert url_without_secrets("s3://bucket/prefix") == "s3://bucket/prefix"
     assert secret_values(None, {"MY_TOKEN": "abc", "X_PASSWORD": "abcd", "PATH": "/bin"}) == [b"abcd"]
+
+
+def test_what_is_secret_in_a_log_is_hidden_also_where_no_setting_says_so() -> None:
+    line = b"put to etcd://u:hunter22@h/p failed; GET s3://b/k?X-Sig=abc&n=1, true \xff 12345"
+    secrets = secret_values(
+        None, {"USE_TOKEN": "true", "API_KEY_DAYS": "12345", "A_TOKEN": "\udcff\udcff\udcff\udcff"}
+    )
+    assert secrets == [b"\xff" * 4]
+    hidden = b"put to etcd://<secret>@h/p failed; GET s3://b/k?X-Sig=<secret>&n=<secret> true \xff 12345"
+    assert without_secrets(line, secrets) == hidden
+
+
+def test_logs_are_left_out_where_the_settings_cannot_be_read(tmp_path: Path) -> None:
+    log, to = tmp_path / "gateway.log", tmp_path / "fault.tar.gz"
+    log.write_text("a line\n")
+    arguments = (
+        "debug",
+        "bundle",
+        "--to",
+        str(to),
+        "-b",
+        CLOSED,
+        "--log",
+        str(log),
+        "--config",
+        "no-such.toml",
+    )
+    done = dragoman(*arguments, environment={})
+    assert done.returncode == 0, done.stderr
+    members = members_of(to)
+    assert not any(name.startswith("logs/") for name in members)
+    assert f"log {log}" in json.loads(members["failures.json"])

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.certificates import Authority, Issued, principal_of
+from tests.support.command import run_here
 from tests.support.gateway import Gateway, GatewayFactory, GatewayNotReady
 from tests.support.ports import with_port
 
@@ -392,7 +393,7 @@ def test_a_body_of_another_shape_is_refused(console: Gateway, body: object) -> N
 
 
 def test_a_client_certificate_opens_the_console_beyond_loopback(
-    gateway_factory: GatewayFactory, tmp_path: Path
+    gateway_factory: GatewayFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority(tmp_path)
     server, ann, eve = authority.server(), authority.client("ann"), authority.client("eve")
@@ -422,6 +423,13 @@ def test_a_client_certificate_opens_the_console_beyond_loopback(
     assert read("/api/topics", eve) == (403, "principal")
     assert read("/api/topics", None) == (403, "principal")
     assert read("/api/session", ann)[1]["isClosed"] is False
+    # Commands take the CAs of the machine.
+    health = ("cluster", "health", "--admin", f"https://{address}")
+    untrusted = run_here(gateway, *health)
+    assert untrusted.returncode == 1 and "CERTIFICATE_VERIFY_FAILED" in untrusted.stderr
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    healthy = run_here(gateway, *health)
+    assert healthy.returncode == 0, healthy.stderr
     # Probes and Prometheus need no certificate, and plain HTTP is over.
     assert read("/healthz", None) == (200, {"status": "ok"})
     with pytest.raises((urllib.error.URLError, ConnectionError)):

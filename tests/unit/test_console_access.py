@@ -153,3 +153,8 @@ def test_the_name_of_a_host_header_has_neither_port_nor_brackets() -> None:
     assert host_name_of("[::1]:80") == "::1"
     assert host_name_of("A.Example.:80") == "a.example"
     assert host_name_of("a b") is None
+
+
+def test_every_client_without_a_certificate_is_no_principal_to_be_let_in() -> None:
+    with pytest.raises(ConfigError, match="everybody without a certificate"):
+        Access(Admin(principals="User:CN=ann;User:ANONYMOUS"), is_loopback=False)
