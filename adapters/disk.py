@@ -1,6 +1,5 @@
 """Local files: what makes them durable, and what to tell the operator when they fail."""
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -13,11 +12,8 @@ from ledger.errors import StoreUnavailable
 from ledger.types import Buffer
 
 IOV_MAX = 1024
-LARGE_BYTES = 64 * 1024
 NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 """Linux: read what is in memory, or fail."""
-_new_bytearray = ctypes.pythonapi.PyByteArray_FromStringAndSize
-_new_bytearray.restype, _new_bytearray.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t)
 ZEROS_BYTES = 256 * 1024
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -144,21 +140,12 @@ def read_at(fd: int, start: int, size: int) -> bytes:
     return b"".join(chunks)
 
 
-def new_buffer(size: int) -> bytearray:
-    """Bytes to be read into. A large buffer has any content: to fill it with zeros would cost a third of the
-    read."""
-    if size < LARGE_BYTES:
-        return bytearray(size)
-    buffer: bytearray = _new_bytearray(None, size)
-    return buffer
-
-
 def read_resident(fd: int, start: int, size: int) -> memoryview | None:
     """The bytes [start, start + size) if the page cache has all of them: read without waiting for the disk.
     Otherwise, and where the system has no such reads, None."""
     if NO_WAIT is None:
         return None
-    buffer = new_buffer(size)
+    buffer = bytearray(size)
     try:
         have = os.preadv(fd, [buffer], start, NO_WAIT)
     except OSError:

@@ -136,6 +136,6 @@ def test_a_file_that_was_deleted_is_not_read_any_more(files: FileRanges, path: P
 
 def test_what_was_read_is_not_to_be_changed(files: FileRanges) -> None:
     read(files, (0, 1))
-    for size in (10, 2 * disk.LARGE_BYTES):
+    for size in (10, 100_000):
         (data,), _ = files.read_resident([Position(NAME, 0, size)])
         assert memoryview(data or b"").readonly
