@@ -290,7 +290,7 @@ def test_a_damaged_run_stays_as_it_is_and_the_others_are_merged(filled: Gateway)
     at, size = list(wal_frames(path))[-300]
     frame = read_frame(memoryview(bytes(stored[at : at + size])))
     assert isinstance(frame, Frame)
-    stored[frame.position + frame.batches[0].start + 65] ^= 0xFF
+    stored[at + frame.batches[0].start + 65] ^= 0xFF
     path.write_bytes(stored)
     merged = run(filled, "--topics", "kept", *ON_SPARK)
     assert merged.returncode == 3, merged.stderr
