@@ -104,6 +104,11 @@ class ConfluentClient(ClientUnderTest):
                     raise TimeoutError(f"{len(received)} of {count} records")
             return received
 
+    def start_offset(self, topic: str, partition: int) -> int:
+        with self._consumer() as consumer:
+            start, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), CLIENT_TIMEOUT_S)
+            return int(start)
+
     def end_offset(self, topic: str, partition: int) -> int:
         with self._consumer() as consumer:
             _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), CLIENT_TIMEOUT_S)
