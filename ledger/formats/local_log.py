@@ -234,21 +234,27 @@ def encode_frame(
 def read_head(header: LogHeader, head: Buffer, position: int, number: int, seal: int) -> LogFrameHead | Torn:
     """The first FRAME_HEAD_BYTES of the frame of entry `number` at `position`, after the frame with this
     seal."""
+    found = _read_any_head(header, head, position)
+    if isinstance(found, LogFrameHead) and (found.number, found.previous_seal) != (number, seal):
+        place = f"a frame of entry {found.number} is in the place of entry {number}"
+        return Torn(position, f"{place}, or goes on after another one", is_damage=True)
+    return found
+
+
+def _read_any_head(header: LogHeader, head: Buffer, position: int) -> LogFrameHead | Torn:
+    """The same, whatever its number and the seal before it."""
     view = memoryview(head)[:FRAME_HEAD_BYTES]
     if len(view) < FRAME_HEAD_BYTES:
         return Torn(position, "the file ends")
-    magic, version, flags, file_id, found, previous, entry_bytes, wal_bytes = _FRAME.unpack_from(view)
+    magic, version, flags, file_id, number, previous, entry_bytes, wal_bytes = _FRAME.unpack_from(view)
     if magic != FRAME_MAGIC or file_id != header.file_id:
         return Torn(position, "no frame of this file begins here")
     if not _is_sealed(view):
         return Torn(position, "the head of the frame does not match its CRC")
     if (version, flags) != (VERSION, 0):
         raise StoreTooNew(f"a frame at {position} has format version {version}; this build reads {VERSION}")
-    if (found, previous) != (number, seal):
-        reason = f"a frame of entry {found} is in the place of entry {number}, or goes on after another one"
-        return Torn(position, reason, is_damage=True)
-    entry_at = position + FRAME_HEAD_BYTES + wal_bytes
-    return LogFrameHead(found, position, entry_at, entry_bytes, wal_bytes, previous, crc32c(view))
+    entry_at = batches_at(position) + wal_bytes
+    return LogFrameHead(number, position, entry_at, entry_bytes, wal_bytes, previous, crc32c(view))
 
 
 def check_seal(head: LogFrameHead, sealed: Buffer) -> int | None:
@@ -284,18 +290,10 @@ def read_frame(header: LogHeader, view: memoryview, position: int, number: int, 
 def read_frame_extent(header: LogHeader, head: memoryview, position: int) -> FrameExtent | Torn:
     """Of the frame of this file from `position` on, whatever its number and seal: for what looks at batches
     alone. `head`: its first FRAME_HEAD_BYTES bytes."""
-    if len(head) < FRAME_HEAD_BYTES:
-        return Torn(position, "the file ends")
-    magic, version, flags, file_id, _, _, entry_bytes, wal_bytes = _FRAME.unpack_from(head)
-    if magic != FRAME_MAGIC or file_id != header.file_id:
-        return Torn(position, "no frame of this file begins here")
-    if not _is_sealed(head):
-        return Torn(position, "the head of the frame does not match its CRC")
-    if (version, flags) != (VERSION, 0):
-        raise StoreTooNew(f"a frame at {position} has format version {version}; this build reads {VERSION}")
-    wal_at = batches_at(position)
-    end = aligned(wal_at + wal_bytes + entry_bytes + SEAL_BYTES, header.alignment)
-    return FrameExtent(wal_at, wal_bytes, end)
+    found = _read_any_head(header, head, position)
+    if isinstance(found, Torn):
+        return found
+    return FrameExtent(batches_at(position), found.wal_bytes, aligned(found.end, header.alignment))
 
 
 def version_of(data: Buffer) -> int | None:
