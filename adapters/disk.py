@@ -41,6 +41,14 @@ def explain(error: OSError, what: str, path: str | os.PathLike[str]) -> StoreUna
     return StoreUnavailable(f"cannot {what} {os.fspath(path)}: {reason}")
 
 
+def verify_readable(directory: Path) -> None:
+    """StoreUnavailable if there is no such directory, or it cannot be read."""
+    try:
+        os.scandir(directory).close()
+    except OSError as error:
+        raise explain(error, "read the data directory", directory) from error
+
+
 def sync_data(fd: int) -> None:
     """Make a file's bytes survive loss of power. OSError if that fails."""
     if sys.platform == "darwin":

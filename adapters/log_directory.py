@@ -17,7 +17,6 @@ import structlog
 from adapters.disk import explain, sync_directory
 from adapters.journals.continued import ContinuedJournal
 from adapters.journals.metadata import MetadataJournal, entry_prefix
-from adapters.journals.wrapped import EntriesAlone
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.segments.log_objects import LogAndReplaced, ReplacedLogs
 from adapters.segments.wal_and_segments import LogFiles
@@ -27,6 +26,7 @@ from ledger.formats.local_log import ID_BYTES
 from ledger.formats.local_log_chain import LogBeginning
 from ledger.journal import NONCE_BYTES, REMEDY, nonce_of
 from ledger.ports import Journal
+from ledger.wrapped_journal import EntriesAlone
 
 log = structlog.get_logger(__name__)
 

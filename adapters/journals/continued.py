@@ -6,10 +6,10 @@ needed until `start` has passed it (docs/decisions/0059).
 
 from collections.abc import Sequence
 
-from adapters.journals.wrapped import WrappedJournal
 from ledger.errors import StoreError
 from ledger.ports import AppendOutcome, EntryPage, Journal, StoredEntry
 from ledger.types import DraftBatch
+from ledger.wrapped_journal import WrappedJournal
 
 
 class ContinuedJournal(WrappedJournal):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from adapters.disk import explain, read_at
+from adapters.disk import explain, read_at, verify_readable
 from adapters.local_log.parts import ID_AT
 from adapters.local_log.writer import LogWriter
 from adapters.segments.file_ranges import FileRanges, RangeReader, read_ranges
@@ -105,10 +105,7 @@ class LogFilesRead:
     ) -> None:
         """StoreUnavailable if there is no such directory. It need not have a log."""
         root = Path(directory)
-        try:
-            os.scandir(root).close()
-        except OSError as error:
-            raise explain(error, "read the data directory", root) from error
+        verify_readable(root)
         self._ranges = LogRanges(root)
         self._reading = threads(f"the local log in {root}", READ_THREADS, deadline_s)
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from adapters.disk import explain
+from adapters.disk import verify_readable
 from adapters.segments.file_ranges import read_ranges
 from adapters.segments.wal_files import WalReader, WalWriter
 from adapters.threads import DEADLINE_S, NewThreads, Overdue, StoreThreads
@@ -101,10 +101,7 @@ class WalFilesRead:
     ) -> None:
         """StoreUnavailable if there is no such directory."""
         root = Path(directory)
-        try:
-            os.scandir(root).close()
-        except OSError as error:
-            raise explain(error, "read the data directory", root) from error
+        verify_readable(root)
         self._reader = WalReader(root, OPEN_FILES)
         self._reading = threads(f"the WAL in {root}", READ_THREADS, deadline_s)
 

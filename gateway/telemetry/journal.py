@@ -5,48 +5,19 @@ from collections.abc import Sequence
 
 from gateway.telemetry.stores import StoreWatch
 from ledger.ports import AppendOutcome, EntryPage, Journal, Unknown
-from ledger.read_back import ReadBack
-from ledger.types import DraftBatch, Placement
+from ledger.types import DraftBatch
+from ledger.wrapped_journal import WrappedJournal
 
 
-class TimedJournal:
+class TimedJournal(WrappedJournal):
     """A Journal. An append counts as `put`, a read of several entries as `scan`."""
 
     def __init__(self, journal: Journal, watch: StoreWatch) -> None:
-        self._journal = journal
+        super().__init__(journal)
         self._get = watch.timed("metadata", "get")
         self._scan = watch.timed("metadata", "scan")
         self._put = watch.timed("metadata", "put")
         self._delete = watch.timed("metadata", "delete")
-
-    @property
-    def shard(self) -> int:
-        return self._journal.shard
-
-    @property
-    def exclusive(self) -> bool:
-        return self._journal.exclusive
-
-    @property
-    def entry_batches(self) -> int:
-        return self._journal.entry_batches
-
-    @property
-    def unknown_entry(self) -> str:
-        return self._journal.unknown_entry
-
-    @property
-    def read_back(self) -> ReadBack:
-        return self._journal.read_back
-
-    def takes(self, batches: int, size: int) -> bool:
-        return self._journal.takes(batches, size)
-
-    def holds(self, locator: str) -> bool:
-        return self._journal.holds(locator)
-
-    def place(self, number: int, batches: Sequence[DraftBatch]) -> Placement | None:
-        return self._journal.place(number, batches)
 
     async def append(self, number: int, entry: bytes, batches: Sequence[DraftBatch] = ()) -> AppendOutcome:
         with self._put.begin() as call:

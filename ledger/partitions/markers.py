@@ -37,11 +37,6 @@ def is_marker(run: Run) -> bool:
     return run.object_number >= _OF_SEGMENTS and not run.dense
 
 
-def is_marker_number(object_number: int) -> bool:
-    """The same of the object number of a run."""
-    return object_number >= _OF_SEGMENTS
-
-
 def marker_of(run: Run) -> Marker:
     """What a marker says. ValueError for another run."""
     if not is_marker(run):

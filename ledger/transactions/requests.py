@@ -15,7 +15,6 @@ MAX_PARTITIONS: Final = 2_000
 """Of one transaction: all get their markers with one journal entry, and an entry must be applied at once."""
 MAX_GROUPS: Final = 1_000
 """Of one transaction."""
-MAX_ID_BYTES: Final = 32_767
 _STORED: Final = 2 * SMALL
 
 
