@@ -165,6 +165,9 @@ class ActiveFile:
         """Where the next frame begins."""
         self._is_open = True
         self._fd = fd
+        self._zeros_fd = -1
+        """Opened apart: the kernel reports a write that failed to each open file once, so on the same one the
+        thread that writes zeros would take the error of a frame, and the frame would count as durable."""
         self._ready = size
         """Up to here frames can be written without allocating."""
         self._lock = threading.Lock()
@@ -206,7 +209,9 @@ class ActiveFile:
             end = min(limit, self._ready + FILL_BYTES)
             if not self._is_open or end <= self._ready or self._ready - self.position >= FILL_AHEAD_BYTES:
                 return False
-            write_synced(self._fd, [bytes(end - self._ready)], self._ready)
+            if self._zeros_fd < 0:
+                self._zeros_fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+            write_synced(self._zeros_fd, [bytes(end - self._ready)], self._ready)
             self._ready = end
             return True
 
@@ -215,6 +220,8 @@ class ActiveFile:
         with self._lock:
             if self._is_open:
                 self._is_open = False
+                if self._zeros_fd >= 0:
+                    os.close(self._zeros_fd)
                 os.close(self._fd)
 
 

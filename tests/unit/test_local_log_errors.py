@@ -1,0 +1,53 @@
+"""The local log on disks that fail, after losses of power, and with records that are made to look like it."""
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.local_log.files import FILL_AHEAD_BYTES, LogDirectory, begin_file
+from ledger.formats.local_log import LogHeader
+from tests.support.local_logs import NOW_MS
+
+FILE_ID = b"\x01\x8b\xcf\xe5h\x00\x70\x00\x80" + bytes(7)
+
+
+async def test_the_error_of_a_frame_is_not_taken_by_the_zeros_that_are_written_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = LogDirectory(tmp_path, 0)
+    directory.open()
+    header = LogHeader(bytes(16), FILE_ID, 0, 1, 0, 0, bytes(16), NOW_MS)
+    file = begin_file(directory, header, 1000).write_header()
+    reported: list[int] = []
+    real = os.pwritev
+
+    def failing(fd: int, views: Sequence[Any], position: int, flags: int) -> int:
+        """The disk does not take a page of the frame: Linux reports that to each open file once."""
+        written = real(fd, views, position, flags)
+        if position == file.position:
+            assert file.fill(FILL_AHEAD_BYTES) is False
+        if fd not in reported:
+            reported.append(fd)
+            raise OSError(errno.EIO, "the disk did not take a page")
+        return written
+
+    def zeros_of(fill: Any) -> Any:
+        def filled(limit: int) -> bool:
+            try:
+                return bool(fill(limit))
+            except OSError:
+                return False
+
+        return filled
+
+    monkeypatch.setattr(file, "fill", zeros_of(file.fill))
+    monkeypatch.setattr(os, "pwritev", failing)
+    with pytest.raises(OSError, match="did not take"):
+        file.write([bytes(1000)], 1000)
+    file.leave()
+    directory.close()
+    assert len(reported) == 2
