@@ -25,7 +25,7 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.process.test_admin_pages import samples
+from gateway.telemetry import loop_lag
 from tests.process.test_clock_ahead import TEN_YEARS_MS, write_entry
 from tests.support.etcd import EtcdServer, running_etcd
 from tests.support.gateway import Gateway
@@ -38,7 +38,7 @@ from tests.support.versions import ROOT
 RULES: Final = ROOT / "deploy/prometheus"
 WINDOW_S: Final = 60
 READY_S: Final = 90.0
-DEADLINE_S: Final = 120.0
+DEADLINE_S: Final = 240.0
 HURRIED: Final = (
     (r"\[\d+[mh]\]", f"[{WINDOW_S}s]"),
     (r"\boffset \d+m", "offset 4s"),
@@ -110,19 +110,21 @@ class Trouble:
                 tick += 1
 
     def producer(self) -> Producer:
-        return Producer(
-            {"bootstrap.servers": self.gateway.bootstrap, "message.timeout.ms": 20_000, "linger.ms": 0}
-        )
+        return Producer({**self._client(), "message.timeout.ms": 20_000, "linger.ms": 0})
 
     def consumer(self, group: str) -> Consumer:
         return Consumer(
             {
-                "bootstrap.servers": self.gateway.bootstrap,
+                **self._client(),
                 "group.id": group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
             }
         )
+
+    def _client(self) -> dict[str, Any]:
+        # What it says of gateways in trouble would hide what the test says.
+        return {"bootstrap.servers": self.gateway.bootstrap, "log_level": 0}
 
 
 class Healthy(Trouble):
@@ -236,18 +238,19 @@ class Crowded(Trouble):
     fires = "DragomanRefusesConnections", "DragomanFileDescriptors", "DragomanEventLoopSlow"
     options = ("limits.connections=2",)
 
-    def begin(self, stack: ExitStack) -> None:
-        limit = int(samples(self.gateway)["process_open_fds"] * 1.15)
-        _, hard = resource.prlimit(self.gateway.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(self.gateway.pid, resource.RLIMIT_NOFILE, (limit, hard))
-
     def go_on(self, tick: int, fired: set[str]) -> None:
+        if tick % 10 == 0 and "DragomanFileDescriptors" not in fired:
+            # Again and again: a file more at this moment would let the limit be too high for ever.
+            limit = int(len(list(Path(f"/proc/{self.gateway.pid}/fd").iterdir())) * 1.15)
+            _, hard = resource.prlimit(self.gateway.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(self.gateway.pid, resource.RLIMIT_NOFILE, (limit, hard))
         with ExitStack() as connections:
             for _ in range(20):
                 address = self.gateway.host, self.gateway.port
                 connections.enter_context(socket.create_connection(address))
         os.kill(self.gateway.pid, signal.SIGSTOP)
-        time.sleep(0.4)
+        # It is late by this less the interval of the measurements, at least.
+        time.sleep(0.3 + loop_lag.INTERVAL_S)
         os.kill(self.gateway.pid, signal.SIGCONT)
 
 
@@ -295,6 +298,7 @@ class Groups(Trouble):
     def begin(self, stack: ExitStack) -> None:
         create_topics(self.gateway.bootstrap, {TOPIC: 1, **{f"other-{n}": 1 for n in range(20)}})
         self._producer = self.producer()
+        self._produced = 0
         self._produce(2)
         self._stuck = self.consumer("stuck")
         stack.callback(self._stuck.close)
@@ -304,7 +308,7 @@ class Groups(Trouble):
     def go_on(self, tick: int, fired: set[str]) -> None:
         self._stuck.poll(0.05)
         if tick % 10 == 9 and "DragomanGroupLag" not in fired:
-            self._produce(12_000 * tick)
+            self._produce(12_000 + 2 * self._produced)
         if "DragomanGroupRebalances" not in fired:
             for _ in range(3):
                 restless = self.consumer("restless")
@@ -313,6 +317,7 @@ class Groups(Trouble):
                 restless.close()
 
     def _produce(self, count: int) -> None:
+        self._produced += count
         for _ in range(count):
             self._producer.produce(TOPIC, b"x")
             self._producer.poll(0)
