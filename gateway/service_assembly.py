@@ -9,6 +9,7 @@ from typing import Final
 
 from gateway.admin.topic_series import TopicSeries, TopicSources
 from gateway.admin.totals import Totals
+from gateway.admin.transaction_totals import TransactionTotals
 from gateway.configs.describe import topic_value
 from gateway.configs.service import ConfigService
 from gateway.coordination.free_space import FreeSpace
@@ -26,6 +27,7 @@ from gateway.groups.offset_manager import OffsetManager
 from gateway.housekeeping.checkpoint import Checkpointer
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.holds import BackupHolds, BackupOpen
+from gateway.housekeeping.housekeeper import Housekeeper
 from gateway.housekeeping.merging import ChildListener, MergeOptions, Merging, job_options
 from gateway.housekeeping.producers import ProducerRelief
 from gateway.housekeeping.retention import Retention
@@ -40,7 +42,9 @@ from gateway.scheduling.batch_opening import BatchOpener
 from gateway.scheduling.slices import SliceScheduler
 from gateway.settings import ConfigError, Settings
 from gateway.telemetry.metrics import CacheView, Metrics, ShardView
+from gateway.telemetry.transactions import TransactionOutcome, TransactionView
 from gateway.topics.service import TopicService
+from gateway.transactions.expiry import ExpiryClocks, TransactionExpiry
 from gateway.version import product_version
 from gateway.world import World
 from ledger.merging.plan import MergePolicy
@@ -132,6 +136,7 @@ def watch_services(
     metrics.groups.set_function(lambda: groups.group_count)
     metrics.group_members.set_function(lambda: groups.member_count)
     metrics.watch_groups(groups.count_by_state)
+    _watch_transactions(metrics, shard)
     cache = reader.cache
     metrics.watch_cache(
         CacheView(
@@ -145,6 +150,13 @@ def watch_services(
         metrics.traffic.count_topics(lambda: shard.state.topics.by_id)
         sources = TopicSources(lambda: shard.state, groups.members_of, metrics.traffic)
         metrics.add_part(TopicSeries(sources, settings.metrics.series).page)
+
+
+def _watch_transactions(metrics: Metrics, shard: Shard) -> None:
+    totals = TransactionTotals(lambda: shard.state, shard.now_ms)
+    metrics.before_page(totals.count)
+    view = TransactionView(lambda: totals.open, lambda: totals.oldest_ms, lambda: totals.by_state)
+    metrics.watch_transactions(view)
 
 
 def _noted(rebalance_began: Callable[[str], None], group_id: str, note: Note) -> None:
@@ -260,9 +272,25 @@ def owner_housekeeping(
     if shard.time_hold is not None:
         steps.add("time", TIME_HOLD_S, shard.time_hold.check)
     steps.add("dead offsets", DEAD_OFFSETS_S, expiry.drain)
+    _add_transactions(steps, settings, shard, services.metrics)
     shard.state.producer_bounds = ProducerBounds(limits.producers, limits.partition_producers)
     relief = ProducerRelief(shard, services.produce.crowded, shard.now_ms, wait_s, _monotonic_ms)
     return OwnerHousekeeping(checkpointer, garbage, relief, steps)
+
+
+def _add_transactions(steps: Housekeeper, settings: Settings, shard: Shard, metrics: Metrics) -> None:
+    config, wait_s = settings.transactions, settings.ledger.commit_timeout_ms / 1000
+    expiry = TransactionExpiry(
+        shard,
+        ExpiryClocks(shard.now_ms, _monotonic_ms, shard.doubted_ms),
+        config.transactional_id_expiration_ms,
+        wait_s,
+        partial(metrics.transaction_ended, TransactionOutcome.TIMED_OUT),
+    )
+    abort_s = config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000
+    forget_s = config.transaction_remove_expired_transaction_cleanup_interval_ms / 1000
+    steps.add("transactions", abort_s, expiry.abort_timed_out)
+    steps.add("transactional ids", forget_s, expiry.forget_unused)
 
 
 def merging_of(

@@ -381,6 +381,41 @@ class Groups(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_ka
     ] = 10 * MINUTE
 
 
+class Transactions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_kafka_name):
+    """Transactions, under the names of Kafka's broker configs."""
+
+    transaction_max_timeout_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=2**31 - 1,
+            description="Longest time that a producer may have for a transaction, in its "
+            "`transaction.timeout.ms`; one that wants more is refused",
+        ),
+    ] = 15 * MINUTE
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: Annotated[
+        int,
+        Meta(
+            ge=100,
+            le=HOUR,
+            description="How often open transactions are checked; one that takes longer than its producer "
+            "said is aborted, and the producer fenced",
+        ),
+    ] = 10 * SECOND
+    transactional_id_expiration_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=2**31 - 1,
+            description="How long a transactional id is remembered that no producer uses; never forgotten "
+            "while a transaction is open",
+        ),
+    ] = 7 * 24 * HOUR
+    transaction_remove_expired_transaction_cleanup_interval_ms: Annotated[
+        int, Meta(ge=100, le=24 * HOUR, description="How often transactional ids are checked for expiry")
+    ] = HOUR
+
+
 class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=_kafka_name):
     """How usage is measured for client quotas."""
 
@@ -418,4 +453,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log: Log = Log()
     broker: Broker = Broker()
     groups: Groups = Groups()
+    transactions: Transactions = Transactions()
     quotas: Quotas = Quotas()

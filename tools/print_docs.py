@@ -44,6 +44,7 @@ SECTIONS: Final[Mapping[str, str]] = {
     "broker": "Broker configs under Kafka's names.",
     "quotas": "How usage is measured for client quotas, under the names of Kafka's broker configs.",
     "groups": "Consumer groups, under the names of Kafka's broker configs.",
+    "transactions": "Transactions, under the names of Kafka's broker configs.",
 }
 
 INTERNAL_HEAD: Final = (

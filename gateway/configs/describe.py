@@ -8,7 +8,7 @@ import msgspec
 from gateway.config import SETTINGS
 from gateway.configs.defaults import DYNAMIC, Defaults, Synonym, shown
 from gateway.configs.topic_configs import TOPIC_CONFIGS, ConfigSource, ConfigType, TopicConfig
-from gateway.settings import Broker, Groups, Settings
+from gateway.settings import Broker, Groups, Settings, Transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,15 @@ def _topic_value(config: TopicConfig, configs: Mapping[str, str], defaults: Defa
 
 def _own(settings: Settings) -> dict[str, tuple[object, object, str]]:
     """The sections whose settings have Kafka's names."""
-    return _section("broker", settings.broker, Broker()) | _section("groups", settings.groups, Groups())
+    return (
+        _section("broker", settings.broker, Broker())
+        | _section("groups", settings.groups, Groups())
+        | _section("transactions", settings.transactions, Transactions())
+    )
 
 
 def _section(
-    name: str, section: Broker | Groups, standard: Broker | Groups
+    name: str, section: Broker | Groups | Transactions, standard: Broker | Groups | Transactions
 ) -> dict[str, tuple[object, object, str]]:
     return {
         entry.encode_name: (

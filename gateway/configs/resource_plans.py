@@ -13,7 +13,7 @@ from gateway.configs.alter import LIST_OPERATIONS, OPERATIONS, ConfigEdit, Resou
 from gateway.configs.defaults import DYNAMIC
 from gateway.configs.group_configs import parse_group_config
 from gateway.configs.topic_configs import MAX_NAME_SHOWN, MAX_VALUE_LENGTH, BadValue, ConfigType
-from gateway.settings import Broker, Groups, Quotas
+from gateway.settings import Broker, Groups, Quotas, Transactions
 from ledger.errors import ErrorName
 from ledger.requests import Refused
 from ledger.settings.configs import ConfigChange, ConfigOp, altered_configs
@@ -23,7 +23,12 @@ BROKER, GROUP = "broker", "group"
 ALL_BROKERS: Final = ""
 AT_START: Final[Mapping[str, str]] = {
     entry.encode_name: f"{section}.{entry.encode_name}"
-    for section, settings in (("broker", Broker), ("groups", Groups), ("quotas", Quotas))
+    for section, settings in (
+        ("broker", Broker),
+        ("groups", Groups),
+        ("quotas", Quotas),
+        ("transactions", Transactions),
+    )
     for entry in msgspec.structs.fields(settings)
 }
 """Kafka's configs that the gateway takes from its settings, and the names of those settings."""

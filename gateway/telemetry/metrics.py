@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from gateway.telemetry.local_metrics import LocalCounter, LocalCounters, LocalHistogram, LocalHistograms
 from gateway.telemetry.object_reads import ObjectReadCounts, ObjectReadsCollector
 from gateway.telemetry.traffic import Traffic
+from gateway.telemetry.transactions import TransactionOutcome, TransactionsCollector, TransactionView
 from ledger.ports import StoreUsage
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and have no use here
@@ -87,6 +88,8 @@ _HELP: Final[Mapping[str, str]] = {
     "dragoman_throttles": "Requests and connections over a quota",
     "dragoman_groups": "Consumer groups, with those that only have offsets",
     "dragoman_group_members": "Members of all groups",
+    "dragoman_transactions": "Transactions that ended, with how: committed, aborted by their producer, timed "
+    "out, or fenced by another producer or an operator",
     "dragoman_build_info": "1, with the versions of the gateway and of Python",
 }
 
@@ -250,12 +253,11 @@ class Metrics:
         self._before_page: list[Callable[[], Awaitable[None]]] = []
         self._parts: list[Callable[[], Awaitable[bytes]]] = []
         self._rebalances = self._counters("dragoman_rebalances", "reason")
+        self._transactions = self._counter_of("dragoman_transactions", "outcome", TransactionOutcome)
         self.buffer_bytes = self._gauge("dragoman_buffer_bytes")
         self.connections = self._gauge("dragoman_connections")
         self.connections_refused = self._counter("dragoman_connections_refused", "reason")
-        self._alarms = self._counter("dragoman_alarms", "reason")
-        for reason in ALARMS:
-            self._alarms.labels(reason)
+        self._alarms = self._counter_of("dragoman_alarms", "reason", ALARMS)
         self.store_seconds = self._histograms("dragoman_store_seconds", _STORE_BUCKETS, "store", "op")
         self.store_queue_seconds = self._histograms(
             "dragoman_store_queue_seconds", _STORE_BUCKETS, "store", "op"
@@ -263,9 +265,7 @@ class Metrics:
         self.store_errors = self._counter("dragoman_store_errors", "store", "op")
         self.store_waiting_seconds = self._gauge("dragoman_store_waiting_seconds", "store", "op")
         self.orphan_objects = self._gauge("dragoman_orphan_objects")
-        self._merges = self._counter("dragoman_merges", "outcome")
-        for outcome in MERGE_OUTCOMES:
-            self._merges.labels(outcome)
+        self._merges = self._counter_of("dragoman_merges", "outcome", MERGE_OUTCOMES)
         self._merged_runs = self._counter("dragoman_merged_runs")
         self._merged_bytes = self._counter("dragoman_merged_bytes")
         self._merge_running = self._gauge("dragoman_merge_running")
@@ -329,6 +329,14 @@ class Metrics:
         """All reasons, so that each exists with 0 before its first: a rate needs that."""
         for reason in reasons:
             self._rebalances.labels(reason)
+
+    def transaction_ended(self, outcome: TransactionOutcome) -> None:
+        """Count a transaction."""
+        self._transactions.labels(outcome).inc()
+
+    def watch_transactions(self, view: TransactionView) -> None:
+        """Read how many transactions there are whenever the metrics are collected."""
+        self.registry.register(TransactionsCollector(view))
 
     def throttled(self, quota: str, seconds: float) -> None:
         """Count one client that must wait. `quota` is the key of the quota."""
@@ -400,6 +408,13 @@ class Metrics:
 
     def _counter(self, name: str, *labels: str) -> Counter:
         return Counter(name, _HELP[name], labels, registry=self.registry)
+
+    def _counter_of(self, name: str, label: str, values: Iterable[str]) -> Counter:
+        """Each value exists with 0 before its first."""
+        counter = self._counter(name, label)
+        for value in values:
+            counter.labels(value)
+        return counter
 
     def _counters(self, name: str, *labels: str) -> LocalCounters:
         counters = LocalCounters(name, _HELP[name], labels)

@@ -1,0 +1,1 @@
+"""Transactions: their coordinator, their expiry, and how they are described."""
