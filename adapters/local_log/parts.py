@@ -24,6 +24,7 @@ from ledger.formats.local_log import (
     batches_fault,
     check_seal,
     later_frame,
+    read_frame_extent,
     read_head,
 )
 from ledger.formats.local_log_chain import NO_END, Link
@@ -84,6 +85,12 @@ class LogWindow:
     def whole(self, head: LogFrameHead) -> Buffer:
         """All bytes of a frame."""
         return read_at(self._fd, head.position, head.end - head.position)
+
+    def after(self, header: LogHeader, torn: Torn) -> int:
+        """From where on another frame may be. A frame whose head is right says where it ends: within it are
+        records, which may have any bytes."""
+        extent = read_frame_extent(header, self.get(torn.position, FRAME_HEAD_BYTES), torn.position)
+        return torn.position + 1 if isinstance(extent, Torn) else extent.end
 
     def later_frame(self, file_id: bytes, position: int, number: int) -> int | None:
         """The entry of a frame of this file behind `position`; None if there is none."""
@@ -228,7 +235,7 @@ def last_frame(part: LogPartFile, boot: bytes = NO_BOOT) -> LastFrame | None:
             # The one before was durable when this one was begun, so it is not looked at in the same way.
             torn = Torn(part.take_back(), fault)
             last, _ = _last(part, window)
-        later = window.later_frame(part.header.file_id, torn.position + 1, part.known_end)
+        later = window.later_frame(part.header.file_id, window.after(part.header, torn), part.known_end)
     if torn.is_damage or later is not None:
         reason = torn.reason if later is None else f"{torn.reason}, and entry {later} follows"
         raise StoreDamaged(

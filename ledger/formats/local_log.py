@@ -338,7 +338,7 @@ def batches_fault(wal: memoryview) -> str:
 
 def later_frame(file_id: bytes, view: memoryview, number: int) -> int | None:
     """The entry of a frame of this file within `view`, if it is after `number`; None if there is none.
-    Records of producers may have such bytes, but not the file id, which no client gets."""
+    Records may have such bytes too: a Kafka client does not get the file id, but who sees locators does."""
     pattern = _BEGIN.pack(FRAME_MAGIC, VERSION, 0) + file_id
     for piece_at in range(0, len(view), SEARCH_BYTES):
         piece = bytes(view[piece_at : piece_at + SEARCH_BYTES + len(pattern) - 1])

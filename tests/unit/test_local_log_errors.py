@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from adapters.local_log.files import FILL_AHEAD_BYTES, LogDirectory, begin_file
-from ledger.formats.local_log import LogHeader
-from tests.support.local_logs import NOW_MS
+from ledger.formats.local_log import LogHeader, encode_frame, read_header
+from ledger.types import DraftBatch
+from tests.support.local_logs import NOW_MS, TOPIC, Written, entries_of, entry, log_files, opened_log
 
 FILE_ID = b"\x01\x8b\xcf\xe5h\x00\x70\x00\x80" + bytes(7)
 
@@ -51,3 +52,24 @@ async def test_the_error_of_a_frame_is_not_taken_by_the_zeros_that_are_written_m
     file.leave()
     directory.close()
     assert len(reported) == 2
+
+
+@pytest.mark.parametrize("lost", [1, 300])
+async def test_a_torn_frame_whose_records_look_like_a_later_frame_is_a_torn_frame(
+    tmp_path: Path, lost: int
+) -> None:
+    """Who may see locators knows the ids of files, and records may have any bytes."""
+    written = Written()
+    async with opened_log(tmp_path) as log:
+        await written.append(log, 0, 100)
+        (path,) = log_files(tmp_path)
+        header = read_header(path.read_bytes(), "")
+        assert header is not None
+        forged = b"".join(bytes(part) for part in encode_frame(header, 7, 0, entry(7)).buffers)
+        batches = [DraftBatch(TOPIC, 0, b"a" * 50 + forged + b"b" * 300, 1)]
+        assert log.journal.place(1, batches) is not None
+        await log.journal.append(1, entry(1), batches)
+    os.truncate(path, path.stat().st_size - lost)
+    async with opened_log(tmp_path) as log:
+        await written.verify(log)
+        assert list(await entries_of(log)) == [0]
