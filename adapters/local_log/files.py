@@ -4,7 +4,6 @@ again. Plain blocking calls."""
 import fcntl
 import os
 import threading
-import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -146,12 +145,9 @@ class LogDirectory:
 
 
 def header_of(path: Path) -> LogHeader | None:
-    """The header of the file, if it is one of this name; else None. OSError."""
+    """The header of the file, whatever its name; None if it has none. OSError."""
     with path.open("rb", buffering=0) as file:
-        header = read_header(read_at(file.fileno(), 0, HEADER_BYTES), str(path))
-    if header is None or header.file_id != uuid.UUID(path.stem).bytes:
-        return None
-    return header
+        return read_header(read_at(file.fileno(), 0, HEADER_BYTES), str(path))
 
 
 class ActiveFile:

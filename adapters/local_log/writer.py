@@ -2,7 +2,7 @@
 blocking calls."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -115,26 +115,28 @@ class LogWriter:
 
     def _recover(self, after: LogBeginning | None) -> None:
         found = {file_id: self._header_of(file_id) for file_id in self.directory.file_ids()}
-        headers = [header for header in found.values() if header is not None]
+        headers = [header for file_id, header in found.items() if header and header.file_id == file_id]
         self._newest_ms = max((created_ms(self.directory.locator(file_id)) for file_id in found), default=0)
         self.entries.pruned = read_pruned(self.directory.path / PRUNED)
         settled = self.entries.pruned.settled
         self.entries.deleted.add_range(0, settled)
         self._start_floor = self.entries.pruned.start
+        self._verify_names(found, headers)
         parts = chained(self.directory, headers)
         if headers:
             verify_beginning(headers, after)
             self._cluster_id = headers[0].cluster_id
             self._sequence = max(header.sequence for header in headers)
             self._recover_tail(parts[-1])
-        elif after is not None:
-            self._cluster_id = after.cluster_id
-            self.tail = self.tail._replace(number=after.number, nonce=after.nonce)
         elif self.entries.pruned.start:
+            # Whatever is before it elsewhere.
             raise StoreDamaged(
                 f"the files of the local log in {self.directory.path} are gone, which had entries from "
                 f"{self.entries.pruned.start} on; {REMEDY}"
             )
+        elif after is not None:
+            self._cluster_id = after.cluster_id
+            self.tail = self.tail._replace(number=after.number, nonce=after.nonce)
         else:
             self._cluster_id = self._random(ID_BYTES)
         self.entries.parts = [part for part in parts if part.end > settled]
@@ -145,11 +147,12 @@ class LogWriter:
             self.directory.put_aside(sorted(unused), self.roll_bytes)
 
     def _header_of(self, file_id: bytes) -> LogHeader | None:
-        """None for a file that was never begun. StoreDamaged if it was, and the header cannot be read."""
+        """None for a file that was never begun; that of another name for one that was to be used again.
+        StoreDamaged if it was begun, and the header cannot be read."""
         path = self.directory.path_of(file_id)
         header = header_of(path)
         locator = self.directory.locator(file_id)
-        if header is None:
+        if header is None or header.file_id != file_id:
             with LogWindow(path) as window:
                 entry = window.later_frame(file_id, HEADER_BYTES, -1)
             if entry is not None:
@@ -159,6 +162,20 @@ class LogWriter:
         elif header.shard != self.directory.shard:
             raise StoreDamaged(f"log file {locator} is of shard {header.shard}; {REMEDY}")
         return header
+
+    def _verify_names(self, found: Mapping[bytes, LogHeader | None], headers: Sequence[LogHeader]) -> None:
+        """StoreDamaged for a file under a name of another one whose entries are needed. One that is used
+        again has such a header until its own is written, and none of its entries is."""
+        for file_id, header in found.items():
+            if header is None or header.file_id == file_id or header.file_id in found:
+                continue
+            ends = {part.header.file_id: part.end for part in parts_of([*headers, header])}
+            if ends.get(header.file_id, 0) > self.entries.pruned.settled:
+                raise StoreDamaged(
+                    f"log file {self.directory.locator(file_id)} has entries from {header.first_entry} on "
+                    f"that are needed, and was {self.directory.locator(header.file_id)}: give it that name "
+                    "again"
+                )
 
     def _recover_tail(self, part: LogPartFile) -> None:
         last = last_frame(part, self._boot)
@@ -277,8 +294,10 @@ class LogWriter:
 
     def _cut_off(self, part: LogPartFile) -> None:
         """What is behind the last frame of a file that was left, if that is much."""
-        if not is_full(part.tail_at, self.roll_bytes):
-            with suppress(OSError):
+        with suppress(OSError):
+            # Perhaps the file before one that a process has left without a frame: not looked through so far.
+            part.scan()
+            if part.known_end == part.end and not is_full(part.tail_at, self.roll_bytes):
                 os.truncate(part.path, part.tail_at)
 
     def _leave(self) -> None:
@@ -420,6 +439,7 @@ class LogWriter:
     def close(self) -> None:
         if self._file is not None:
             self._leave()
+            self.entries.parts[-1].end = self.tail.number
             self._cut_off(self.entries.parts[-1])
         self.directory.close()
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import pytest
 
 from adapters.local_log.files import FILL_AHEAD_BYTES, LogDirectory, begin_file
-from ledger.formats.local_log import LogHeader, encode_frame, read_header
+from adapters.local_log.opening import open_local_log
+from ledger.errors import StoreDamaged
+from ledger.formats.local_log import HEADER_BYTES, LogHeader, encode_frame, read_header
+from ledger.formats.local_log_chain import LogBeginning
 from ledger.types import DraftBatch
 from tests.support.local_logs import NOW_MS, TOPIC, Written, entries_of, entry, log_files, opened_log
 
@@ -73,3 +77,49 @@ async def test_a_torn_frame_whose_records_look_like_a_later_frame_is_a_torn_fram
     async with opened_log(tmp_path) as log:
         await written.verify(log)
         assert list(await entries_of(log)) == [0]
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+async def test_a_file_under_another_name_is_not_thrown_away(tmp_path: Path, which: int) -> None:
+    written = Written()
+    for number in range(3):
+        async with opened_log(tmp_path) as log:
+            await written.append(log, number, 100)
+    path = log_files(tmp_path)[which]
+    renamed = path.with_name(f"{uuid.UUID(bytes=FILE_ID)}.log")
+    path.rename(renamed)
+    with pytest.raises(StoreDamaged, match=f"{renamed.name} has entries from {which} on.*was .*{path.name}"):
+        open_local_log(tmp_path)
+    renamed.rename(path)
+    async with opened_log(tmp_path) as log:
+        await written.verify(log)
+
+
+async def test_a_log_whose_files_are_gone_is_damaged_also_where_entries_before_it_are_elsewhere(
+    tmp_path: Path,
+) -> None:
+    after = LogBeginning(7, b"n" * 16, b"c" * 16)
+    async with opened_log(tmp_path, after=after) as log:
+        for number in range(7, 12):
+            await log.journal.append(number, entry(number))
+        await log.journal.raise_start(9)
+    for path in log_files(tmp_path):
+        path.unlink()
+    with pytest.raises(StoreDamaged, match="gone"):
+        open_local_log(tmp_path, after=after)
+
+
+async def test_a_file_before_one_without_frames_keeps_all_of_its_own(tmp_path: Path) -> None:
+    """The process died between the header and the first frame, and nothing was read since."""
+    written = Written()
+    async with opened_log(tmp_path) as log:
+        for number in range(3):
+            await written.append(log, number, 100)
+    async with opened_log(tmp_path) as log:
+        await log.journal.append(3, entry(3))
+    os.truncate(log_files(tmp_path)[1], HEADER_BYTES)
+    async with opened_log(tmp_path) as log:
+        await written.append(log, 3, 100, life=1)
+        await written.verify(log)
+    async with opened_log(tmp_path) as log:
+        await written.verify(log)
