@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from adapters.blobs.memory import MemoryBlobs
+from adapters.segments.segment_blobs import SegmentBlobs
 from adapters.segments.wal import WalSegments
+from adapters.segments.wal_and_segments import WalAndSegments
 from gateway.fetch.frame_tables import FrameTables
 from gateway.fetch.offset_index import SparseOffsetIndex
 from gateway.fetch.stream import BatchStream, Damaged
@@ -16,6 +19,7 @@ from ledger.formats.wal import HEADER_BYTES as FRAME_HEADER_BYTES
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.types import DraftBatch, TopicId
+from tests.support.local_logs import entry, opened_log
 from tests.support.reading import batch_of, reading_world, records_of, with_base
 
 COUNTS = (3, 1, 4, 1, 5, 9, 2, 6)
@@ -214,6 +218,35 @@ async def test_the_frame_of_a_run_is_found_among_others_of_its_file(
     ):
         assert await FrameTables(wal).of(placement.locator, wrong, LOG) is None
     assert await FrameTables(wal).of("wal/0/nothing", run, LOG) is None
+
+
+async def test_the_frame_of_a_run_is_found_in_a_file_of_the_local_log(tmp_path: Path) -> None:
+    """Between entries without batches, and after one whose records look like a frame."""
+    lure = encode_frame([draft(1, BATCHES[0], 3)])
+    drafts = [
+        [draft(0, b"".join(bytes(buffer) for buffer in lure.buffers), 1)],
+        [],
+        [draft(0, bytes(300_000), 1)],
+        *[[draft(0, OTHER, 1)]] * 30,
+        [draft(1, data, count) for data, count in zip(BATCHES, COUNTS, strict=True)],
+        [],
+    ]
+    async with opened_log(tmp_path) as opened:
+        journal, segments = opened.journal, SegmentBlobs(MemoryBlobs())
+        wal = WalAndSegments(WalSegments(tmp_path), segments, logs=opened.wal)
+        for number, batches in enumerate(drafts):
+            placed = journal.place(number, batches)
+            await journal.append(number, entry(number), batches)
+            if len(batches) > 1:
+                assert placed is not None
+                placement = placed
+        run = RUN._replace(start=placement.starts[0])
+        found = await FrameTables(wal).of(placement.locator, run, LOG)
+        assert found is not None
+        assert [(b.start, b.record_count) for b in found] == list(zip(placement.starts, COUNTS, strict=True))
+        for wrong in (run._replace(start=run.start + 1), run._replace(start=100), RUN):
+            assert await FrameTables(wal).of(placement.locator, wrong, LOG) is None
+        await wal.close()
 
 
 async def test_a_damaged_table_of_version_2_is_never_believed(wal: WalSegments, tmp_path: Path) -> None:
