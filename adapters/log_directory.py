@@ -16,8 +16,10 @@ import structlog
 
 from adapters.disk import explain, sync_directory
 from adapters.journals.continued import ContinuedJournal
+from adapters.journals.inline import InlineFrames
 from adapters.journals.metadata import MetadataJournal, entry_prefix
 from adapters.metadata.sqlite import SqliteMetadata
+from adapters.segments.inline_and_objects import InlineAndObjects
 from adapters.segments.log_objects import LogAndReplaced, ReplacedLogs
 from adapters.segments.wal_and_segments import LogFiles
 from adapters.threads import NewThreads, StoreThreads
@@ -25,7 +27,7 @@ from ledger.errors import StoreDamaged
 from ledger.formats.local_log import ID_BYTES
 from ledger.formats.local_log_chain import LogBeginning
 from ledger.journal import NONCE_BYTES, REMEDY, nonce_of
-from ledger.ports import Journal
+from ledger.ports import Journal, SegmentStore
 from ledger.wrapped_journal import EntriesAlone
 
 log = structlog.get_logger(__name__)
@@ -70,6 +72,13 @@ class LogDirectory:
         """Of the log, and of a log that a restored journal has replaced. Close them apart."""
         self._log = opened
         self._older = older
+
+    def with_older_batches(self, segments: SegmentStore) -> SegmentStore:
+        """The same store, which also reads the batches inside of entries of the part before the log. Closed
+        with `segments`."""
+        if self._older is None:
+            return segments
+        return InlineAndObjects(segments, InlineFrames(self._older, self.journal.shard))
 
     @property
     def ahead_bytes(self) -> int:

@@ -254,6 +254,7 @@ class StoreOpening:
         stack.push_async_callback(opened.close)
         logs = {"logs": opened.files} if takes_batches else {}
         segments = opener.segments(urls.segments, roll_age_ms=self._roll_age_ms, far=far, **logs)
+        segments = opened.with_older_batches(segments)
         stack.push_async_callback(segments.close)
         journal = TimedJournal(opened.journal, watch)
         # Records that go elsewhere cannot use what was made ahead.

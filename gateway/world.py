@@ -48,6 +48,10 @@ class JournalInLog(Protocol):
         """Of its files, made ahead and not used yet: they count as free."""
         ...
 
+    def with_older_batches(self, segments: SegmentStore) -> SegmentStore:
+        """The same store, which also reads the batches inside of entries of the part before the log."""
+        ...
+
     async def close(self) -> None: ...
 
 

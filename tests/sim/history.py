@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from gateway.config import load_settings
 from gateway.coordination.shard import Shard
 from gateway.housekeeping import pins, steps
 from gateway.settings import Settings
+from gateway.store_assembly import METADATA_FILE
 from gateway.world import World
 from ledger.errors import StoreDamaged, StoreError, StoreLocked, StoreTooNew
 from tests.sim.book import Book, ReadBatch, TopicPartition, batches_of
@@ -53,11 +55,22 @@ GRACE_MS = 3_000
 PIN_LOOK_S, PIN_EXPIRY_MS = 1.0, 4_000
 TROUBLED_S = 30.0
 FILES_EVERY = 5
+LIVES_IN_SQLITE = 3
+"""Before the journal goes on in a log."""
 INLINE_EVERY, INLINE_BYTES = 3, 1_500
 """In so many histories small drafts travel in journal entries."""
 SHARED_MEMORY = Path("/dev/shm")
 """Files that are synced at once."""
 FINISHED_S = 300.0
+
+
+class JournalIn(Enum):
+    """Where a gateway over files has its journal."""
+
+    LOG = "log"
+    """The default."""
+    SQLITE_THEN_LOG = "both"
+    SQLITE = "sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +163,8 @@ class Simulation:
             shared=is_in_memory and seed % 2 == 0,
             placing=is_in_memory and seed % 3 > 0,
         )
-        self.settings = drawn_settings(self.choose, directory)
+        self._settings = drawn_settings(self.choose, directory)
+        self._journal_in = drawn_journal(seed)
         self.is_calm = False
         self._is_over = False
         self._fate_of_jobs = Fate(random.Random(f"jobs' stores {seed}"), self.rates)
@@ -183,6 +197,17 @@ class Simulation:
         acknowledged = sum(map(len, self.book.acked.values()))
         swapped = self.jobs.swapped if self.jobs else 0
         return History(self.seed, self.book.wrong, self.disk.written, len(self._lives), acknowledged, swapped)
+
+    @property
+    def settings(self) -> Settings:
+        """Of the life that begins now."""
+        directory = self.disk.directory
+        if directory is None or self._journal_in is JournalIn.LOG:
+            return self._settings
+        is_moved = self._journal_in is JournalIn.SQLITE_THEN_LOG and len(self._lives) > LIVES_IN_SQLITE
+        metadata = f"file:{directory}" if is_moved else f"sqlite:{directory / METADATA_FILE}"
+        storage = msgspec.structs.replace(self._settings.storage, metadata=metadata)
+        return msgspec.structs.replace(self._settings, storage=storage)
 
     def client(self, name: str) -> Client:
         return Client(name, self.book, random.Random(f"{name} {self.seed}"), self._connect)
@@ -280,6 +305,11 @@ class Simulation:
         return found
 
 
+def drawn_journal(seed: int) -> JournalIn:
+    """Of a history in files."""
+    return list(JournalIn)[seed // FILES_EVERY % len(JournalIn)]
+
+
 def drawn_rates(choose: random.Random) -> Rates:
     worst = choose.choice([0.0, 0.02, 0.05])
     return Rates(
@@ -302,7 +332,7 @@ def drawn_settings(choose: random.Random, directory: Path | None) -> Settings:
 
 
 async def history(seed: int, change: Change = lambda world: world, in_files: bool | None = None) -> History:
-    """`change`: to show what a gateway in another world would do. `in_files`: over SQLite and local files,
+    """`change`: to show what a gateway in another world would do. `in_files`: over local files,
     otherwise in memory; by default drawn by the seed."""
     if not (seed % FILES_EVERY == 0 if in_files is None else in_files):
         return await Simulation(seed, None, change).run()

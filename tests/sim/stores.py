@@ -3,7 +3,7 @@
 A call takes a while, before its effect and after it. It may fail before or after the effect, and its result
 may be lost. When the life ends by a crash, calls under way have had their effect or never will; in memory,
 what a write of batches left without having returned may be lost, since it was not synced. The stores in a
-directory are SQLite and local files, without threads.
+directory are local files, with the journal in a local log or in SQLite, without threads.
 """
 
 import asyncio
@@ -12,20 +12,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from adapters.blobs.files import Access, FileBlobs
 from adapters.blobs.memory import MemoryBlobs
 from adapters.images.sqlite import SqliteImage
 from adapters.journals.memory_log import MemoryLog, MemoryLogFiles
+from adapters.local_log.opening import open_local_log
+from adapters.log_directory import open_log_directory
 from adapters.metadata.memory import MemoryMetadata
 from adapters.metadata.sqlite import SqliteMetadata
 from adapters.open import BLOBS_DIRECTORY, open_journal
 from adapters.segments.memory import MemorySegments
 from adapters.segments.segment_blobs import LocalRanges, SegmentBlobs
 from adapters.segments.wal import WalSegments
-from adapters.segments.wal_and_segments import WalAndSegments
-from gateway.world import StoreOpener
+from adapters.segments.wal_and_segments import LogFiles, WalAndSegments
+from gateway.world import JournalInLog, StoreOpener
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.ports import (
     AppendOutcome,
@@ -44,8 +46,8 @@ from ledger.records import FIRST_LEVEL
 from ledger.rows import Row
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 from tests.sim.host import BEGUN_MS, now_ms
+from tests.sim.local_log import LOG_ROLL_BYTES, InlineThreads, LivedLog, LogThreads
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -65,34 +67,6 @@ class Rates:
     """The journal takes most drafts: they are in files with their entries."""
 
 
-class InlineThreads:
-    """As `StoreThreads`, without threads: the next event makes the call."""
-
-    def __init__(self, store: str, threads: int, *_: object) -> None:
-        self._store = store
-        self._is_closed = False
-
-    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        if self._is_closed:
-            raise StoreUnavailable(f"{self._store} is closed")
-        await asyncio.sleep(0)
-        return call(*args, **kwargs)
-
-    async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.run(call, *args, **kwargs)
-
-    def run_now(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return call(*args, **kwargs)
-
-    def shut(self) -> None:
-        self._is_closed = True
-
-    async def close(self, last: Callable[[], None]) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            last()
-
-
 class Disk:
     """What survives a crash, and all that was ever written to it, in order."""
 
@@ -110,12 +84,13 @@ class Disk:
         """The stores as one life sees them."""
         return StoreOpener(
             metadata=lambda url, **_: LivedMetadata(self._open_metadata(url), self, fate),
-            segments=lambda url, roll_age_ms, far: LivedSegments(
-                self._open_segments(url, roll_age_ms), self, fate
+            segments=lambda url, roll_age_ms, far, logs=None: LivedSegments(
+                self._open_segments(url, roll_age_ms, logs), self, fate
             ),
             blobs=lambda url, far: LivedBlobs(self._open_blobs(url), self, fate),
             image=lambda url: LivedImage(SqliteImage(_path_of(url), threads=InlineThreads), self, fate),
             journal=partial(self._open_journal, fate),
+            log=partial(self._open_log, fate),
         )
 
     def _open_metadata(self, url: str) -> MetadataStore:
@@ -128,14 +103,26 @@ class Disk:
             return open_journal(metadata, random=random)
         return NotedLog(metadata, self.logs, fate, self.written, random)
 
-    def _open_segments(self, url: str, roll_age_ms: int) -> SegmentStore:
+    async def _open_log(self, fate: "Fate", directory: Path, **more: Any) -> JournalInLog:
+        open_log = partial(
+            open_local_log,
+            clock=lambda: BEGUN_MS + now_ms(),
+            roll_bytes=fate.choose.choice(LOG_ROLL_BYTES),
+        )
+        opened = await open_log_directory(
+            directory, open_log=open_log, threads=partial(LogThreads, fate), **more
+        )
+        return LivedLog(opened, self.written)
+
+    def _open_segments(self, url: str, roll_age_ms: int, logs: LogFiles | None) -> SegmentStore:
         if self.directory is None:
             return WalAndSegments(self._segments, SegmentBlobs(self._blobs), logs=self.logs)
         root, threads = _path_of(url), InlineThreads
         wal = WalSegments(root, roll_age_ms=roll_age_ms, random=self._randbytes, threads=threads)
         directory = root / BLOBS_DIRECTORY
         blobs = FileBlobs(directory, access=Access.SHARED, threads=threads)
-        return WalAndSegments(wal, SegmentBlobs(blobs, LocalRanges(directory, threads=threads)))
+        segments = SegmentBlobs(blobs, LocalRanges(directory, threads=threads))
+        return WalAndSegments(wal, segments, logs=logs)
 
     def _open_blobs(self, url: str) -> Blobs:
         if self.directory is None:
@@ -171,11 +158,15 @@ class Fate:
             raise StoreUnavailable("drawn, at a read")
         return await effect()
 
-    async def change(self, effect: Callable[[], Awaitable[T]]) -> T:
+    def count_change(self) -> None:
+        """Another change is under way."""
         self._calls_left -= 1
         if not self._calls_left and self._crash is not None:
             within_s = self.choose.uniform(0, 3 * self.rates.slow_s)
             asyncio.get_running_loop().call_later(within_s, self._crash)
+
+    async def change(self, effect: Callable[[], Awaitable[T]]) -> T:
+        self.count_change()
         await self.wait()
         if self.happens(self.rates.before):
             raise StoreUnavailable("drawn, before the effect")

@@ -10,11 +10,12 @@ import pytest
 from adapters.journals.metadata import MetadataJournal
 from adapters.log_directory import METADATA_FILE, LogDirectory
 from adapters.metadata.sqlite import SqliteMetadata
-from adapters.open import open_log
+from adapters.open import open_log, open_segments
+from gateway.coordination.inline_limits import InlineLimits
 from ledger.errors import StoreDamaged, StoreError, StoreUnavailable
 from ledger.journal import NONCE_BYTES, encode_entry
 from ledger.ports import SCAN_BYTES, Appended, Journal
-from ledger.types import DraftBatch, TopicId
+from ledger.types import DraftBatch, Position, TopicId
 
 DRAFT = [DraftBatch(TopicId(bytes(16)), 0, b"a batch", 1)]
 
@@ -76,6 +77,26 @@ async def test_a_journal_in_sqlite_goes_on_in_the_log_and_reads_as_one(tmp_path:
     log = await opened(tmp_path)
     assert await log.journal.get(7) == entry(7, 2)
     await log.close()
+
+
+async def test_batches_inside_of_older_entries_are_read(tmp_path: Path) -> None:
+    """With `storage.inline_bytes` set they may be in SQLite too."""
+    store = SqliteMetadata(tmp_path / METADATA_FILE)
+    journal = MetadataJournal(store, 0)
+    journal.rule = InlineLimits(1000, 1 << 30, lambda: 0.0, held_bytes=lambda: 0, quota_share=lambda: 0.0)
+    placed = journal.place(0, DRAFT)
+    assert placed is not None
+    assert await journal.append(0, entry(0), DRAFT) == Appended(counts=True)
+    await store.close()
+    where = [Position(placed.locator, placed.starts[0], len(DRAFT[0].data))]
+    for life in range(2):
+        log = await opened(tmp_path)
+        await append(log.journal, [1 + life])
+        others = open_segments("memory:")
+        segments = log.with_older_batches(others)
+        assert [bytes(found or b"") for found in await segments.read(where)] == [DRAFT[0].data]
+        await segments.close()
+        await log.close()
 
 
 async def test_a_directory_that_was_opened_without_an_append_goes_on_all_the_same(tmp_path: Path) -> None:
