@@ -44,6 +44,11 @@ class LocalLog:
         return self._after.number if self._after is not None else 0
 
     @property
+    def end(self) -> int:
+        """One past the last entry."""
+        return self._writer.tail.number
+
+    @property
     def ahead_bytes(self) -> int:
         """Space on the disk that is taken and not yet used: the log grows into it."""
         return self._writer.ahead_bytes
