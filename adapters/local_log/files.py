@@ -118,11 +118,13 @@ class LogDirectory:
     def put_aside(self, file_ids: Sequence[bytes], roll_bytes: int) -> None:
         """The files have these names no longer, durably. One that was left when full is kept to be used
         again, if there are few of those; else it is removed. OSError."""
+        wanted = MAX_SPARES - len(self.spares())
         for file_id in file_ids:
             path = self.path_of(file_id)
             with suppress(FileNotFoundError):
-                if is_full(path.stat().st_size, roll_bytes) and len(self.spares()) < MAX_SPARES:
+                if wanted > 0 and is_full(path.stat().st_size, roll_bytes):
                     path.rename(path.with_suffix(SPARE_ENDING))
+                    wanted -= 1
                 else:
                     path.unlink()
         sync_directory(self.path)

@@ -1,7 +1,9 @@
-"""The local log on disks that fail, after losses of power, and with records that are made to look like it."""
+"""The local log on disks that fail or are slow, after losses of power, and with records like frames."""
 
+import asyncio
 import errno
 import os
+import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -122,4 +124,30 @@ async def test_a_file_before_one_without_frames_keeps_all_of_its_own(tmp_path: P
         await written.append(log, 3, 100, life=1)
         await written.verify(log)
     async with opened_log(tmp_path) as log:
+        await written.verify(log)
+
+
+async def test_an_append_does_not_wait_until_all_of_many_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Written()
+    async with opened_log(tmp_path) as log:
+        await written.append(log, 0, 100)
+        names = [f"log/0/{uuid.UUID(bytes=FILE_ID[:-1] + bytes([number]))}.log" for number in range(40)]
+        for name in names:
+            (tmp_path / name).touch()
+        real = Path.unlink
+
+        def unlink(path: Path, missing_ok: bool = False) -> None:
+            """As of a file of 64 MiB."""
+            time.sleep(0.01)
+            real(path, missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", unlink)
+        deleting = asyncio.create_task(log.wal.delete(names))
+        await asyncio.sleep(0.02)
+        await written.append(log, 1, 100)
+        assert not deleting.done()
+        await deleting
+        assert [one.locator for one in await log.wal.objects()] == [f"log/0/{log_files(tmp_path)[0].name}"]
         await written.verify(log)
