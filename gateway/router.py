@@ -10,6 +10,8 @@ from typing import Any, Final, TypeAlias
 
 from gateway.completion import Cancellable, Completion
 from gateway.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -30,6 +32,7 @@ from gateway.handlers import (
     describe_producers,
     describe_topic_partitions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -48,6 +51,7 @@ from gateway.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
 )
 from gateway.network.pipeline import Peer
 from gateway.quotas.alter import REQUEST
@@ -146,6 +150,10 @@ HANDLERS: Final[Mapping[ApiKey, AnyHandler]] = {
     ApiKey.DESCRIBE_ACLS: Handler(describe_acls.handle),
     ApiKey.CREATE_ACLS: Handler(create_acls.handle),
     ApiKey.DELETE_ACLS: Handler(delete_acls.handle),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Handler(add_partitions_to_txn.handle),
+    ApiKey.ADD_OFFSETS_TO_TXN: Handler(add_offsets_to_txn.handle),
+    ApiKey.END_TXN: Handler(end_txn.handle),
+    ApiKey.TXN_OFFSET_COMMIT: Handler(txn_offset_commit.handle),
 }
 
 

@@ -44,7 +44,9 @@ from gateway.settings import ConfigError, Settings
 from gateway.telemetry.metrics import CacheView, Metrics, ShardView
 from gateway.telemetry.transactions import TransactionOutcome, TransactionView
 from gateway.topics.service import TopicService
+from gateway.transactions.coordinator import TransactionCoordinator
 from gateway.transactions.expiry import ExpiryClocks, TransactionExpiry
+from gateway.transactions.offsets import TransactionalOffsets
 from gateway.version import product_version
 from gateway.world import World
 from ledger.merging.plan import MergePolicy
@@ -98,6 +100,8 @@ async def open_services(  # noqa: PLR0913 - what is assembled
         configs=configs,
         groups=groups,
         group_offsets=group_offsets,
+        transactions=TransactionCoordinator(shard, settings.transactions.transaction_max_timeout_ms),
+        transactional_offsets=TransactionalOffsets(shard, groups, group_offsets),
         quotas=ClientQuotaManager(shard, settings.quotas, _monotonic_ms),
         producer_ids=ProducerIds(shard),
         cluster_id=shard.state.cluster_id,

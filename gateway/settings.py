@@ -15,7 +15,7 @@ from gateway.limit_settings import ConfigError as ConfigError
 from gateway.limit_settings import Limits as Limits
 from gateway.storage_settings import Storage as Storage
 
-NEWEST_FEATURE_LEVEL: Final = 5
+NEWEST_FEATURE_LEVEL: Final = 6
 """As `ledger.records` has it, which a connection need not load."""
 
 

@@ -5,7 +5,8 @@ and their bodies are with the feature that they concern, in its module `records`
 
 The *feature level* of a journal says which types and versions may be in it, so that no build meets one that
 it cannot read before an operator has allowed it. Level 1 is the first format, level 2 the second, and level 3
-adds segments. Level 4 adds what jobs write besides: settled ledgers. Level 5 adds batches inside of entries.
+adds segments. Level 4 adds what jobs write besides: settled ledgers. Level 5 adds batches inside of entries,
+and level 6 transactions.
 """
 
 import struct
@@ -21,7 +22,7 @@ MAX_RECORDS_BYTES = 512 * 1024 - 40
 """Of all records of one journal entry; with its head it has 512 KiB at most."""
 
 FIRST_LEVEL: Final = 1
-NEWEST_LEVEL: Final = 5
+NEWEST_LEVEL: Final = 6
 """The newest feature level that this build reads and writes; a new journal begins with it."""
 
 LEVEL_WITH_ORIGINS: Final = 2
@@ -35,7 +36,7 @@ LEVEL_WITH_ADOPTED: Final = 4
 LEVEL_WITH_PLACED: Final = 5
 """Batches are made durable together with the entry that numbers them."""
 LEVEL_WITH_TRANSACTIONS: Final = 6
-"""Producers have transactional ids, and partitions have markers. No journal is of this level yet."""
+"""Producers have transactional ids, and partitions have markers."""
 
 RESERVED: Final[Mapping[range, str]] = {
     range(31, 34): "swaps of segments",

@@ -188,13 +188,19 @@ class GroupCoordinator:
         return errors if is_confirmed else [RETRIABLE] * len(errors)
 
     def check_commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        in_transaction: bool = False,
     ) -> ErrorName | None:
         """The error's name if offsets may not be committed, else None. Counts as a heartbeat. A generation
-        below 0 without a member is a simple commit, which only an empty or unknown group takes."""
+        below 0 without a member is a simple commit, which only an empty or unknown group takes, unless it is
+        `in_transaction`."""
         runner = self._runners.get(group_id)
         if runner is not None:
-            return runner.group.check_commit(member_id, instance_id, generation, _now_ms())
+            return runner.group.check_commit(member_id, instance_id, generation, _now_ms(), in_transaction)
         if generation < 0:
             return None
         return (

@@ -115,9 +115,15 @@ class GroupMachine(Protocol):
         ...
 
     def check_commit(
-        self, member_id: str, instance_id: str | None, generation: int, now: float
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now: float,
+        in_transaction: bool = False,
     ) -> ErrorName | None:
-        """Why offsets may not be committed, or None. A commit that may be counts as a heartbeat."""
+        """Why offsets may not be committed, or None. A commit that may be counts as a heartbeat, unless it is
+        one of a transaction."""
         ...
 
     def tick(self, now: float) -> list[Effect]:

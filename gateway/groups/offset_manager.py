@@ -86,7 +86,7 @@ class OffsetManager:
         if error is not None:
             confirm = partial(self._confirm_refusal, group_id, error, len(rows), deadline)
             commit.refuse(confirm, len(rows), deadline)
-        elif self._has_max_groups(group_id):
+        elif self.has_max_groups(group_id):
             full = [ErrorName.GROUP_MAX_SIZE_REACHED] * len(rows)
             commit.submit_parts(
                 self._shard, group_id, rows, self._proved(commit, full, deadline), (), deadline
@@ -99,7 +99,7 @@ class OffsetManager:
         self, commit: OffsetCommit, group_id: str, rows: Sequence[OffsetRow], deadline: float
     ) -> None:
         offsets = self.of(group_id)
-        errors = [self._check_row(row, offsets) for row in rows]
+        errors = [self.check_row(row, offsets) for row in rows]
         whole = CommitOffsets(group_id, rows)
         if (
             len(rows) <= MAX_OFFSETS
@@ -110,7 +110,7 @@ class OffsetManager:
             return
         accepted = [i for i, error in enumerate(errors) if error == ErrorName.NONE]
         errors = self._proved(commit, errors, deadline)
-        commit.submit_parts(self._shard, group_id, rows, errors, list(_parts(rows, accepted)), deadline)
+        commit.submit_parts(self._shard, group_id, rows, errors, list(parts_of(rows, accepted)), deadline)
 
     def _proved(self, commit: OffsetCommit, errors: list[ErrorName], deadline: float) -> list[ErrorName]:
         """The same, but rows that are refused by what is committed so far have no result before a proof."""
@@ -154,13 +154,15 @@ class OffsetManager:
         is_missing = error == ErrorName.ILLEGAL_GENERATION and self._groups.listing(group_id) is None
         return [ErrorName.GROUP_ID_NOT_FOUND if is_missing else error] * count
 
-    def _has_max_groups(self, group_id: str) -> bool:
+    def has_max_groups(self, group_id: str) -> bool:
+        """Whether the group is new, and there are as many as may be."""
         groups = self._shard.state.groups
         return not groups.has(group_id) and exceeds_max_groups(
             group_id, len(groups.offsets), self._max_groups
         )
 
-    def _check_row(self, row: OffsetRow, offsets: Mapping[OffsetKey, CommittedOffset]) -> ErrorName:
+    def check_row(self, row: OffsetRow, offsets: Mapping[OffsetKey, CommittedOffset]) -> ErrorName:
+        """The error of one offset to commit, by its size; `offsets` of its group."""
         if row.metadata and not self._fits(row.metadata):
             return ErrorName.OFFSET_METADATA_TOO_LARGE
         if self._shard.state.groups.offset_bytes < self._max_bytes:
@@ -188,7 +190,7 @@ class OffsetManager:
         return [_result(future) for future in pending]
 
 
-def _parts(rows: Sequence[OffsetRow], accepted: Sequence[int]) -> Iterator[list[int]]:
+def parts_of(rows: Sequence[OffsetRow], accepted: Sequence[int]) -> Iterator[list[int]]:
     """Divide `accepted` (indexes of rows) into parts that fit a journal entry."""
     part: list[int] = []
     size = 0

@@ -32,12 +32,15 @@ FEATURES: Final[Mapping[str, int]] = MappingProxyType(
         "metadata.version": 30,
         "share.version": 0,
         "streams.version": 0,
-        "transaction.version": 0,
+        "transaction.version": 2,
     }
 )
 """The only level of each: both supported and finalized."""
-FEATURES_EPOCH: Final = 1
+FEATURES_EPOCH: Final = 2
 """Grows with every change of FEATURES: a client believes the gateway with the highest epoch."""
+FEATURES_BEFORE_TRANSACTIONS: Final = MappingProxyType({**FEATURES, "transaction.version": 0})
+"""Of a ledger below LEVEL_WITH_TRANSACTIONS, with an epoch of its own."""
+EPOCH_BEFORE_TRANSACTIONS: Final = 1
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_VERSION_WITH_CLIENT_NAME: Final = 3
@@ -54,15 +57,17 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     response = ApiVersionsResponse(api_keys=_api_keys(context))
     if context.header.api_version >= FIRST_VERSION_WITH_FEATURES:
+        has_transactions = context.services.transactions.is_served
+        features = FEATURES if has_transactions else FEATURES_BEFORE_TRANSACTIONS
         lowest = 0 if context.header.api_version >= FIRST_VERSION_WITH_ZERO_LEVELS else 1
         response.supported_features = [
-            SupportedFeatureKey(name, level, level) for name, level in FEATURES.items() if level >= lowest
+            SupportedFeatureKey(name, level, level) for name, level in features.items() if level >= lowest
         ]
         # A feature at level 0 is off, which its absence says.
         response.finalized_features = [
-            FinalizedFeatureKey(name, level, level) for name, level in FEATURES.items() if level > 0
+            FinalizedFeatureKey(name, level, level) for name, level in features.items() if level > 0
         ]
-        response.finalized_features_epoch = FEATURES_EPOCH
+        response.finalized_features_epoch = FEATURES_EPOCH if has_transactions else EPOCH_BEFORE_TRANSACTIONS
     return response
 
 

@@ -1,7 +1,7 @@
 """FindCoordinator (10), v0-6.
 
-Every gateway takes every group's requests, so the one that receives the request names itself. Transactions
-and share groups have no coordinator yet; a transactional id is refused for good.
+Every gateway takes the requests of every group and every transactional id, so the one that receives the
+request names itself. Share groups have no coordinator yet.
 
 v1: KeyType, throttle time, ErrorMessage. v2: throttled after the response. v3: flexible. v4: CoordinatorKeys,
 several at once (KIP-699). v5: TRANSACTION_ABORTABLE (KIP-890). v6: share groups (KIP-932).
@@ -59,7 +59,7 @@ async def handle(context: RequestContext, request: FindCoordinatorRequest) -> Fi
 
 
 def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinator:
-    if key_type == KeyType.TRANSACTION:
+    if key_type == KeyType.TRANSACTION and not context.services.transactions.is_served:
         error = refuse_transactions(context, key)
         return Coordinator(key, NO_NODE, "", NO_NODE, error, NO_TRANSACTIONS)
     error = _refused(context.header.api_version, key_type, key)
@@ -73,7 +73,7 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinato
 
 def _refused(version: int, key_type: int, key: str) -> ErrorCode:
     match key_type:
-        case KeyType.GROUP:
+        case KeyType.GROUP | KeyType.TRANSACTION:
             return ErrorCode.NONE
         case KeyType.SHARE if version < FIRST_VERSION_WITH_SHARE_KEYS or not _names_share(key):
             return ErrorCode.INVALID_REQUEST

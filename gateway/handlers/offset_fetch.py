@@ -1,8 +1,8 @@
 """OffsetFetch (9), v1-10.
 
 A partition without a committed offset has -1, and so have all partitions of a group that does not exist.
-MemberId and MemberEpoch only matter to groups of KIP-848. There are no transactions that could hold an offset
-open, so all offsets are stable.
+MemberId and MemberEpoch only matter to groups of KIP-848. With RequireStable an offset that a transaction is
+going to commit is UNSTABLE_OFFSET_COMMIT until it has ended.
 
 v2: null means all topics, a top-level error. v3: throttle time. v4: throttled after the response. v5:
 CommittedLeaderEpoch. v6: flexible. v7: RequireStable (KIP-447). v8: Groups, several at once (KIP-709). v9:
@@ -30,6 +30,7 @@ from gateway.wire.messages.generated.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ledger.groups.state import CommittedOffset, OffsetKey
+from ledger.transactions.state import Transactions
 from ledger.types import TopicId
 
 FIRST_VERSION_WITH_BATCHES: Final = 8
@@ -45,13 +46,30 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
     refused = await context.services.topics.barrier(context.journal_deadline())
     if refused is None:
         size = context.response_size()
-        results = [await _fetch(context, group, size) async for group in context.slices.paced(groups)]
+        results = [
+            await _fetch(context, group, request.require_stable, size)
+            async for group in context.slices.paced(groups)
+        ]
     else:
         context.error = RETRIABLE
         results = [OffsetFetchResponseGroup(group.group_id, [], ERROR_CODES[RETRIABLE]) for group in groups]
     if has_batches:
         return OffsetFetchResponse(groups=results)
     return await _before_batches(context, request, results[0])
+
+
+class _Offsets:
+    """Those of one group, as they are known here and now."""
+
+    def __init__(self, context: RequestContext, group_id: str, require_stable: bool) -> None:
+        self.committed: Mapping[OffsetKey, CommittedOffset] = context.services.group_offsets.of(group_id)
+        self._group_id = group_id
+        transactions = context.services.shard.state.part(Transactions)
+        self._transactions = transactions if require_stable and transactions.is_waiting(group_id) else None
+
+    def is_unstable(self, key: OffsetKey) -> bool:
+        """Whether the client must wait for the end of a transaction."""
+        return self._transactions is not None and self._transactions.is_waiting(self._group_id, key)
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -65,22 +83,22 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 async def _fetch(
-    context: RequestContext, group: OffsetFetchRequestGroup, size: ResponseSize
+    context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool, size: ResponseSize
 ) -> OffsetFetchResponseGroup:
     try:
         size.take(1, len(group.group_id))
-        return OffsetFetchResponseGroup(group.group_id, await _topics(context, group, size))
+        offsets = _Offsets(context, group.group_id, require_stable)
+        return OffsetFetchResponseGroup(group.group_id, await _topics(context, group, offsets, size))
     except ResponseTooLarge:
         context.error = ErrorCode.INVALID_REQUEST.name
         return OffsetFetchResponseGroup(group.group_id, [], ErrorCode.INVALID_REQUEST)
 
 
 async def _topics(
-    context: RequestContext, group: OffsetFetchRequestGroup, size: ResponseSize
+    context: RequestContext, group: OffsetFetchRequestGroup, offsets: "_Offsets", size: ResponseSize
 ) -> list[OffsetFetchResponseTopics]:
-    offsets = context.services.group_offsets.of(group.group_id)
     if group.topics is None:
-        size.take(len(offsets))
+        size.take(len(offsets.committed))
         return await _all(context, offsets, size)
     by_id = context.header.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     known, unknown = [], []
@@ -102,11 +120,11 @@ async def _topics(
 
 
 async def _all(
-    context: RequestContext, offsets: Mapping[OffsetKey, CommittedOffset], size: ResponseSize
+    context: RequestContext, offsets: "_Offsets", size: ResponseSize
 ) -> list[OffsetFetchResponseTopics]:
     """By topic name and partition, without offsets of deleted topics."""
     partitions: dict[TopicId, list[int]] = {}
-    for topic_id, partition in offsets:
+    for topic_id, partition in offsets.committed:
         partitions.setdefault(topic_id, []).append(partition)
     topics = [topic for topic in map(context.services.topics.get, partitions) if topic is not None]
     return [
@@ -121,7 +139,7 @@ async def _all(
 
 async def _offsets(
     context: RequestContext,
-    offsets: Mapping[OffsetKey, CommittedOffset],
+    offsets: "_Offsets",
     topic_id: TopicId | None,
     indexes: Sequence[int],
     size: ResponseSize,
@@ -129,7 +147,10 @@ async def _offsets(
     """The committed offsets of these partitions. Their number is not charged: the request names each."""
     found = list[OffsetFetchResponsePartitions]()
     async for index in context.slices.paced(indexes):
-        committed = offsets.get((topic_id, index)) if topic_id is not None else None
+        if topic_id is not None and offsets.is_unstable((topic_id, index)):
+            found.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            continue
+        committed = offsets.committed.get((topic_id, index)) if topic_id is not None else None
         if committed is None:
             found.append(_no_offset(index, ErrorCode.NONE))
         else:

@@ -1,6 +1,10 @@
 """Produce (0), v0-13.
 
 https://kafka.apache.org/protocol.html#The_Messages_Produce. v0-2 are advertised, but never served.
+
+v3: TransactionalId, record batches (KIP-98). v7: zstd. v8: errors of records (KIP-467). v9: flexible. v10:
+CurrentLeader (KIP-951). v11: TRANSACTION_ABORTABLE (KIP-890). v12: the partition is added to the transaction
+(KIP-890, transaction version 2). v13: topic ids.
 """
 
 import asyncio
@@ -14,14 +18,14 @@ from gateway.completion import Completion
 from gateway.produce.accumulator import PendingBatch, ProduceCompletion
 from gateway.produce.refusals import Refusal
 from gateway.produce.validation import (
-    ACKS,
     TopicPolicy,
     check,
     find_topic,
-    is_transactional,
     merged,
     merging,
+    refuse_all,
     refused_as_internal,
+    transaction_of,
     unknown_topic,
 )
 from gateway.requests.context import RequestContext
@@ -140,8 +144,9 @@ class ProduceCall(ProduceCompletion):
         context, request = self._context, self._request
         # One more until all partitions are enqueued, so that the request is not done after its first.
         self.remaining += 1
+        self.transaction = transaction_of(request, self._version)
         request.topics = merged(request.topics)
-        refusal = _refuse_all(request)
+        refusal = refuse_all(request)
         if refusal is not None:
             self._produced = [
                 [_Produced(p.index, refusal) for p in topic.partitions] for topic in request.topics
@@ -310,9 +315,10 @@ class LongProduceCall(ProduceCall):
         except NeedsSlices:
             request = await context.decoded(partial(decoding_produce, version, self._body), len(self._body))
         self._request, self._deadline = request, _deadline(context, request)
+        self.transaction = transaction_of(request, self._version)
         slices = context.slices
         request.topics = slices.keep(await slices.drive(merging(request.topics)))
-        refusal = _refuse_all(request)
+        refusal = refuse_all(request)
         topics = context.services.shard.state.topics
         enqueued = list[Sequence[_Produced]]()
         # In place, so that the enqueued batches are known if the request ends meanwhile.
@@ -362,15 +368,6 @@ class LongProduceCall(ProduceCall):
 
 async def _awaited(work: Awaitable[None]) -> None:
     await work
-
-
-def _refuse_all(request: ProduceRequest) -> Refusal | None:
-    if request.transactional_id is None and is_transactional(request.topics):
-        reason = "a transactional batch without a transactional id"
-        return Refusal(ErrorName.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, reason)
-    if request.acks not in ACKS:
-        return Refusal(ErrorName.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
-    return None
 
 
 def _deadline(context: RequestContext, request: ProduceRequest) -> float:

@@ -6,12 +6,17 @@ Batches of a partition keep their order of arrival, and are adjacent in their dr
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.telemetry.traces import RequestTrace
 from ledger.batch.header import BatchHeader
 from ledger.errors import ErrorName
+from ledger.partitions.requests import ProducerTransaction, transaction_weight
 from ledger.partitions.state import PartitionLog
 from ledger.types import Buffer
+
+MAX_TRANSACTIONS_BYTES: Final = 64 * 1024
+"""Journal bytes with which the transactions of one draft begin: they share an entry with its batches."""
 
 
 class ProduceCompletion:
@@ -22,7 +27,7 @@ class ProduceCompletion:
     stored any more.
     """
 
-    __slots__ = ("is_done", "remaining", "sender", "trace")
+    __slots__ = ("is_done", "remaining", "sender", "trace", "transaction")
 
     def __init__(self, sender: tuple[int, str] = (0, "")) -> None:
         self.sender = sender
@@ -30,6 +35,8 @@ class ProduceCompletion:
         self.is_done = False
         self.trace: RequestTrace | None = None
         """If the request is sampled."""
+        self.transaction: ProducerTransaction | None = None
+        """What it says of the transaction of its batches, if it names one."""
 
     def done(self) -> bool:
         return self.is_done
@@ -121,10 +128,16 @@ class Accumulator:
         done is left out: it has a response with an error, and must not be stored."""
         groups: dict[int, list[PendingBatch]] = {}
         size = count = 0
+        transactions = dict[ProducerTransaction, None]()
         while self._waiting and count < self.draft_batches:
             batch = self._waiting[0]
             if count and size + len(batch.data) > self.draft_bytes:
                 break
+            transaction = batch.completion.transaction
+            if transaction is not None and transaction not in transactions:
+                transactions[transaction] = None
+                if count and sum(map(transaction_weight, transactions)) > MAX_TRANSACTIONS_BYTES:
+                    break
             self._waiting.popleft()
             self.waiting_bytes -= len(batch.data)
             if batch.completion.is_done:

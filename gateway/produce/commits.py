@@ -1,9 +1,9 @@
 """Batches as a store and the ledger get them (sans-I/O)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gateway.produce.accumulator import PendingBatch
-from ledger.partitions.requests import CommitBatch
+from ledger.partitions.requests import CommitBatch, ProducerTransaction
 from ledger.types import DraftBatch, Placement
 
 
@@ -47,3 +47,15 @@ def commit_batches(batches: Sequence[PendingBatch], placement: Placement) -> lis
             )
         )
     return commit
+
+
+def transactions_of(
+    batches: Sequence[PendingBatch], placement: Placement
+) -> Mapping[int, ProducerTransaction] | None:
+    """`CommitFile.transactions` of these batches."""
+    found = {
+        start: transaction
+        for pending, start in zip(batches, placement.starts, strict=True)
+        if (transaction := pending.completion.transaction) is not None
+    }
+    return found or None

@@ -13,7 +13,7 @@ from typing import Protocol
 from gateway.coordination.free_space import DiskFull, FreeSpace
 from gateway.coordination.ledger import Ledger
 from gateway.produce.accumulator import Accumulator
-from gateway.produce.commits import commit_batches, draft_batches
+from gateway.produce.commits import commit_batches, draft_batches, transactions_of
 from gateway.produce.drafts import Draft
 from ledger.partitions.requests import CommitDraft, CommitPlaced, Committed, FileCommit, ProducerKey
 from ledger.requests import LedgerResult
@@ -190,7 +190,8 @@ class DraftToPlace:
         self._placement = placement
         first_sequences = self._drafts.keeper.first_sequences(self._draft, is_placed=True)
         batches = commit_batches(self._draft.batches, placement)
-        return CommitPlaced(placement.locator, placement.object_bytes, batches, first_sequences)
+        transactions = transactions_of(self._draft.batches, placement)
+        return CommitPlaced(placement.locator, placement.object_bytes, batches, first_sequences, transactions)
 
     def decided(self, result: FileCommit) -> None:
         assert self._draft is not None and self._placement is not None

@@ -16,7 +16,7 @@ import structlog
 from gateway.coordination.free_space import DiskFull, FreeSpace
 from gateway.coordination.ledger import Ledger
 from gateway.produce.accumulator import Accumulator, PendingBatch, ProduceCompletion
-from gateway.produce.commits import commit_batches, draft_batches
+from gateway.produce.commits import commit_batches, draft_batches, transactions_of
 from gateway.produce.drafts import Draft, HandedOver
 from gateway.produce.placing import PlacedDrafts, WrittenBatches
 from gateway.produce.refusals import GATEWAY_FAILED, OVERTAKEN, SHUTTING_DOWN, STOPPED
@@ -384,6 +384,7 @@ class ProduceService:
                         commit_batches(draft.batches, placement),
                         first_sequences,
                         upload=self._upload(draft),
+                        transactions=transactions_of(draft.batches, placement),
                     )
                 )
             except StoreError:

@@ -10,11 +10,19 @@ from typing import Final
 
 from gateway.produce.record_validation import RecordValidation
 from gateway.produce.refusals import MAX_SHOWN, Refusal
-from gateway.wire.messages.produce import FIRST_VERSION_WITH_TOPIC_IDS, ProducePartition, ProduceTopic
+from gateway.wire.messages.produce import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+)
 from gateway.wire.primitives import run_out
 from ledger.batch.header import (
     ATTRIBUTES_AT,
+    BASE_SEQUENCE_AT,
+    HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
+    PRODUCER_ID_AT,
     TRANSACTIONAL_BIT,
     BatchError,
     BatchHeader,
@@ -25,14 +33,19 @@ from ledger.batch.header import (
     clear_log_append_time,
 )
 from ledger.errors import ErrorName
+from ledger.partitions.requests import ProducerTransaction
 from ledger.topics.state import INTERNAL_TOPICS, Topic, Topics
 from ledger.types import TopicId
 
 FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION_WITH_ABORTABLE: Final = 11
+FIRST_VERSION_THAT_ADDS: Final = 12
 ACKS = (-1, 0, 1)
 ADMIN_CLIENT_ID: Final = "__admin_client"
 MAX_KNOWN: Final = 10_000
 _LOW_BYTE: Final = ATTRIBUTES_AT + 1
+_SIGN: Final = 0x80
+"""Of the first byte of a negative producer id: there is none."""
 MIB: Final = 1024 * 1024
 MAX_LONG: Final = 2**63 - 1
 CODECS: Final[Mapping[str, Codec]] = {
@@ -124,6 +137,30 @@ def _bound(value: str) -> int | None:
     return int(value) if int(value) < MAX_LONG else None
 
 
+def refuse_all(request: ProduceRequest) -> Refusal | None:
+    """Why no batch of the request is taken."""
+    if request.transactional_id is None and is_transactional(request.topics):
+        reason = "a transactional batch without a transactional id"
+        return Refusal(ErrorName.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, reason)
+    if request.transactional_id is not None and has_several_producers(request.topics):
+        reason = "transactional batches of more than one producer"
+        return Refusal(ErrorName.INVALID_PRODUCER_ID_MAPPING, reason)
+    if request.acks not in ACKS:
+        return Refusal(ErrorName.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
+    return None
+
+
+def transaction_of(request: ProduceRequest, version: int) -> ProducerTransaction | None:
+    """What the request says of the transaction of its batches; None without a transactional id."""
+    if request.transactional_id is None:
+        return None
+    return ProducerTransaction(
+        request.transactional_id,
+        adds=version >= FIRST_VERSION_THAT_ADDS,
+        is_abortable=version >= FIRST_VERSION_WITH_ABORTABLE,
+    )
+
+
 def is_transactional(topics: Sequence[ProduceTopic]) -> bool:
     """Whether any batch is marked as transactional; without a transactional id the request is then
     refused."""
@@ -132,6 +169,21 @@ def is_transactional(topics: Sequence[ProduceTopic]) -> bool:
             records = partition.records
             if records is not None and len(records) > _LOW_BYTE and records[_LOW_BYTE] & TRANSACTIONAL_BIT:
                 return True
+    return False
+
+
+def has_several_producers(topics: Sequence[ProduceTopic]) -> bool:
+    """Whether transactional batches of one request have different producer ids or epochs."""
+    found = b""
+    for topic in topics:
+        for partition in topic.partitions:
+            records = partition.records
+            if records is None or len(records) < HEADER_BYTES or not records[_LOW_BYTE] & TRANSACTIONAL_BIT:
+                continue
+            producer = bytes(records[PRODUCER_ID_AT:BASE_SEQUENCE_AT])
+            if found and producer != found and producer[0] < _SIGN:
+                return True
+            found = producer if producer[0] < _SIGN else found
     return False
 
 
@@ -184,8 +236,6 @@ def check(records: memoryview | None, policy: TopicPolicy, version: int) -> Chec
         )
     except BatchError as error:
         return Refusal(error.refusal, error.reason, in_log=error.in_log)
-    if batch.header.is_transactional:
-        return Refusal(ErrorName.INVALID_TXN_STATE, "there is no transaction that this batch could belong to")
     if batch.header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return _with_log_append_time(batch, policy)
     return batch

@@ -25,6 +25,8 @@ from gateway.settings import Settings
 from gateway.telemetry.handler_time import HandlerTime
 from gateway.telemetry.metrics import Metrics
 from gateway.topics.service import TopicService
+from gateway.transactions.coordinator import TransactionCoordinator
+from gateway.transactions.offsets import TransactionalOffsets
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import Malformed, TooManyElements
 from gateway.wire.header import RequestHeader
@@ -67,6 +69,8 @@ class Services:
     configs: ConfigService
     groups: GroupCoordinator
     group_offsets: OffsetManager
+    transactions: TransactionCoordinator
+    transactional_offsets: TransactionalOffsets
     quotas: ClientQuotaManager
     producer_ids: ProducerIds
     cluster_id: str

@@ -1,4 +1,4 @@
-"""The refusal of transactional clients, until there are transactions.
+"""The refusal of transactional clients, where the ledger may not hold transactions yet.
 
 Of the errors that were tried only TRANSACTIONAL_ID_AUTHORIZATION_FAILED makes librdkafka, the Java clients,
 kafka-python and aiokafka fail at once. Each of them repeats a request after COORDINATOR_NOT_AVAILABLE until
@@ -10,8 +10,12 @@ from typing import Final
 from gateway.requests.context import RequestContext
 from gateway.telemetry.logs import QuietLog
 from gateway.wire.errors import ErrorCode
+from ledger.records import LEVEL_WITH_TRANSACTIONS
 
-NO_TRANSACTIONS: Final = "This gateway has no transactions yet: transactional ids cannot be used."
+NO_TRANSACTIONS: Final = (
+    f"Transactional ids cannot be used below feature level {LEVEL_WITH_TRANSACTIONS} of the ledger. "
+    f"Start the gateway once with ledger.feature_level = {LEVEL_WITH_TRANSACTIONS}."
+)
 LOG_QUIET_S: Final = 60.0
 
 _LOG = QuietLog(LOG_QUIET_S, keyed_by=())

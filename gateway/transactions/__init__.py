@@ -1,1 +1,1 @@
-"""Transactions: their coordinator, their expiry, and how they are described."""
+"""Transactions: coordinator, offsets that are committed with them, expiry, and how they are described."""

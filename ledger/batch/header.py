@@ -49,7 +49,9 @@ CRC_COVERS_FROM = ATTRIBUTES_AT
 """The CRC covers everything from the attributes on; base offset and leader epoch are outside it."""
 LAST_OFFSET_DELTA_AT = 23
 MAX_TIMESTAMP_AT = 35
+PRODUCER_ID_AT = 43
 PRODUCER_EPOCH_AT = 51
+BASE_SEQUENCE_AT = 53
 MAGIC = 2
 MIN_RECORD_BYTES = 7
 NO_PRODUCER_ID = -1

@@ -59,7 +59,7 @@ class CommitFile:
     origin: Origin | None = None
     upload: Upload | None = None
     transactions: Mapping[int, ProducerTransaction] | None = None
-    """By producer id; of each producer with a batch in a transaction."""
+    """By `CommitBatch.start`, of each batch in a transaction: two requests may name the same producer."""
 
     @property
     def weight(self) -> int:
@@ -100,8 +100,12 @@ def _transactions_weight(transactions: Mapping[int, ProducerTransaction] | None,
     """Each transaction may begin, and each batch may add its partition."""
     if not transactions:
         return 0
-    begun = sum([2 * SMALL + UTF8 * len(found.transactional_id) for found in transactions.values()])
-    return begun + SMALL * batches
+    return sum(map(transaction_weight, set(transactions.values()))) + SMALL * batches
+
+
+def transaction_weight(transaction: ProducerTransaction) -> int:
+    """Journal bytes with which a transaction begins."""
+    return 2 * SMALL + UTF8 * len(transaction.transactional_id)
 
 
 PLACED_LOCATOR_BYTES: Final = 128

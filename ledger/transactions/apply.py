@@ -41,7 +41,8 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
         if not left:
             number, _, _, base, _, _, left = next(runs)
         left -= 1
-        if attributes & TRANSACTIONAL_BIT:
+        # As in a broker, a batch without a producer is in no transaction, whatever its bit says.
+        if attributes & TRANSACTIONAL_BIT and producer_id >= 0:
             begin_transaction(state, state.logs[number], producer_id, base)
         base += records
 

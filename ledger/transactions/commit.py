@@ -29,18 +29,18 @@ _OUTSIDE: Final = Refused(
 class TransactionsOfCommit:
     """Looks at the batches of one commit. `records`: what they add to transactions."""
 
-    __slots__ = ("_now_ms", "_of_producers", "_overlay", "_state", "records")
+    __slots__ = ("_now_ms", "_of_batches", "_overlay", "_state", "records")
 
     def __init__(
         self,
         state: LedgerState,
         overlay: Overlay,
-        of_producers: Mapping[int, ProducerTransaction] | None,
+        of_batches: Mapping[int, ProducerTransaction] | None,
         now_ms: int,
     ) -> None:
         self._state = state
         self._overlay = overlay
-        self._of_producers = of_producers or {}
+        self._of_batches = of_batches or {}
         self._now_ms = now_ms
         self.records: list[MetadataRecord] = []
 
@@ -49,7 +49,7 @@ class TransactionsOfCommit:
         client of transaction version 2 has the partition from here on."""
         if not batch.attributes & TRANSACTIONAL_BIT:
             return _OUTSIDE if batch.producer_id in log.isolation.open else None
-        claimed = self._of_producers.get(batch.producer_id)
+        claimed = self._of_batches.get(batch.start)
         if claimed is None:
             return _NO_ID
         known = find(self._state, self._overlay, claimed.transactional_id)

@@ -1,4 +1,5 @@
-"""While there are no transactions, a client that wants one fails at once, with an error that names them."""
+"""Over a ledger of a feature level without transactions a client that wants one fails at once, with an error
+that names them."""
 
 import asyncio
 import subprocess
@@ -13,6 +14,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaException, Producer
 from kafka import KafkaProducer
 
+from ledger.records import LEVEL_WITH_TRANSACTIONS
 from tests.e2e.client_go import built
 from tests.support.client_java import java_command, why_no_java_client
 from tests.support.gateway import Gateway, running_gateway
@@ -21,7 +23,7 @@ from tests.support.go_tools import why_no_go
 LONGEST_S: Final = 2.0
 MAX_LOOKUPS: Final = 5
 CLIENT_TIMEOUT_S: Final = 60.0
-JAVA_CALLS: Final = ("init", "describe", "fence", "terminate")
+JAVA_CALLS: Final = ("init", "fence")
 ID: Final = "tx-1"
 
 Said = tuple[float, str]
@@ -31,7 +33,8 @@ Said = tuple[float, str]
 @pytest.fixture
 def refusing(tmp_path: Path) -> Iterator[Gateway]:
     """A gateway of its own, whose lookups of coordinators are counted."""
-    with running_gateway(tmp_path) as gateway:
+    older = f"ledger.feature_level={LEVEL_WITH_TRANSACTIONS - 1}"
+    with running_gateway(tmp_path, ["--set", older]) as gateway:
         yield gateway
 
 

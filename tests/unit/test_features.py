@@ -29,7 +29,7 @@ NEEDED = [
     ("share.version", 1, [(ApiKey.SHARE_GROUP_HEARTBEAT, 1), (ApiKey.SHARE_FETCH, 1)]),
     ("transaction.version", 2, [(ApiKey.END_TXN, 5), (ApiKey.TXN_OFFSET_COMMIT, 5), (ApiKey.PRODUCE, 12)]),
 ]
-KNOWN_EPOCHS = {1: "e9b4f9f3"}
+KNOWN_EPOCHS = {1: "e9b4f9f3", 2: "83cfeda0"}
 
 
 @pytest_asyncio.fixture
@@ -53,13 +53,16 @@ async def test_api_versions_reports_each_feature_and_which_are_in_force(gateway:
     assert {f.name: (f.min_version, f.max_version) for f in response.supported_features} == {
         name: (level, level) for name, level in FEATURES.items()
     }
-    assert [(f.name, f.max_version_level) for f in response.finalized_features] == [("metadata.version", 30)]
+    assert [(f.name, f.max_version_level) for f in response.finalized_features] == [
+        ("metadata.version", 30),
+        ("transaction.version", 2),
+    ]
     assert response.finalized_features_epoch == FEATURES_EPOCH
 
 
 async def test_clients_that_refuse_a_level_of_0_get_none(gateway: RunningGateway) -> None:
     response = await api_versions(gateway, 3)
-    assert [f.name for f in response.supported_features] == ["metadata.version"]
+    assert [f.name for f in response.supported_features] == ["metadata.version", "transaction.version"]
     assert response.finalized_features_epoch == FEATURES_EPOCH
 
 

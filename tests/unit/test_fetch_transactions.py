@@ -65,7 +65,7 @@ class Writer:
             *(log.topic_id, 0, start, len(batch), len(values), timestamp, TRANSACTIONAL_BIT),
             *(producer_id, epoch, self.sequence),
         )
-        claimed = {producer_id: ProducerTransaction(self.name, adds=True, is_abortable=True)}
+        claimed = {start: ProducerTransaction(self.name, adds=True, is_abortable=True)}
         request = CommitFile(placement.locator, placement.object_bytes, [committed], transactions=claimed)
         commit = await world.shard.ask(request, world.soon())
         assert isinstance(commit, FileCommit) and isinstance(commit.results[0], Committed), commit

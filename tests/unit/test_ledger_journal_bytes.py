@@ -309,8 +309,8 @@ def test_a_record_of_what_later_versions_bring_is_refused_with_its_purpose(numbe
 
 
 def test_a_later_feature_level_is_refused_in_words() -> None:
-    with pytest.raises(StoreTooNew, match="feature level 6, and this build knows levels up to 5"):
-        list(decode_records(bytes.fromhex("15 00 00000002 0006"), 1))
+    with pytest.raises(StoreTooNew, match="feature level 7, and this build knows levels up to 6"):
+        list(decode_records(bytes.fromhex("15 00 00000002 0007"), 1))
 
 
 def test_every_kind_of_metadata_record_has_its_golden_bytes() -> None:

@@ -75,7 +75,7 @@ def sent(
     batch = CommitBatch(TOPIC, partition, 0, 100, 1, 0, flags, producer_id, epoch, sequence)
     claimed = None
     if name is not None:
-        claimed = {producer_id: ProducerTransaction(name, adds, is_abortable=True)}
+        claimed = {batch.start: ProducerTransaction(name, adds, is_abortable=True)}
     return CommitFile(locator(next(_OBJECTS), 1_000_000), 100, [batch], transactions=claimed)
 
 

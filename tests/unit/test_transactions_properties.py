@@ -171,7 +171,7 @@ class History:
         sequence = client.sequences.get(key, 0)
         count = self.dice.randint(1, 3)
         batch = self.batch(client.producer_id, client.epoch, sequence, TRANSACTIONAL_BIT, partition, count)
-        claimed = {client.producer_id: ProducerTransaction(client.name, client.bumps, is_abortable=True)}
+        claimed = {batch.start: ProducerTransaction(client.name, client.bumps, is_abortable=True)}
         (result,) = self.commit([batch], claimed)
         assert isinstance(result, Committed), result
         client.is_open = True
@@ -367,6 +367,6 @@ def test_such_histories_have_many_transactions() -> None:
 
 
 def test_at_an_older_level_no_transactional_id_is_given() -> None:
-    (refused,) = JournalledLedger().submit(InitTransactionalId("t", 1_000))
+    (refused,) = JournalledLedger(LEVEL_WITH_TRANSACTIONS - 1).submit(InitTransactionalId("t", 1_000))
     assert isinstance(refused, Refused)
     assert refused.error is ErrorName.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

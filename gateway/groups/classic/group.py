@@ -159,10 +159,17 @@ class ClassicGroup:
         return errors, self._take_effects()
 
     def check_commit(
-        self, member_id: str, instance_id: str | None, generation: int, now: float
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now: float,
+        in_transaction: bool = False,
     ) -> ErrorName | None:
-        error = validate_offset_commit(self._rebalance, self.roster, member_id, instance_id, generation)
-        if error is None and generation >= 0:
+        error = validate_offset_commit(
+            self._rebalance, self.roster, member_id, instance_id, generation, in_transaction
+        )
+        if error is None and generation >= 0 and not in_transaction:
             self._timers.reset_session(self.roster.by_id[member_id], now)
         return error
 

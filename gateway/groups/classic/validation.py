@@ -89,22 +89,29 @@ def validate_sync(rebalance: Rebalance, roster: Roster, request: Sync) -> ErrorN
 
 
 def validate_offset_commit(
-    rebalance: Rebalance, roster: Roster, member_id: str, instance_id: str | None, generation: int
+    rebalance: Rebalance,
+    roster: Roster,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    in_transaction: bool,
 ) -> ErrorName | None:
-    """A generation below 0 is a simple commit, which only an empty group takes."""
+    """A generation below 0 is a simple commit, which only an empty group takes. In a transaction any group
+    takes one: producers that are older than KIP-447 name no member."""
     if rebalance.state is State.DEAD:
         return ErrorName.COORDINATOR_NOT_AVAILABLE
     if generation < 0 and rebalance.state is State.EMPTY:
         return None
     if generation < 0 and not member_id and instance_id is None:
-        return ErrorName.UNKNOWN_MEMBER_ID
+        return None if in_transaction else ErrorName.UNKNOWN_MEMBER_ID
     error = validate_member(roster, member_id, instance_id)
     if error is not None:
         return error
     if generation != rebalance.generation:
         return ErrorName.ILLEGAL_GENERATION
     # A member in this state knows the generation but not yet its assignment.
-    return ErrorName.REBALANCE_IN_PROGRESS if rebalance.state is State.COMPLETING_REBALANCE else None
+    is_early = rebalance.state is State.COMPLETING_REBALANCE and not in_transaction
+    return ErrorName.REBALANCE_IN_PROGRESS if is_early else None
 
 
 def _supports_protocols(rebalance: Rebalance, roster: Roster, request: Join) -> bool:
