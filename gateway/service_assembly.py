@@ -24,6 +24,7 @@ from gateway.groups.coordinator import GroupCoordinator, log_note
 from gateway.groups.machine import Note, RebalanceReason
 from gateway.groups.offset_expiry import OffsetExpiry
 from gateway.groups.offset_manager import OffsetManager
+from gateway.groups.transactional_offsets import TransactionalOffsets
 from gateway.housekeeping.checkpoint import Checkpointer
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.holds import BackupHolds, BackupOpen
@@ -46,7 +47,6 @@ from gateway.telemetry.transactions import TransactionOutcome, TransactionView
 from gateway.topics.service import TopicService
 from gateway.transactions.coordinator import TransactionCoordinator
 from gateway.transactions.expiry import ExpiryClocks, TransactionExpiry
-from gateway.transactions.offsets import TransactionalOffsets
 from gateway.version import product_version
 from gateway.world import World
 from ledger.merging.plan import MergePolicy

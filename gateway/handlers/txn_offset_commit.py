@@ -9,10 +9,10 @@ GroupInstanceId (KIP-447). v4: TRANSACTION_ABORTABLE (KIP-890). v5: the group is
 
 from typing import Final, TypeAlias
 
+from gateway.groups.messages import RETRIABLE
 from gateway.groups.offset_manager import Committer
+from gateway.groups.transactional_offsets import TransactionalProducer
 from gateway.requests.context import RequestContext
-from gateway.transactions.coordinator import RETRIABLE
-from gateway.transactions.offsets import TransactionalProducer
 from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.messages.generated.txn_offset_commit import (
     TxnOffsetCommitRequest,

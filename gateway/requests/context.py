@@ -11,6 +11,7 @@ from gateway.fetch.list_offsets import ListOffsetsService
 from gateway.fetch.service import FetchService
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.offset_manager import OffsetManager
+from gateway.groups.transactional_offsets import TransactionalOffsets
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.service import ProduceService
 from gateway.produce.validation import TopicPolicies
@@ -26,7 +27,6 @@ from gateway.telemetry.handler_time import HandlerTime
 from gateway.telemetry.metrics import Metrics
 from gateway.topics.service import TopicService
 from gateway.transactions.coordinator import TransactionCoordinator
-from gateway.transactions.offsets import TransactionalOffsets
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import Malformed, TooManyElements
 from gateway.wire.header import RequestHeader

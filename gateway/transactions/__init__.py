@@ -1,1 +1,1 @@
-"""Transactions: coordinator, offsets that are committed with them, expiry, and how they are described."""
+"""Transactions: their coordinator, their expiry, and how they are described."""

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from gateway.coordination.ledger import Ledger
 from gateway.groups.coordinator import GroupCoordinator
+from gateway.groups.messages import RETRIABLE
 from gateway.groups.offset_manager import Committer, OffsetManager, parts_of
-from gateway.transactions.coordinator import RETRIABLE
 from ledger.errors import ErrorName, StoreError
 from ledger.groups.requests import OffsetsStored
 from ledger.groups.state import OffsetRow
