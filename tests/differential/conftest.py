@@ -15,11 +15,11 @@ from gateway.wire.messages.generated.find_coordinator import FindCoordinatorRequ
 from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest
 from gateway.wire.messages.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.differential.comparing import Allowed, Difference, differences, read_allowed
-from tests.differential.conversation import Answered, Conversation, Endpoint
+from tests.differential.conversation import Answered, Conversation, Endpoint, error_codes
 from tests.differential.exchange import Call, Exchange
 from tests.differential.holding import hold
 from tests.differential.scenarios.all import EXCHANGES
-from tests.differential.steps import error_codes, wait_until
+from tests.differential.steps import wait_until
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.kafka import KafkaServer
 
@@ -100,6 +100,7 @@ def comparison(kafka_oracle: KafkaServer, compared_gateway: Gateway) -> Comparis
     # first.
     wait_until(lambda: _gives_producer_ids(kafka_oracle))
     wait_until(lambda: _coordinates_groups(kafka_oracle))
+    wait_until(lambda: coordinates_transactions(kafka_oracle))
     return Comparison(kafka_oracle, compared_gateway, read_allowed(ALLOWED), int(time.time() * 1000))
 
 
@@ -112,6 +113,17 @@ def _coordinates_groups(kafka: Endpoint) -> bool:
     return all(
         isinstance(response, Answered) and not any(error_codes(response.message))
         for response in (found, fetched)
+    )
+
+
+def coordinates_transactions(kafka: Endpoint) -> bool:
+    """Kafka makes the topic of transactional ids when a client first looks for a coordinator."""
+    conversation = Conversation(kafka, "first", 0)
+    found = conversation.ask(Call(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest("first", 1)))
+    begun = conversation.ask(Call(ApiKey.INIT_PRODUCER_ID, 5, InitProducerIdRequest("first", 60_000)))
+    return all(
+        isinstance(response, Answered) and not any(error_codes(response.message))
+        for response in (found, begun)
     )
 
 

@@ -1,5 +1,6 @@
 """One endpoint's side of an exchange: names, ids, a connection, and the response."""
 
+import dataclasses
 import itertools
 import struct
 import time
@@ -9,20 +10,27 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from gateway.wire.apis import ApiKey, codec_range
+from gateway.wire.errors import ErrorCode
 from gateway.wire.header import (
     RequestHeader,
     decode_response_header,
     encode_request_header,
 )
 from gateway.wire.messages import codec
+from gateway.wire.messages.generated.describe_transactions import DescribeTransactionsRequest
 from tests.differential.exchange import Appended, Body, Call, Cut, Frame, Patched, resolve
 from tests.support.raw import Outcome, RawConnection, frame, raw_connection
 
 TIMEOUT_S: Final = 20.0
 WAITED_S: Final = 1.0
+REPEATED_AFTER_S: Final = 0.003
+ENDING: Final = (ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID)
+"""What may end a transaction."""
 CLIENT_ID: Final = "differential"
 JOINED: Final = "joined"
 """Alias of the member id that the exchange's own JoinGroup gave."""
+GIVEN: Final = "given"
+"""Alias of the producer id that the exchange's own InitProducerId or EndTxn gave."""
 PROBE_ID: Final = 0x0BE
 """Correlation id of the ApiVersions after each request: its response shows that the request gets none."""
 
@@ -120,7 +128,20 @@ class Conversation:
         return replace(self, _connection=None)
 
     def ask(self, call: Call) -> Answer:
-        """Send a request and, after it, an ApiVersions, so that no response is seen without a wait."""
+        """Send a request and, after it, an ApiVersions, so that no response is seen without a wait.
+
+        A broker ends a transaction in steps: meanwhile producers repeat their requests, and so it is here.
+        """
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            answer = self.ask_once(call)
+            if not _is_repeated(answer) or time.monotonic() > deadline:
+                self._await_markers(call)
+                return answer
+            time.sleep(REPEATED_AFTER_S)
+
+    def ask_once(self, call: Call) -> Answer:
+        """As `ask`, and whatever the response is."""
         correlation_id = next(self._correlation)
         request = resolve(call.request, self)
         sent = encode(call, request, correlation_id)
@@ -128,6 +149,21 @@ class Conversation:
             with self.connected():
                 return self._exchange(call, request, sent, correlation_id)
         return self._exchange(call, request, sent, correlation_id)
+
+    def _await_markers(self, call: Call) -> None:
+        """After the end of a transaction: until its markers are in all partitions."""
+        name = getattr(call.request, "transactional_id", None)
+        if call.api not in ENDING or not name:
+            return
+        state = Call(ApiKey.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest([name]))
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            answer = self.aside().ask_once(state)
+            assert isinstance(answer, Answered), answer
+            if not answer.message.transaction_states[0].transaction_state.startswith("Prepare"):
+                return
+            assert time.monotonic() < deadline, f"not ended within {TIMEOUT_S} s: {answer}"
+            time.sleep(REPEATED_AFTER_S)
 
     def leave_waiting(self, call: Call) -> None:
         """Send a request over a connection of its own and do not look for a response."""
@@ -161,6 +197,23 @@ class Conversation:
         response = self._connection.read_frame()
         assert response is not Outcome.SILENT, f"no answer within {TIMEOUT_S} s"
         return response if isinstance(response, bytes) else None
+
+
+def _is_repeated(answer: Answer) -> bool:
+    return isinstance(answer, Answered) and ErrorCode.CONCURRENT_TRANSACTIONS in error_codes(answer.message)
+
+
+def error_codes(message: Any) -> Iterator[int]:
+    """All that a message has, at any depth."""
+    if isinstance(message, list):
+        for item in message:
+            yield from error_codes(item)
+    elif dataclasses.is_dataclass(message):
+        for part in dataclasses.fields(message):
+            value = getattr(message, part.name)
+            if part.name.endswith("error_code"):
+                yield value
+            yield from error_codes(value)
 
 
 def encode(call: Call, request: Any, correlation_id: int) -> bytes:

@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.join_group import JoinGroupResponse
-from tests.differential.conversation import JOINED, WAITED_S, Answered, Conversation, Endpoint
+from tests.differential.conversation import GIVEN, JOINED, WAITED_S, Answered, Conversation, Endpoint
 from tests.differential.exchange import Call, Exchange
 from tests.differential.group_steps import MEMBER_ID_REQUIRED
 from tests.differential.normalise import plain
@@ -34,8 +34,11 @@ def _answer(conversation: Conversation, call: Call) -> Any:
         # A broker applies topic changes in order: the leader of this topic has applied those before.
         Create(f"fence{len(conversation.topic_ids)}").run(conversation)
     response = conversation.ask(call)
-    if call.api is ApiKey.JOIN_GROUP and isinstance(response, Answered):
-        _remember(conversation, response.message)
+    if isinstance(response, Answered):
+        if call.api is ApiKey.JOIN_GROUP:
+            _remember(conversation, response.message)
+        elif call.api in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
+            _remember_producer(conversation, response.message.producer_id)
     return response
 
 
@@ -44,3 +47,11 @@ def _remember(conversation: Conversation, joined: JoinGroupResponse) -> None:
     known = conversation.member_ids
     if joined.error_code in (0, MEMBER_ID_REQUIRED) and joined.member_id not in known.values():
         known[JOINED] = joined.member_id
+
+
+def _remember_producer(conversation: Conversation, producer_id: int) -> None:
+    """An id that the endpoint gave and that no step requested: GIVEN, then `GIVEN 2`."""
+    known = conversation.producer_ids
+    if producer_id >= 0 and producer_id not in known.values():
+        times = sum(alias.startswith(GIVEN) for alias in known)
+        known[f"{GIVEN} {times + 1}" if times else GIVEN] = producer_id

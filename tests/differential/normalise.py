@@ -17,7 +17,7 @@ from gateway.router import HANDLERS
 from gateway.wire.apis import ApiKey
 from gateway.wire.primitives import ZERO_UUID
 from ledger.batch.compression import decompress
-from ledger.batch.header import CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME_BIT, read_header
+from ledger.batch.header import CONTROL_BIT, CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME_BIT, read_header
 from tests.differential.conversation import Answer, Conversation, NotAnswered
 
 UNORDERED: Final = {
@@ -34,7 +34,7 @@ UNORDERED: Final = {
     (ApiKey.PRODUCE, "partition_responses"): ("index",),
     (ApiKey.LIST_OFFSETS, "topics"): ("name",),
     (ApiKey.LIST_OFFSETS, "partitions"): ("partition_index",),
-    (ApiKey.FETCH, "aborted_transactions"): ("producer_id",),
+    (ApiKey.FETCH, "aborted_transactions"): ("producer_id", "first_offset"),
     (ApiKey.CREATE_PARTITIONS, "results"): ("name",),
     (ApiKey.DELETE_RECORDS, "topics"): ("name",),
     (ApiKey.DELETE_RECORDS, "partitions"): ("partition_index",),
@@ -52,6 +52,18 @@ UNORDERED: Final = {
     (ApiKey.LIST_GROUPS, "groups"): ("group_id",),
     (ApiKey.DELETE_GROUPS, "results"): ("group_id",),
     (ApiKey.OFFSET_FETCH, "topics"): ("name", "topic_id"),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, "results_by_topic_v3_and_below"): ("name",),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, "results_by_transaction"): ("transactional_id",),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, "topic_results"): ("name",),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, "results_by_partition"): ("partition_index",),
+    (ApiKey.TXN_OFFSET_COMMIT, "topics"): ("name",),
+    (ApiKey.DESCRIBE_TRANSACTIONS, "topics"): ("topic",),
+    (ApiKey.DESCRIBE_TRANSACTIONS, "transaction_states"): ("transactional_id",),
+    (ApiKey.LIST_TRANSACTIONS, "transaction_states"): ("transactional_id",),
+    (ApiKey.DESCRIBE_PRODUCERS, "active_producers"): ("producer_id",),
+    (ApiKey.WRITE_TXN_MARKERS, "markers"): ("producer_id",),
+    (ApiKey.WRITE_TXN_MARKERS, "topics"): ("name",),
+    (ApiKey.WRITE_TXN_MARKERS, "partitions"): ("partition_index",),
 }
 """Lists that Kafka writes out of a hash table, and what they are sorted by."""
 
@@ -63,6 +75,7 @@ BATCH_PREFIX_BYTES: Final = 12
 MAX_UNPACKED_BYTES: Final = 1 << 24
 TOPIC, GROUP = 2, 32
 """As DescribeConfigs numbers resources."""
+START_TIME: Final = "transaction_start_time_ms"
 VOLUME_BYTES: Final = ("total_bytes", "usable_bytes")
 
 
@@ -88,6 +101,17 @@ def plain(response: Answer, conversation: Conversation) -> dict[str, Any]:  # no
             _forget_old_assignments(group)
     if response.api is ApiKey.LIST_GROUPS:
         value["groups"] = [found for found in value["groups"] if _is_own_group(found, conversation)]
+    if response.api is ApiKey.LIST_TRANSACTIONS:
+        value["transaction_states"] = [
+            found
+            for found in value["transaction_states"]
+            if found["transactional_id"].startswith(conversation.prefix)
+        ]
+        value["unknown_state_filters"].sort()
+    if response.api is ApiKey.DESCRIBE_TRANSACTIONS:
+        for state in value["transaction_states"]:
+            if state[START_TIME] >= conversation.started_ms:
+                state[START_TIME] = "<now>"
     if response.api is ApiKey.API_VERSIONS:
         # What is not built yet is not reported; what is reported is compared.
         value["api_keys"] = [row for row in value["api_keys"] if _is_served(row)]
@@ -212,6 +236,10 @@ def _batch(batch: bytes, conversation: Conversation) -> dict[str, Any]:
     shown["producer_id"] = _named(header.producer_id, "producer_id", conversation)
     if header.attributes & LOG_APPEND_TIME_BIT:
         shown["max_timestamp"] = "<now>" if header.max_timestamp >= conversation.started_ms else "past"
+    if header.attributes & CONTROL_BIT:
+        # The coordinator stamps its markers.
+        for name in ("base_timestamp", "max_timestamp"):
+            shown[name] = "<now>" if shown[name] >= conversation.started_ms else "past"
     if conversation.unpacks:
         # The codec stays to be seen in the attributes.
         del shown["batch_length"]

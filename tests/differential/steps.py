@@ -1,8 +1,7 @@
 """What exchanges need beforehand. A step that an endpoint does not comply with fails the exchange."""
 
-import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ from gateway.wire.messages.generated.list_offsets import (
 from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.differential.batches import Batch, Batches
-from tests.differential.conversation import Answered, Conversation
+from tests.differential.conversation import Answered, Conversation, error_codes
 from tests.differential.exchange import Call
 
 SETTLE_S: Final = 20.0
@@ -155,18 +154,6 @@ def response_of(conversation: Conversation, call: Call) -> Any:
     errors = list(error_codes(response.message))
     assert not any(errors), (call, response.message)
     return response.message
-
-
-def error_codes(message: Any) -> Iterator[int]:
-    if isinstance(message, list):
-        for item in message:
-            yield from error_codes(item)
-    elif dataclasses.is_dataclass(message):
-        for part in dataclasses.fields(message):
-            value = getattr(message, part.name)
-            if part.name == "error_code":
-                yield value
-            yield from error_codes(value)
 
 
 def _wait_for_the_next_millisecond() -> None:
