@@ -60,7 +60,7 @@ class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "objects later: one write less for each; 0 = none are, -1 = up to 256 KiB where the metadata is "
             "in S3, 16 KiB in etcd or a filer, none on this host. Needs ledger.feature_level 5",
         ),
-    ] = 0
+    ] = -1
     inline_rate: Annotated[
         int,
         Meta(
