@@ -48,7 +48,7 @@ from gateway.host import COUNTS_SUSPEND, dice_of
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.inline_moves import InlineMover
-from gateway.housekeeping.merging import Merging
+from gateway.housekeeping.merging import JobStart
 from gateway.housekeeping.pins import PinExpiry, oldest_pin_s
 from gateway.housekeeping.requested_snapshots import RequestedSnapshots
 from gateway.housekeeping.steps import replica_steps
@@ -61,7 +61,13 @@ from gateway.network.sockets import Sockets
 from gateway.requests.context import Services
 from gateway.router import RequestRouter
 from gateway.security.tls import Certificates
-from gateway.service_assembly import garbage_collector, merging_of, open_services, owner_housekeeping
+from gateway.service_assembly import (
+    begin_merging,
+    garbage_collector,
+    merging_of,
+    open_services,
+    owner_housekeeping,
+)
 from gateway.settings import Settings
 from gateway.store_assembly import (
     OPENER,
@@ -132,9 +138,8 @@ async def running_gateway(
         watch = _watch_clocks(settings, shard, clocks, stores, metrics)
         mover, checkpointer = _checkpointing(settings, stores, shard, quota, metrics, world)
         _start_replica_steps(checkpointer, watch, clocks.store, space, quota, stack)
-        services = await open_services(
-            settings, stores.segments, shard, ConfigService(shard, settings), space, stack, metrics, world
-        )
+        segments, configs = stores.segments, ConfigService(shard, settings)
+        services = await open_services(settings, segments, shard, configs, space, stack, metrics, world)
         garbage = _garbage_collector(settings, stores, shard, space, metrics, checkpointer)
         housekeeping = owner_housekeeping(settings, services, shard, checkpointer, garbage, space)
         snapshots = _requested_snapshots(stores, shard, checkpointer, world)
@@ -148,12 +153,12 @@ async def running_gateway(
         pages = _admin_server(settings, services, readiness, partial(_shard_pages, shard, facts), world)
         admin = await _open_admin(_admin_bind(settings), pages, stack)
         internal = await _open_internal(settings, services, access, stores.urls.directory, stack, world)
-        wait_ms = services.quotas.connection_wait_ms
+        job, wait_ms = JobStart(internal.connect_child, world.start_child), services.quotas.connection_wait_ms
         server = Server(settings.limits, RequestRouter(services), metrics, certificates, wait_ms, world.links)
         stack.push_async_callback(server.close)
         listeners = await server.listen(bindings)
         _watch_ownership(shard, server, stack)
-        await _begin_merging(merging_of(settings, shard, space, metrics, internal, world), scope, stack)
+        await begin_merging(merging_of(settings, shard, segments, space, metrics, job), scope, stack)
         stack.callback(_answer_waiting, services, internal, readiness)
         reload, urls = partial(_reload, certificates, internal.certificates, pages.certificates), stores.urls
         places = listeners, server.bound, admin
@@ -422,13 +427,6 @@ async def _begin_owner_scope(shard: Shard, parts: Sequence[OwnerPart], stack: As
     stack.push_async_callback(scope.end)
     await scope.begin()
     return scope
-
-
-async def _begin_merging(merging: Merging | None, scope: OwnerScope, stack: AsyncExitStack) -> None:
-    if merging is not None:
-        await scope.join(merging)
-        # Before the drain, which closes its connection.
-        stack.push_async_callback(merging.end_epoch)
 
 
 def _shard_facts(

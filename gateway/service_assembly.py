@@ -13,6 +13,7 @@ from gateway.admin.transaction_totals import TransactionTotals
 from gateway.configs.describe import topic_value
 from gateway.configs.service import ConfigService
 from gateway.coordination.free_space import FreeSpace
+from gateway.coordination.owner_scope import OwnerScope
 from gateway.coordination.shard import Shard
 from gateway.fetch.cache import RunCache
 from gateway.fetch.list_offsets import ListOffsetsService
@@ -29,9 +30,10 @@ from gateway.housekeeping.checkpoint import Checkpointer
 from gateway.housekeeping.garbage import GarbageCollector
 from gateway.housekeeping.holds import BackupHolds, BackupOpen
 from gateway.housekeeping.housekeeper import Housekeeper
-from gateway.housekeeping.merging import ChildListener, MergeOptions, Merging, job_options
+from gateway.housekeeping.merging import JobStart, MergeOptions, Merging, job_options
 from gateway.housekeeping.producers import ProducerRelief
 from gateway.housekeeping.retention import Retention
+from gateway.housekeeping.sparse_logs import SparseLogs
 from gateway.housekeeping.steps import OwnerHousekeeping, owner_steps
 from gateway.produce.producer_ids import ProducerIds
 from gateway.produce.service import ProduceOptions, ProduceService
@@ -300,22 +302,33 @@ def _add_transactions(steps: Housekeeper, settings: Settings, shard: Shard, metr
 def merging_of(
     settings: Settings,
     shard: Shard,
+    segments: SegmentStore,
     space: FreeSpace,
     metrics: Metrics,
-    listener: ChildListener,
-    world: World,
+    jobs: JobStart,
 ) -> Merging | None:
     """None where no other process can read the records, or none can be started."""
     stores = job_options(settings.storage)
-    if world.start_child is None or stores is None:
+    if jobs.start is None or stores is None:
         return None
     merge_runs = settings.housekeeping.merge_runs
     # Where the setting is low, so are partitions with few runs merged.
     policy = {"due_runs": min(max(merge_runs, 1), MergePolicy().due_runs)}
     options = MergeOptions(
-        merge_runs, {"far": stores, "policy": policy}, lambda: space.refusal or shard.growth_refusal
+        merge_runs,
+        {"far": stores, "policy": policy},
+        lambda: space.refusal or shard.growth_refusal,
+        SparseLogs(shard, segments).find,
     )
-    return Merging(shard, options, listener.connect_child, world.start_child, metrics)
+    return Merging(shard, options, jobs.connect, jobs.start, metrics)
+
+
+async def begin_merging(merging: Merging | None, scope: OwnerScope, stack: AsyncExitStack) -> None:
+    """While the gateway is the owner; until `stack` ends."""
+    if merging is not None:
+        await scope.join(merging)
+        # Before the drain, which closes its connection.
+        stack.push_async_callback(merging.end_epoch)
 
 
 def _topic_configs(service: ConfigService) -> Callable[[str, Mapping[str, str]], str]:

@@ -3,18 +3,20 @@ the gateway."""
 
 import asyncio
 import json
+import math
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import structlog
 
 from gateway.coordination.shard import Shard
 from gateway.host import Child, StartChild
 from gateway.storage_settings import Storage
+from ledger.errors import StoreError
 from ledger.objects.state import ObjectState
 from ledger.objects.uploads import ObjectKind
 from ledger.records import LEVEL_WITH_SEGMENTS
@@ -29,6 +31,8 @@ JOB_MODULE: Final = "pipeline.engines.process"
 it and come from it."""
 LOOK_S: Final = 5.0
 """How often it is looked whether there is something to merge, and while a job runs, whether it may go on."""
+SPARSE_LOOK_S: Final = 300.0
+"""How often it is looked which log files are sparse."""
 SILENT_S: Final = 300.0
 """A job that says nothing for so long hangs: each of its calls has a shorter deadline."""
 END_S: Final = 5.0
@@ -49,14 +53,6 @@ WORTH: Final = 4
 
 Connect: TypeAlias = Callable[[], socket.socket]
 """One end of a new connection to the internal APIs of this gateway; the other is served."""
-
-
-class ChildListener(Protocol):
-    """What serves the internal APIs."""
-
-    def connect_child(self) -> socket.socket:
-        """As `Connect`."""
-        ...
 
 
 class MergeMetrics(Protocol):
@@ -119,6 +115,41 @@ class Pauses:
         return pause_s
 
 
+FindSparse: TypeAlias = Callable[[], Awaitable[frozenset[str]]]
+"""Locators of log files that a merge would set free. StoreUnavailable."""
+
+
+async def none_sparse() -> frozenset[str]:
+    """Where there is no local log."""
+    return frozenset()
+
+
+class SparseLooks:
+    """When it is looked which log files are sparse: now and then, and later and later while a job frees none
+    of those that it was given, as some of their runs cannot be read."""
+
+    def __init__(self, find: FindSparse) -> None:
+        self._find = find
+        self._at_s = -math.inf
+        """Loop time of the next look."""
+        self._pause_s = SPARSE_LOOK_S
+        self._found = frozenset[str]()
+
+    async def find(self, now_s: float) -> frozenset[str]:
+        """Empty if no look is due, or the store cannot be listed."""
+        if now_s < self._at_s:
+            return frozenset()
+        try:
+            found = await self._find()
+        except StoreError as error:
+            log.info("merging.sparse_unknown", error=str(error))
+            found = frozenset()
+        is_again = bool(found) and found <= self._found
+        self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S) if is_again else SPARSE_LOOK_S
+        self._found, self._at_s = found, now_s + self._pause_s
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
     """When and how jobs run."""
@@ -129,6 +160,15 @@ class MergeOptions:
     """What the engine needs besides the connection."""
     hindrance: Callable[[], str]
     """Why nothing may be merged now, such as a full disk; empty if it may."""
+    sparse: FindSparse = none_sparse
+    """As `gateway/housekeeping/sparse_logs.py` finds them."""
+
+
+class JobStart(NamedTuple):
+    """How a job is started. `start` None: no process can be."""
+
+    connect: Connect
+    start: StartChild | None
 
 
 class Merging:
@@ -149,8 +189,10 @@ class Merging:
         self._start = start
         self._metrics = metrics
         self._task: asyncio.Task[None] | None = None
+        self._sparse = SparseLooks(options.sparse)
 
     async def begin_epoch(self) -> None:
+        self._sparse = SparseLooks(self._options.sparse)
         if self._options.merge_runs:
             self._task = asyncio.create_task(self._run(), name="merging")
 
@@ -170,17 +212,20 @@ class Merging:
                 continue
             small = await count_small_runs(self._shard.state)
             self._metrics.counted_small_runs(small.runs)
+            sparse = await self._sparse.find(asyncio.get_running_loop().time())
             if reason := small.reason(self._options.merge_runs):
-                pause_s = pauses.after(await self._merge(reason), small.runs)
+                pause_s = pauses.after(await self._merge(reason, sparse), small.runs)
+            elif sparse:
+                await self._merge(f"little is live in {len(sparse)} log files", sparse)
 
-    async def _merge(self, reason: str) -> int:
+    async def _merge(self, reason: str, sparse: frozenset[str]) -> int:
         """How many runs were merged; 0 after a failure."""
         log.info("merging.started", reason=reason)
         self._metrics.merge_runs(True)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
-            summary = await self._job()
+            summary = await self._job(sparse)
         except (OSError, JobFailed) as error:
             self._metrics.merge_ended("failed", 0, 0)
             log.warning("merging.failed", error=str(error), took_s=round(loop.time() - began_s, 1))
@@ -192,11 +237,12 @@ class Merging:
         log.info("merging.ended", **summary)
         return runs
 
-    async def _job(self) -> Mapping[str, Any]:
+    async def _job(self, sparse: frozenset[str]) -> Mapping[str, Any]:
         """The summary of one job. Errors: JobFailed; OSError if it cannot be started."""
+        request = {**self._options.request, "options": {"sparse": sorted(sparse)}}
         ours = self._connect()
         try:
-            given = json.dumps({**self._options.request, "peer": {"fd": ours.fileno()}})
+            given = json.dumps({**request, "peer": {"fd": ours.fileno()}})
             child = await self._start(["-m", JOB_MODULE], [ours.fileno()])
         finally:
             ours.close()

@@ -42,6 +42,8 @@ class MergePolicy:
     `small_segment_bytes`, `many_segments`: adjacent segments below this size are merged again if there are so
     many of them.
     `task_bytes`: what one task reads and writes at most, unless one run has more: it is held in memory.
+    `sparse`: locators of log files of which little is live: what they have is merged whatever its age, and
+    then they go.
     """
 
     due_runs: int = 500
@@ -50,6 +52,7 @@ class MergePolicy:
     small_segment_bytes: int = 512 * 1024
     many_segments: int = 500
     task_bytes: int = 64 * 1024 * 1024
+    sparse: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not 1 <= self.due_runs <= MAX_TASK_RUNS or not 2 <= self.many_segments <= MAX_TASK_RUNS:
@@ -104,6 +107,7 @@ class PartitionPlanner:
         self._young_ms = now_ms - policy.tail_ms
         self._object, self._object_ms = "", 0
         """The object of the last run that was looked at, and its creation time: that of the next, often."""
+        self._object_is_sparse = False
         self._layout_version: int | None = None
         self._restarts = 0
         self._last = -1
@@ -165,6 +169,9 @@ class PartitionPlanner:
     def _is_old(self, run: FoundRun) -> bool:
         if run.locator != self._object:
             self._object, self._object_ms = run.locator, run.created_ms
+            self._object_is_sparse = run.locator in self._policy.sparse
+        if self._object_is_sparse:
+            return True
         if self._object_ms <= self._old_ms and is_log(run.locator):
             # The file may be written for days, and is held while it is.
             return run.seen_ms(self._now_ms) <= self._old_ms

@@ -1,5 +1,6 @@
 """The job `segments`: merges runs into segments, in this process or on Spark.
 
+Its option `sparse` has locators of log files that are to be set free.
 `planned` is one topic, and what would be merged of it; `progress` and `summary` have the fields of
 `pipeline.rounds.MergeTotals`.
 """
@@ -34,7 +35,9 @@ def run(request: JobRequest, say: Say) -> None:
     if on_spark:
         # Before a plan too, though it needs no Spark: what it shows can be carried out.
         check_spark()
-    policy = MergePolicy(**{"task_bytes": SPARK_TASK_BYTES if on_spark else ROUND_BYTES, **request.policy})
+    sparse = frozenset(request.options.get("sparse", ()))
+    task_bytes = SPARK_TASK_BYTES if on_spark else ROUND_BYTES
+    policy = MergePolicy(**{"task_bytes": task_bytes, **request.policy}, sparse=sparse)
     with ExitStack() as stack:
         place = stack.enter_context(opened(request))
         progress = _Progress(say)

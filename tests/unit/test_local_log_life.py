@@ -42,12 +42,14 @@ class LocalLife(PlacingWorld):
         super().__post_init__()
         self.clock = Clock()
         self.blobs = MemoryBlobs()
+        self.segment_blobs = MemoryBlobs()
         self.written: dict[int, bytes] = {}
         """By base offset."""
 
     async def open(self) -> "LocalLife":
         self.log_files: LocalLog = open_local_log(self.directory, roll_bytes=ROLL_BYTES, clock=self.clock)
-        self.store = WalAndSegments(MemorySegments(), SegmentBlobs(MemoryBlobs()), logs=self.log_files.wal)
+        segments = SegmentBlobs(self.segment_blobs)
+        self.store = WalAndSegments(MemorySegments(), segments, logs=self.log_files.wal)
         journal = self.log_files.journal
         self.shard: Shard = await opening.open_shard(journal, self.blobs, None, 1, self.clock)
         if "t" not in self.shard.state.topics.by_name:

@@ -25,13 +25,16 @@ from gateway.housekeeping.merging import (
     MAX_PAUSE_S,
     MIN_OBJECTS,
     SMALL_BYTES,
+    SPARSE_LOOK_S,
     MergeOptions,
     Merging,
     Pauses,
     SmallRuns,
+    SparseLooks,
     count_small_runs,
 )
 from gateway.telemetry.metrics import Metrics
+from ledger.errors import StoreUnavailable
 from ledger.keys import uuid7
 from ledger.records import NEWEST_LEVEL
 from ledger.state import LedgerState
@@ -73,7 +76,7 @@ class Starts:
 class Job:
     """A shard of 100 small runs, and what merges it: its counts are those of `Metrics`."""
 
-    def __init__(self, starts: Starts, merge_runs: int = 50) -> None:
+    def __init__(self, starts: Starts, merge_runs: int = 50, sparse: frozenset[str] = frozenset()) -> None:
         self.state = state_of(100)
         self.hindrance = ""
         self.ends: list[socket.socket] = []
@@ -81,8 +84,13 @@ class Job:
         self.outcomes = asyncio.Queue[str]()
         self.starts = starts
         shard = cast(Shard, SimpleNamespace(state=self.state))
-        options = MergeOptions(merge_runs, {"far": {"s3_ca": "x"}}, lambda: self.hindrance)
+        self.sparse = sparse
+        request = {"far": {"s3_ca": "x"}}
+        options = MergeOptions(merge_runs, request, lambda: self.hindrance, self.find_sparse)
         self.merging = Merging(shard, options, self.connect, starts, self)
+
+    async def find_sparse(self) -> frozenset[str]:
+        return self.sparse
 
     def connect(self) -> socket.socket:
         ours, theirs = socket.socketpair()
@@ -269,3 +277,46 @@ async def test_the_child_imports_nothing_from_the_working_directory(
     child.stdin.write(b"no request\n")
     said = await child.stdout.read()
     assert (await child.wait(), list(json.loads(said or b"{}"))) == (1, ["error"])
+
+
+async def test_sparse_files_are_a_reason_and_the_job_is_given_them() -> None:
+    job = Job(Starts(ECHOES, HANGS), merge_runs=1_000, sparse=frozenset({"log/0/b", "log/0/a"}))
+    with capture_logs() as lines:
+        await job.merging.begin_epoch()
+        await job.until_ended("merged")
+        await job.merging.end_epoch()
+    assert lines[0]["reason"] == "little is live in 2 log files"
+    (was,) = (line["was"] for line in lines if line["event"] == "merging.ended")
+    assert json.loads(was)["options"] == {"sparse": ["log/0/a", "log/0/b"]}
+    await ended(job)
+
+
+async def test_it_is_looked_for_sparse_files_now_and_then_and_later_while_they_stay() -> None:
+    found = frozenset({"log/0/a", "log/0/b"})
+
+    async def find() -> frozenset[str]:
+        return found
+
+    looks = SparseLooks(find)
+    times = [now_s for now_s in range(0, 20_000, 100) if await looks.find(float(now_s))]
+    # Each pause is twice the one before, up to an hour.
+    assert times[:5] == [0, 300, 900, 2_100, 4_500] and times[5] - times[4] == MAX_PAUSE_S
+    found = frozenset({"log/0/b", "log/0/c"})
+    assert await looks.find(30_000.0) == found
+    assert not await looks.find(30_299.0) and await looks.find(30_300.0) == found
+
+
+async def test_a_look_that_fails_is_repeated() -> None:
+    failures = [StoreUnavailable("no such directory")]
+
+    async def find() -> frozenset[str]:
+        if failures:
+            raise failures.pop()
+        return frozenset({"log/0/a"})
+
+    looks = SparseLooks(find)
+    with capture_logs() as lines:
+        assert await looks.find(0.0) == frozenset()
+    assert [line["event"] for line in lines] == ["merging.sparse_unknown"]
+    assert await looks.find(SPARSE_LOOK_S - 1) == frozenset()
+    assert await looks.find(SPARSE_LOOK_S) == {"log/0/a"}

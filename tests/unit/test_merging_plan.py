@@ -3,7 +3,7 @@
 from collections import Counter
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -112,6 +112,19 @@ def test_the_last_run_of_an_idle_partition_frees_its_object_too() -> None:
     partition = flushed(1, age_ms=POLICY.age_ms)
     merged(partition, NOW_MS)
     assert [run.is_segment for run in partition.runs] == [True]
+
+
+def test_what_is_in_a_sparse_file_is_merged_whatever_its_age_the_last_run_too() -> None:
+    sparse, full = (log_locator(0, uuid7(NOW_MS - at, bytes(10)).bytes) for at in (2_000, 1_000))
+    policy = MergePolicy(sparse=frozenset({sparse}))
+    partition = FoundPartition()
+    partition.append(sparse, 0, 100, max_timestamp=NOW_MS - 1_500)
+    assert partition.plan(POLICY, NOW_MS) == []
+    assert spans(partition.plan(policy, NOW_MS)) == [(0, 0)]
+    for number in range(3):
+        partition.append(full, 200 * number, 100, max_timestamp=NOW_MS - 900 + number)
+    # Younger ones of other files wait, as ever.
+    assert spans(partition.plan(policy, NOW_MS)) == [(0, 0)]
 
 
 def test_runs_below_the_log_start_are_not_merged() -> None:
@@ -223,7 +236,7 @@ def test_a_run_that_has_grown_since_the_page_before_ends_the_plan() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"due_runs": 0}, {"due_runs": 1_801}, {"many_segments": 1}, {"task_bytes": 0}]
 )
-def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
+def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"merges|a task"):
         MergePolicy(**wrong)
 
