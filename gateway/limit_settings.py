@@ -199,8 +199,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=64 * KIB,
             le=1024 * GIB,
-            description="Memory for committed offsets of all groups, each 256 bytes and its text; when it "
-            "is full, an offset is accepted only where it replaces one that is not shorter",
+            description="Memory for offsets of all groups, committed ones and those of open transactions, "
+            "each 256 bytes and its text; when it is full, an offset is accepted only where it replaces "
+            "one that is not shorter",
         ),
     ] = 2 * GIB
     members_bytes: Annotated[

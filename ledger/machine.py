@@ -21,6 +21,8 @@ class Decision(NamedTuple):
 
     result: LedgerResult
     records: Sequence[MetadataRecord] = ()
+    work: int | None = None
+    """What applying the records costs, where `Request.work` cannot know it."""
 
 
 Decider: TypeAlias = Callable[[LedgerState, Overlay, Any, int], Decision]

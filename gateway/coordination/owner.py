@@ -90,9 +90,9 @@ class _Filling:
         fits = self.size + request.weight <= MAX_ENTRY_BYTES
         return fits and self.work + request.work <= self.max_batches
 
-    def has_space(self, placement: Placement, batches: Sequence[DraftBatch]) -> bool:
-        """Whether batches that become a part of the entry fit."""
-        needed = placed_weight(len(batches)) + _inline_bytes(placement, batches)
+    def has_space(self, placement: Placement, batches: Sequence[DraftBatch], more: int) -> bool:
+        """Whether batches that become a part of the entry fit, with so many bytes of records."""
+        needed = placed_weight(len(batches)) + _inline_bytes(placement, batches) + more
         return not self.records or self.size + needed <= MAX_ENTRY_BYTES
 
     def fail(self, error: Exception) -> None:
@@ -337,7 +337,7 @@ class Owner:
             filling.results.append((completion, decision.result))
             filling.records += records
             filling.size += sum(map(len, records))
-            filling.work += request.work
+            filling.work += request.work if decision.work is None else decision.work
             filling.files += type(request) is CommitFile
             filling.may_overlap = filling.may_overlap and type(request) in REGISTRY.overlapping
             filling.is_needed |= type(request) is ShowLife
@@ -348,7 +348,7 @@ class Owner:
         if not batches:
             return
         placement = self._journal.place(filling.number, batches)
-        if placement is None or not filling.has_space(placement, batches):
+        if placement is None or not filling.has_space(placement, batches, source.transactions_weight):
             source.not_placed()
             return
         request, state = source.placed(placement), self._replica.state

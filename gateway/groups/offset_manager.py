@@ -23,6 +23,7 @@ from ledger.errors import ErrorName
 from ledger.groups.requests import MAX_OFFSETS, CommitOffsets, RemoveOffsets
 from ledger.groups.state import CommittedOffset, OffsetKey, OffsetRow
 from ledger.requests import LedgerResult, Refused
+from ledger.transactions.state import Transactions
 
 MAX_COMMIT_BYTES: Final = 128 * 1024
 """Of one request to the shard; a larger commit becomes several."""
@@ -165,7 +166,8 @@ class OffsetManager:
         """The error of one offset to commit, by its size; `offsets` of its group."""
         if row.metadata and not self._fits(row.metadata):
             return ErrorName.OFFSET_METADATA_TOO_LARGE
-        if self._shard.state.groups.offset_bytes < self._max_bytes:
+        state = self._shard.state
+        if state.groups.offset_bytes + state.part(Transactions).pending_bytes < self._max_bytes:
             return ErrorName.NONE
         before = offsets.get((row.topic_id, row.partition))
         # Existing offsets may be replaced; commits that need more memory are refused.

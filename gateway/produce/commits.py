@@ -50,12 +50,12 @@ def commit_batches(batches: Sequence[PendingBatch], placement: Placement) -> lis
 
 
 def transactions_of(
-    batches: Sequence[PendingBatch], placement: Placement
+    batches: Sequence[PendingBatch], starts: Sequence[int]
 ) -> Mapping[int, ProducerTransaction] | None:
-    """`CommitFile.transactions` of these batches."""
+    """`CommitFile.transactions` of these batches, which begin there in their object."""
     found = {
         start: transaction
-        for pending, start in zip(batches, placement.starts, strict=True)
+        for pending, start in zip(batches, starts, strict=True)
         if (transaction := pending.completion.transaction) is not None
     }
     return found or None

@@ -15,7 +15,14 @@ from gateway.coordination.ledger import Ledger
 from gateway.produce.accumulator import Accumulator
 from gateway.produce.commits import commit_batches, draft_batches, transactions_of
 from gateway.produce.drafts import Draft
-from ledger.partitions.requests import CommitDraft, CommitPlaced, Committed, FileCommit, ProducerKey
+from ledger.partitions.requests import (
+    CommitDraft,
+    CommitPlaced,
+    Committed,
+    FileCommit,
+    ProducerKey,
+    transactions_weight,
+)
 from ledger.requests import LedgerResult
 from ledger.types import Buffer, DraftBatch, Placement
 
@@ -181,6 +188,13 @@ class DraftToPlace:
             return ()
         return draft_batches(draft.batches)
 
+    @property
+    def transactions_weight(self) -> int:
+        if self._draft is None:
+            return 0
+        transactions = transactions_of(self._draft.batches, range(len(self._draft.batches)))
+        return transactions_weight(transactions, len(self._draft.batches))
+
     def not_placed(self) -> None:
         self.withdraw()
         self._drafts.not_placed(self)
@@ -190,7 +204,7 @@ class DraftToPlace:
         self._placement = placement
         first_sequences = self._drafts.keeper.first_sequences(self._draft, is_placed=True)
         batches = commit_batches(self._draft.batches, placement)
-        transactions = transactions_of(self._draft.batches, placement)
+        transactions = transactions_of(self._draft.batches, placement.starts)
         return CommitPlaced(placement.locator, placement.object_bytes, batches, first_sequences, transactions)
 
     def decided(self, result: FileCommit) -> None:

@@ -384,7 +384,7 @@ class ProduceService:
                         commit_batches(draft.batches, placement),
                         first_sequences,
                         upload=self._upload(draft),
-                        transactions=transactions_of(draft.batches, placement),
+                        transactions=transactions_of(draft.batches, placement.starts),
                     )
                 )
             except StoreError:

@@ -263,6 +263,8 @@ class _Commit:
     def _begin(self, log: PartitionLog, batch: CommitBatch, producer: ProducerState | None) -> Refused | None:
         """A producer may begin with any sequence, as its earlier records may have been deleted; but not where
         the sender knows of a batch before this one, which then was not committed."""
+        if batch.base_sequence and self.transactions.begins_at_zero(batch):
+            return _out_of_order(batch.base_sequence, 0)
         if self.first_sequences is not None:
             key = (batch.topic_id, batch.partition, batch.producer_id, batch.producer_epoch)
             expected = self.first_sequences.get(key)

@@ -24,7 +24,8 @@ class Isolation:
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
-        """First offset of each open transaction, by producer id."""
+        """First offset of each open transaction, by producer id; in ascending order of offsets, since batches
+        come in that order."""
         self.aborted: list[AbortedTransaction] = []
         """Ascending by the offset of the marker. Only ever grows at its end: who has planned a read with it
         keeps all that concerns the read, also if the log start moves meanwhile."""
@@ -36,7 +37,7 @@ class Isolation:
     @property
     def first_open(self) -> int | None:
         """The first offset of all open transactions; None if there is none."""
-        return min(self.open.values()) if self.open else None
+        return next(iter(self.open.values()), None)
 
     def begin(self, producer_id: int, offset: int) -> None:
         """A transaction has records here, the first at this offset. Nothing changes if it had some before."""

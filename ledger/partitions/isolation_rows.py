@@ -112,7 +112,7 @@ def _encode_aborted(state: LedgerState, key: Key) -> bytes | None:
 
 
 def _restore_open(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
-    for key, value in rows:
+    for key, value in sorted(rows, key=_first_offset):
         number, producer_id = _decode_key(key)
         (first,) = _FIRST.unpack(value)
         log = state.logs[number]
@@ -122,6 +122,10 @@ def _restore_open(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> No
                 f"ends at {log.high_watermark}"
             )
         log.begin_transaction(producer_id, first)
+
+
+def _first_offset(row: tuple[bytes, bytes]) -> bytes:
+    return row[1]
 
 
 def _restore_aborted(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:

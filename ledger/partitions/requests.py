@@ -64,7 +64,7 @@ class CommitFile:
     @property
     def weight(self) -> int:
         own = FRAME.size + 2 * SMALL + 4 * len(self.locator) + len(self.batches) * (RUN.size + BATCH.size)
-        return own + _transactions_weight(self.transactions, len(self.batches))
+        return own + transactions_weight(self.transactions, len(self.batches))
 
     @property
     def work(self) -> int:
@@ -89,15 +89,16 @@ class CommitPlaced:
 
     @property
     def weight(self) -> int:
-        return placed_weight(len(self.batches)) + _transactions_weight(self.transactions, len(self.batches))
+        return placed_weight(len(self.batches)) + transactions_weight(self.transactions, len(self.batches))
 
     @property
     def work(self) -> int:
         return len(self.batches)
 
 
-def _transactions_weight(transactions: Mapping[int, ProducerTransaction] | None, batches: int) -> int:
-    """Each transaction may begin, and each batch may add its partition."""
+def transactions_weight(transactions: Mapping[int, ProducerTransaction] | None, batches: int) -> int:
+    """Journal bytes that commits of this many batches need for their transactions at most: each may begin,
+    and each batch may add its partition."""
     if not transactions:
         return 0
     return sum(map(transaction_weight, set(transactions.values()))) + SMALL * batches
@@ -131,6 +132,11 @@ class DraftSource(Protocol):
 
     def take(self) -> Sequence[DraftBatch]:
         """The draft, which gets no further batches. Empty: there is none any more, and nothing follows."""
+        ...
+
+    @property
+    def transactions_weight(self) -> int:
+        """Of what was taken, journal bytes that its transactions need at most."""
         ...
 
     def not_placed(self) -> None:

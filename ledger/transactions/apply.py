@@ -50,10 +50,7 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
 def added_to_transaction(state: LedgerState, record: AddedToTransaction) -> None:
     transactions = state.part(Transactions)
     _changing(state, transactions.by_producer[record.producer_id])
-    touched = transactions.opened(record.producer_id)
-    touched.partitions.update(dict.fromkeys(record.numbers))
-    for group_id in record.groups:
-        touched.groups.setdefault(group_id, {})
+    transactions.add(record.producer_id, record.numbers, record.groups)
 
 
 def offsets_pended(state: LedgerState, record: OffsetsPended) -> None:

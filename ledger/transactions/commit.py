@@ -68,6 +68,12 @@ class TransactionsOfCommit:
         self.records += added.records
         return None
 
+    def begins_at_zero(self, batch: CommitBatch) -> bool:
+        """Whether a producer that is not known in the partition must begin with sequence 0: those of
+        transaction version 2 have a new epoch in each transaction, so nothing of one can be missing."""
+        claimed = self._of_batches.get(batch.start)
+        return claimed is not None and claimed.adds and bool(batch.attributes & TRANSACTIONAL_BIT)
+
     def _has(self, known: Transaction, log: PartitionLog) -> bool:
         transactions, entry = self._state.part(Transactions), self._overlay.part(TransactionsOfEntry)
         return known.is_open and log.number in numbers_of(transactions, entry, known.producer_id)

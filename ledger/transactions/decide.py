@@ -28,8 +28,11 @@ from ledger.transactions.records import (
     TransactionStored,
 )
 from ledger.transactions.requests import (
+    MARKS_A_UNIT,
     MAX_GROUPS,
     MAX_PARTITIONS,
+    MAX_PENDING,
+    MAX_TOUCHED,
     AbortTransaction,
     AddToTransaction,
     EndTransaction,
@@ -48,6 +51,7 @@ from ledger.transactions.state import (
     TransactionsOfEntry,
     has_group,
     numbers_of,
+    pending_count,
 )
 
 MAX_TRANSACTIONAL_IDS = 100_000
@@ -59,9 +63,15 @@ _TOO_MANY_IDS = Refused(
     ErrorName.COORDINATOR_NOT_AVAILABLE,
     f"there are {MAX_TRANSACTIONAL_IDS:,} transactional ids: no more are taken until some have expired",
 )
+MAX_LONG_IDS = MAX_TRANSACTIONAL_IDS // 32
+_ORDINARY_ID_CHARS = 1024
 _TOO_MUCH = Refused(
     ErrorName.TRANSACTION_ABORTABLE,
-    f"a transaction has at most {MAX_PARTITIONS:,} partitions and {MAX_GROUPS:,} groups",
+    f"a transaction has up to {MAX_PARTITIONS:,} partitions, {MAX_GROUPS:,} groups, {MAX_PENDING:,} offsets",
+)
+_FULL = Refused(
+    ErrorName.TRANSACTION_ABORTABLE,
+    f"all open transactions together have {MAX_TOUCHED:,} partitions, groups and offsets already",
 )
 
 
@@ -71,24 +81,35 @@ def init_transactional_id(
     if state.feature_level < LEVEL_WITH_TRANSACTIONS:
         return Decision(_OLD_LEVEL)
     known = find(state, overlay, request.transactional_id)
-    if known is None and len(state.part(Transactions).by_id) >= MAX_TRANSACTIONAL_IDS:
+    if known is None and _is_full(state, request.transactional_id):
         return Decision(_TOO_MANY_IDS)
     name, new_id = request.transactional_id, overlay.next_producer_id
     begun = rules.begin(known, name, request.timeout_ms, request.expected, new_id, now_ms)
     if isinstance(begun, ErrorName):
         return Decision(Refused(begun))
     records: list[MetadataRecord] = []
+    work = 0
     if begun.aborted is not None:
         assert known is not None
+        work = _work_of_end(state, overlay, known.producer_id)
         records.append(_end(state, overlay, known, begun.aborted))
     present = begun.present
     if present is None:
-        return Decision(Refused(rules.FENCED), records)
+        return Decision(Refused(rules.FENCED), records, work)
     if begun.uses_new_id:
         records.append(_reserve_id(overlay))
     _store(overlay, present)
     records.append(TransactionStored(present))
-    return Decision(ProducerEpoch(present.producer_id, present.epoch, begun.aborted is not None), records)
+    return Decision(
+        ProducerEpoch(present.producer_id, present.epoch, begun.aborted is not None), records, work
+    )
+
+
+def _is_full(state: LedgerState, name: str) -> bool:
+    """As in a broker an id may have any length. Those that are longer than any client uses in earnest are
+    taken only while there are few, so that all together have a bound in bytes."""
+    most = MAX_LONG_IDS if len(name) > _ORDINARY_ID_CHARS else MAX_TRANSACTIONAL_IDS
+    return len(state.part(Transactions).by_id) >= most
 
 
 def add_to_transaction(
@@ -124,21 +145,24 @@ def add(
     new_groups = [
         group for group in dict.fromkeys(groups) if not has_group(transactions, entry, producer_id, group)
     ]
-    if not new_numbers and not new_groups:
+    if known.is_open and not new_numbers and not new_groups:
         return Decision(Done(0))
     if (
         len(present) + len(new_numbers) > MAX_PARTITIONS
         or _group_count(state, overlay, producer_id) + len(new_groups) > MAX_GROUPS
     ):
         return Decision(_TOO_MUCH)
+    if transactions.touched >= MAX_TOUCHED:
+        return Decision(_FULL)
     records: list[MetadataRecord] = []
     if not known.is_open:
         known = rules.go_on(known, now_ms)
         _store(overlay, known)
         records.append(TransactionStored(known))
-    entry.partitions.setdefault(producer_id, {}).update(dict.fromkeys(new_numbers))
-    entry.groups.setdefault(producer_id, {}).update(dict.fromkeys(new_groups))
-    records.append(AddedToTransaction(producer_id, new_numbers, new_groups))
+    if new_numbers or new_groups:
+        entry.partitions.setdefault(producer_id, {}).update(dict.fromkeys(new_numbers))
+        entry.groups.setdefault(producer_id, {}).update(dict.fromkeys(new_groups))
+        records.append(AddedToTransaction(producer_id, new_numbers, new_groups))
     return Decision(Done(len(new_numbers) + len(new_groups)), records)
 
 
@@ -160,6 +184,7 @@ def end_transaction(state: LedgerState, overlay: Overlay, request: EndTransactio
     if isinstance(ending, Again):
         return Decision(ProducerEpoch(ending.present.producer_id, ending.present.epoch))
     assert known is not None
+    work = _work_of_end(state, overlay, known.producer_id)
     records: list[MetadataRecord] = []
     if ending.after.producer_id != known.producer_id:
         records.append(_reserve_id(overlay))
@@ -168,7 +193,7 @@ def end_transaction(state: LedgerState, overlay: Overlay, request: EndTransactio
     else:
         _store(overlay, ending.after)
         records.append(TransactionStored(ending.after))
-    return Decision(ProducerEpoch(ending.after.producer_id, ending.after.epoch), records)
+    return Decision(ProducerEpoch(ending.after.producer_id, ending.after.epoch), records, work)
 
 
 def abort_transaction(
@@ -179,7 +204,15 @@ def abort_transaction(
         return Decision(Done(0))
     if (known.producer_id, known.epoch) != (request.producer_id, request.epoch):
         return Decision(Done(0))
-    return Decision(Done(1), (_end(state, overlay, known, rules.fence(known, now_ms)),))
+    work = _work_of_end(state, overlay, known.producer_id)
+    return Decision(Done(1), (_end(state, overlay, known, rules.fence(known, now_ms)),), work)
+
+
+def _work_of_end(state: LedgerState, overlay: Overlay, producer_id: int) -> int:
+    """`Request.work` of the end of what this producer has open."""
+    transactions, entry = state.part(Transactions), overlay.part(TransactionsOfEntry)
+    marks = len(numbers_of(transactions, entry, producer_id))
+    return (marks + pending_count(transactions, entry, producer_id)) // MARKS_A_UNIT
 
 
 def pend_offsets(state: LedgerState, overlay: Overlay, request: PendOffsets, now_ms: int) -> Decision:
@@ -193,6 +226,11 @@ def pend_offsets(state: LedgerState, overlay: Overlay, request: PendOffsets, now
     transactions, entry = state.part(Transactions), overlay.part(TransactionsOfEntry)
     if not request.adds and not has_group(transactions, entry, known.producer_id, request.group_id):
         return Decision(Refused(rules.WRONG_STATE, "the group was not added to the transaction"))
+    pending = pending_count(transactions, entry, known.producer_id)
+    if pending + len(request.rows) > MAX_PENDING:
+        return Decision(_TOO_MUCH)
+    if request.rows and transactions.touched >= MAX_TOUCHED:
+        return Decision(_FULL)
     results = [check_offset(state, overlay, row) for row in request.rows]
     stored = [row for row, result in zip(request.rows, results, strict=True) if result is None]
     added = add(state, overlay, known, (), [request.group_id], now_ms)
@@ -200,6 +238,7 @@ def pend_offsets(state: LedgerState, overlay: Overlay, request: PendOffsets, now
         return added
     records = list(added.records)
     if stored:
+        entry.pending[known.producer_id] = entry.pending.get(known.producer_id, 0) + len(stored)
         records.append(OffsetsPended(known.producer_id, OffsetsCommitted(request.group_id, stored)))
     return Decision(OffsetsStored(results), records)
 

@@ -15,6 +15,14 @@ MAX_PARTITIONS: Final = 2_000
 """Of one transaction: all get their markers with one journal entry, and an entry must be applied at once."""
 MAX_GROUPS: Final = 1_000
 """Of one transaction."""
+MAX_PENDING: Final = 2_000
+"""Offsets of one transaction."""
+MAX_TOUCHED: Final = 4_000_000
+"""Partitions, groups and pending offsets of all open transactions, about 100 bytes each."""
+WORK_OF_END: Final = 500
+"""Of an end before it is decided, which finds out what is open (`Decision.work`): twice as much at most."""
+MARKS_A_UNIT: Final = 4
+"""How many partitions are marked in the time in which a batch is applied."""
 _STORED: Final = 2 * SMALL
 
 
@@ -37,9 +45,7 @@ class InitTransactionalId:
     expected: Expected | None = None
     """What the producer believes to be; None: it is a new one."""
 
-    @property
-    def work(self) -> int:
-        return MAX_PARTITIONS // 4
+    work: ClassVar[int] = WORK_OF_END
 
     @property
     def weight(self) -> int:
@@ -91,9 +97,7 @@ class EndTransaction:
     is_commit: bool
     bumps: bool
 
-    @property
-    def work(self) -> int:
-        return MAX_PARTITIONS // 4
+    work: ClassVar[int] = WORK_OF_END
 
     @property
     def weight(self) -> int:
@@ -109,9 +113,7 @@ class AbortTransaction:
     producer_id: int
     epoch: int
 
-    @property
-    def work(self) -> int:
-        return MAX_PARTITIONS // 4
+    work: ClassVar[int] = WORK_OF_END
 
     @property
     def weight(self) -> int:

@@ -53,12 +53,11 @@ def _restore(state: LedgerState, rows: Sequence[tuple[bytes, bytes]]) -> None:
             raise StoreDamaged(f"producer id {transaction.producer_id} of an image has two transactional ids")
         transactions.put(transaction)
         if transaction.is_open:
-            touched = transactions.opened(transaction.producer_id)
-            for _ in range(reader.u32()):
-                touched.partitions[reader.u32()] = None
+            numbers, groups = [reader.u32() for _ in range(reader.u32())], []
             while left := reader.rest():
                 reader = FieldReader(left)
-                touched.groups[reader.text()] = {}
+                groups.append(reader.text())
+            transactions.add(transaction.producer_id, numbers, groups)
         else:
             reader.end()
 

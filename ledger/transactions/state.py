@@ -1,11 +1,11 @@
 """Transactional ids, the transactions that are open, and the offsets that wait for their end."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from ledger.groups.state import OffsetKey
+from ledger.groups.state import OFFSET_BYTES, OffsetKey
 
 NO_EPOCH: Final = -1
 NO_PRODUCER: Final = -1
@@ -57,6 +57,11 @@ class Transaction(NamedTuple):
         return self.epoch >= EXHAUSTED_EPOCH
 
 
+def group_units(group_id: str) -> int:
+    """What a group counts as in `Transactions.touched`: ids have any length."""
+    return 1 + len(group_id) // 64
+
+
 class PendingOffset(NamedTuple):
     """An offset that is committed with its transaction. `order` grows with each; `is_overtaken`: an offset
     that was committed later is there already, so this one only makes readers wait."""
@@ -85,7 +90,7 @@ class Open:
 class Transactions:
     """Part of the state of a shard (`LedgerState.part`). Changed by `apply` of metadata records alone."""
 
-    __slots__ = ("_next_order", "_waiting", "by_id", "by_producer", "open")
+    __slots__ = ("_next_order", "_waiting", "by_id", "by_producer", "open", "pending_bytes", "touched")
 
     def __init__(self) -> None:
         self.by_id: dict[str, Transaction] = {}
@@ -93,6 +98,10 @@ class Transactions:
         """Transactional ids by their present producer ids."""
         self.open: dict[int, Open] = {}
         """By producer id; exactly those of open transactions."""
+        self.touched = 0
+        """Partitions, groups and pending offsets of all open transactions; a long group id counts more."""
+        self.pending_bytes = 0
+        """Memory of the pending offsets, counted as that of committed ones is."""
         self._next_order = 0
         self._waiting: dict[str, dict[OffsetKey, dict[int, None]]] = {}
         """By group and offset key, the producers whose transactions have a pending offset."""
@@ -124,10 +133,34 @@ class Transactions:
     def close(self, producer_id: int) -> Open:
         """The transaction has ended. Returns what it had touched."""
         touched = self.open.pop(producer_id, None) or Open()
+        self.touched -= len(touched.partitions) + sum(map(group_units, touched.groups))
         for group_id, offsets in touched.groups.items():
-            for key in offsets:
+            for key, pending in offsets.items():
                 self._no_longer_waits(group_id, key, producer_id)
+                self._count(pending, -1)
         return touched
+
+    def add(self, producer_id: int, numbers: Iterable[int], groups: Iterable[str]) -> None:
+        """The transaction of this producer, which is open from here on, touches these partitions (numbers)
+        and groups."""
+        touched = self.opened(producer_id)
+        for number in numbers:
+            if number not in touched.partitions:
+                touched.partitions[number] = None
+                self.touched += 1
+        for group_id in groups:
+            self._add_group(touched, group_id)
+
+    def _add_group(self, touched: Open, group_id: str) -> dict[OffsetKey, PendingOffset]:
+        offsets = touched.groups.get(group_id)
+        if offsets is None:
+            offsets = touched.groups[group_id] = {}
+            self.touched += group_units(group_id)
+        return offsets
+
+    def _count(self, pending: PendingOffset, times: int) -> None:
+        self.touched += times
+        self.pending_bytes += times * (OFFSET_BYTES + len(pending.metadata))
 
     def order_in(self, entry: int) -> int:
         """Of the next offset that pends since this entry: greater than that of all that pend."""
@@ -135,7 +168,11 @@ class Transactions:
 
     def pend(self, producer_id: int, group_id: str, key: OffsetKey, pending: PendingOffset) -> None:
         """The transaction of this producer, which is open, will commit this offset."""
-        self.open[producer_id].groups.setdefault(group_id, {})[key] = pending
+        offsets = self._add_group(self.open[producer_id], group_id)
+        if key in offsets:
+            self._count(offsets[key], -1)
+        offsets[key] = pending
+        self._count(pending, 1)
         self._waiting.setdefault(group_id, {}).setdefault(key, {})[producer_id] = None
         self._next_order = max(self._next_order, pending.order + 1)
 
@@ -151,7 +188,7 @@ class Transactions:
     def forget_group(self, group_id: str) -> None:
         """The group is gone, with what pends of it."""
         for producer_id, _, key in self.waiting_of(group_id):
-            del self.open[producer_id].groups[group_id][key]
+            self._count(self.open[producer_id].groups[group_id].pop(key), -1)
         self._waiting.pop(group_id, None)
 
     def is_waiting(self, group_id: str, key: OffsetKey | None = None) -> bool:
@@ -197,6 +234,8 @@ class TransactionsOfEntry:
         """By producer id, the partitions that were added in this entry."""
         self.groups: dict[int, dict[str, None]] = {}
         """The same for groups."""
+        self.pending: dict[int, int] = {}
+        """How many offsets pend by this entry, by producer id."""
         self.closed: set[int] = set()
         """Producers whose transaction ended in this entry: what was added before counts no more."""
 
@@ -214,6 +253,7 @@ class TransactionsOfEntry:
     def close(self, producer_id: int) -> None:
         self.partitions.pop(producer_id, None)
         self.groups.pop(producer_id, None)
+        self.pending.pop(producer_id, None)
         self.closed.add(producer_id)
 
 
@@ -238,3 +278,11 @@ def has_group(
         return True
     touched = transactions.open.get(producer_id)
     return producer_id not in entry.closed and touched is not None and group_id in touched.groups
+
+
+def pending_count(transactions: Transactions, entry: TransactionsOfEntry, producer_id: int) -> int:
+    """How many offsets pend at most for the open transaction of a producer: those of this entry may replace
+    others."""
+    touched = None if producer_id in entry.closed else transactions.open.get(producer_id)
+    before = 0 if touched is None else sum(map(len, touched.groups.values()))
+    return before + entry.pending.get(producer_id, 0)
