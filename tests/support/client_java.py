@@ -41,17 +41,18 @@ def java_command(name: str, directory: Path, main: str = MAIN) -> list[str]:
 
 
 def program_command(classpath: str, directory: Path, main: str, log_config: str) -> list[str]:
+    options = jvm_options(directory, log_config)
+    return ["java", *options, "-cp", f"{compiled(classpath, main)}:{classpath}", main]
+
+
+def jvm_options(directory: Path, log_config: str) -> list[str]:
     return [
-        "java",
         "-Xmx1g",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         # A killed JVM leaves the native codecs behind that it unpacked there.
         f"-Djava.io.tmpdir={directory}",
         f"-Dlog4j2.configurationFile={SOURCES / log_config}",
-        "-cp",
-        f"{compiled(classpath, main)}:{classpath}",
-        main,
     ]
 
 

@@ -75,6 +75,13 @@ class ClientProgram:
     def stop(self) -> None:
         kill_group(self._process)
 
+    def has_said(self) -> bool:
+        """Whether `response` returns or raises at once."""
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            return b"\n" in self._unread or bool(selector.select(0.0))
+
     def _read_line(self) -> bytes:
         """Errors: RuntimeError when the program says nothing for twice the time it gives itself."""
         assert self._process.stdout is not None

@@ -26,6 +26,7 @@ from tests.support.versions import tool_version
 
 KAFKA_VERSION = tool_version("kafka")
 LOG4J = tool_version("kafka", "log4j")
+ROCKSDB = tool_version("kafka", "rocksdb")
 # The name of a stamp holds all that the jars depend on, so another log4j fetches again.
 KAFKA_JARS = JarSet(
     f"kafka-{KAFKA_VERSION}",
@@ -48,6 +49,13 @@ CONNECT_JARS = JarSet(
         f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
         f"org.apache.logging.log4j:log4j-slf4j-impl:{LOG4J}",
     ),
+)
+# Kafka Streams; the rest of what it needs is among the jars of the broker.
+STREAMS_JARS = JarSet(
+    f"kafka-streams-{KAFKA_VERSION}",
+    f"rocksdb-{ROCKSDB}",
+    (f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}", f"org.rocksdb:rocksdbjni:{ROCKSDB}"),
+    alone=True,
 )
 # MirrorMaker 2, for the migration guide.
 MIRROR_JARS = JarSet(
@@ -247,6 +255,7 @@ def main(arguments: Sequence[str]) -> None:
     sys.stderr.write(f"Apache Kafka {KAFKA_VERSION}: {KAFKA_JARS.fetched()}\n")
     sys.stderr.write(f"Its tools: {KAFKA_TOOLS_JARS.fetched()}\n")
     sys.stderr.write(f"Its Connect: {CONNECT_JARS.fetched()}\n")
+    sys.stderr.write(f"Its Streams: {STREAMS_JARS.fetched()}\n")
     sys.stderr.write(f"Its MirrorMaker: {MIRROR_JARS.fetched()}\n")
     sys.stderr.write(f"Its Java client {CLIENTS_VERSION}: {OLDER_CLIENT_JARS.fetched()}\n")
 

@@ -24,7 +24,8 @@ func patiently[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	for {
 		value, err := call()
 		answered := brokerError(err)
-		if !patient || answered == nil || !answered.Retriable || ctx.Err() != nil {
+		passes := answered != nil && (answered.Retriable || errors.Is(answered, kerr.ConcurrentTransactions))
+		if !patient || !passes || ctx.Err() != nil {
 			return value, err
 		}
 		time.Sleep(100 * time.Millisecond)

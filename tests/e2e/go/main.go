@@ -1,6 +1,7 @@
 // The Go client libraries for the end-to-end tests: one JSON order a line on stdin, one JSON answer a
 // line on stdout. Records travel in files; tests/support/record_file.py describes their layout. Told `members`
-// and more, the program is members of a group instead (members.go); told `transact`, it tries a transaction.
+// and more, the program is members of a group instead (members.go); told
+// `transactor`, it carries out orders of transactions (transactor.go); told `transact`, it tries a transaction.
 package main
 
 import (
@@ -67,6 +68,12 @@ func main() {
 	log.SetOutput(os.Stderr)
 	if len(os.Args) > 1 && os.Args[1] == "members" {
 		if err := runMembers(os.Args[2:]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	if len(os.Args) == 3 && os.Args[1] == "transactor" {
+		if err := runTransactor(os.Args[2]); err != nil {
 			log.Fatal(err)
 		}
 		return
