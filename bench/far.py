@@ -50,6 +50,8 @@ LATENCIES: Final[Mapping[str, Far]] = {
     "far_bucket_30": Far(30, with_etcd=False),
     "far_bucket_100": Far(100, with_etcd=False),
     "far_tail": Far(30, has_tail=True),
+    "far_etcd_30_objects": Far(30, inline=False),
+    "far_bucket_30_objects": Far(30, with_etcd=False, inline=False),
 }
 NAMES: Final = (*LATENCIES, "far_produce", "far_cpu", "far_journal_etcd", "far_journal_bucket", "far_cost")
 DEFAULT_PRODUCER: Final = {"enable.idempotence": False}
@@ -162,7 +164,8 @@ def _latency(far: Far, scale: Scale, noise: Noise) -> Figures:
         acks = measured.results[0]["times_ms"]
         p50, p99 = percentile(acks, 50), percentile(acks, 99)
         figures = {"ack_p50_ms": p50, "ack_p99_ms": p99, "ack_p99_p50": p99 / p50}
-        puts = after["put wal"] - before.get("put wal", 0)
+        puts = after.get("put wal", 0) - before.get("put wal", 0)
+        figures["cpu_us"] = 1e6 * measured.cpu_s / (RATE * scale.paced_seconds + warm)
         figures["puts_s"] = puts / measured.wall_s
         figures["entries_s"] = (after["entries"] - before["entries"]) / measured.wall_s
         return figures

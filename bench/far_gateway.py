@@ -38,7 +38,8 @@ def _say(words: dict[str, Any]) -> None:
 async def serve(far: Far) -> None:
     stores = FarStores(far)
     world = World(stores.opener(), Sockets())
-    async with running_gateway(load_settings(SETTINGS, {}), world) as running:
+    settings = {**SETTINGS, "storage.inline_bytes": str(far.inline_bytes)}
+    async with running_gateway(load_settings(settings, {}), world) as running:
         tune_collector()
         _say({"port": running.bound[0].port})
         while await asyncio.to_thread(sys.stdin.readline):

@@ -19,6 +19,7 @@ from adapters.s3.client import S3Client
 from adapters.s3.results import Absent, Found, GetResult, OutOfRange, PutResult, Refused, Stored
 from adapters.s3.transport import Accept
 from adapters.segments.objects import ObjectSegments
+from gateway.store_assembly import INLINE_BYTES, S3_INLINE_BYTES
 from gateway.world import StoreOpener
 from ledger.ports import Lost, MetadataStore, PutOutcome, Versioned
 from tests.support.s3_transport import Answer, MemoryTransport
@@ -41,6 +42,14 @@ class Far:
     """One PUT in SLOW_EVERY takes SLOW_S."""
     keeps: bool = True
     """Record batches may be read: else only their number and sizes are kept."""
+    inline: bool = True
+    """Small drafts travel inside of entries, as far as by default; else each is an object."""
+
+    @property
+    def inline_bytes(self) -> int:
+        if not self.inline:
+            return 0
+        return INLINE_BYTES if self.with_etcd else S3_INLINE_BYTES
 
 
 class BenchBucket(MemoryTransport):
