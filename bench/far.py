@@ -49,7 +49,7 @@ LATENCIES: Final[Mapping[str, Far]] = {
     "far_etcd_100": Far(100),
     "far_bucket_30": Far(30, with_etcd=False),
     "far_bucket_100": Far(100, with_etcd=False),
-    "far_tail": Far(30, has_tail=True),
+    "far_tail": Far(30, has_tail=True, inline=False),
     "far_etcd_30_objects": Far(30, inline=False),
     "far_bucket_30_objects": Far(30, with_etcd=False, inline=False),
 }
@@ -165,7 +165,7 @@ def _latency(far: Far, scale: Scale, noise: Noise) -> Figures:
         p50, p99 = percentile(acks, 50), percentile(acks, 99)
         figures = {"ack_p50_ms": p50, "ack_p99_ms": p99, "ack_p99_p50": p99 / p50}
         puts = after.get("put wal", 0) - before.get("put wal", 0)
-        figures["cpu_us"] = 1e6 * measured.cpu_s / (RATE * scale.paced_seconds + warm)
+        figures["cpu_us_request"] = 1e6 * measured.cpu_s / (RATE * scale.paced_seconds + warm)
         figures["puts_s"] = puts / measured.wall_s
         figures["entries_s"] = (after["entries"] - before["entries"]) / measured.wall_s
         return figures
