@@ -23,6 +23,7 @@ from adapters.disk import (
 )
 from ledger.errors import StoreLocked
 from ledger.formats.local_log import HEADER_BYTES, LogHeader, encode_header, read_header
+from ledger.formats.local_log_pruned import Pruned, decode_pruned
 from ledger.journal import MAX_ENTRY_BYTES
 from ledger.keys import LOG_PREFIX, log_file_id, log_locator
 from ledger.types import Buffer
@@ -150,6 +151,15 @@ def header_of(path: Path) -> LogHeader | None:
     """The header of the file, whatever its name; None if it has none. OSError."""
     with path.open("rb", buffering=0) as file:
         return read_header(read_at(file.fileno(), 0, HEADER_BYTES), str(path))
+
+
+def read_pruned(path: Path) -> Pruned:
+    """OSError, StoreDamaged, StoreTooNew."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return Pruned()
+    return decode_pruned(data, str(path))
 
 
 class ActiveFile:

@@ -183,12 +183,9 @@ class LocalLogJournal:
     async def begin(self, number: int, entry: bytes, before: bytes | None) -> None:
         wanted = {number: entry} if before is None else {number - 1: before, number: entry}
         first = min(wanted)
-        await self._writing.run(self._writer.begin_at, first)
-        for at, data in sorted(wanted.items()):
-            found = await self.get(at)
-            if found is None and at == self._writer.tail.number:
-                await self.append(at, data)
-            elif found != data:
+        await self._writing.run(self._writer.begin_with, first, [wanted[at] for at in sorted(wanted)])
+        for at, data in wanted.items():
+            if await self.get(at) != data:
                 raise StoreError(self._in_the_place(f"entry {at}"))
         if await self.start() not in (0, first):
             raise StoreError(self._in_the_place("another start"))

@@ -17,6 +17,7 @@ from adapters.local_log.files import (
     begin_file,
     header_of,
     is_full,
+    read_pruned,
     roll_bytes_of,
 )
 from adapters.local_log.parts import LogPartFile, LogWindow, last_frame
@@ -33,11 +34,11 @@ from ledger.formats.local_log import (
     encode_header,
 )
 from ledger.formats.local_log_chain import LogBeginning, parts_of
-from ledger.formats.local_log_pruned import Pruned, decode_pruned, encode_pruned
+from ledger.formats.local_log_pruned import Pruned, encode_pruned
 from ledger.formats.wal import FrameLayout, encode_laid_out
 from ledger.journal import MAX_ENTRY_BYTES, NONCE_BYTES, REMEDY, nonce_of
 from ledger.keys import created_ms, log_file_id, uuid7
-from ledger.types import DraftBatch
+from ledger.types import Buffer, DraftBatch
 
 RANDOM_BYTES: Final = 10
 ID_BYTES: Final = 16
@@ -250,21 +251,24 @@ class LogWriter:
             raise StoreUnavailable("the batches of the entry were placed in a file that was left")
         return self._begin(spot.file_id, size)
 
-    def _begin(self, file_id: bytes, first_bytes: int) -> ActiveFile:
-        """Go on in a new file, which has space for a frame of `first_bytes`. StoreUnavailable if not."""
-        tail = self.tail
+    def _new_header(self, file_id: bytes, after: Tail) -> LogHeader:
         self._sequence += 1
-        header = LogHeader(
+        return LogHeader(
             self._cluster_id,
             file_id,
             self.directory.shard,
             self._sequence,
-            tail.number,
-            tail.seal,
-            tail.nonce,
+            after.number,
+            after.seal,
+            after.nonce,
             created_ms(self.directory.locator(file_id)),
             boot=self._boot,
         )
+
+    def _begin(self, file_id: bytes, first_bytes: int) -> ActiveFile:
+        """Go on in a new file, which has space for a frame of `first_bytes`. StoreUnavailable if not."""
+        tail = self.tail
+        header = self._new_header(file_id, tail)
         try:
             begun = begin_file(self.directory, header, first_bytes)
             # From here on nothing may be written to the file before: it counts up to this entry only.
@@ -415,11 +419,25 @@ class LogWriter:
 
     # Beginning where a snapshot ends
 
-    def begin_at(self, number: int) -> None:
-        """The next entry of a log that has none."""
-        if not self.entries.parts:
-            self.tail = self.tail._replace(number=number)
-            self.entries.end = number
+    def begin_with(self, first: int, entries: Sequence[bytes]) -> None:
+        """The entries from `first` on, if the log has none: all of them or none are there, whenever the
+        process ends."""
+        if self.entries.parts:
+            return
+        tail = self.tail._replace(number=first)
+        header = self._new_header(self.new_file_id(), tail)
+        buffers: list[Buffer] = [encode_header(header)]
+        seal = tail.seal
+        for number, entry in enumerate(entries, first):
+            frame = encode_frame(header, number, seal, entry)
+            buffers += frame.buffers
+            seal = frame.seal
+        try:
+            self.directory.replace(self.directory.path_of(header.file_id).name, b"".join(buffers))
+            self.directory.sync()
+            self._recover(None)
+        except OSError as error:
+            raise explain(error, "begin a log file in", self.directory.path) from error
 
     def discard(self) -> None:
         """Remove the log."""
@@ -474,12 +492,3 @@ def verify_beginning(headers: Sequence[LogHeader], after: LogBeginning | None) -
             f"the local log begins with entry {after.number}, after other entries than those that are there; "
             f"{REMEDY}"
         )
-
-
-def read_pruned(path: Path) -> Pruned:
-    """OSError, StoreDamaged, StoreTooNew."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return Pruned()
-    return decode_pruned(data, str(path))

@@ -16,8 +16,18 @@ from adapters.local_log.opening import open_local_log
 from ledger.errors import StoreDamaged
 from ledger.formats.local_log import HEADER_BYTES, LogHeader, encode_frame, read_header
 from ledger.formats.local_log_chain import LogBeginning
+from ledger.ports import SCAN_BYTES
 from ledger.types import DraftBatch
-from tests.support.local_logs import NOW_MS, TOPIC, Written, entries_of, entry, log_files, opened_log
+from tests.support.local_logs import (
+    NOW_MS,
+    TOPIC,
+    Written,
+    entries_of,
+    entry,
+    killed,
+    log_files,
+    opened_log,
+)
 
 FILE_ID = b"\x01\x8b\xcf\xe5h\x00\x70\x00\x80" + bytes(7)
 
@@ -151,3 +161,39 @@ async def test_an_append_does_not_wait_until_all_of_many_files_are_removed(
         await deleting
         assert [one.locator for one in await log.wal.objects()] == [f"log/0/{log_files(tmp_path)[0].name}"]
         await written.verify(log)
+
+
+@pytest.mark.parametrize("before", [None, entry(6)])
+async def test_of_a_beginning_that_is_cut_short_all_entries_are_there_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bytes | None
+) -> None:
+    """With the one before alone a gateway would go on after the snapshot, as if nothing was restored."""
+    log_at, left = tmp_path / "data", []
+    log_at.mkdir()
+
+    def noting(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(*arguments: Any, **more: Any) -> Any:
+            left.append(killed(log_at))
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(os, name, call)
+
+    async with opened_log(log_at) as log:
+        with monkeypatch.context() as monkeypatch:
+            for name in ("pwritev", "writev", "rename", "fsync", "fdatasync", "posix_fallocate"):
+                noting(name)
+            await log.journal.begin(7, entry(7), before)
+    wanted = {7: entry(7)} | ({} if before is None else {6: before})
+    seen = []
+    for directory in [*left, log_at]:
+        async with opened_log(directory) as log:
+            page = await log.journal.read(0, SCAN_BYTES)
+            found = {stored.number: stored.data for stored in page.entries}
+            assert found in ({}, wanted)
+            seen.append(bool(found))
+            await log.journal.begin(7, entry(7), before)
+            assert await log.journal.start() == min(wanted)
+            assert await entries_of(log, min(wanted)) == wanted
+    assert False in seen and True in seen
