@@ -37,6 +37,9 @@ class Threads(Protocol):
 
     def run_now(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
+    @property
+    def is_idle(self) -> bool: ...
+
     def shut(self) -> None: ...
 
     async def close(self, last: Callable[[], None]) -> None: ...
@@ -65,6 +68,8 @@ class _Calls(SimpleQueue[_Call | None]):
     def __init__(self, max_waiting: int) -> None:
         super().__init__()
         self.max_waiting = max_waiting
+        self.ended = 0
+        """Calls that a thread has made or skipped. Exact for one thread, which alone writes it."""
 
     @property
     def are_too_many(self) -> bool:
@@ -82,6 +87,7 @@ class StoreThreads:
         self._count = threads
         self._deadline_s = deadline_s
         self._calls = _Calls(max_waiting)
+        self._queued = 0
         self._due: dict[asyncio.Future[Any], float] = {}
         """When each pending call is overdue (loop time), the oldest first."""
         self._watched_by: asyncio.AbstractEventLoop | None = None
@@ -110,6 +116,12 @@ class StoreThreads:
             return future.result(OPEN_DEADLINE_S)
         except TimeoutError as error:
             raise StoreUnavailable(f"{self._store} did not open within {OPEN_DEADLINE_S:g} s") from error
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call waits or is under way, and calls may be made: then the caller may make one itself,
+        and stay alone until it returns. Of a store with one thread, in the thread that submits its calls."""
+        return self._calls.ended == self._queued and self._count == 1 and not self._closed
 
     def shut(self) -> None:
         """Refuse further calls. Calls in the queue and calls under way still end."""
@@ -160,6 +172,7 @@ class StoreThreads:
                     target=_work, args=(self._calls,), name=f"{self._store}-{number}", daemon=True
                 ).start()
         pending = _Call(call, future, loop)
+        self._queued += 1
         self._calls.put(pending)
         return pending
 
@@ -190,25 +203,29 @@ class StoreThreads:
 
 def _work(calls: _Calls) -> None:
     while (pending := calls.get()) is not None:
-        _do(pending)
+        _do(calls, pending)
         # While waiting for the next call, keep no reference to this one.
         del pending
 
 
-def _do(pending: _Call) -> None:
+def _do(calls: _Calls, pending: _Call) -> None:
     call, future = pending.call, pending.future
     pending.call = pending.future = None
     if call is None or future is None or future.done():
+        calls.ended += 1
         return
+    result, failure = None, None
     try:
         result = call()
     except BaseException as error:
-        _return(pending.loop, future, None, error)
-    else:
-        _return(pending.loop, future, result, None)
+        failure = error
+    # First: the caller that gets the result may make the next call.
+    calls.ended += 1
+    try:
+        _return(pending.loop, future, result, failure)
     finally:
         # As in `_result_of`.
-        del call, future
+        del call, future, failure
 
 
 def _return(

@@ -90,11 +90,20 @@ class LocalLogJournal:
         if number != self._writer.tail.number:
             return await self._already(number, entry)
         try:
-            await self._writing.run(self._writer.append, number, entry, batches, spot)
+            if self._may_write_on_loop(entry, spot):
+                self._writer.append(number, entry, batches, spot)
+            else:
+                await self._writing.run(self._writer.append, number, entry, batches, spot)
         except (WriteFailed, Overdue) as error:
             return await self._resolve(number, str(error))
         self._fill_ahead(entry, spot)
         return COUNTS
+
+    def _may_write_on_loop(self, entry: bytes, spot: Spot | None) -> bool:
+        """Nothing else may be written at the same time: neither by the log's thread, nor zeros ahead, with
+        which the write would be slow."""
+        is_alone = self._fill_task is None and self._writing.is_idle
+        return is_alone and self._writer.may_append_on_loop(entry, spot)
 
     def _spot(self, number: int, batches: Sequence[DraftBatch]) -> Spot:
         placed = self._placed
@@ -138,6 +147,11 @@ class LocalLogJournal:
         size = FRAME_HEAD_BYTES + len(entry) + (spot.layout.size if spot is not None else 0)
         if size < LARGE_FRAME_BYTES and self._fill_task is None and self._writer.wants_zeros:
             self._fill_task = asyncio.create_task(self._fill(), name="local-log-fill")
+
+    async def filled(self) -> None:
+        """Until no zeros are being written ahead."""
+        if self._fill_task is not None:
+            await asyncio.gather(self._fill_task, return_exceptions=True)
 
     async def _fill(self) -> None:
         try:
@@ -201,5 +215,4 @@ class LocalLogJournal:
     async def close(self) -> None:
         """Nothing is written ahead any more."""
         self._is_closed = True
-        if self._fill_task is not None:
-            await asyncio.gather(self._fill_task, return_exceptions=True)
+        await self.filled()

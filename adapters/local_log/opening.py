@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from adapters.local_log.files import LogDirectory
 from adapters.local_log.journal import LocalLogJournal
+from adapters.local_log.loop_writes import LoopWrites
 from adapters.local_log.objects import READ_THREADS, LogFiles
 from adapters.local_log.writer import LogWriter
 from adapters.threads import DEADLINE_S, NewThreads, StoreThreads
@@ -85,16 +87,18 @@ def open_local_log(  # noqa: PLR0913 - what the disk and the world decide
     random: Callable[[int], bytes] = os.urandom,
     threads: NewThreads = StoreThreads,
     boot: bytes | None = None,
+    precise_s: Callable[[], float] = time.perf_counter,
 ) -> LocalLog:
     """The log in `directory`/log, made if it is not there and the parent of `directory` is.
 
     `after`: entries before its number are elsewhere; ignored where the log has a file. `roll_bytes`: of a
     file; None: what suits the disk. `clock`: unix ms. `boot`: which start of the host this is; None: as the
-    kernel says. When it returns, all that can be read is durable.
+    kernel says. `precise_s`: what writes are timed by. When it returns, all that can be read is durable.
     StoreUnavailable, StoreDamaged, StoreTooNew, and StoreLocked while another process has it open.
     """
     root = Path(directory)
-    writer = LogWriter(root, shard, roll_bytes, clock, random, boot_id() if boot is None else boot)
+    boot = boot_id() if boot is None else boot
+    writer = LogWriter(LogDirectory(root, shard), roll_bytes, clock, random, boot, LoopWrites(precise_s))
     log = LocalLog(writer, f"the local log in {root}", deadline_s, threads)
     try:
         log.open(after)

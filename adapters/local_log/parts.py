@@ -27,7 +27,7 @@ from ledger.formats.local_log import (
     read_frame_extent,
     read_head,
 )
-from ledger.formats.local_log_chain import NO_END, Link
+from ledger.formats.local_log_chain import NO_END, Link, LogBeginning
 from ledger.journal import MAX_ENTRY_BYTES, REMEDY, nonce_of
 from ledger.types import Buffer
 
@@ -259,3 +259,18 @@ def _last(part: LogPartFile, window: LogWindow) -> tuple[LastFrame | None, str]:
     entry_at = head.entry_at - position
     fault = batches_fault(data[FRAME_HEAD_BYTES:entry_at]) if head.wal_bytes else ""
     return LastFrame(position, data, nonce_of(data[entry_at:-SEAL_BYTES])), fault
+
+
+def verify_beginning(headers: Sequence[LogHeader], after: LogBeginning | None) -> None:
+    """StoreDamaged if the log begins where entries elsewhere end, and goes on after other ones."""
+    first = min(headers, key=lambda header: header.sequence)
+    if after is None or first.first_entry != after.number:
+        return
+    # Zeros: it was not known when the log began, or is not now.
+    is_known = any(first.cluster_id) and any(after.cluster_id)
+    is_other = is_known and first.cluster_id != after.cluster_id
+    if first.previous_nonce != after.nonce or is_other:
+        raise StoreDamaged(
+            f"the local log begins with entry {after.number}, after other entries than those that are there; "
+            f"{REMEDY}"
+        )

@@ -4,8 +4,8 @@ blocking calls."""
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from adapters.disk import explain, write_synced
@@ -20,13 +20,13 @@ from adapters.local_log.files import (
     read_pruned,
     roll_bytes_of,
 )
-from adapters.local_log.parts import LogPartFile, LogWindow, last_frame
+from adapters.local_log.loop_writes import LoopWrites
+from adapters.local_log.parts import LogPartFile, LogWindow, last_frame, verify_beginning
 from adapters.local_log.pruning import Numbers
 from ledger.errors import OutcomeUnknown, StoreDamaged, StoreError, StoreUnavailable
 from ledger.formats.local_log import (
     FRAME_HEAD_BYTES,
     HEADER_BYTES,
-    NO_BOOT,
     NO_SEAL,
     SEAL_BYTES,
     LogHeader,
@@ -77,15 +77,15 @@ class LogWriter:
 
     def __init__(
         self,
-        root: Path,
-        shard: int,
+        directory: LogDirectory,
         roll_bytes: int | None,
         clock: Callable[[], int],
         random: Callable[[int], bytes],
-        boot: bytes = NO_BOOT,
+        boot: bytes,
+        loop_writes: LoopWrites,
     ) -> None:
         """`boot`: which start of the host this is; NO_BOOT if that is not known."""
-        self.directory = LogDirectory(root, shard)
+        self.directory = directory
         self.entries = LogEntries()
         self.tail = Tail(0, NO_SEAL, bytes(NONCE_BYTES), None, HEADER_BYTES)
         self.roll_bytes = roll_bytes or 0
@@ -96,6 +96,7 @@ class LogWriter:
         self._sequence = 0
         self._newest_ms = 0
         self._file: ActiveFile | None = None
+        self._loop_writes = loop_writes
         self._start_floor = 0
         """An attempt to raise `start` to it may have had its effect."""
 
@@ -201,6 +202,15 @@ class LogWriter:
         """Whether a frame of this size goes into the same file as the one before."""
         return tail.file_id is not None and tail.position + size <= self.roll_bytes
 
+    def may_append_on_loop(self, entry: bytes, spot: Spot | None) -> bool:
+        """Whether an append may be made by the thread of the event loop, while the log's own thread is idle:
+        it will most likely be quick, and has nothing to do but to write a frame into space that is there."""
+        file, size = self._file, frame_bytes(entry, spot)
+        if file is None or not self._loop_writes.may_write(size):
+            return False
+        is_here = spot is None or spot.file_id == file.header.file_id
+        return is_here and size <= file.ahead_bytes and self.has_space(self.tail, size)
+
     def append(
         self, number: int, entry: bytes, batches: Sequence[DraftBatch] = (), spot: Spot | None = None
     ) -> None:
@@ -209,8 +219,7 @@ class LogWriter:
         tail = self.tail
         if number != tail.number:
             raise StoreUnavailable(f"the local log goes on with entry {tail.number}, and not with {number}")
-        size = FRAME_BYTES + len(entry) + (spot.layout.size if spot is not None else 0)
-        file = self._file_for(size, spot)
+        file = self._file_for(frame_bytes(entry, spot), spot)
         encoded_batches = encode_laid_out(batches, spot.layout) if spot is not None else None
         frame = encode_frame(file.header, number, tail.seal, entry, encoded_batches)
         try:
@@ -219,7 +228,7 @@ class LogWriter:
             raise explain(error, "append to a log file in", self.directory.path) from error
         position = file.position
         try:
-            file.write(frame.buffers, frame.size)
+            self._loop_writes.timed(partial(file.write, frame.buffers, frame.size))
         except OSError as error:
             self._leave()
             raise WriteFailed(str(explain(error, "append to a log file in", self.directory.path))) from error
@@ -462,6 +471,11 @@ class LogWriter:
         self.directory.close()
 
 
+def frame_bytes(entry: bytes, spot: Spot | None) -> int:
+    """Of an entry, and of the batches that are placed with it."""
+    return FRAME_BYTES + len(entry) + (spot.layout.size if spot is not None else 0)
+
+
 def chained(directory: LogDirectory, headers: Sequence[LogHeader]) -> list[LogPartFile]:
     """The files that have entries which count, oldest first. StoreDamaged for headers of different logs."""
     chain = parts_of(headers)
@@ -477,18 +491,3 @@ def chained(directory: LogDirectory, headers: Sequence[LogHeader]) -> list[LogPa
     for part, after in zip(parts, chain[1:], strict=False):
         part.next_seal = after.header.previous_seal
     return parts
-
-
-def verify_beginning(headers: Sequence[LogHeader], after: LogBeginning | None) -> None:
-    """StoreDamaged if the log begins where entries elsewhere end, and goes on after other ones."""
-    first = min(headers, key=lambda header: header.sequence)
-    if after is None or first.first_entry != after.number:
-        return
-    # Zeros: it was not known when the log began, or is not now.
-    is_known = any(first.cluster_id) and any(after.cluster_id)
-    is_other = is_known and first.cluster_id != after.cluster_id
-    if first.previous_nonce != after.nonce or is_other:
-        raise StoreDamaged(
-            f"the local log begins with entry {after.number}, after other entries than those that are there; "
-            f"{REMEDY}"
-        )

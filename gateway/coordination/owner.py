@@ -285,8 +285,8 @@ class Owner:
             self._begin_proof(unproved)
             return
         self._complete(filling, barriers)
-        if not (filling.records or filling.is_needed):
-            # Nothing was awaited, and a refused client may have sent its next request: let other tasks run.
+        if self._waiting or not (filling.records or filling.is_needed):
+            # Perhaps nothing was awaited, and a client may have sent its next request: let other tasks run.
             await asyncio.sleep(0)
 
     def _complete(self, filling: _Filling, barriers: Sequence[asyncio.Future[None]]) -> None:

@@ -74,6 +74,11 @@ class InlineThreads:
     def run_now(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return call(*args, **kwargs)
 
+    @property
+    def is_idle(self) -> bool:
+        """Never: what depends on how long a write takes differs from life to life."""
+        return False
+
     def shut(self) -> None:
         self._is_closed = True
 

@@ -44,6 +44,25 @@ async def test_one_thread_keeps_the_order_of_the_calls() -> None:
     assert seen == list(range(50))
 
 
+async def test_a_thread_is_idle_when_no_call_waits_or_is_under_way_whatever_became_of_its_caller() -> None:
+    threads = StoreThreads("the store", 1, SHORT_S)
+    assert threads.is_idle
+    async with held(threads):
+        assert not threads.is_idle
+        with pytest.raises(Overdue):
+            await threads.run(divmod, 7, 2)
+        # The call before has ended for its caller too, and not for the thread.
+        assert not threads.is_idle
+    assert await threads.run(divmod, 7, 2) == (3, 1)
+    assert threads.is_idle
+    with pytest.raises(ZeroDivisionError):
+        await threads.run(divmod, 1, 0)
+    assert threads.is_idle
+    await threads.close(lambda: None)
+    assert not threads.is_idle
+    assert not StoreThreads("the store", 2).is_idle
+
+
 async def test_several_threads_work_side_by_side() -> None:
     threads, meeting = StoreThreads("the store", 4), threading.Barrier(4, timeout=WAIT_S)
     places = await asyncio.gather(*(threads.run(meeting.wait) for _ in range(4)))

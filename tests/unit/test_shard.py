@@ -425,3 +425,40 @@ async def test_a_request_that_cannot_be_decided_ends_the_shard_and_fails_all_tha
     assert all(isinstance(result, (StoreUnavailable, OutcomeUnknown)) for result in results)
     assert shard.lost.is_set()
     assert len(await entries_in(store)) == 1
+
+
+async def test_other_tasks_run_between_entries_over_a_store_that_never_waits(opened: Opener) -> None:
+    shard = await opened(MemoryMetadata()).shard()
+    events, all_done = list[str](), asyncio.Event()
+
+    class Again:
+        """A client that has its next request ready when it is answered."""
+
+        left = 20
+
+        def done(self) -> bool:
+            return False
+
+        def set_result(self, result: LedgerResult, /) -> None:
+            events.append("entry")
+            self.left -= 1
+            if self.left:
+                shard.submit_for(self, ReserveProducerIds(1))
+            else:
+                all_done.set()
+
+        def set_exception(self, error: Exception, /) -> None:
+            events.append(str(error))
+
+    async def tick() -> None:
+        while True:
+            events.append("other")
+            await asyncio.sleep(0)
+
+    shard.submit_for(Again(), ReserveProducerIds(1))
+    ticking = asyncio.ensure_future(tick())
+    async with asyncio.timeout(WAIT_S):
+        await all_done.wait()
+    ticking.cancel()
+    entries = [place for place, event in enumerate(events) if event == "entry"]
+    assert all(after - before > 1 for before, after in itertools.pairwise(entries)), events

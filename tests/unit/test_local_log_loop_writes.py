@@ -1,0 +1,207 @@
+"""Frames that the thread of the event loop writes: which, on which disk, and what a disk that stalls does."""
+
+import asyncio
+import errno
+import os
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.local_log.loop_writes import (
+    MAX_LOOP_BYTES,
+    PAUSE_S,
+    QUICK_IN_A_ROW,
+    QUICK_S,
+    SLOW_S,
+    LoopWrites,
+)
+from adapters.local_log.opening import LocalLog
+from ledger.errors import StoreUnavailable
+from tests.support.local_logs import Written, entries_of, entry, opened_log
+
+ENTRY_BYTES = 200
+STALL_S = 2.0
+FRAME_AT = 4096
+
+
+class Clock:
+    """Stands still unless a write takes time."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def advance(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class Disk:
+    """Notes which thread writes each frame, and can be slow or fail."""
+
+    def __init__(self, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.threads: list[threading.Thread] = []
+        self.takes_s = 0.0
+        self.error = 0
+        self._clock = clock
+        self._pwritev = os.pwritev
+        monkeypatch.setattr(os, "pwritev", self._write)
+
+    def _write(self, fd: int, buffers: Sequence[Any], at: int, flags: int = 0) -> int:
+        is_frame = at >= FRAME_AT and bytes(buffers[0][:4]) == b"DLFR"
+        if is_frame:
+            self.threads.append(threading.current_thread())
+            if self.error:
+                raise OSError(self.error, os.strerror(self.error))
+            if self.takes_s:
+                time.sleep(self.takes_s)
+                self._clock.advance(self.takes_s)
+        return self._pwritev(fd, buffers, at, flags)
+
+    @property
+    def loops(self) -> list[bool]:
+        """Of each frame, whether the thread of the event loop wrote it."""
+        return [thread is threading.main_thread() for thread in self.threads]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def disk(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(clock, monkeypatch)
+
+
+async def appended(log: LocalLog, count: int, first: int = 0, written: Written | None = None) -> int:
+    """The number of the next entry."""
+    written = written or Written()
+    for number in range(first, first + count):
+        await written.append(log, number, ENTRY_BYTES)
+        # Zeros that are being written ahead would make the next one the thread's.
+        await log.journal.filled()
+    return first + count
+
+
+def after(*took_s: float) -> LoopWrites:
+    """After writes of these durations."""
+    clock = Clock()
+    writes = LoopWrites(clock)
+    for seconds in took_s:
+        writes.timed(partial(clock.advance, seconds))
+    return writes
+
+
+def test_small_frames_may_go_once_enough_writes_in_a_row_were_quick() -> None:
+    quick = [QUICK_S / 2] * QUICK_IN_A_ROW
+    assert not after(*quick[1:]).may_write(1)
+    assert after(*quick).may_write(MAX_LOOP_BYTES)
+    assert not after(*quick).may_write(MAX_LOOP_BYTES + 1)
+
+
+def test_one_write_that_is_not_quick_ends_it_until_enough_are_again() -> None:
+    quick = [QUICK_S / 2] * QUICK_IN_A_ROW
+    assert not after(*quick, 2 * QUICK_S, *quick[1:]).may_write(1)
+    assert after(*quick, 2 * QUICK_S, *quick).may_write(1)
+
+
+def test_after_a_slow_write_none_goes_for_a_while_however_quick_the_next_are() -> None:
+    quick, waited = [0.0] * QUICK_IN_A_ROW, [QUICK_S / 2] * int(PAUSE_S / QUICK_S * 2)
+    assert not after(*quick, 2 * SLOW_S, *waited[:-1]).may_write(1)
+    assert after(*quick, 2 * SLOW_S, *waited, 0.0).may_write(1)
+
+
+async def test_after_quick_writes_the_thread_of_the_loop_writes_and_all_is_there(
+    tmp_path: Path, clock: Clock, disk: Disk
+) -> None:
+    written = Written()
+    async with opened_log(tmp_path, precise_s=clock) as log:
+        await appended(log, QUICK_IN_A_ROW + 20, written=written)
+        await written.verify(log)
+    assert disk.loops == [False] * QUICK_IN_A_ROW + [True] * 20
+    async with opened_log(tmp_path) as log:
+        await written.verify(log)
+
+
+async def test_what_has_more_to_do_than_to_write_is_left_to_the_thread(
+    tmp_path: Path, clock: Clock, disk: Disk
+) -> None:
+    written = Written()
+    async with opened_log(tmp_path, precise_s=clock) as log:
+        number = await appended(log, QUICK_IN_A_ROW, written=written)
+        disk.threads.clear()
+        # Too large; then the thread is busy with another call, before which the entry must not be.
+        await written.append(log, number, MAX_LOOP_BYTES)
+        raising = asyncio.ensure_future(log.journal.raise_start(1))
+        await asyncio.sleep(0)
+        await written.append(log, number + 1, ENTRY_BYTES)
+        await raising
+        await appended(log, 1, number + 2, written)
+        assert disk.loops == [False, False, True]
+        # A file is begun for a draft with which an entry of any size might not fit into this one.
+        for full in range(number + 3, number + 11):
+            await written.append(log, full, padding=500_000)
+        disk.threads.clear()
+        await appended(log, 2, number + 11, written)
+        assert disk.loops == [False, True]
+        await written.verify(log)
+
+
+async def test_a_disk_that_stalls_holds_the_loop_up_once_and_then_only_its_own_thread(
+    tmp_path: Path, clock: Clock, disk: Disk
+) -> None:
+    written = Written()
+    async with opened_log(tmp_path, precise_s=clock) as log:
+        number = await appended(log, QUICK_IN_A_ROW, written=written)
+        disk.threads.clear()
+        disk.takes_s = STALL_S
+        number = await appended(log, 1, number, written)
+        assert disk.loops == [True]
+        longest_s = 0.0
+
+        async def tick() -> None:
+            nonlocal longest_s
+            while True:
+                began = time.monotonic()
+                await asyncio.sleep(0.01)
+                longest_s = max(longest_s, time.monotonic() - began)
+
+        ticking = asyncio.ensure_future(tick())
+        number = await appended(log, 2, number, written)
+        ticking.cancel()
+        with suppress(asyncio.CancelledError):
+            await ticking
+        assert disk.loops == [True, False, False]
+        assert longest_s < STALL_S / 2
+        # A minute later, and as quick as before.
+        disk.takes_s = 0.0
+        clock.advance(PAUSE_S)
+        number = await appended(log, QUICK_IN_A_ROW, number, written)
+        assert not any(disk.loops[3:])
+        await appended(log, 1, number, written)
+        assert disk.loops[-1]
+        await written.verify(log)
+
+
+async def test_a_write_of_the_loop_that_fails_is_resolved_as_any_other(
+    tmp_path: Path, clock: Clock, disk: Disk
+) -> None:
+    async with opened_log(tmp_path, precise_s=clock) as log:
+        number = await appended(log, QUICK_IN_A_ROW)
+        disk.error = errno.EIO
+        with pytest.raises(StoreUnavailable, match="I/O error"):
+            await log.journal.append(number, entry(number))
+        assert disk.loops[-1]
+        disk.error = 0
+        await log.journal.append(number, entry(number, life=1))
+        # A disk that fails is not trusted to be quick.
+        assert not disk.loops[-1]
+        assert (await entries_of(log))[number] == entry(number, life=1)
