@@ -34,6 +34,7 @@ from ledger.overlay import Overlay
 from ledger.records import FRAME, MAX_RECORDS_BYTES, MetadataRecord
 from ledger.requests import Done, Refused
 from ledger.state import LedgerState
+from ledger.transactions.state import Transactions, TransactionsOfEntry
 
 _TOO_LARGE = ErrorName.UNKNOWN_SERVER_ERROR
 _NO_PARTITION = Refused(ErrorName.UNKNOWN_TOPIC_OR_PARTITION)
@@ -129,6 +130,8 @@ def remove_group(state: LedgerState, overlay: Overlay, request: RemoveGroup, now
     if group is not None and group.members:
         return Decision(Refused(ErrorName.NON_EMPTY_GROUP))
     total = _offset_count(state, overlay, group_id)
+    if not request.limit and _is_pending(state, overlay, group_id):
+        return Decision(GroupGone(total + 1))
     if group is None and not total:
         return Decision(Refused(ErrorName.GROUP_ID_NOT_FOUND))
     limit = max(0, min(request.limit, MAX_OFFSETS))
@@ -142,6 +145,12 @@ def remove_group(state: LedgerState, overlay: Overlay, request: RemoveGroup, now
         overlay.groups[group_id] = None
         records.append(GroupRemoved(group_id))
     return Decision(GroupGone(total - len(going)), records)
+
+
+def _is_pending(state: LedgerState, overlay: Overlay, group_id: str) -> bool:
+    """Whether a transaction is going to commit offsets of the group."""
+    entry = overlay.part(TransactionsOfEntry)
+    return group_id in entry.pending_groups or state.part(Transactions).is_waiting(group_id)
 
 
 def _group(state: LedgerState, overlay: Overlay, group_id: str) -> Group | None:

@@ -92,7 +92,8 @@ class RemoveOffsets:
 @dataclass(frozen=True, slots=True)
 class RemoveGroup:
     """Remove a group that has no members: up to `limit` of its offsets, and with the last of them the group
-    itself. Result: GroupGone; Refused with GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
+    itself, with those that a transaction is going to commit. With limit 0 it is removed only if there are
+    none of either kind. Result: GroupGone; Refused with GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
 
     group_id: str
     limit: int = MAX_OFFSETS

@@ -238,6 +238,7 @@ def pend_offsets(state: LedgerState, overlay: Overlay, request: PendOffsets, now
         return added
     records = list(added.records)
     if stored:
+        entry.pending_groups.add(request.group_id)
         entry.pending[known.producer_id] = entry.pending.get(known.producer_id, 0) + len(stored)
         records.append(OffsetsPended(known.producer_id, OffsetsCommitted(request.group_id, stored)))
     return Decision(OffsetsStored(results), records)

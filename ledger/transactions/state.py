@@ -236,6 +236,8 @@ class TransactionsOfEntry:
         """The same for groups."""
         self.pending: dict[int, int] = {}
         """How many offsets pend by this entry, by producer id."""
+        self.pending_groups: set[str] = set()
+        """Their groups, also if the transaction has ended since."""
         self.closed: set[int] = set()
         """Producers whose transaction ended in this entry: what was added before counts no more."""
 
