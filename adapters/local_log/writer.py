@@ -130,17 +130,17 @@ class LogWriter:
             self._cluster_id = headers[0].cluster_id
             self._sequence = max(header.sequence for header in headers)
             self._recover_tail(parts[-1])
-        elif self.entries.pruned.start:
-            # Whatever is before it elsewhere.
-            raise StoreDamaged(
-                f"the files of the local log in {self.directory.path} are gone, which had entries from "
-                f"{self.entries.pruned.start} on; {REMEDY}"
-            )
-        elif after is not None:
+        elif after is not None and not self.entries.pruned.start:
             self._cluster_id = after.cluster_id
             self.tail = self.tail._replace(number=after.number, nonce=after.nonce)
         else:
             self._cluster_id = self._random(ID_BYTES)
+        if self.entries.pruned.start > self.tail.number:
+            start = self.entries.pruned.start
+            raise StoreDamaged(
+                f"files of the local log in {self.directory.path} are gone or older than {PRUNED!r}: it ends "
+                f"before entry {self.tail.number}, and entries from {start} on were there; {REMEDY}"
+            )
         self.entries.parts = [part for part in parts if part.end > settled]
         self.entries.end = self.tail.number
         # Never begun, or all of its entries are in a later file.

@@ -197,3 +197,19 @@ async def test_of_a_beginning_that_is_cut_short_all_entries_are_there_or_none(
             assert await log.journal.start() == min(wanted)
             assert await entries_of(log, min(wanted)) == wanted
     assert False in seen and True in seen
+
+
+async def test_files_that_are_older_than_the_start_of_the_log_are_refused(tmp_path: Path) -> None:
+    """As a copy that was made while a gateway wrote has them."""
+    written = Written()
+    async with opened_log(tmp_path) as log:
+        await written.append(log, 0, 100)
+        copy = killed(tmp_path)
+        for number in range(1, 6):
+            await written.append(log, number, 100)
+        await log.journal.raise_start(4)
+    (copy / "log/0/pruned").write_bytes((tmp_path / "log/0/pruned").read_bytes())
+    with pytest.raises(StoreDamaged, match="before entry 1, and entries from 4 on were there"):
+        open_local_log(copy)
+    async with opened_log(tmp_path) as log:
+        await written.verify(log)
