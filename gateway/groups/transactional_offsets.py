@@ -51,6 +51,8 @@ class TransactionalOffsets:
         group_id, member_id, instance_id, generation = committer
         if not group_id:
             return [ErrorName.INVALID_GROUP_ID] * len(rows)
+        if not producer.transactional_id:
+            return [ErrorName.INVALID_REQUEST] * len(rows)
         error = self._groups.check_commit(group_id, member_id, instance_id, generation, in_transaction=True)
         if error is None and self._offsets.has_max_groups(group_id):
             error = ErrorName.GROUP_MAX_SIZE_REACHED

@@ -58,11 +58,18 @@ async def _result(
     found = [error for error in errors.values() if error not in (ErrorCode.NONE, _NOT_ATTEMPTED)]
     if found and context.error == ErrorName.NONE:
         context.error = found[0].name
-    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
-    async for (name, index), error in context.slices.paced(errors.items()):
-        topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name))
-        topic.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, error))
-    return AddPartitionsToTxnResult(transaction.transactional_id, list(topics.values()))
+    # As in Kafka, what is named twice has two results.
+    topics = [
+        AddPartitionsToTxnTopicResult(
+            topic.name,
+            [
+                AddPartitionsToTxnPartitionResult(index, errors[topic.name, index])
+                async for index in context.slices.paced(topic.partitions)
+            ],
+        )
+        async for topic in context.slices.paced(transaction.topics)
+    ]
+    return AddPartitionsToTxnResult(transaction.transactional_id, topics)
 
 
 async def _errors(context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> _Errors:

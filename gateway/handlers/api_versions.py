@@ -47,6 +47,8 @@ FIRST_VERSION_WITH_CLIENT_NAME: Final = 3
 FIRST_VERSION_WITH_FEATURES: Final = 3
 FIRST_VERSION_WITH_ZERO_LEVELS: Final = 4
 """Clients of older versions refuse a range that begins with 0 (KIP-1022)."""
+NOT_FROM_ZERO: Final = "metadata.version"
+"""The only feature whose range does not begin with 0 in Kafka: clients of older versions see it."""
 
 
 async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -59,9 +61,11 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     if context.header.api_version >= FIRST_VERSION_WITH_FEATURES:
         has_transactions = context.services.transactions.is_served
         features = FEATURES if has_transactions else FEATURES_BEFORE_TRANSACTIONS
-        lowest = 0 if context.header.api_version >= FIRST_VERSION_WITH_ZERO_LEVELS else 1
+        has_zero = context.header.api_version >= FIRST_VERSION_WITH_ZERO_LEVELS
         response.supported_features = [
-            SupportedFeatureKey(name, level, level) for name, level in features.items() if level >= lowest
+            SupportedFeatureKey(name, level, level)
+            for name, level in features.items()
+            if has_zero or name == NOT_FROM_ZERO
         ]
         # A feature at level 0 is off, which its absence says.
         response.finalized_features = [

@@ -7,6 +7,7 @@ GroupInstanceId (KIP-447). v4: TRANSACTION_ABORTABLE (KIP-890). v5: the group is
 (KIP-890, transaction version 2).
 """
 
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from gateway.groups.messages import RETRIABLE
@@ -24,6 +25,7 @@ from gateway.wire.messages.generated.txn_offset_commit import (
 from ledger.errors import ErrorName
 from ledger.groups.state import BY_RETENTION, OffsetRow
 
+FIRST_VERSION_WITH_ABORTABLE: Final = 4
 FIRST_VERSION_THAT_ADDS: Final = 5
 ROWS_AT_ONCE: Final = 1_000
 """Offsets that are decided, and applied, in one event-loop iteration."""
@@ -58,7 +60,7 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
         errors = await context.services.transactional_offsets.commit(
             _producer(context, request), _committer(request), [row for _, row in part], deadline
         )
-        results += zip([place for place, _ in part], errors, strict=True)
+        results += zip([place for place, _ in part], map(_for_version(context), errors), strict=True)
     found: dict[str, TxnOffsetCommitResponseTopic] = {}
     async for (name, partition), error in slices.paced(results):
         topic = found.setdefault(name, TxnOffsetCommitResponseTopic(name))
@@ -86,6 +88,14 @@ def _row(context: RequestContext, place: _Place) -> OffsetRow | None:
         BY_RETENTION,
         partition.committed_metadata or "",
     )
+
+
+def _for_version(context: RequestContext) -> Callable[[ErrorName], ErrorName]:
+    """The error that a client of this version gets."""
+    if context.header.api_version < FIRST_VERSION_WITH_ABORTABLE:
+        return lambda error: error
+    # The group was not added to the transaction.
+    return lambda error: ErrorName.TRANSACTION_ABORTABLE if error is ErrorName.INVALID_TXN_STATE else error
 
 
 def _producer(context: RequestContext, request: TxnOffsetCommitRequest) -> TransactionalProducer:

@@ -1,10 +1,24 @@
 """Batches as a store and the ledger get them (sans-I/O)."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from gateway.produce.accumulator import PendingBatch
+from ledger.batch.header import TRANSACTIONAL_BIT
+from ledger.errors import ErrorName
 from ledger.partitions.requests import CommitBatch, ProducerTransaction
 from ledger.types import DraftBatch, Placement
+
+_OF_COORDINATOR: Final = frozenset(
+    {
+        ErrorName.INVALID_REQUEST,
+        ErrorName.INVALID_PRODUCER_ID_MAPPING,
+        ErrorName.INVALID_PRODUCER_EPOCH,
+        ErrorName.INVALID_TXN_STATE,
+        ErrorName.TRANSACTION_ABORTABLE,
+    }
+)
+"""Of a transactional batch: the coordinator of its transaction is requested before the log."""
 
 
 def draft_batches(batches: Sequence[PendingBatch]) -> list[DraftBatch]:
@@ -59,3 +73,11 @@ def transactions_of(
         if (transaction := pending.completion.transaction) is not None
     }
     return found or None
+
+
+def is_found_at_log(pending: PendingBatch, error: ErrorName) -> bool:
+    """Whether a broker finds this error at the log, whose start its response then has. Sequences and epochs
+    are checked there; a deleted partition has none."""
+    if pending.header.attributes & TRANSACTIONAL_BIT and error in _OF_COORDINATOR:
+        return False
+    return not error.startswith("UNKNOWN_")

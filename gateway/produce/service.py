@@ -16,7 +16,7 @@ import structlog
 from gateway.coordination.free_space import DiskFull, FreeSpace
 from gateway.coordination.ledger import Ledger
 from gateway.produce.accumulator import Accumulator, PendingBatch, ProduceCompletion
-from gateway.produce.commits import commit_batches, draft_batches, transactions_of
+from gateway.produce.commits import commit_batches, draft_batches, is_found_at_log, transactions_of
 from gateway.produce.drafts import Draft, HandedOver
 from gateway.produce.placing import PlacedDrafts, WrittenBatches
 from gateway.produce.refusals import GATEWAY_FAILED, OVERTAKEN, SHUTTING_DOWN, STOPPED
@@ -462,8 +462,7 @@ class ProduceService:
         has_gaps, produced = bool(self._gaps.first_sequences), self.traffic.produced
         for pending, result in zip(draft.batches, commit.results, strict=True):
             if isinstance(result, Refused):
-                # Sequences and epochs are checked against the log; a deleted partition has none.
-                pending.in_log = not result.error.startswith("UNKNOWN_")
+                pending.in_log = is_found_at_log(pending, result.error)
                 if result.error == TOO_MANY_PRODUCERS:
                     self._gaps.note(pending)
                     self.crowded.add(pending.log.number)

@@ -19,6 +19,7 @@ _NO_ID: Final = Refused(
     ErrorName.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     "the batch is of a transaction, and its request names no transactional id",
 )
+_EMPTY_ID: Final = Refused(ErrorName.INVALID_REQUEST, "the transactional id is empty")
 _FENCED: Final = Refused(ErrorName.INVALID_PRODUCER_EPOCH, "the transactional id has another epoch by now")
 _NOT_ADDED: Final = "the partition was not added to the transaction"
 _OUTSIDE: Final = Refused(
@@ -52,6 +53,8 @@ class TransactionsOfCommit:
         claimed = self._of_batches.get(batch.start)
         if claimed is None:
             return _NO_ID
+        if not claimed.transactional_id:
+            return _EMPTY_ID
         known = find(self._state, self._overlay, claimed.transactional_id)
         if known is None or known.producer_id != batch.producer_id:
             return Refused(rules.NO_MAPPING, "the transactional id has another producer id")

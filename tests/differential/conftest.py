@@ -18,7 +18,7 @@ from tests.differential.comparing import Allowed, Difference, differences, read_
 from tests.differential.conversation import Answered, Conversation, Endpoint, error_codes
 from tests.differential.exchange import Call, Exchange
 from tests.differential.holding import hold
-from tests.differential.scenarios.all import EXCHANGES
+from tests.differential.scenarios.all import EVERY_EXCHANGE
 from tests.differential.steps import wait_until
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.kafka import KafkaServer
@@ -55,7 +55,7 @@ class Comparison:
         return self.known[exchange.name]
 
     def _hold(self, exchange: Exchange) -> Compared:
-        prefix = f"d{self.started_ms % 10**8}-{EXCHANGES.index(exchange)}"
+        prefix = f"d{self.started_ms % 10**8}-{EVERY_EXCHANGE.index(exchange)}"
         with ThreadPoolExecutor(2) as pool:
             held = [
                 pool.submit(hold, endpoint, exchange, prefix, self.started_ms)

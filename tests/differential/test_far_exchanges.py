@@ -9,7 +9,7 @@ from tests.differential.comparing import Allowed, Kind, read_allowed
 from tests.differential.conftest import ALLOWED, GATEWAY_OPTIONS, Comparison
 from tests.differential.exchange import Exchange
 from tests.differential.random_calls import RandomCalls
-from tests.differential.scenarios.all import EXCHANGES
+from tests.differential.scenarios.all import EVERY_EXCHANGE
 from tests.differential.test_random_sequences import compare_sequences
 from tests.support.far_stores import ETCD_S3, far_gateway, far_place
 
@@ -38,7 +38,7 @@ def far_comparison(
     "exchange",
     [
         pytest.param(exchange, id=exchange.name, marks=[pytest.mark.full] if number % EVERY else [])
-        for number, exchange in enumerate(EXCHANGES)
+        for number, exchange in enumerate(EVERY_EXCHANGE)
     ],
 )
 def test_kafka_and_a_gateway_with_nothing_local_respond_alike(

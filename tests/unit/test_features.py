@@ -60,9 +60,9 @@ async def test_api_versions_reports_each_feature_and_which_are_in_force(gateway:
     assert response.finalized_features_epoch == FEATURES_EPOCH
 
 
-async def test_clients_that_refuse_a_level_of_0_get_none(gateway: RunningGateway) -> None:
+async def test_clients_that_refuse_ranges_from_0_see_none(gateway: RunningGateway) -> None:
     response = await api_versions(gateway, 3)
-    assert [f.name for f in response.supported_features] == ["metadata.version", "transaction.version"]
+    assert [f.name for f in response.supported_features] == ["metadata.version"]
     assert response.finalized_features_epoch == FEATURES_EPOCH
 
 

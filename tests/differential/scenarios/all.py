@@ -22,6 +22,7 @@ from tests.differential.scenarios import (
     resource_configs,
     topics,
 )
+from tests.differential.scenarios.transactions_all import TRANSACTIONS
 
 EXCHANGES: list[Exchange] = [
     *api_versions.EXCHANGES,
@@ -44,3 +45,4 @@ EXCHANGES: list[Exchange] = [
     *acls.EXCHANGES,
     *compressing.EXCHANGES,
 ]
+EVERY_EXCHANGE: list[Exchange] = [*EXCHANGES, *TRANSACTIONS]

@@ -21,7 +21,6 @@ from tests.differential.scenarios.builders import (
     list_offsets,
     partition_of,
     produce_many,
-    read_back,
 )
 from tests.differential.scenarios.transactions import (
     ABORTED,
@@ -35,7 +34,6 @@ from tests.differential.scenarios.transactions import (
 )
 from tests.differential.steps import Create, Delete, Done, NewProducer, Send
 from tests.differential.transaction_steps import (
-    END_V1,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     Begin,
@@ -270,10 +268,10 @@ _FETCH = [
     *_fetch("four transactions", SEVERAL, versions=(4, 11, 18)),
     *_fetch("four transactions, from the second", SEVERAL, 2, (11,)),
     *_fetch("four transactions, from the third", SEVERAL, 4, (11,)),
-    *_fetch("four transactions, the first batch", SEVERAL, 0, (11, 18), part_partition_max_bytes=1),
-    *_fetch("four transactions, the second batch", SEVERAL, 2, (11,), part_partition_max_bytes=1),
-    *_fetch("four transactions, few bytes", SEVERAL, 0, (11,), part_partition_max_bytes=300),
-    *_fetch("both ended, few bytes", BOTH_ENDED, 2, (11,), part_partition_max_bytes=200),
+    *_fetch("cut, four transactions, the first batch", SEVERAL, 0, (11, 18), part_partition_max_bytes=1),
+    *_fetch("cut, four transactions, the second batch", SEVERAL, 2, (11,), part_partition_max_bytes=1),
+    *_fetch("cut, four transactions, few bytes", SEVERAL, 0, (11,), part_partition_max_bytes=300),
+    *_fetch("cut, both ended, few bytes", BOTH_ENDED, 2, (11,), part_partition_max_bytes=200),
     *_fetch("over a whole session", SEVERAL, versions=(11,), session_epoch=0),
     *(
         Exchange(
@@ -365,6 +363,9 @@ def _deleted(offset: int) -> Done:
     return Done(Call(ApiKey.DELETE_RECORDS, 2, deleting(offset)))
 
 
+OPEN_IN_THREE: Sequence[Step] = (*BEGUN, *(Done(produced(records(i))) for i in range(3)))
+"""Batches. A broker takes the base offset of a batch that is cut for the last stable offset, though it is
+below the start of the log."""
 LATER_LOOK = (read(2), read(2, isolation=READ_UNCOMMITTED), stable_end(), described())
 _DELETE = [
     *(
@@ -376,7 +377,7 @@ _DELETE = [
             before,
             LATER_LOOK,
         )
-        for state, before in (("an open transaction", OPEN), ("an aborted one", ABORTED_AND_BUMPED))
+        for state, before in (("an open transaction", OPEN_IN_THREE), ("an aborted one", ABORTED_AND_BUMPED))
         for offset in (2, 3, -1)
     ),
     Exchange(
@@ -416,16 +417,6 @@ _GONE = [
     )
     for commit in (True, False)
     for v in (4, 5)
-] + [
-    Exchange(
-        f"end: {'commit' if commit else 'abort'} when the topic is another one of its name",
-        ApiKey.END_TXN,
-        END_V1,
-        ended(commit).request,
-        [*GONE, Create()],
-        (described(), read_back(), stable_end()),
-    )
-    for commit in (True, False)
 ]
 
 EXCHANGES = [*_PRODUCE, *_FETCH, *_LIST, *_DELETE, *_GONE]

@@ -242,8 +242,6 @@ _ADD = [
     *_add("batched, a stale epoch", add_all(adding()), ZOMBIE, BATCHED_VERSIONS),
     *_add("batched, another producer id", add_all(adding(producer=5)), versions=BATCHED_VERSIONS),
     *_add("batched, an empty id", add_all(adding(name="", producer=5)), versions=(4,), after=()),
-    *_add("batched, no transaction", add_all(), versions=BATCHED_VERSIONS),
-    *_add("batched, one id twice", add_all(adding(), adding((("t", (1,)),))), versions=(4,)),
     *_add("verified, not added", add_all(adding(verify=True)), versions=BATCHED_VERSIONS),
     *_add("verified, added", add_all(adding(verify=True)), OPEN, BATCHED_VERSIONS),
     *_add(
