@@ -67,7 +67,8 @@ class Bucket(MemoryTransport):
 
 
 @asynccontextmanager
-async def idle_gateway(bucket: Bucket) -> AsyncIterator[RunningGateway]:
+async def idle_gateway(bucket: Bucket, inline_bytes: int = -1) -> AsyncIterator[RunningGateway]:
+    """`inline_bytes`: as the setting has it."""
     client = S3Client(bucket, "s3://bucket/", Limits(hedge_share=0.0), dice=lambda: 0.5)
     opener = StoreOpener(
         metadata=lambda url, **_: S3Metadata(client),
@@ -79,7 +80,8 @@ async def idle_gateway(bucket: Bucket) -> AsyncIterator[RunningGateway]:
         journal=open_journal,
     )
     world = SimulatedHost(1).world(opener, MemoryLinks(Random(1)))
-    async with running_gateway(load_settings(SETTINGS, {}), world) as running:
+    settings = load_settings({**SETTINGS, "storage.inline_bytes": str(inline_bytes)}, {})
+    async with running_gateway(settings, world) as running:
         yield running
 
 
@@ -121,20 +123,25 @@ def test_an_idle_gateway_sends_two_requests_a_minute_at_most_and_writes_no_entry
     run(main)
 
 
-def test_the_floor_rises_once_over_what_was_written_before_the_gateway_was_idle() -> None:
+@pytest.mark.parametrize(("inline_bytes", "moves", "objects"), [(0, 0, 3), (-1, 1, 1)])
+def test_the_floor_rises_once_over_what_was_written_before_the_gateway_was_idle(
+    inline_bytes: int, moves: int, objects: int
+) -> None:
+    """What is inside of entries is moved into one object before, with one entry."""
+
     async def main() -> None:
         bucket = Bucket()
-        async with idle_gateway(bucket) as running:
+        async with idle_gateway(bucket, inline_bytes) as running:
             await create_topic(running)
             for _ in range(3):
                 await send(running)
             entries = bucket.entries()
             found = await minutes(bucket, 5 * 60)
             assert sum(found) <= MAX_REQUESTS_A_MINUTE * len(found)
-            assert bucket.entries() == entries + 1
+            assert bucket.entries() == entries + moves + 1
             assert running.shard.state.objects.floor_ms > BEGUN_MS
             assert not running.shard.state.objects.uploaders
-            assert len(bucket.drafts()) == 3
+            assert len(bucket.drafts()) == objects
 
     run(main)
 
@@ -149,6 +156,7 @@ def test_an_object_that_no_entry_names_is_deleted_by_an_idle_gateway() -> None:
             await send(running)
             await asyncio.sleep(3 * HOUR_S)
             named = bucket.drafts()
+            assert len(named) == 1
             orphan = f"wal/0/{uuid7(BEGUN_MS + now_ms(), b'a' * RANDOM_BYTES)}.wal"
             bucket.objects[orphan] = b"orphan"
             await asyncio.sleep(HOUR_S - 2 * MINUTE_S)
