@@ -31,6 +31,7 @@ from gateway.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
     end_txn,
     fetch,
@@ -44,6 +45,7 @@ from gateway.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -52,6 +54,7 @@ from gateway.handlers import (
     produce,
     sync_group,
     txn_offset_commit,
+    write_txn_markers,
 )
 from gateway.network.pipeline import Peer
 from gateway.quotas.alter import REQUEST
@@ -154,6 +157,9 @@ HANDLERS: Final[Mapping[ApiKey, AnyHandler]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: Handler(add_offsets_to_txn.handle),
     ApiKey.END_TXN: Handler(end_txn.handle),
     ApiKey.TXN_OFFSET_COMMIT: Handler(txn_offset_commit.handle),
+    ApiKey.DESCRIBE_TRANSACTIONS: Handler(describe_transactions.handle),
+    ApiKey.LIST_TRANSACTIONS: Handler(list_transactions.handle),
+    ApiKey.WRITE_TXN_MARKERS: Handler(write_txn_markers.handle),
 }
 
 

@@ -1,13 +1,14 @@
 """DescribeProducers (61), v0.
 
-KIP-664: which producer ids have written into a partition. There are no transactions: no coordinator epoch, no
-open transaction. Timestamps are those of the journal entries of the producers' last batches.
+KIP-664: which producer ids have written into a partition, and where their open transactions begin. Timestamps
+are those of the journal entries of the producers' last batches.
 """
 
 from typing import Final
 
 from gateway.requests.context import RequestContext
 from gateway.requests.response_size import ResponseTooLarge
+from gateway.transactions.describe import coordinator_epoch
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.describe_producers import (
     DescribeProducersRequest,
@@ -17,9 +18,9 @@ from gateway.wire.messages.generated.describe_producers import (
     TopicResponse,
 )
 from ledger.partitions.state import PartitionLog
+from ledger.state import LedgerState
 from ledger.topics.state import check_topic_name
 
-NO_COORDINATOR: Final = -1
 NO_TRANSACTION: Final = -1
 NO_SEQUENCE: Final = -1
 PRODUCER_BYTES: Final = 37
@@ -77,17 +78,18 @@ class _Described:
         producers = len(log.producers)
         self._size.take(producers, PRODUCER_BYTES * producers)
         self._context.slices.is_due(producers)  # many producers: the next partition waits for a slice
-        return PartitionResponse(index, active_producers=_producers(log))
+        state = self._context.services.shard.state
+        return PartitionResponse(index, active_producers=_producers(state, log))
 
 
-def _producers(log: PartitionLog) -> list[ProducerState]:
+def _producers(ledger: LedgerState, log: PartitionLog) -> list[ProducerState]:
     return [
         ProducerState(
             producer_id,
             state.epoch,
             NO_SEQUENCE if state.last_sequence is None else state.last_sequence,
             state.last_ms,
-            NO_COORDINATOR,
+            coordinator_epoch(ledger, log, producer_id, state),
             log.isolation.open.get(producer_id, NO_TRANSACTION),
         )
         for producer_id, state in log.producers.items()

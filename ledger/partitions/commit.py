@@ -14,10 +14,10 @@ from ledger.machine import Decision
 from ledger.objects.state import DATA_STORE, Origin, max_object_number, origin_of
 from ledger.objects.uploads import ObjectKind, Upload
 from ledger.overlay import Overlay
+from ledger.partitions.newcomers import admit_newcomer
 from ledger.partitions.producers import (
     FRESH,
     NO_EPOCH,
-    TOO_MANY_PRODUCERS,
     Fenced,
     OutOfOrder,
     ProducerState,
@@ -270,23 +270,7 @@ class _Commit:
             expected = self.first_sequences.get(key)
             if expected is not None and is_after(batch.base_sequence, expected):
                 return _out_of_order(batch.base_sequence, expected)
-        return self._newcomer(log) if producer is None else None
-
-    def _newcomer(self, log: PartitionLog) -> Refused | None:
-        """A producer that is not known in this partition is counted, or refused."""
-        overlay, bounds = self.overlay, self.state.producer_bounds
-        here = overlay.new_producers.get(log.number, 0)
-        if overlay.producer_count >= bounds.total:
-            return Refused(
-                TOO_MANY_PRODUCERS,
-                f"{bounds.total} pairs of producer and partition are there already (limits.producers)",
-            )
-        if len(log.producers) + here >= bounds.partition:
-            reason = f"the partition has {bounds.partition} producers already (limits.partition_producers)"
-            return Refused(TOO_MANY_PRODUCERS, reason)
-        overlay.producer_count += 1
-        overlay.new_producers[log.number] = here + 1
-        return None
+        return admit_newcomer(self.state, self.overlay, log) if producer is None else None
 
     def _take(self, number: int, batch: CommitBatch, base: int) -> None:
         """Into a new run, or the last if that is of the same partition and ends where this batch begins."""

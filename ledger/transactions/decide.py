@@ -12,6 +12,7 @@ from ledger.groups.records import OffsetsCommitted
 from ledger.groups.requests import MAX_OFFSETS, OffsetsStored
 from ledger.machine import Decision
 from ledger.overlay import Overlay
+from ledger.partitions.newcomers import admit_newcomer
 from ledger.partitions.producers import ProducerState
 from ledger.partitions.records import ProducerIdsReserved
 from ledger.partitions.state import PartitionLog
@@ -246,23 +247,37 @@ def pend_offsets(state: LedgerState, overlay: Overlay, request: PendOffsets, now
 
 def write_markers(state: LedgerState, overlay: Overlay, request: WriteMarkers, now_ms: int) -> Decision:
     results: list[str | None] = []
-    numbers: list[int] = []
+    numbers: dict[int, None] = {}
     for partition in request.partitions:
         log = _find_partition(state, overlay, partition)
-        error = ErrorName.UNKNOWN_TOPIC_OR_PARTITION if log is None else None
-        if log is not None:
-            key = log.number, request.producer_id
-            producer = overlay.producers.get(key) or log.producers.get(request.producer_id)
-            if producer is not None and request.epoch < producer.epoch:
-                error = ErrorName.INVALID_PRODUCER_EPOCH
-            elif log.number not in numbers:
-                numbers.append(log.number)
-                _mark(overlay, log, request.producer_id, request.epoch)
-        results.append(error)
+        if log is None:
+            results.append(ErrorName.UNKNOWN_TOPIC_OR_PARTITION)
+            continue
+        refusal = None if log.number in numbers else _refuse_marker(state, overlay, log, request)
+        if refusal is None and log.number not in numbers:
+            numbers[log.number] = None
+            _mark(overlay, log, request.producer_id, request.epoch)
+        results.append(refusal)
     if not numbers:
         return Decision(MarkersWritten(results))
-    record = PartitionsMarked(request.producer_id, request.epoch, request.is_commit, numbers)
+    record = PartitionsMarked(request.producer_id, request.epoch, request.is_commit, list(numbers))
     return Decision(MarkersWritten(results), (record,))
+
+
+def _refuse_marker(
+    state: LedgerState, overlay: Overlay, log: PartitionLog, request: WriteMarkers
+) -> ErrorName | None:
+    """Why there is no marker in this partition; None if there is one."""
+    if state.feature_level < LEVEL_WITH_TRANSACTIONS:
+        return ErrorName.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    key = log.number, request.producer_id
+    producer = overlay.producers.get(key) or log.producers.get(request.producer_id)
+    if producer is None:
+        refused = admit_newcomer(state, overlay, log)
+        return None if refused is None else refused.error
+    is_open = request.producer_id in log.isolation.open
+    needed = producer.epoch + 1 if request.bumps and is_open else producer.epoch
+    return ErrorName.INVALID_PRODUCER_EPOCH if request.epoch < needed else None
 
 
 def expire_transactional_ids(

@@ -151,7 +151,8 @@ class PendOffsets:
 @dataclass(frozen=True, slots=True)
 class WriteMarkers:
     """End what a producer has open in these partitions, whatever is known of its transactional id: an
-    operator frees those that hang (WriteTxnMarkers).
+    operator frees those that hang (WriteTxnMarkers). `bumps`: the marker is of transaction version 2, so its
+    epoch is a new one where something is open.
 
     Result: `MarkersWritten`.
     """
@@ -160,6 +161,7 @@ class WriteMarkers:
     epoch: int
     is_commit: bool
     partitions: Sequence[TopicPartition]
+    bumps: bool = False
 
     @property
     def work(self) -> int:
