@@ -34,6 +34,7 @@ from ledger.transactions.requests import (
     MAX_PARTITIONS,
     MAX_PENDING,
     MAX_TOUCHED,
+    WORK_OF_ONE,
     AbortTransaction,
     AddToTransaction,
     EndTransaction,
@@ -70,6 +71,11 @@ _TOO_MUCH = Refused(
     ErrorName.TRANSACTION_ABORTABLE,
     f"a transaction has up to {MAX_PARTITIONS:,} partitions, {MAX_GROUPS:,} groups, {MAX_PENDING:,} offsets",
 )
+_TOO_MANY_PRODUCERS = Refused(
+    ErrorName.COORDINATOR_NOT_AVAILABLE,
+    "as many producers are remembered as may be (limits.producers, limits.partition_producers): until some "
+    "are forgotten, none is added to a partition that is new to it",
+)
 _FULL = Refused(
     ErrorName.TRANSACTION_ABORTABLE,
     f"all open transactions together have {MAX_TOUCHED:,} partitions, groups and offsets already",
@@ -89,7 +95,7 @@ def init_transactional_id(
     if isinstance(begun, ErrorName):
         return Decision(Refused(begun))
     records: list[MetadataRecord] = []
-    work = 0
+    work = WORK_OF_ONE
     if begun.aborted is not None:
         assert known is not None
         work = _work_of_end(state, overlay, known.producer_id)
@@ -155,6 +161,8 @@ def add(
         return Decision(_TOO_MUCH)
     if transactions.touched >= MAX_TOUCHED:
         return Decision(_FULL)
+    if new_numbers and (full := _has_max_producers(state, overlay, producer_id, new_numbers)) is not None:
+        return Decision(full)
     records: list[MetadataRecord] = []
     if not known.is_open:
         known = rules.go_on(known, now_ms)
@@ -165,6 +173,18 @@ def add(
         entry.groups.setdefault(producer_id, {}).update(dict.fromkeys(new_groups))
         records.append(AddedToTransaction(producer_id, new_numbers, new_groups))
     return Decision(Done(len(new_numbers) + len(new_groups)), records)
+
+
+def _has_max_producers(
+    state: LedgerState, overlay: Overlay, producer_id: int, numbers: Sequence[int]
+) -> Refused | None:
+    """With the end of its transaction a producer is remembered in each partition that was added, whether it
+    has written there or not."""
+    bounds, logs = state.producer_bounds, [state.logs[number] for number in numbers]
+    new = [log for log in logs if producer_id not in log.producers]
+    most = bounds.total - overlay.producer_count - state.part(Transactions).touched
+    is_full = len(new) > max(most, 0) or any(len(log.producers) >= bounds.partition for log in new)
+    return _TOO_MANY_PRODUCERS if new and is_full else None
 
 
 def _group_count(state: LedgerState, overlay: Overlay, producer_id: int) -> int:
@@ -213,7 +233,7 @@ def _work_of_end(state: LedgerState, overlay: Overlay, producer_id: int) -> int:
     """`Request.work` of the end of what this producer has open."""
     transactions, entry = state.part(Transactions), overlay.part(TransactionsOfEntry)
     marks = len(numbers_of(transactions, entry, producer_id))
-    return (marks + pending_count(transactions, entry, producer_id)) // MARKS_A_UNIT
+    return WORK_OF_ONE + (marks + pending_count(transactions, entry, producer_id)) // MARKS_A_UNIT
 
 
 def pend_offsets(state: LedgerState, overlay: Overlay, request: PendOffsets, now_ms: int) -> Decision:

@@ -19,6 +19,8 @@ MAX_PENDING: Final = 2_000
 """Offsets of one transaction."""
 MAX_TOUCHED: Final = 4_000_000
 """Partitions, groups and pending offsets of all open transactions, about 100 bytes each."""
+WORK_OF_ONE: Final = 4
+"""Of any of these requests, however little it changes."""
 WORK_OF_END: Final = 500
 """Of an end before it is decided, which finds out what is open (`Decision.work`): twice as much at most."""
 MARKS_A_UNIT: Final = 4
@@ -76,7 +78,7 @@ class AddToTransaction:
 
     @property
     def work(self) -> int:
-        return (len(self.partitions) + len(self.groups)) // 4
+        return WORK_OF_ONE + (len(self.partitions) + len(self.groups)) // MARKS_A_UNIT
 
     @property
     def weight(self) -> int:
@@ -138,7 +140,7 @@ class PendOffsets:
 
     @property
     def work(self) -> int:
-        return len(self.rows)
+        return WORK_OF_ONE + len(self.rows)
 
     @property
     def weight(self) -> int:

@@ -9,6 +9,7 @@ from ledger.errors import ErrorName
 from ledger.groups.requests import OffsetsStored
 from ledger.groups.state import BY_RETENTION, OFFSET_BYTES, OffsetRow
 from ledger.overlay import Overlay
+from ledger.partitions.producers import ProducerBounds
 from ledger.partitions.requests import CommitBatch, CommitFile, Committed, FileCommit, ProducerTransaction
 from ledger.records import LEVEL_WITH_TRANSACTIONS
 from ledger.registry import decide
@@ -17,6 +18,7 @@ from ledger.topics.requests import CreateTopic
 from ledger.transactions import decide as deciding
 from ledger.transactions.requests import (
     MAX_PENDING,
+    WORK_OF_ONE,
     AddToTransaction,
     EndTransaction,
     InitTransactionalId,
@@ -159,7 +161,7 @@ def test_the_work_of_an_end_is_that_of_what_is_open(ledger: JournalledLedger) ->
     producer = begun(ledger)
     ledger.submit(AddToTransaction("a", *producer[:2], [TopicPartition(TOPIC, at) for at in range(40)]))
     for request in (ended(producer, is_commit=True), InitTransactionalId("a", 60_000)):
-        assert decide(ledger.state, Overlay(ledger.state), request, 1).work == 10
+        assert decide(ledger.state, Overlay(ledger.state), request, 1).work == WORK_OF_ONE + 10
 
 
 def test_the_last_stable_offset_is_that_of_the_first_transaction_after_a_restart(
@@ -175,3 +177,27 @@ def test_the_last_stable_offset_is_that_of_the_first_transaction_after_a_restart
     ledger.write_image()
     for state in (ledger.state, ledger.from_journal(), ledger.from_image(), ledger.from_snapshot()):
         assert state.topics.by_id[TOPIC].partitions[0].last_stable == 0
+
+
+def test_markers_make_no_more_producers_be_remembered_than_may_be(ledger: JournalledLedger) -> None:
+    ledger.state.producer_bounds = ProducerBounds(total=5, partition=1)
+    producer = begun(ledger)
+
+    def adding(*partitions: int, name: str = "a", by: ProducerEpoch = producer) -> ErrorName | None:
+        named = [TopicPartition(TOPIC, at) for at in partitions]
+        (result,) = ledger.submit(AddToTransaction(name, *by[:2], named))
+        return error(result)
+
+    assert adding(0, 1, 2, 3) is None
+    assert adding(4, 5) is ErrorName.COORDINATOR_NOT_AVAILABLE
+    assert adding(4) is None
+    (after,) = ledger.submit(ended(producer, is_commit=False))
+    assert isinstance(after, ProducerEpoch)
+    assert ledger.state.producer_count == 5
+    # Where it is known already it goes on; elsewhere, and with another one, there is no more of it.
+    assert adding(0, 1, by=after) is None
+    assert adding(5, by=after) is ErrorName.COORDINATOR_NOT_AVAILABLE
+    other = begun(ledger, "b")
+    ledger.state.producer_bounds = ProducerBounds(total=100, partition=1)
+    assert adding(0, name="b", by=other) is ErrorName.COORDINATOR_NOT_AVAILABLE
+    assert adding(6, name="b", by=other) is None
