@@ -57,7 +57,7 @@ def loaded(gateway: FarGateway, name: str) -> list[Load]:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("far", [ETCD_S3, BUCKET_ALONE], indirect=True)
+@pytest.mark.parametrize("far", [ETCD_S3, pytest.param(BUCKET_ALONE, marks=pytest.mark.full)], indirect=True)
 def test_a_backup_under_load_has_what_is_inside_of_entries(
     far: FarPlace, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

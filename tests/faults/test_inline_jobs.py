@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,6 @@ import pytest
 from tests.faults.load import Found, Load, Place, problems, read_all
 from tests.faults.test_inline_far import metric
 from tests.support.far_stores import ETCD_S3, FarGateway, FarPlace
-from tests.support.small_runs import OLD_ENOUGH_S
 from tests.support.spark import JAVA_OPTIONS, why_no_spark
 from tests.support.topics import create_topics
 from tests.support.versions import ROOT
@@ -83,7 +81,6 @@ def test_jobs_over_records_inside_of_entries(far: FarPlace, tmp_path: Path, engi
         assert audit["damages"] == [] and audit["totals"]["records"] == RECORDS
 
         gateway.start()
-        time.sleep(OLD_ENOUGH_S)
         # A job gets its pin when all is in objects. It merges nothing: what was moved is one run a partition.
         dragoman("compact", "segments", *online, *on_engine)
         assert metric(gateway, "dragoman_inline_entries") == 0
