@@ -70,7 +70,7 @@ def _find_next(state: LedgerState, log: PartitionLog) -> None:
     if base is None:
         return
     for run in islice(log.runs_from(base), MAX_LOOKED_AT):
-        if state.objects.by_number[run.object_number].kind == ObjectKind.INLINE:
+        if run.object_number in state.objects.inline:
             base = run.base
             break
         base = run.last + 1

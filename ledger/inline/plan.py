@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 from ledger.batch.header import read_header, walk_whole
 from ledger.inline.requests import MAX_MOVED_RUNS, MAX_MOVES, MovedRun, MoveInline, RangeMove
-from ledger.objects.uploads import ObjectKind
 from ledger.partitions.runs import Run, are_of_one_age, later_timestamp
 from ledger.partitions.state import PartitionLog
 from ledger.state import LedgerState
@@ -38,9 +37,10 @@ def inline_ranges(state: LedgerState, log: PartitionLog) -> Iterator[InlineRange
     if base is None or log.deleted:
         return
     held: list[Run] = []
-    objects = state.objects.by_number
+    inline = state.objects.inline
     for run in log.runs_from(max(base, log.log_start)):
-        is_inline = objects[run.object_number].kind == ObjectKind.INLINE
+        # A marker, which is in no object, is none of them.
+        is_inline = run.object_number in inline
         if held and (not is_inline or len(held) == MAX_RANGE_RUNS or held[-1].last + 1 != run.base):
             yield InlineRange(log, held)
             held = []
@@ -56,9 +56,9 @@ def readable_end(state: LedgerState, log: PartitionLog) -> int:
     base = state.objects.inline_from.get(log.number)
     if base is None:
         return log.high_watermark
-    objects = state.objects.by_number
+    inline = state.objects.inline
     for run in islice(log.runs_from(base), MAX_LOOKED_AT):
-        if objects[run.object_number].kind == ObjectKind.INLINE:
+        if run.object_number in inline:
             return run.base
         base = run.last + 1
     return max(base, log.log_start)
