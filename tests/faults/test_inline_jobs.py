@@ -5,13 +5,24 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import Producer, TopicPartition
 
-from tests.faults.load import Found, Load, Place, problems, read_all
+from tests.faults.load import (
+    Found,
+    Load,
+    Place,
+    found_in,
+    high_watermark,
+    new_consumer,
+    problems,
+    read_all,
+)
 from tests.faults.test_inline_far import metric
 from tests.support.far_stores import ETCD_S3, FarGateway, FarPlace
 from tests.support.spark import JAVA_OPTIONS, why_no_spark
@@ -95,3 +106,72 @@ def test_jobs_over_records_inside_of_entries(far: FarPlace, tmp_path: Path, engi
         gateway.terminate()
     audit = dragoman("audit", *far.options(), *on_engine)
     assert audit["damages"] == [] and audit["totals"]["records"] == 2 * RECORDS
+
+
+def transact(gateway: FarGateway, transactions: int) -> dict[Place, list[bytes]]:
+    """Some are committed, some aborted. Returns the values of those that are committed."""
+    producer = Producer(
+        {"bootstrap.servers": gateway.bootstrap, "transactional.id": "a", "linger.ms": 0, "log_level": 0}
+    )
+    producer.init_transactions(WAIT_S)
+    committed: dict[Place, list[bytes]] = {("t", index): [] for index in range(TOPICS["t"])}
+    for number in range(transactions):
+        producer.begin_transaction()
+        values = [(number % TOPICS["t"], b"%d" % number), ((number + 1) % TOPICS["t"], b"%d+" % number)]
+        for partition, value in values:
+            producer.produce("t", value, partition=partition)
+        if number % 3 == 1:
+            assert producer.flush(WAIT_S) == 0
+            producer.abort_transaction(WAIT_S)
+            continue
+        producer.commit_transaction(WAIT_S)
+        for partition, value in values:
+            committed["t", partition].append(value)
+    return committed
+
+
+def committed_values(gateway: FarGateway) -> dict[Place, list[bytes]]:
+    consumer = new_consumer(gateway.bootstrap)  # reads what is committed alone
+    places = [("t", index) for index in range(TOPICS["t"])]
+    found: dict[Place, list[bytes]] = {place: [] for place in places}
+    try:
+        ends = {place: high_watermark(consumer, place) for place in places}
+        consumer.assign([TopicPartition(*place, 0) for place in places])
+        deadline = time.monotonic() + WAIT_S
+        while any(
+            part.offset < ends[part.topic, part.partition]
+            for part in consumer.position([TopicPartition(*place) for place in places])
+        ):
+            assert time.monotonic() < deadline, "consumers do not come to the end"
+            for message in consumer.consume(1000, 0.2):
+                place, record = found_in(message)
+                found[place].append(record.value)
+    finally:
+        consumer.close()
+    return found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("far", [ETCD_S3], indirect=True)
+def test_transactions_inside_of_entries_read_the_same_when_they_were_moved(
+    far: FarPlace, tmp_path: Path
+) -> None:
+    online = [*far.options(), "--set", f"internal.socket={tmp_path / 'internal.sock'}"]
+    gateway = FarGateway(far, tmp_path / "gateway", [*online[4:], "--set", "housekeeping.merge_runs=0"])
+    try:
+        gateway.start()
+        create_topics(gateway.bootstrap, TOPICS)
+        committed = transact(gateway, 20)
+        assert metric(gateway, "dragoman_inline_entries") > 0
+        assert committed_values(gateway) == committed
+        dragoman("compact", "segments", *online)
+        assert metric(gateway, "dragoman_inline_entries") == 0
+        # All that follows the snapshot is applied again: the move, and transactions before and after it.
+        for place, values in transact(gateway, 5).items():
+            committed[place] += values
+        gateway.kill9()
+        gateway.start()
+        assert committed_values(gateway) == committed
+    finally:
+        gateway.terminate()
+    assert dragoman("audit", *far.options())["damages"] == []
