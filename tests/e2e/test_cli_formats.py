@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import OFFSET_INVALID, TopicPartition
 from crc32c import crc32c
 
 from adapters.metadata.sqlite_file import CONTINUED_VERSION
@@ -17,12 +18,14 @@ from gateway.datadir import FORMAT_VERSION as DIRECTORY_VERSION
 from ledger.formats import inline, snapshot, wal
 from ledger.image import FORMAT_VERSION as IMAGE_VERSION
 from ledger.rows import META, sealed
+from tests.e2e.transactional_confluent import TIMEOUT_S, consumer, producer, read
 from tests.support.gateway import Gateway
 from tests.support.image_rows import rewrite_image
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
 FIXTURES = sorted((Path(__file__).parent.parent / "fixtures").glob("data_directory_*"))
 V1 = FIXTURES[0]
+V6 = V1.parent / "data_directory_v6"
 ENTRY = "journal/0/00000000000000000018"
 NEWER = {"snapshot": snapshot.VERSION_IN_PIECES + 1, "archive": snapshot.VERSION + 1}
 """Versions that this build does not know."""
@@ -108,6 +111,44 @@ def test_a_data_directory_of_version_1_goes_on_as_it_is_until_its_level_is_raise
     assert len(expected) == 103
     checked = dragoman("doctor", "--all", "--data-dir", str(directory))
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize(
+    "without", ["", pytest.param("image.db", marks=pytest.mark.full)], ids=["image", "journal"]
+)
+def test_transactions_of_an_older_version_are_committed_aborted_or_open_as_they_were(
+    tmp_path: Path, without: str
+) -> None:
+    directory = copied(V6 / "directory", tmp_path / "directory")
+    if without:
+        (directory / without).unlink()
+    kept = [
+        record["value"]
+        for record in in_order((V6 / "records.jsonl").read_text())
+        if not str(record["value"]).endswith("lost")
+    ]
+    # Its transaction is old by now: it must not be aborted before it was looked at.
+    late = ["--set", "transactions.transaction.abort.timed.out.transaction.cleanup.interval.ms=3600000"]
+    gateway = Gateway(tmp_path, options=late, data_dir=directory)
+    gateway.start()
+    try:
+        assert [value.decode() for value in read(gateway.bootstrap, "orders", "read_committed")] == sorted(
+            map(str, kept)
+        )
+        assert len(read(gateway.bootstrap, "open", "read_uncommitted", 1)) == 3
+        assert read(gateway.bootstrap, "open", "read_committed", 1) == []
+        # The next producer of this id aborts it, and none of its offsets is committed.
+        opened = producer(gateway.bootstrap, "tx-open")
+        opened.begin_transaction()
+        opened.produce("open", b"new")
+        opened.commit_transaction(TIMEOUT_S)
+        assert read(gateway.bootstrap, "open", "read_committed", 1) == [b"new"]
+        group = consumer(gateway.bootstrap, "readers")
+        places = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+        assert [one.offset for one in group.committed(places, TIMEOUT_S)] == [20, OFFSET_INVALID]
+        group.close()
+    finally:
+        gateway.terminate()
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.name)

@@ -19,16 +19,16 @@ def consumer(bootstrap: str, group: str, **configs: Any) -> Consumer:
     return Consumer({"bootstrap.servers": bootstrap, "group.id": group, **configs})
 
 
-def read(bootstrap: str, topic: str, level: str) -> list[bytes]:
+def read(bootstrap: str, topic: str, level: str, partitions: int = PARTITIONS) -> list[bytes]:
     """Values up to the end that readers of this isolation level have."""
     reading = consumer(
         bootstrap, f"{topic}-{level}", **{"isolation.level": level, "enable.partition.eof": True}
     )
-    reading.assign([TopicPartition(topic, at, 0) for at in range(PARTITIONS)])
+    reading.assign([TopicPartition(topic, at, 0) for at in range(partitions)])
     values: list[bytes] = []
     ends: set[int | None] = set()
     try:
-        while len(ends) < PARTITIONS:
+        while len(ends) < partitions:
             message = reading.poll(TIMEOUT_S)
             assert message is not None
             if message.error() is not None:
