@@ -31,9 +31,11 @@ from ledger.partitions.requests import (
     StaleObject,
 )
 from ledger.partitions.runs import Run, without_timestamp
+from ledger.records import LEVEL_WITH_PLACED, LEVEL_WITH_TRANSACTIONS
 from ledger.requests import Done, Refused
 from ledger.rows import digest
 from ledger.topics.requests import CreateTopic, DeleteTopic
+from ledger.transactions.requests import MarkersWritten, TopicPartition, WriteMarkers
 from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
 
 TOPIC = topic_id(1)
@@ -342,7 +344,7 @@ def test_what_cannot_be_read_stays() -> None:
 
 
 def take_step(ledger: JournalledLedger, rng: random.Random, step: int) -> None:
-    match rng.randrange(8):
+    match rng.randrange(9 if ledger.state.feature_level >= LEVEL_WITH_TRANSACTIONS else 8):
         case 0 | 1 | 2:
             commit_inline(ledger, *rng.sample(range(3), rng.randint(1, 3)))
         case 3:
@@ -360,11 +362,16 @@ def take_step(ledger: JournalledLedger, rng: random.Random, step: int) -> None:
             some = [each for each in ranges(ledger) if rng.random() < 0.7]
             for request in moves_to(locator(1_000 + step, 1_000_000), some):
                 ledger.submit(request)
+        case 8:
+            places = [TopicPartition(TOPIC, index) for index in rng.sample(range(3), rng.randint(1, 3))]
+            (result,) = ledger.submit(WriteMarkers(1, step, True, places))
+            assert result == MarkersWritten([None] * len(places))
 
 
+@pytest.mark.parametrize("level", [LEVEL_WITH_PLACED, LEVEL_WITH_TRANSACTIONS])
 @pytest.mark.parametrize("seed", range(8))
-def test_any_history_leaves_every_offset_once_and_what_is_restored_is_the_same(seed: int) -> None:
-    rng, ledger = random.Random(seed), ledger_with(3)
+def test_any_history_leaves_every_offset_once_and_what_is_restored_is_the_same(seed: int, level: int) -> None:
+    rng, ledger = random.Random(seed), ledger_with(3, level)
     for step in range(1, 200):
         take_step(ledger, rng, step)
         for log in ledger.state.topics.by_id[TOPIC].partitions:
