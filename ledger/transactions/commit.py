@@ -1,6 +1,6 @@
 """Deciding whether a batch may go into a partition, as far as transactions are concerned."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ledger.batch.header import TRANSACTIONAL_BIT
@@ -13,7 +13,8 @@ from ledger.requests import Refused
 from ledger.state import LedgerState
 from ledger.transactions import rules
 from ledger.transactions.decide import add, find
-from ledger.transactions.state import Transaction, Transactions, TransactionsOfEntry, numbers_of
+from ledger.transactions.records import AddedToTransaction
+from ledger.transactions.state import Transaction, Transactions, TransactionsOfEntry, has_number
 
 _NO_ID: Final = Refused(
     ErrorName.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -28,9 +29,9 @@ _OUTSIDE: Final = Refused(
 
 
 class TransactionsOfCommit:
-    """Looks at the batches of one commit. `records`: what they add to transactions."""
+    """Looks at the batches of one commit."""
 
-    __slots__ = ("_now_ms", "_of_batches", "_overlay", "_state", "records")
+    __slots__ = ("_added", "_begun", "_now_ms", "_of_batches", "_overlay", "_state")
 
     def __init__(
         self,
@@ -43,7 +44,8 @@ class TransactionsOfCommit:
         self._overlay = overlay
         self._of_batches = of_batches or {}
         self._now_ms = now_ms
-        self.records: list[MetadataRecord] = []
+        self._begun: list[MetadataRecord] = []
+        self._added: dict[int, list[int]] = {}
 
     def refusal(self, log: PartitionLog, batch: CommitBatch) -> Refused | None:
         """Why the batch of this producer may not go into the partition; None if it may. The transaction of a
@@ -68,8 +70,22 @@ class TransactionsOfCommit:
         added = add(self._state, self._overlay, known, [log.number], (), self._now_ms)
         if isinstance(added.result, Refused):
             return added.result
-        self.records += added.records
+        self._note(added.records)
         return None
+
+    def _note(self, records: Sequence[MetadataRecord]) -> None:
+        for record in records:
+            if isinstance(record, AddedToTransaction):
+                self._added.setdefault(record.producer_id, []).extend(record.numbers)
+            else:
+                self._begun.append(record)
+
+    @property
+    def records(self) -> list[MetadataRecord]:
+        """What the batches add to transactions: a record for each that has begun, and one for the partitions
+        of each."""
+        added = [AddedToTransaction(producer_id, numbers, ()) for producer_id, numbers in self._added.items()]
+        return [*self._begun, *added]
 
     def begins_at_zero(self, batch: CommitBatch) -> bool:
         """Whether a producer that is not known in the partition must begin with sequence 0: those of
@@ -79,4 +95,4 @@ class TransactionsOfCommit:
 
     def _has(self, known: Transaction, log: PartitionLog) -> bool:
         transactions, entry = self._state.part(Transactions), self._overlay.part(TransactionsOfEntry)
-        return known.is_open and log.number in numbers_of(transactions, entry, known.producer_id)
+        return known.is_open and has_number(transactions, entry, known.producer_id, log.number)

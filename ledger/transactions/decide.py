@@ -52,6 +52,8 @@ from ledger.transactions.state import (
     Transactions,
     TransactionsOfEntry,
     has_group,
+    has_number,
+    number_count,
     numbers_of,
     pending_count,
 )
@@ -147,15 +149,18 @@ def add(
     Refused if they are too many."""
     transactions, entry = state.part(Transactions), overlay.part(TransactionsOfEntry)
     producer_id = known.producer_id
-    present = numbers_of(transactions, entry, producer_id)
-    new_numbers = [number for number in dict.fromkeys(numbers) if number not in present]
+    new_numbers = [
+        number
+        for number in dict.fromkeys(numbers)
+        if not has_number(transactions, entry, producer_id, number)
+    ]
     new_groups = [
         group for group in dict.fromkeys(groups) if not has_group(transactions, entry, producer_id, group)
     ]
     if known.is_open and not new_numbers and not new_groups:
         return Decision(Done(0))
     if (
-        len(present) + len(new_numbers) > MAX_PARTITIONS
+        _has_max_partitions(transactions, entry, producer_id, len(new_numbers))
         or _group_count(state, overlay, producer_id) + len(new_groups) > MAX_GROUPS
     ):
         return Decision(_TOO_MUCH)
@@ -173,6 +178,14 @@ def add(
         entry.groups.setdefault(producer_id, {}).update(dict.fromkeys(new_groups))
         records.append(AddedToTransaction(producer_id, new_numbers, new_groups))
     return Decision(Done(len(new_numbers) + len(new_groups)), records)
+
+
+def _has_max_partitions(
+    transactions: Transactions, entry: TransactionsOfEntry, producer_id: int, new: int
+) -> bool:
+    if number_count(transactions, entry, producer_id) + new <= MAX_PARTITIONS:
+        return False
+    return len(numbers_of(transactions, entry, producer_id)) + new > MAX_PARTITIONS
 
 
 def _has_max_producers(
@@ -232,7 +245,7 @@ def abort_transaction(
 def _work_of_end(state: LedgerState, overlay: Overlay, producer_id: int) -> int:
     """`Request.work` of the end of what this producer has open."""
     transactions, entry = state.part(Transactions), overlay.part(TransactionsOfEntry)
-    marks = len(numbers_of(transactions, entry, producer_id))
+    marks = number_count(transactions, entry, producer_id)
     return WORK_OF_ONE + (marks + pending_count(transactions, entry, producer_id)) // MARKS_A_UNIT
 
 

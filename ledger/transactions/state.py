@@ -272,6 +272,23 @@ def numbers_of(
     return {**touched.partitions, **added} if added else touched.partitions
 
 
+def has_number(transactions: Transactions, entry: TransactionsOfEntry, producer_id: int, number: int) -> bool:
+    """Whether a partition was added to the open transaction of a producer. Unlike `numbers_of` it costs the
+    same whatever the transaction has: each batch of an entry wants to know."""
+    if number in entry.partitions.get(producer_id, ()):
+        return True
+    touched = transactions.open.get(producer_id)
+    return producer_id not in entry.closed and touched is not None and number in touched.partitions
+
+
+def number_count(transactions: Transactions, entry: TransactionsOfEntry, producer_id: int) -> int:
+    """How many partitions the open transaction of a producer has at most: one may be both in the state and
+    in the entry, if that has begun with what the entry before it has added."""
+    touched = None if producer_id in entry.closed else transactions.open.get(producer_id)
+    before = 0 if touched is None else len(touched.partitions)
+    return before + len(entry.partitions.get(producer_id, ()))
+
+
 def has_group(
     transactions: Transactions, entry: TransactionsOfEntry, producer_id: int, group_id: str
 ) -> bool:

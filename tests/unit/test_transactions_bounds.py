@@ -16,7 +16,9 @@ from ledger.registry import decide
 from ledger.requests import Done, Refused
 from ledger.topics.requests import CreateTopic
 from ledger.transactions import decide as deciding
+from ledger.transactions.records import AddedToTransaction
 from ledger.transactions.requests import (
+    MAX_PARTITIONS,
     MAX_PENDING,
     WORK_OF_ONE,
     AddToTransaction,
@@ -201,3 +203,29 @@ def test_markers_make_no_more_producers_be_remembered_than_may_be(ledger: Journa
     ledger.state.producer_bounds = ProducerBounds(total=100, partition=1)
     assert adding(0, name="b", by=other) is ErrorName.COORDINATOR_NOT_AVAILABLE
     assert adding(6, name="b", by=other) is None
+
+
+def test_the_partitions_that_a_draft_adds_are_one_record(
+    ledger: JournalledLedger,
+) -> None:
+    producer = begun(ledger)
+
+    def commit(partitions: range) -> CommitFile:
+        batches = [
+            CommitBatch(TOPIC, at, at * 100, 100, 1, 0, TRANSACTIONAL_BIT, *producer[:2], 0)
+            for at in partitions
+        ]
+        claimed = {one.start: ProducerTransaction("a", adds=True, is_abortable=True) for one in batches}
+        return CommitFile(locator(next(_OBJECTS), 1_000_000), 1 << 30, batches, transactions=claimed)
+
+    ledger.submit(commit(range(900)))
+    entry = Overlay(ledger.state)
+    decision = decide(ledger.state, entry, commit(range(900, MAX_PARTITIONS + 10)), 1)
+    assert isinstance(decision.result, FileCommit)
+    refused = [one for one in decision.result.results if isinstance(one, Refused)]
+    assert [one.error for one in refused] == [ErrorName.TRANSACTION_ABORTABLE] * 10
+    added, _ = decision.records
+    assert isinstance(added, AddedToTransaction)
+    assert list(added.numbers) == [
+        ledger.state.topics.by_id[TOPIC].partitions[at].number for at in range(900, MAX_PARTITIONS)
+    ]
