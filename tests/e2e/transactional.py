@@ -149,6 +149,7 @@ def committed_records(endpoint: Endpoint, topic: str, partitions: int) -> list[M
         {
             "bootstrap.servers": endpoint.bootstrap,
             "group.id": "unused",
+            "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 100,

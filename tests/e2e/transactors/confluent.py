@@ -52,7 +52,12 @@ class Confluent(Transactor):
     def read(self, bootstrap: str, topic: str, partitions: int, committed: bool) -> list[list[str]]:
         isolation = "read_committed" if committed else "read_uncommitted"
         consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "unused", "isolation.level": isolation}
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "isolation.level": isolation,
+            }
         )
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         found = UntilEnd(partitions)
@@ -128,7 +133,8 @@ def transfer(producer: Producer, consumer: Consumer, target: str, taken: Sequenc
         producer.produce(target, message.value(), partition=partition)
         following[topic, partition] = offset + 1
     offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in following.items()]
-    retried(lambda: producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), CALL_S))
+    member = consumer.consumer_group_metadata()
+    retried(lambda: producer.send_offsets_to_transaction(offsets, member, CALL_S))
 
 
 def place_of(message: Message) -> tuple[str, int, int]:
