@@ -102,7 +102,9 @@ async def open_services(  # noqa: PLR0913 - what is assembled
         configs=configs,
         groups=groups,
         group_offsets=group_offsets,
-        transactions=TransactionCoordinator(shard, settings.transactions.transaction_max_timeout_ms),
+        transactions=TransactionCoordinator(
+            shard, settings.transactions.transaction_max_timeout_ms, metrics.transaction_ended
+        ),
         transactional_offsets=TransactionalOffsets(shard, groups, group_offsets),
         quotas=ClientQuotaManager(shard, settings.quotas, _monotonic_ms),
         producer_ids=ProducerIds(shard),

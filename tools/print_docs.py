@@ -1,4 +1,5 @@
-"""Prints what the code says once: settings, protocol, states of groups, example configuration, file map.
+"""Prints what the code says once: settings, protocol, states of groups and transactions, example
+configuration, file map.
 
 python tools/print_docs.py           write the pages named below, of ARCHITECTURE.md the file map
 python tools/print_docs.py --check   say which of them are not as they would be written; exit code 1
@@ -21,6 +22,7 @@ from gateway.internal.apis import HANDLERS as INTERNAL_HANDLERS
 from gateway.router import HANDLERS, NOT_SERVED_BELOW, Pipelined
 from gateway.wire.apis import FIRST_FLEXIBLE, INTERNAL_RANGES, RANGES, AnyApi, ApiKey
 from tools.file_map import with_file_map
+from tools.transactions_page import transactions_page
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 WIDTH: Final = 100
@@ -44,7 +46,8 @@ SECTIONS: Final[Mapping[str, str]] = {
     "broker": "Broker configs under Kafka's names.",
     "quotas": "How usage is measured for client quotas, under the names of Kafka's broker configs.",
     "groups": "Consumer groups, under the names of Kafka's broker configs.",
-    "transactions": "Transactions, under the names of Kafka's broker configs.",
+    "transactions": "Transactions, under the names of Kafka's broker configs "
+    "([transactions.md](transactions.md)).",
 }
 
 INTERNAL_HEAD: Final = (
@@ -288,6 +291,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "docs/settings.md": settings_page,
     "docs/protocol.md": protocol_page,
     "docs/groups.md": groups_page,
+    "docs/transactions.md": transactions_page,
     "config/embedded.toml": embedded_toml,
     "ARCHITECTURE.md": architecture,
 }

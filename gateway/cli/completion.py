@@ -77,6 +77,15 @@ def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
     )
 
 
+def complete_transactional_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    from gateway.cli.transactions import ListOptions, found_transactions
+
+    def names(endpoint: "Endpoint") -> list[str]:
+        return [line.transactional_id for line in found_transactions(endpoint, ListOptions())]
+
+    return _begun(_names_from(ctx, names), incomplete)
+
+
 def _names_from(ctx: typer.Context, names: Callable[["Endpoint"], Sequence[str]]) -> Sequence[str]:
     from gateway.cli.client import ClientError
     from gateway.cli.endpoint import Endpoint

@@ -30,6 +30,8 @@ BY_NAME: Final[Mapping[ApiKey, int]] = {
 LEADER_WAIT_S: Final = 15.0
 GROUP_KEY: Final = 0
 """FindCoordinator's key type of a group."""
+TRANSACTION_KEY: Final = 1
+"""The same of a transactional id."""
 RETRY_S: Final = 0.1
 FIRST_CONTACT_S: Final = 2.0
 """How long to try an advertised address that has never responded: a restarted broker may advertise
@@ -55,6 +57,8 @@ _REASONS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "see dragoman topics describe",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; see dragoman groups list",
     ErrorCode.NON_EMPTY_GROUP: "it has members; stop them first",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id; see dragoman transactions list",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern is no regular expression of RE2",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members; stop them first",
 }
 
@@ -130,14 +134,24 @@ class Endpoint:
 
     def ask_coordinator(self, key: ApiKey, group_id: str, request: Any, lowest: int = 0) -> Any:
         """The response of the coordinator of a group. Refusal if there is none within LEADER_WAIT_S."""
+        node = self._find_coordinator(GROUP_KEY, group_id, f"coordinator of group {group_id}")
+        return self.ask(key, request, node, lowest)
+
+    def ask_transaction_coordinator(self, key: ApiKey, transactional_id: str, request: Any) -> Any:
+        """The same for a transactional id."""
+        what = f"coordinator of transactional id {transactional_id}"
+        return self.ask(key, request, self._find_coordinator(TRANSACTION_KEY, transactional_id, what))
+
+    def _find_coordinator(self, key_type: int, name: str, what: str) -> int:
         deadline = time.monotonic() + LEADER_WAIT_S
         while True:
-            found = self._coordinator(group_id)
+            found = self._coordinator(key_type, name)
             if not found.error_code:
                 self._nodes[found.node_id] = Address(found.host, found.port)
-                return self.ask(key, request, found.node_id, lowest)
+                node: int = found.node_id
+                return node
             if not _error(found.error_code).retriable or time.monotonic() > deadline:
-                raise Refusal(f"coordinator of group {group_id}", found.error_code, found.error_message)
+                raise Refusal(what, found.error_code, found.error_message)
             time.sleep(RETRY_S)
 
     def topics(self, names: Sequence[str] | None = None, create: bool = False) -> dict[str, TopicInfo]:
@@ -156,9 +170,9 @@ class Endpoint:
             raise Refusal(f"topic {topic.name}", topic.error_code)
         return {topic.name: _topic(topic) for topic in response.topics if not topic.error_code}
 
-    def _coordinator(self, group_id: str) -> Any:
-        request = FindCoordinatorRequest(group_id, GROUP_KEY, [group_id])
-        response = self._ask(self._first, ApiKey.FIND_COORDINATOR, request, 0)
+    def _coordinator(self, key_type: int, name: str) -> Any:
+        request = FindCoordinatorRequest(name, key_type, [name])
+        response = self._ask(self._first, ApiKey.FIND_COORDINATOR, request, 0 if key_type == GROUP_KEY else 1)
         return response.coordinators[0] if response.coordinators else response
 
     def _refresh(self, request: MetadataRequest) -> Any:

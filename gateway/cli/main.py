@@ -23,6 +23,7 @@ from gateway.cli.group_commands import groups_app
 from gateway.cli.help_text import help_text
 from gateway.cli.ledger_commands import AUDIT_HELP, DOCTOR_HELP, audit, doctor, ledger_app
 from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata
+from gateway.cli.transaction_commands import transactions_app
 
 PLATFORMS: Final = ("linux", "darwin")
 WITHOUT_PROFILE: Final = ("serve", "settings", "ledger", "audit", "compact", "spark-script")
@@ -162,6 +163,7 @@ def settings(as_json: AsJson = False) -> None:
 app.add_typer(cluster_app)
 app.add_typer(topics_app)
 app.add_typer(groups_app)
+app.add_typer(transactions_app)
 app.add_typer(quotas_app)
 app.command(help=PRODUCE_HELP)(produce)
 app.command(help=CONSUME_HELP)(consume)

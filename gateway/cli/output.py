@@ -199,7 +199,7 @@ def shown_time(unix_ms: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_ms / 1000))
 
 
-def confirm(question: str) -> None:
+def confirm(question: str, otherwise: str = "Nothing was deleted.") -> None:
     """On a terminal, ask the user. Returns after a yes, exits with 1 after a no, with 130 after Ctrl-C."""
     if sys.stdin is None or not sys.stdin.isatty():
         return
@@ -213,7 +213,7 @@ def confirm(question: str) -> None:
     if answer.strip().lower() not in ("y", "yes"):
         if not answer:
             talk("")
-        talk("Nothing was deleted.")
+        talk(otherwise)
         raise typer.Exit(Exit.FAILED)
 
 

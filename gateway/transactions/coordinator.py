@@ -4,9 +4,11 @@ The ledger decides all of them (`ledger/transactions`), and each is one journal 
 here, a coordinator needs no loading, and a request whose outcome is unknown may be sent again.
 """
 
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from gateway.coordination.ledger import Ledger
+from gateway.telemetry.transactions import TransactionOutcome
 from ledger.errors import ErrorName, StoreError
 from ledger.records import LEVEL_WITH_TRANSACTIONS
 from ledger.requests import Done, LedgerResult, Refused
@@ -31,9 +33,16 @@ _AnyRequest: TypeAlias = InitTransactionalId | AddToTransaction | EndTransaction
 class TransactionCoordinator:
     """Every transactional id of the shard. All deadlines are loop time."""
 
-    def __init__(self, shard: Ledger, max_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        shard: Ledger,
+        max_timeout_ms: int,
+        on_end: Callable[[TransactionOutcome], None] = lambda outcome: None,
+    ) -> None:
+        """`on_end` is called once for each transaction that ends."""
         self._shard = shard
         self._max_timeout_ms = max_timeout_ms
+        self._on_end = on_end
 
     @property
     def is_served(self) -> bool:
@@ -53,6 +62,8 @@ class TransactionCoordinator:
             )
         result = await self._ask(InitTransactionalId(transactional_id, timeout_ms, expected), deadline)
         assert isinstance(result, (ProducerEpoch, Refused))
+        if isinstance(result, ProducerEpoch) and result.aborted:
+            self._on_end(TransactionOutcome.FENCED)
         return result
 
     async def add(self, request: AddToTransaction, deadline: float) -> Refused | None:
@@ -69,6 +80,9 @@ class TransactionCoordinator:
             return _EMPTY_ID
         result = await self._ask(request, deadline)
         assert isinstance(result, (ProducerEpoch, Refused))
+        if isinstance(result, ProducerEpoch) and not result.ended_before:
+            outcome = TransactionOutcome.COMMITTED if request.is_commit else TransactionOutcome.ABORTED
+            self._on_end(outcome)
         return result
 
     async def lacking(self, request: AddToTransaction, deadline: float) -> Refused | set[TopicPartition]:

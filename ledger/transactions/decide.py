@@ -216,7 +216,8 @@ def end_transaction(state: LedgerState, overlay: Overlay, request: EndTransactio
     if isinstance(ending, ErrorName):
         return Decision(Refused(ending))
     if isinstance(ending, Again):
-        return Decision(ProducerEpoch(ending.present.producer_id, ending.present.epoch))
+        present = ending.present
+        return Decision(ProducerEpoch(present.producer_id, present.epoch, ended_before=True))
     assert known is not None
     work = _work_of_end(state, overlay, known.producer_id)
     records: list[MetadataRecord] = []
@@ -227,7 +228,8 @@ def end_transaction(state: LedgerState, overlay: Overlay, request: EndTransactio
     else:
         _store(overlay, ending.after)
         records.append(TransactionStored(ending.after))
-    return Decision(ProducerEpoch(ending.after.producer_id, ending.after.epoch), records, work)
+    result = ProducerEpoch(ending.after.producer_id, ending.after.epoch, ended_before=not known.is_open)
+    return Decision(result, records, work)
 
 
 def abort_transaction(

@@ -55,11 +55,14 @@ class InitTransactionalId:
 
 
 class ProducerEpoch(NamedTuple):
-    """With what a producer goes on. `aborted`: whether that was at the cost of an open transaction."""
+    """With what a producer goes on. `aborted`: whether that was at the cost of an open transaction.
+    `ended_before`: nothing was open that EndTransaction could end, as it came for the second time, or after
+    nothing."""
 
     producer_id: int
     epoch: int
     aborted: bool = False
+    ended_before: bool = False
 
 
 @dataclass(frozen=True, slots=True)

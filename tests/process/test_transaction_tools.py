@@ -190,3 +190,23 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_said_so(gateway: Gatew
     with pytest.raises(KafkaException) as raised:
         producer.commit_transaction(WAIT_S)
     assert raised.value.args[0].fatal()
+
+
+def test_each_end_of_a_transaction_is_counted_once_by_its_outcome(gateway: Gateway) -> None:
+    producer = opened(gateway, "a")
+    producer.commit_transaction(WAIT_S)
+    for end in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        producer.produce(TOPIC, b"again")
+        producer.flush(WAIT_S)
+        end(WAIT_S)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"left open")
+    producer.flush(WAIT_S)
+    opened(gateway, "a").commit_transaction(WAIT_S)
+    counted = samples(gateway)
+    found = {
+        outcome: counted[f'dragoman_transactions_total{{outcome="{outcome}"}}']
+        for outcome in ("committed", "aborted", "fenced", "timed_out")
+    }
+    assert found == {"committed": 3, "aborted": 1, "fenced": 1, "timed_out": 0}

@@ -50,7 +50,7 @@ class Writer:
 
     async def send(self, *values: bytes, timestamp: int = NOW_MS) -> bytes:
         """The batch that was stored."""
-        world, (producer_id, epoch, _) = self.world, self.present
+        world, (producer_id, epoch, *_) = self.world, self.present
         batch = batch_of(
             *values,
             base_timestamp=timestamp,
@@ -73,7 +73,7 @@ class Writer:
         return batch
 
     async def end(self, is_commit: bool) -> None:
-        producer_id, epoch, _ = self.present
+        producer_id, epoch, *_ = self.present
         request = EndTransaction(self.name, producer_id, epoch, is_commit, bumps=False)
         assert await self.world.shard.ask(request, self.world.soon()) == self.present
 

@@ -1,0 +1,313 @@
+"""`dragoman transactions ...`: list, describe and abort transactions of any Kafka endpoint (KIP-664)."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.cli.contact import Contact
+from gateway.cli.endpoint import LEADER_WAIT_S, RETRY_S, Endpoint, Refusal
+from gateway.cli.exits import Exit
+from gateway.cli.output import (
+    UsageError,
+    counted,
+    print_json,
+    print_table,
+    print_text,
+    raise_failures,
+    shown_time,
+    talk,
+)
+from gateway.wire.apis import ApiKey
+from gateway.wire.errors import ErrorCode
+from gateway.wire.messages.generated.describe_producers import DescribeProducersRequest, TopicRequest
+from gateway.wire.messages.generated.describe_transactions import DescribeTransactionsRequest
+from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest
+from gateway.wire.messages.generated.list_transactions import ListTransactionsRequest
+from gateway.wire.messages.generated.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+ONGOING: Final = "Ongoing"
+STATES: Final = (
+    "Empty",
+    ONGOING,
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareCommit",
+    "PrepareAbort",
+    "PrepareEpochFence",
+    "Dead",
+)
+"""As Kafka spells them, capitals too. A gateway has the first four."""
+NOTHING: Final = "-"
+NO_START: Final = -1
+FIRST_VERSION_WITH_DURATIONS: Final = 1
+FIRST_VERSION_WITH_PATTERNS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLine:
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """`started_ms` is None unless a transaction has begun; `partitions` are those of the open one."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int | None
+    partitions: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """What is None or empty lets everything pass."""
+
+    states: Sequence[str] = ()
+    producer_ids: Sequence[int] = ()
+    longer_than_ms: int | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenInPartition:
+    """A transaction that is open in a partition, from its first offset there."""
+
+    start_offset: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_timestamp_ms: int
+
+
+def list_transactions(contact: Contact, options: ListOptions, as_json: bool) -> Exit:
+    with Endpoint(contact) as endpoint:
+        lines = found_transactions(endpoint, options)
+    if as_json:
+        print_json(lines)
+        return Exit.OK
+    rows = [(line.transactional_id, line.producer_id, line.state) for line in lines]
+    print_table(("transactional id", "producer id", "state"), rows)
+    if not lines:
+        talk("There is no such transactional id; one begins when a producer with a transactional.id starts.")
+    return Exit.OK
+
+
+def found_transactions(endpoint: Endpoint, options: ListOptions) -> list[TransactionLine]:
+    """Of all nodes, in the order of their ids. Refusal, UsageError."""
+    request = ListTransactionsRequest(
+        list(options.states),
+        list(options.producer_ids),
+        -1 if options.longer_than_ms is None else options.longer_than_ms,
+        options.pattern,
+    )
+    lowest = FIRST_VERSION_WITH_DURATIONS if options.longer_than_ms is not None else 0
+    if options.pattern is not None:
+        lowest = FIRST_VERSION_WITH_PATTERNS
+    found: list[TransactionLine] = []
+    for node in endpoint.nodes():
+        response = endpoint.ask(ApiKey.LIST_TRANSACTIONS, request, node, lowest)
+        if response.error_code:
+            raise Refusal("transactions cannot be listed", response.error_code)
+        if response.unknown_state_filters:
+            unknown = ", ".join(response.unknown_state_filters)
+            raise UsageError(f"there is no state {unknown}; states are {', '.join(STATES)}")
+        found += [
+            TransactionLine(each.transactional_id, each.producer_id, each.transaction_state)
+            for each in response.transaction_states
+        ]
+    return sorted(found, key=lambda line: line.transactional_id)
+
+
+def describe(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:
+    with Endpoint(contact) as endpoint:
+        found = [describe_transaction(endpoint, name) for name in names]
+    if as_json:
+        print_json(found)
+        return Exit.OK
+    for at, description in enumerate(found):
+        if at:
+            print_text()
+        _print(description)
+    return Exit.OK
+
+
+def describe_transaction(endpoint: Endpoint, name: str) -> TransactionDescription:
+    """Refusal if there is no such transactional id."""
+    request = DescribeTransactionsRequest([name])
+    response = endpoint.ask_transaction_coordinator(ApiKey.DESCRIBE_TRANSACTIONS, name, request)
+    (found,) = response.transaction_states
+    if found.error_code:
+        raise Refusal(f"transactional id {name}", found.error_code)
+    started_ms = found.transaction_start_time_ms
+    return TransactionDescription(
+        name,
+        found.transaction_state,
+        found.producer_id,
+        found.producer_epoch,
+        found.transaction_timeout_ms,
+        None if started_ms < 0 else started_ms,
+        {topic.topic: sorted(topic.partitions) for topic in found.topics},
+    )
+
+
+def _print(found: TransactionDescription) -> None:
+    partitions = sum(map(len, found.partitions.values()))
+    began = "" if found.started_ms is None else f", began {shown_time(found.started_ms)}"
+    print_text(
+        f"{found.transactional_id}: {found.state}, producer {found.producer_id} epoch "
+        f"{found.producer_epoch}, timeout {found.timeout_ms} ms{began}, {counted(partitions, 'partition')}"
+    )
+    rows = [(topic, ", ".join(map(str, indexes))) for topic, indexes in sorted(found.partitions.items())]
+    if rows:
+        print_table(("topic", "partitions"), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class AbortOptions:
+    """Transactional ids, or a partition: TOPIC:N."""
+
+    names: Sequence[str]
+    partition: str | None
+    start_offset: int | None
+    as_json: bool
+
+    @property
+    def changes_something(self) -> bool:
+        return bool(self.names) or self.start_offset is not None
+
+    @property
+    def subject(self) -> str:
+        """As a question names it."""
+        return ", ".join(self.names) or f"{self.partition} from offset {self.start_offset}"
+
+
+def abort(contact: Contact, options: AbortOptions) -> Exit:
+    """UsageError, ClientError."""
+    if bool(options.names) is (options.partition is not None):
+        raise UsageError("give transactional ids, or --partition TOPIC:N")
+    if options.partition is None:
+        if options.start_offset is not None:
+            raise UsageError("--start-offset needs --partition TOPIC:N")
+        return _abort_all(contact, options.names, options.as_json)
+    return _abort_in_partition(contact, options.partition, options.start_offset, options.as_json)
+
+
+def _abort_all(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:
+    """Fences the producers of these ids, which aborts their open transactions."""
+    failures: list[Refusal] = []
+    aborted = []
+    with Endpoint(contact) as endpoint:
+        for name in names:
+            try:
+                aborted.append(_abort(endpoint, name))
+            except Refusal as error:
+                failures.append(error)
+            else:
+                talk(f"Aborted the transaction of {name}; its producer is fenced.")
+    if as_json:
+        print_json({"aborted": aborted})
+    raise_failures(failures)
+    return Exit.OK
+
+
+def _abort(endpoint: Endpoint, name: str) -> TransactionDescription:
+    found = describe_transaction(endpoint, name)
+    if found.state != ONGOING:
+        reason = f"it is {found.state}: no transaction is open"
+        raise Refusal(f"transactional id {name}", ErrorCode.INVALID_TXN_STATE, reason)
+    request = InitProducerIdRequest(name, found.timeout_ms)
+    deadline = time.monotonic() + LEADER_WAIT_S
+    while True:
+        response = endpoint.ask_transaction_coordinator(ApiKey.INIT_PRODUCER_ID, name, request)
+        if not response.error_code:
+            return found
+        # A broker says so until the markers of the abort are written.
+        is_under_way = response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        if not is_under_way or time.monotonic() > deadline:
+            raise Refusal(f"the transaction of {name} was not aborted", response.error_code)
+        time.sleep(RETRY_S)
+
+
+def _abort_in_partition(contact: Contact, partition: str, start_offset: int | None, as_json: bool) -> Exit:
+    """Ends one transaction in a partition alone, whatever its coordinator knows of it."""
+    topic, index = _parsed(partition)
+    with Endpoint(contact) as endpoint:
+        leaders = endpoint.topics([topic])[topic].leaders
+        if index >= len(leaders):
+            raise Refusal(f"partition {partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        found = _open_in(endpoint, topic, index, leaders[index])
+        chosen = next((each for each in found if each.start_offset == start_offset), None)
+        if chosen is None:
+            _show_open(found, as_json)
+            raise UsageError("give one of these offsets as --start-offset" if found else _NOTHING_OPEN)
+        _mark(endpoint, topic, index, leaders[index], chosen)
+    talk(f"Aborted the transaction of producer {chosen.producer_id} in {topic}-{index}.")
+    if as_json:
+        print_json({"aborted": [chosen]})
+    return Exit.OK
+
+
+_NOTHING_OPEN: Final = "no transaction is open in this partition"
+
+
+def _parsed(partition: str) -> tuple[str, int]:
+    topic, sign, number = partition.rpartition(":")
+    if not sign or not topic or not number.isdecimal():
+        raise UsageError(f"--partition {partition}: expected TOPIC:N")
+    return topic, int(number)
+
+
+def _open_in(endpoint: Endpoint, topic: str, index: int, leader: int) -> list[OpenInPartition]:
+    request = DescribeProducersRequest([TopicRequest(topic, [index])])
+    response = endpoint.ask(ApiKey.DESCRIBE_PRODUCERS, request, leader)
+    (partition,) = response.topics[0].partitions
+    if partition.error_code:
+        raise Refusal(f"partition {topic}:{index}", partition.error_code, partition.error_message)
+    found = [
+        OpenInPartition(
+            each.current_txn_start_offset,
+            each.producer_id,
+            each.producer_epoch,
+            each.coordinator_epoch,
+            each.last_timestamp,
+        )
+        for each in partition.active_producers
+        if each.current_txn_start_offset != NO_START
+    ]
+    return sorted(found, key=lambda each: each.start_offset)
+
+
+def _show_open(found: Sequence[OpenInPartition], as_json: bool) -> None:
+    if as_json:
+        print_json({"open": found})
+    elif found:
+        head = ("start offset", "producer id", "epoch", "last record")
+        rows = [
+            (each.start_offset, each.producer_id, each.producer_epoch, shown_time(each.last_timestamp_ms))
+            for each in found
+        ]
+        print_table(head, rows)
+
+
+def _mark(endpoint: Endpoint, topic: str, index: int, leader: int, chosen: OpenInPartition) -> None:
+    marker = WritableTxnMarker(
+        chosen.producer_id,
+        chosen.producer_epoch,
+        False,
+        [WritableTxnMarkerTopic(topic, [index])],
+        max(chosen.coordinator_epoch, 0),
+    )
+    response: Any = endpoint.ask(ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest([marker]), leader)
+    error: int = response.markers[0].topics[0].partitions[0].error_code
+    if error:
+        raise Refusal(f"the transaction in {topic}-{index} was not aborted", error)

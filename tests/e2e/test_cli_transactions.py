@@ -1,0 +1,128 @@
+"""`dragoman transactions` as an operator uses it, against a gateway and, with DRAGOMAN_TEST_TARGET=kafka,
+Kafka."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from tests.e2e.conftest import Endpoint
+from tests.support.command import run_here
+from tests.support.topics import create_topics
+
+TIMEOUT_S: Final = 30.0
+
+
+def run(endpoint: Endpoint, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_here(endpoint, "transactions", *arguments)
+
+
+def json_of(endpoint: Endpoint, *arguments: str) -> Any:
+    done = run(endpoint, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def opened(endpoint: Endpoint, topic: str) -> Producer:
+    """An open transaction in two of three partitions. Its transactional id is the name of the topic."""
+    create_topics(endpoint.bootstrap, {topic: 3})
+    producer = Producer({"bootstrap.servers": endpoint.bootstrap, "transactional.id": topic})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    for partition in (0, 2):
+        producer.produce(topic, b"open", partition=partition)
+    assert producer.flush(TIMEOUT_S) == 0
+    return producer
+
+
+def test_an_open_transaction_is_listed_and_described(
+    endpoint: Endpoint, opened: Producer, topic: str
+) -> None:
+    done = run(endpoint, "list", "--pattern", topic)
+    assert done.returncode == 0
+    head, line = done.stdout.splitlines()
+    assert head.split("  ")[0] == "transactional id" and line.split()[0] == topic and line.endswith("Ongoing")
+    (listed,) = json_of(endpoint, "list", "--pattern", topic)
+    found = json_of(endpoint, "describe", topic)[0]
+    assert listed == {
+        "transactional_id": topic,
+        "producer_id": found["producer_id"],
+        "state": "Ongoing",
+    }
+    assert (found["state"], found["partitions"]) == ("Ongoing", {topic: [0, 2]})
+    assert found["timeout_ms"] == 60_000 and found["started_ms"] > 0
+    heading, _, partitions = run(endpoint, "describe", topic).stdout.splitlines()
+    assert heading.startswith(f"{topic}: Ongoing, producer {found['producer_id']} epoch ")
+    assert heading.endswith(", 2 partitions") and partitions.split() == [topic, "0,", "2"]
+
+
+def test_the_list_is_filtered(endpoint: Endpoint, opened: Producer, topic: str) -> None:
+    def ids(*flags: str) -> list[str]:
+        return [line["transactional_id"] for line in json_of(endpoint, "list", *flags)]
+
+    producer_id = str(json_of(endpoint, "describe", topic)[0]["producer_id"])
+    assert ids("--producer-id", producer_id) == [topic]
+    assert topic in ids("--state", "Ongoing") and topic not in ids("--state", "Empty")
+    assert topic not in ids("--longer-than", "3600000", "--state", "Ongoing")
+    assert topic in ids("--pattern", f"{topic[:-1]}.")
+    nothing = run(endpoint, "list", "--pattern", "no-such-id")
+    assert nothing.returncode == 0 and "There is no such transactional id" in nothing.stderr
+
+
+def test_what_cannot_be_listed_or_described_is_said(endpoint: Endpoint) -> None:
+    wrong = run(endpoint, "list", "--state", "open")
+    assert wrong.returncode == 2 and "states are Empty, Ongoing" in wrong.stderr
+    pattern = run(endpoint, "list", "--pattern", "(")
+    assert pattern.returncode == 1 and "INVALID_REGULAR_EXPRESSION" in pattern.stderr
+    unknown = run(endpoint, "describe", "no-such-id")
+    assert unknown.returncode == 1 and "TRANSACTIONAL_ID_NOT_FOUND" in unknown.stderr
+
+
+def test_an_operator_aborts_a_transaction_and_fences_its_producer(
+    endpoint: Endpoint, opened: Producer, topic: str
+) -> None:
+    done = run(endpoint, "abort", topic, "--yes")
+    assert done.returncode == 0 and f"Aborted the transaction of {topic}" in done.stderr
+    assert json_of(endpoint, "describe", topic)[0]["state"] == "Empty"
+    with pytest.raises(KafkaException) as raised:
+        opened.commit_transaction(TIMEOUT_S)
+    assert raised.value.args[0].fatal()
+    again = run(endpoint, "abort", topic, "--yes")
+    assert again.returncode == 1 and "no transaction is open" in again.stderr
+
+
+def test_an_operator_ends_a_transaction_in_one_partition(
+    endpoint: Endpoint, opened: Producer, topic: str
+) -> None:
+    partition = ("--partition", f"{topic}:2")
+    which = run(endpoint, "abort", *partition)
+    assert which.returncode == 2 and "give one of these offsets" in which.stderr
+    start, producer_id, *_ = which.stdout.splitlines()[1].split()
+    assert (start, int(producer_id)) == ("0", json_of(endpoint, "describe", topic)[0]["producer_id"])
+    wrong = run(endpoint, "abort", *partition, "--start-offset", "1", "--yes")
+    assert wrong.returncode == 2
+    done = run(endpoint, "abort", *partition, "--start-offset", start, "--yes")
+    assert done.returncode == 0, done.stderr
+    after = run(endpoint, "abort", *partition)
+    assert after.returncode == 2 and "no transaction is open in this partition" in after.stderr
+    # The transaction goes on in its other partition.
+    assert json_of(endpoint, "describe", topic)[0]["state"] == "Ongoing"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("a", "--partition", "t:0"),
+        ("a", "--start-offset", "0"),
+        ("--partition", "t"),
+    ],
+    ids=["nothing", "both", "an offset alone", "no number"],
+)
+def test_flags_that_contradict_each_other_are_refused(endpoint: Endpoint, flags: Sequence[str]) -> None:
+    done = run(endpoint, "abort", *flags, "--yes")
+    assert done.returncode == 2 and done.stderr
