@@ -102,9 +102,7 @@ async def open_services(  # noqa: PLR0913 - what is assembled
         configs=configs,
         groups=groups,
         group_offsets=group_offsets,
-        transactions=TransactionCoordinator(
-            shard, settings.transactions.transaction_max_timeout_ms, metrics.transaction_ended
-        ),
+        transactions=_transaction_coordinator(settings, shard, metrics),
         transactional_offsets=TransactionalOffsets(shard, groups, group_offsets),
         quotas=ClientQuotaManager(shard, settings.quotas, _monotonic_ms),
         producer_ids=ProducerIds(shard),
@@ -202,6 +200,11 @@ def _produce_options(settings: Settings, world: World) -> ProduceOptions:
 def _group_coordinator(settings: Settings, shard: Shard, metrics: Metrics, world: World) -> GroupCoordinator:
     on_note = partial(_noted, metrics.rebalance_began)
     return GroupCoordinator(shard, settings, lambda: str(world.new_uuid4()), on_note)
+
+
+def _transaction_coordinator(settings: Settings, shard: Shard, metrics: Metrics) -> TransactionCoordinator:
+    longest_ms = settings.transactions.transaction_max_timeout_ms
+    return TransactionCoordinator(shard, longest_ms, metrics.transaction_ended)
 
 
 def _fetch_service(

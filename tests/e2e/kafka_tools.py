@@ -40,6 +40,7 @@ class Tool(Enum):
     LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
     PRODUCER_PERF = "org.apache.kafka.tools.ProducerPerformance"
     TOPICS = "org.apache.kafka.tools.TopicCommand"
+    TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
     VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
     VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 

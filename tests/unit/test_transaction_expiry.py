@@ -8,10 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.admin.transaction_totals import TransactionTotals
+from gateway.telemetry.transactions import TransactionOutcome
 from gateway.transactions import expiry as module
+from gateway.transactions.coordinator import TransactionCoordinator
 from gateway.transactions.expiry import MAX_ID_SHOWN, ExpiryClocks, TransactionExpiry
 from ledger.errors import ErrorName
-from ledger.records import LEVEL_WITH_TRANSACTIONS
 from ledger.requests import Done, Refused
 from ledger.topics.requests import CreateTopic
 from ledger.transactions.requests import (
@@ -70,9 +71,7 @@ class Setting:
 
 
 @pytest.fixture
-async def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Setting]:
-    for named in ("ledger.cluster.records", "ledger.cluster.decide", "ledger.image"):
-        monkeypatch.setattr(f"{named}.NEWEST_LEVEL", LEVEL_WITH_TRANSACTIONS)
+async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
     async with Embedded(tmp_path, Clock()) as host:
         await host.ask(CreateTopic("t", TOPIC, 1, {}))
         yield Setting(host)
@@ -177,6 +176,25 @@ async def test_an_id_that_no_producer_uses_is_forgotten_but_never_one_with_an_op
     setting.pass_ms(EXPIRATION_MS)
     setting.doubted_ms = EXPIRATION_MS
     assert await setting.expiry.forget_unused() == 0
+
+
+async def test_each_end_is_counted_once_however_often_it_is_requested(setting: Setting) -> None:
+    counted: list[TransactionOutcome] = []
+    coordinator = TransactionCoordinator(setting.host.shard, TIMEOUT_MS, counted.append)
+    soon = setting.host.deadline
+    producer = await setting.opened("a")
+    for is_commit in (True, False):
+        request = EndTransaction("a", *producer[:2], is_commit, bumps=True)
+        producers = [await coordinator.end(request, soon()) for _ in range(2)]
+        assert isinstance(producers[0], ProducerEpoch) and isinstance(producers[1], ProducerEpoch)
+        assert producers[0][:2] == producers[1][:2]
+        producer = await setting.add("a", producers[0])
+    begun = await coordinator.init("a", TIMEOUT_MS, None, soon())
+    assert isinstance(begun, ProducerEpoch)
+    # Nothing is open.
+    await coordinator.end(EndTransaction("a", *begun[:2], is_commit=False, bumps=True), soon())
+    await coordinator.init("a", TIMEOUT_MS, None, soon())
+    assert counted == ["committed", "aborted", "fenced"]
 
 
 async def test_the_figures_of_transactions(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
