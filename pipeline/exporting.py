@@ -32,6 +32,7 @@ from ledger.merging.found import FoundRun
 from ledger.merging.merge import RunDamaged, batches_of
 from ledger.merging.plan import MergeTask
 from ledger.merging.reads import ReadRule, plan_reads
+from ledger.objects.uploads import ObjectKind
 from ledger.ports import BlobInfo, Blobs
 from ledger.types import Buffer
 from pipeline.carrying import JobStore, Traffic, read_pieces
@@ -204,6 +205,12 @@ class Export:
 
     def _write(self, place: Place, at: KafScalePartition, runs: list[FoundRun], first: int) -> None:
         """A segment of the batches of these runs that have offsets from `first` on."""
+        if any(run.kind == ObjectKind.MARKER for run in runs):
+            # Without its marker a reader would see an aborted transaction as any other.
+            raise JobError(
+                f"{place.topic} has transactions, which cannot be exported yet: name the other topics with "
+                "--topics"
+            )
         task = MergeTask(place.topic_id, place.partition, 0, runs)
         data = self._read(task)
         try:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from tests.support.topics import create_topics
 from tests.support.versions import ROOT
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main", "ledger", "export"]
+TRANSACTIONS = ROOT / "tests" / "fixtures" / "data_directory_v6" / "directory"
 WAIT_S = 200.0
 START_S = 200.0
 
@@ -117,3 +119,14 @@ def test_what_is_wrong_with_an_export_is_one_sentence(gateway: Gateway, tmp_path
         assert (failed.returncode, failed.stdout) == (code, ""), failed.stderr
         assert failed.stderr.startswith("dragoman: ") and reason in failed.stderr, failed.stderr
         assert failed.stderr.count("\n") == 1, failed.stderr
+
+
+@pytest.mark.timeout(900)
+def test_a_topic_with_transactions_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """Without markers aborted records would look like any others."""
+    directory = shutil.copytree(TRANSACTIONS, tmp_path / "directory")
+    (tmp_path / "target").mkdir()
+    failed = run(f"file:{tmp_path}/target", "--topics", "orders", "--data-dir", str(directory))
+    assert failed.returncode == 1
+    assert failed.stderr.splitlines()[-1].startswith("dragoman: orders has transactions, which cannot be")
+    assert not list((tmp_path / "target").rglob("*.kfs"))
