@@ -17,9 +17,7 @@ pytest_plugins = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--renew-transcripts", action="store_true", help="write tests/scenarios/ as things are now"
-    )
+    parser.addoption("--renew-transcripts", action="store_true", help="write transcripts as things are now")
 
 
 @pytest.fixture

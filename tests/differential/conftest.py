@@ -98,13 +98,13 @@ def compared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gatew
 def comparison(kafka_oracle: KafkaServer, compared_gateway: Gateway) -> Comparison:
     # A Kafka that has just started requests producer ids of its controller only when a client needs the
     # first.
-    wait_until(lambda: _gives_producer_ids(kafka_oracle))
-    wait_until(lambda: _coordinates_groups(kafka_oracle))
+    wait_until(lambda: gives_producer_ids(kafka_oracle))
+    wait_until(lambda: coordinates_groups(kafka_oracle))
     wait_until(lambda: coordinates_transactions(kafka_oracle))
     return Comparison(kafka_oracle, compared_gateway, read_allowed(ALLOWED), int(time.time() * 1000))
 
 
-def _coordinates_groups(kafka: Endpoint) -> bool:
+def coordinates_groups(kafka: Endpoint) -> bool:
     """Kafka makes the topic of offsets when a client first looks for a coordinator."""
     conversation = Conversation(kafka, "first", 0)
     found = conversation.ask(Call(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest("first")))
@@ -127,7 +127,7 @@ def coordinates_transactions(kafka: Endpoint) -> bool:
     )
 
 
-def _gives_producer_ids(kafka: Endpoint) -> bool:
+def gives_producer_ids(kafka: Endpoint) -> bool:
     call = Call(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(None))
     response = Conversation(kafka, "first", 0).ask(call)
     return isinstance(response, Answered) and response.message.error_code == 0

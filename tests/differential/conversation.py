@@ -150,6 +150,21 @@ class Conversation:
                 return self._exchange(call, request, sent, correlation_id)
         return self._exchange(call, request, sent, correlation_id)
 
+    def ask_in_a_row(self, call: Call, count: int) -> list[Any]:
+        """Send the same request many times, then read the responses. Errors: AssertionError for an error."""
+        request = resolve(call.request, self)
+        ids = [next(self._correlation) for _ in range(count)]
+        responses = []
+        with raw_connection(self.endpoint.host, self.endpoint.port, TIMEOUT_S) as connection:
+            connection.send(b"".join(encode(call, request, correlation_id) for correlation_id in ids))
+            for correlation_id in ids:
+                response = connection.read_frame()
+                assert isinstance(response, bytes), response
+                message, _ = decode(call, response, correlation_id)
+                assert not any(error_codes(message)), message
+                responses.append(message)
+        return responses
+
     def _await_markers(self, call: Call) -> None:
         """After the end of a transaction: until its markers are in all partitions."""
         name = getattr(call.request, "transactional_id", None)
@@ -159,8 +174,7 @@ class Conversation:
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             answer = self.aside().ask_once(state)
-            if not isinstance(answer, Answered):
-                return
+            assert isinstance(answer, Answered), answer
             if not answer.message.transaction_states[0].transaction_state.startswith("Prepare"):
                 return
             assert time.monotonic() < deadline, f"not ended within {TIMEOUT_S} s: {answer}"

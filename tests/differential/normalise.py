@@ -75,6 +75,7 @@ BATCH_PREFIX_BYTES: Final = 12
 MAX_UNPACKED_BYTES: Final = 1 << 24
 TOPIC, GROUP = 2, 32
 """As DescribeConfigs numbers resources."""
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 START_TIME: Final = "transaction_start_time_ms"
 VOLUME_BYTES: Final = ("total_bytes", "usable_bytes")
 
@@ -110,8 +111,7 @@ def plain(response: Answer, conversation: Conversation) -> dict[str, Any]:  # no
         value["unknown_state_filters"].sort()
     if response.api is ApiKey.DESCRIBE_TRANSACTIONS:
         for state in value["transaction_states"]:
-            if state[START_TIME] >= conversation.started_ms:
-                state[START_TIME] = "<now>"
+            _describe_alike(state, conversation)
     if response.api is ApiKey.API_VERSIONS:
         # What is not built yet is not reported; what is reported is compared.
         value["api_keys"] = [row for row in value["api_keys"] if _is_served(row)]
@@ -131,6 +131,15 @@ def _is_compared(result: dict[str, Any], config: dict[str, Any]) -> bool:
 
 def _is_served(row: dict[str, Any]) -> bool:
     return row["api_key"] in HANDLERS
+
+
+def _describe_alike(state: dict[str, Any], conversation: Conversation) -> None:
+    """In Kafka the offsets of groups are a topic, and partitions come out of a hash table."""
+    if state[START_TIME] >= conversation.started_ms:
+        state[START_TIME] = "<now>"
+    state["topics"] = [topic for topic in state["topics"] if topic["topic"] != OFFSETS_TOPIC]
+    for topic in state["topics"]:
+        topic["partitions"].sort()
 
 
 def _leave_built_levels(value: dict[str, Any]) -> None:

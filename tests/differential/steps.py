@@ -162,8 +162,8 @@ def _wait_for_the_next_millisecond() -> None:
         time.sleep(0.0002)
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SETTLE_S
+def wait_until(condition: Callable[[], bool], timeout_s: float = SETTLE_S) -> None:
+    deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "the condition did not hold in time"
         time.sleep(SETTLE_STEP_S)

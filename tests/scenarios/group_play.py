@@ -33,7 +33,7 @@ from gateway.settings import Settings
 from ledger.groups.state import Group
 from ledger.ports import MetadataStore
 from tests.scenarios.stores import AwayStore, away_store
-from tests.scenarios.transcript import Block
+from tests.support.transcript import Block
 
 GROUP: Final = "readers"
 BEAT_S: Final = 3.0

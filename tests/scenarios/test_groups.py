@@ -6,8 +6,8 @@ import pytest
 
 from tests.scenarios.group_play import Play
 from tests.scenarios.stores import real_store
-from tests.scenarios.transcript import read_transcript, write_transcript
 from tests.support.far_stores import BUCKET_ALONE, ETCD_S3, FILER_S3, far_place
+from tests.support.transcript import read_transcript, write_transcript
 from tests.support.virtual_time import run_virtually
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "groups").glob("*.txt"))

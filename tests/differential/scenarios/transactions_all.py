@@ -1,12 +1,9 @@
 """Every exchange of transactions, in the order in which it is held; the error of each kind of bad input."""
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.router import HANDLERS
-from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from tests.differential.exchange import Exchange
 from tests.differential.scenarios import (
@@ -15,22 +12,13 @@ from tests.differential.scenarios import (
     transactions,
     transactions_admin,
 )
-from tests.differential.steps import Done
 
-CORPUS: list[Exchange] = [
+TRANSACTIONS: list[Exchange] = [
     *transactions.EXCHANGES,
     *transactional_records.EXCHANGES,
     *transactional_offsets.EXCHANGES,
     *transactions_admin.EXCHANGES,
 ]
-_OF_OPERATORS: Final = {ApiKey.DESCRIBE_PRODUCERS}
-_SERVED: Final = HANDLERS.keys() - (set() if ApiKey.DESCRIBE_TRANSACTIONS in HANDLERS else _OF_OPERATORS)
-TRANSACTIONS: list[Exchange] = [
-    dataclasses.replace(one, after=tuple(call for call in one.after if call.api in _SERVED))
-    for one in CORPUS
-    if one.api in _SERVED and all(step.call.api in _SERVED for step in one.before if isinstance(step, Done))
-]
-"""As far as the gateway serves the APIs."""
 BAD_INPUT: Final[Mapping[str, ErrorCode]] = {
     "init producer id: the epoch before, v3": ErrorCode.INVALID_PRODUCER_EPOCH,
     "init producer id: the epoch before, v5": ErrorCode.PRODUCER_FENCED,
@@ -70,15 +58,14 @@ BAD_INPUT: Final[Mapping[str, ErrorCode]] = {
     "describe transactions: an unknown id": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
     "list transactions: pattern '[', v2": ErrorCode.INVALID_REGULAR_EXPRESSION,
     "write markers: abort of a stale epoch, v1": ErrorCode.INVALID_PRODUCER_EPOCH,
-    "write markers: of a later, then of an earlier coordinator, v1": ErrorCode.TRANSACTION_COORDINATOR_FENCED,
 }
 """By the name of an exchange, an error that Kafka's first response has; NONE: all is well in this version."""
 
-_VERSION: Final = re.compile(r", v\d+$")
+_VARIANT: Final = re.compile(r"(pattern .*)?(, level \d)?(, v\d+)?$")
 
 
 def _short() -> list[Exchange]:
-    newest = {_VERSION.sub("", one.name): one.name for one in TRANSACTIONS}
+    newest = {_VARIANT.sub("", one.name): one.name for one in TRANSACTIONS}
     of_versions = {(one.api, one.version): one.name for one in reversed(TRANSACTIONS)}
     chosen = {*newest.values(), *of_versions.values(), *BAD_INPUT}
     return [one for one in TRANSACTIONS if one.name in chosen]

@@ -1,0 +1,85 @@
+"""Transactions as transcripts: Apache Kafka and a gateway do what they say.
+
+`pytest --renew-transcripts` writes what Kafka does; then read the diff.
+"""
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.differential.conftest import (
+    GATEWAY_OPTIONS,
+    coordinates_groups,
+    coordinates_transactions,
+    gives_producer_ids,
+)
+from tests.differential.conversation import Endpoint
+from tests.differential.steps import wait_until
+from tests.differential.transaction_play import Play
+from tests.support.gateway import Gateway, running_gateway
+from tests.support.kafka import KafkaServer, running_kafka, why_missing
+from tests.support.transcript import read_transcript, write_transcript
+
+TRANSCRIPTS: Final = sorted((Path(__file__).parent / "transactions").glob("*.txt"))
+LONG: Final = {"epoch_overflow"}
+"""Each of 32,766 epochs is an entry of a journal."""
+STORIES: Final = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.full] if path.stem in LONG else [])
+    for path in TRANSCRIPTS
+]
+CHECKED_MS: Final = "200"
+INTERVAL: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+SESSION: Final = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
+"""A broker that was killed is let in again when its former session has expired."""
+NUMBERS: Final = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[KafkaServer]:
+    """It is restarted, so it is of this module alone."""
+    reason = why_missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with running_kafka({INTERVAL: CHECKED_MS, **SESSION}) as server:
+        wait_until(lambda: is_ready(server))
+        yield server
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    options = (*GATEWAY_OPTIONS, "--set", f"transactions.{INTERVAL}={CHECKED_MS}")
+    with running_gateway(tmp_path_factory.mktemp("transactions"), options) as gateway:
+        yield gateway
+
+
+def is_ready(server: Endpoint) -> bool:
+    """Kafka loads both coordinators after its start, and requests producer ids of its controller."""
+    return coordinates_transactions(server) and coordinates_groups(server) and gives_producer_ids(server)
+
+
+def played(path: Path, server: KafkaServer | Gateway) -> str:
+    prefix = f"s{time.time_ns() % 10**8}-{next(NUMBERS)}"
+    blocks = read_transcript(path.read_text())
+    return write_transcript(Play(server, prefix, is_ready).run(blocks))
+
+
+@pytest.mark.parametrize("path", STORIES)
+def test_kafka_does_what_the_transcript_says(path: Path, kafka: KafkaServer, renew_transcripts: bool) -> None:
+    outcome = played(path, kafka)
+    if renew_transcripts:
+        path.write_text(outcome)
+    assert outcome == path.read_text(), "if Kafka is as it should be: pytest --renew-transcripts"
+
+
+@pytest.mark.parametrize("path", STORIES)
+def test_the_gateway_does_what_the_transcript_says(path: Path, gateway: Gateway) -> None:
+    assert played(path, gateway) == path.read_text()
+
+
+def test_each_required_story_has_a_transcript() -> None:
+    wanted = {"commit_and_abort", "end_repeated", "epoch_overflow", "restart", "timeout", "zombie"}
+    assert wanted <= {path.stem for path in TRANSCRIPTS}
