@@ -11,10 +11,16 @@ from gateway.addresses import Address
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli.client import Client
 from gateway.config import load_settings
-from gateway.handlers.api_versions import FEATURES, FEATURES_EPOCH
+from gateway.handlers.api_versions import (
+    EPOCH_BEFORE_TRANSACTIONS,
+    FEATURES,
+    FEATURES_BEFORE_TRANSACTIONS,
+    FEATURES_EPOCH,
+)
 from gateway.router import HANDLERS
 from gateway.wire.apis import RANGES, ApiKey
 from gateway.wire.messages.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ledger.records import LEVEL_WITH_TRANSACTIONS
 
 IN_MEMORY = {
     "listeners.listen": "PLAINTEXT://127.0.0.1:0",
@@ -66,6 +72,16 @@ async def test_clients_that_refuse_ranges_from_0_see_none(gateway: RunningGatewa
     assert response.finalized_features_epoch == FEATURES_EPOCH
 
 
+async def test_a_ledger_of_an_older_level_has_no_transactions() -> None:
+    older = {**IN_MEMORY, "ledger.feature_level": LEVEL_WITH_TRANSACTIONS - 1}
+    async with running_gateway(load_settings(older, {})) as running:
+        response = await api_versions(running, 4)
+    assert {f.name: f.max_version for f in response.supported_features} == FEATURES_BEFORE_TRANSACTIONS
+    assert [f.name for f in response.finalized_features] == ["metadata.version"]
+    # A client that has seen it believes the gateway once the level is raised.
+    assert response.finalized_features_epoch == EPOCH_BEFORE_TRANSACTIONS < FEATURES_EPOCH
+
+
 @pytest.mark.parametrize("feature, level, apis", NEEDED)
 def test_a_feature_is_in_force_only_where_its_apis_are_served(
     feature: str, level: int, apis: Sequence[tuple[ApiKey, int]]
@@ -76,6 +92,10 @@ def test_a_feature_is_in_force_only_where_its_apis_are_served(
 
 def test_the_epoch_grows_with_every_change_of_a_level() -> None:
     # A client that has seen a higher epoch believes no lower one: add a row, never change one.
-    fingerprint = hashlib.sha256(repr(sorted(FEATURES.items())).encode()).hexdigest()[:8]
-    assert KNOWN_EPOCHS[FEATURES_EPOCH] == fingerprint
+    for features, epoch in (
+        (FEATURES, FEATURES_EPOCH),
+        (FEATURES_BEFORE_TRANSACTIONS, EPOCH_BEFORE_TRANSACTIONS),
+    ):
+        fingerprint = hashlib.sha256(repr(sorted(features.items())).encode()).hexdigest()[:8]
+        assert KNOWN_EPOCHS[epoch] == fingerprint
     assert max(KNOWN_EPOCHS) == FEATURES_EPOCH
