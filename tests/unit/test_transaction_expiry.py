@@ -120,6 +120,7 @@ async def test_each_transaction_of_a_producer_has_its_own_time(setting: Setting)
     setting.pass_ms(TIMEOUT_MS - 1)
     await setting.expiry.abort_timed_out()
     await setting.host.ask(EndTransaction("a", *producer[:2], is_commit=True, bumps=False))
+    setting.pass_ms(10)
     await setting.add("a", producer)
     setting.pass_ms(TIMEOUT_MS - 1)
     assert await setting.expiry.abort_timed_out() == 0
