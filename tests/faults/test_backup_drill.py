@@ -13,7 +13,14 @@ import pytest
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint
 from tests.faults.merge_jobs import merge
-from tests.support.data_files import files_with_records, object_of, take_journal_away
+from tests.support.data_files import (
+    damage_last_batch,
+    files_with_records,
+    in_log,
+    in_sqlite,
+    object_of,
+    take_journal_away,
+)
 from tests.support.gateway import Gateway
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
@@ -228,8 +235,13 @@ def test_a_damaged_snapshot_is_passed_over_for_the_one_before_it_and_that_is_sai
         gateway.terminate()
 
 
-def test_doctor_finds_a_lost_object_and_a_flipped_byte(backed_up: BackedUp, tmp_path: Path) -> None:
-    gateway, _ = backed_up
+def test_doctor_finds_a_lost_object_and_a_flipped_byte(tmp_path: Path) -> None:
+    """Where records and journal are in files of their own."""
+    gateway = Gateway(tmp_path)
+    gateway.options += in_sqlite(gateway.data_dir)
+    gateway.start()
+    produce(gateway, "orders", 0, 100)
+    gateway.terminate()
     data = gateway.data_dir
     healthy = dragoman("doctor", "--data-dir", str(data))
     assert healthy.returncode == 0, healthy.stdout
@@ -248,6 +260,32 @@ def test_doctor_finds_a_lost_object_and_a_flipped_byte(backed_up: BackedUp, tmp_
     assert dragoman("doctor", "--data-dir", str(data)).returncode == 0
 
 
+def test_doctor_finds_a_log_file_that_is_lost_or_short_and_a_flipped_byte(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path)
+    gateway.options += in_log(gateway.data_dir)
+    gateway.start()
+    produce(gateway, "orders", 0, 100)
+    gateway.terminate()
+    data = gateway.data_dir
+    healthy = dragoman("doctor", "--data-dir", str(data))
+    assert healthy.returncode == 0, healthy.stdout
+    (path,) = files_with_records(data)
+    damage_last_batch(path)
+    assert "does not match its CRC" in said(dragoman("doctor", "--all", "--data-dir", str(data)), 3)
+    damage_last_batch(path)
+    whole = path.read_bytes()
+    shutil.copytree(data, tmp_path / "whole")
+    # The last frame is torn.
+    path.write_bytes(whole[:-1])
+    assert "were durable" in said(dragoman("doctor", "--data-dir", str(data)), 3)
+    path.unlink()
+    lost = said(dragoman("doctor", "--data-dir", str(data)), 3)
+    assert "began at journal entry 0, which this copy does not have" in lost
+    shutil.rmtree(data)
+    shutil.copytree(tmp_path / "whole", data)
+    assert dragoman("doctor", "--data-dir", str(data)).returncode == 0
+
+
 def test_commands_on_a_directory_in_use_end_with_5_and_name_its_process(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path)
     gateway.start()
@@ -262,16 +300,21 @@ def test_commands_on_a_directory_in_use_end_with_5_and_name_its_process(tmp_path
 
 
 def lost_but_for(gateway: Gateway, copy: Path) -> Gateway:
-    """Another gateway, on a copy of blobs and records without the metadata store."""
-    for name in ("blobs", "wal"):
-        shutil.copytree(gateway.data_dir / name, copy / "data" / name)
+    """Another gateway, on a copy of blobs and records: what the log has of those is beside its own log."""
+    targets = {"blobs": "blobs", "wal": "wal", "log": "replaced/log"}
+    for name, target in targets.items():
+        if (gateway.data_dir / name).exists():
+            shutil.copytree(gateway.data_dir / name, copy / "data" / target)
     shutil.copy(gateway.data_dir / "format", copy / "data" / "format")
     return Gateway(copy)
 
 
-@pytest.mark.parametrize("way", ["snapshot", "backup"])
-def test_a_copy_taken_while_producers_run_is_restored_up_to_the_snapshot(tmp_path: Path, way: str) -> None:
-    gateway = Gateway(tmp_path / "running")
+@pytest.mark.parametrize(("way", "kind"), [("snapshot", "log"), ("backup", "log"), ("snapshot", "sqlite")])
+def test_a_copy_taken_while_producers_run_is_restored_up_to_the_snapshot(
+    tmp_path: Path, way: str, kind: str
+) -> None:
+    journal = in_sqlite if kind == "sqlite" else in_log
+    gateway = Gateway(tmp_path / "running", journal(tmp_path / "running" / "data"))
     gateway.start()
     busy = subprocess.Popen(
         [*COMMAND, "produce", "busy", "-b", gateway.bootstrap], stdin=subprocess.PIPE, text=True

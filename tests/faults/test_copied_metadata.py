@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.data_files import in_log, in_sqlite, journal_files
 from tests.support.gateway import Gateway, GatewayFactory
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
@@ -38,8 +39,12 @@ def records(gateway: Gateway) -> int:
 
 def copy_metadata(source: Path, target: Path) -> None:
     target.mkdir()
-    for path in source.glob("metadata.db*"):
-        shutil.copy(path, target / path.name)
+    for path in journal_files(source):
+        if path.is_dir():
+            shutil.copytree(path, target / path.name)
+        else:
+            shutil.copy(path, target / path.name)
+    shutil.copy(source / "format", target / "format")
 
 
 def refusal(gateway: Gateway) -> tuple[int, str]:
@@ -60,16 +65,34 @@ def options(shared: Path) -> Sequence[str]:
     return ["--data", f"file:{shared}", "--set", "ledger.orphan_grace_ms=60000"]
 
 
+@pytest.fixture(params=["log", "sqlite"])
+def original(
+    request: pytest.FixtureRequest,
+    gateway_factory: GatewayFactory,
+    tmp_path: Path,
+    options: Sequence[str],
+) -> Gateway:
+    """A running gateway whose journal is in a log, or where earlier versions had it."""
+    gateway = gateway_factory(options, data_dir=tmp_path / "a")
+    gateway.options += (in_sqlite if request.param == "sqlite" else in_log)(gateway.data_dir)
+    gateway.start()
+    # From now on the directory says where its journal is.
+    gateway.options = list(options)
+    assert dragoman("topics", "create", "t", "-b", gateway.bootstrap).returncode == 0
+    return gateway
+
+
 def wal_files(shared: Path) -> set[str]:
     return {path.name for path in shared.glob("wal/*/*.wal")}
 
 
 def test_a_copy_of_the_metadata_store_never_gets_at_the_data_of_the_original(
-    gateway_factory: GatewayFactory, tmp_path: Path, shared: Path, options: Sequence[str]
+    original: Gateway,
+    gateway_factory: GatewayFactory,
+    tmp_path: Path,
+    shared: Path,
+    options: Sequence[str],
 ) -> None:
-    original = gateway_factory(options, data_dir=tmp_path / "a")
-    original.start()
-    assert dragoman("topics", "create", "t", "-b", original.bootstrap).returncode == 0
     produce(original, 20)
     original.terminate()
     copy_metadata(tmp_path / "a", tmp_path / "b")
@@ -96,12 +119,9 @@ def test_a_copy_of_the_metadata_store_never_gets_at_the_data_of_the_original(
 
 
 def test_a_copy_that_continues_keeps_out_the_original(
-    gateway_factory: GatewayFactory, tmp_path: Path, options: Sequence[str]
+    original: Gateway, gateway_factory: GatewayFactory, tmp_path: Path, options: Sequence[str]
 ) -> None:
     """The metadata is moved: the newest copy is as good as the original."""
-    original = gateway_factory(options, data_dir=tmp_path / "a")
-    original.start()
-    assert dragoman("topics", "create", "t", "-b", original.bootstrap).returncode == 0
     produce(original, 20)
     original.terminate()
     copy_metadata(tmp_path / "a", tmp_path / "b")
@@ -115,12 +135,9 @@ def test_a_copy_that_continues_keeps_out_the_original(
 
 
 def test_a_restore_from_an_old_backup_claims_the_data(
-    gateway_factory: GatewayFactory, tmp_path: Path, options: Sequence[str], shared: Path
+    original: Gateway, tmp_path: Path, shared: Path
 ) -> None:
-    data_dir = tmp_path / "a"
-    gateway = gateway_factory(options, data_dir=data_dir)
-    gateway.start()
-    assert dragoman("topics", "create", "t", "-b", gateway.bootstrap).returncode == 0
+    gateway, data_dir = original, original.data_dir
     produce(gateway, 20)
     gateway.terminate()
     at, backup = ["--data-dir", str(data_dir)], tmp_path / "backup"
@@ -131,7 +148,7 @@ def test_a_restore_from_an_old_backup_claims_the_data(
         gateway.terminate()
     before = tmp_path / "before"
     before.mkdir()
-    for path in [*data_dir.glob("metadata.db*"), *data_dir.glob("image.db*")]:
+    for path in [*journal_files(data_dir), *data_dir.glob("image.db*")]:
         path.rename(before / path.name)
     restored = dragoman("ledger", "restore", "--from", str(backup), *at, data=shared)
     assert restored.returncode == 0, restored.stderr
@@ -139,6 +156,8 @@ def test_a_restore_from_an_old_backup_claims_the_data(
         gateway.start()
         assert records(gateway) == 20
         gateway.terminate()
+    for path in [*journal_files(data_dir), *data_dir.glob("image.db*")]:
+        path.rename(tmp_path / f"restored-{path.name}")
     for path in before.iterdir():
         path.replace(data_dir / path.name)
     code, said = refusal(gateway)

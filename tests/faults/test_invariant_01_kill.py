@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from tests.faults.load import Found, Load, Place, found_in, new_consumer, problems, read_all
+from tests.support.data_files import in_log, in_sqlite
 from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.topics import create_topics
 
@@ -134,13 +135,9 @@ def test_invariants_1_2_3_and_6_hold_through_20_kills_in_flight(
     gateway_factory: GatewayFactory,
 ) -> None:
     seed = int(os.environ.get("DRAGOMAN_TEST_SEED", time.time_ns() % 1_000_000))
-    kill_again_and_again(gateway_factory(OPTIONS), KILLS, seed)
-
-
-def in_a_log(gateway: Gateway) -> Gateway:
-    """Entries and batches are in its local log."""
-    gateway.options += ["--metadata", f"file:{gateway.data_dir}"]
-    return gateway
+    gateway = gateway_factory(OPTIONS)
+    gateway.options += in_sqlite(gateway.data_dir)
+    kill_again_and_again(gateway, KILLS, seed)
 
 
 def check_log(gateway: Gateway) -> None:
@@ -151,7 +148,8 @@ def check_log(gateway: Gateway) -> None:
 @pytest.mark.timeout(240)
 def test_so_they_do_where_records_are_in_the_local_log(gateway_factory: GatewayFactory) -> None:
     seed = int(os.environ.get("DRAGOMAN_TEST_SEED", time.time_ns() % 1_000_000))
-    gateway = in_a_log(gateway_factory(OPTIONS))
+    gateway = gateway_factory(OPTIONS)
+    gateway.options += in_log(gateway.data_dir)
     kill_again_and_again(gateway, LOG_KILLS, seed)
     check_log(gateway)
 
@@ -165,8 +163,7 @@ def test_invariants_1_2_3_and_6_hold_through_500_kills_in_flight(
     """In rounds, each with a directory of its own, so that all records of a round can be compared."""
     for number in range(FULL_KILLS // ROUND_KILLS):
         gateway = gateway_factory(OPTIONS)
-        if is_log:
-            in_a_log(gateway)
+        gateway.options += (in_log if is_log else in_sqlite)(gateway.data_dir)
         kill_again_and_again(gateway, ROUND_KILLS, time.time_ns() % 1_000_000)
         gateway.stop()
         shutil.rmtree(gateway.data_dir)

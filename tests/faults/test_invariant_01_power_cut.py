@@ -20,6 +20,7 @@ from tests.faults.load import Ack, Load, problems, read_all
 from tests.faults.powercut import Event, Survival, cut_time_ns, sample, sync_points, trees_at, write_tree
 from tests.faults.recording import Recording
 from tests.faults.recovered import read_recovered
+from tests.support.data_files import in_log, in_sqlite
 from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.local_logs import forget_boot
 from tests.support.topics import create_topics, delete_topics
@@ -130,11 +131,8 @@ def cuts_of(run: Run, survival: Survival, count: int = CUTS) -> list[int]:
     return [*(points if FULL else sample(points, count)), len(run.events)]
 
 
-def problems_at_cuts(
-    run: Run, cuts: Iterable[int], survival: Survival, directory: Path, *, has_log: bool = False
-) -> list[str]:
-    """What an own recovery of each rebuilt tree finds missing, doubled or moved. `has_log`: the journal is in
-    a local log."""
+def problems_at_cuts(run: Run, cuts: Iterable[int], survival: Survival, directory: Path) -> list[str]:
+    """What an own recovery of each rebuilt tree finds missing, doubled or moved."""
     found: list[str] = []
     for cut, tree in trees_at(run.events, cuts, survival):
         root = directory / f"cut-{cut}"
@@ -142,8 +140,7 @@ def problems_at_cuts(
         forget_boot(root / "data")
         time_ns = cut_time_ns(run.events, cut)
         try:
-            metadata = f"file:{root / 'data'}" if has_log else ""
-            names, log = asyncio.run(read_recovered(root / "data", metadata))
+            names, log = asyncio.run(read_recovered(root / "data"))
         except StoreError as error:
             found.append(f"cut {cut}: {error}")
             continue
@@ -165,9 +162,10 @@ def gateway_for(recording: Recording, factory: GatewayFactory, ignore_sync: str 
 
 
 @pytest.mark.timeout(7200 if FULL else 300)
-def test_a_power_cut_at_any_sync_point_loses_no_acked_record(
+def test_a_power_cut_at_any_sync_point_of_journal_and_wal_loses_no_acked_record(
     recorded_gateway: Gateway, recording: Recording, gateway_factory: GatewayFactory, scratch: Path
 ) -> None:
+    recorded_gateway.options += in_sqlite(recorded_gateway.data_dir)
     run = recorded_run(recorded_gateway, recording)
     checked = {survival: cuts_of(run, survival) for survival in Survival}
     counts = ", ".join(f"{survival.value} {len(cuts)}" for survival, cuts in checked.items())
@@ -204,13 +202,13 @@ def test_nor_does_it_where_records_are_in_the_local_log(
     recorded_gateway: Gateway, recording: Recording, scratch: Path
 ) -> None:
     gateway = recorded_gateway
-    gateway.options += ["--metadata", f"file:{gateway.data_dir}"]
+    gateway.options += in_log(gateway.data_dir)
     run = recorded_run(gateway, recording, records=LOG_RECORDS)
     assert any(path.stat().st_size for path in (gateway.data_dir / "log/0").glob("*.log"))
     assert not list(gateway.data_dir.glob("wal/0/*.wal")), "some records are in no log"
     for survival in Survival:
         cuts = cuts_of(run, survival, LOG_CUTS)
-        found = problems_at_cuts(run, cuts, survival, scratch / survival.value, has_log=True)
+        found = problems_at_cuts(run, cuts, survival, scratch / survival.value)
         assert found[:20] == [], survival
 
 
@@ -219,11 +217,9 @@ def test_without_the_syncs_of_the_local_log_acked_records_would_be_lost(
     recording: Recording, gateway_factory: GatewayFactory, scratch: Path
 ) -> None:
     gateway = gateway_for(recording, gateway_factory, ".log")
-    gateway.options += ["--metadata", f"file:{gateway.data_dir}"]
+    gateway.options += in_log(gateway.data_dir)
     run = recorded_run(gateway, recording, records=100)
-    found = problems_at_cuts(
-        run, cuts_of(run, Survival.NOTHING, 4), Survival.NOTHING, scratch / "cuts", has_log=True
-    )
+    found = problems_at_cuts(run, cuts_of(run, Survival.NOTHING, 4), Survival.NOTHING, scratch / "cuts")
     assert found
 
 
@@ -232,6 +228,7 @@ def test_without_its_syncs_the_gateway_would_lose_acked_records(
     ignore_sync: str, recording: Recording, gateway_factory: GatewayFactory, scratch: Path
 ) -> None:
     gateway = gateway_for(recording, gateway_factory, ignore_sync)
+    gateway.options += in_sqlite(gateway.data_dir)
     run = recorded_run(gateway, recording, records=100)
     cuts = cuts_of(run, Survival.NOTHING, count=8)
     found = problems_at_cuts(run, cuts, Survival.NOTHING, scratch / "cuts")

@@ -30,6 +30,7 @@ from tests.faults.powercut import (
 )
 from tests.faults.recording import Recording
 from tests.faults.recovered import read_recovered
+from tests.support.data_files import in_sqlite
 from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.local_logs import forget_boot
 from tests.support.topics import create_topics
@@ -79,12 +80,14 @@ def test_a_power_cut_or_a_kill_at_each_step_into_the_log_loses_no_acked_record(
     recording: Recording, gateway_factory: GatewayFactory, scratch: Path
 ) -> None:
     gateway = gateway_factory(env=recording.environment(), data_dir=recording.root / "data")
+    older = in_sqlite(gateway.data_dir)
+    gateway.options += older
     gateway.start()
     create_topics(gateway.bootstrap, {"t": PARTITIONS})
     acks = produced(gateway, "in SQLite")
     gateway.kill9()
     before = len(recording.events())
-    gateway.options += in_log(gateway)
+    gateway.options[-len(older) :] = in_log(gateway)
     for life in range(2):
         gateway.start()
         acks += produced(gateway, f"in the log {life}")

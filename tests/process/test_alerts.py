@@ -27,6 +27,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from gateway.telemetry import loop_lag
 from tests.process.test_clock_ahead import TEN_YEARS_MS, write_entry
+from tests.support.data_files import files_with_records
 from tests.support.etcd import EtcdServer, running_etcd
 from tests.support.gateway import Gateway
 from tests.support.loop_thread import loop_in_thread
@@ -273,7 +274,7 @@ class Damaged(Trouble):
         for n in range(80):
             producer.produce(TOPIC, b"to be damaged", partition=n % 8)
             producer.flush()
-        for file in (self.gateway.data_dir / "wal/0").iterdir():
+        for file in files_with_records(self.gateway.data_dir):
             data = file.read_bytes()
             file.write_bytes(data.replace(b"to be damaged", b"is damaged ..", 1))
         self._consumer = self.consumer("never-joined")

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from ledger.batch.header import read_header
+from tests.support.data_files import in_log, in_sqlite
 from tests.support.etcd import EtcdServer
 from tests.support.gateway import Gateway, GatewayFactory
 
@@ -57,7 +58,7 @@ def started(factory: GatewayFactory, *options: str) -> Gateway:
 @pytest.mark.parametrize("journal", ["sqlite", "local-log"])
 def test_positions_on_local_files(gateway_factory: GatewayFactory, tmp_path: Path, journal: str) -> None:
     data = tmp_path / "gateway-0" / "data"
-    gateway = started(gateway_factory, *(["--metadata", f"file:{data}"] if journal == "local-log" else []))
+    gateway = started(gateway_factory, *(in_sqlite if journal == "sqlite" else in_log)(data))
     pages = positions(gateway)
     check(pages)
     for page in pages:

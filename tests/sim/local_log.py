@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 LOG_ROLL_BYTES = (550_000, 700_000, 4 * 1024 * 1024)
 """An entry of full size has to fit; with the smallest a file takes some twenty drafts."""
+WRITES_TAKE_S = (0.0001, 0.002)
+"""As the log reads its clock: so quick that the event loop's thread makes some, or too slow for that."""
 
 
 class DrawnRates(Protocol):
@@ -97,6 +99,10 @@ class LogThreads(InlineThreads):
         self._fate = fate
         self._order = asyncio.Lock()
         self._late: set[asyncio.Task[Any]] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._late
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         fate = self._fate

@@ -11,6 +11,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,7 +47,7 @@ from ledger.records import FIRST_LEVEL
 from ledger.rows import Row
 from ledger.types import Buffer, DraftBatch, Placement, Position, StoredObject
 from tests.sim.host import BEGUN_MS, now_ms
-from tests.sim.local_log import LOG_ROLL_BYTES, InlineThreads, LivedLog, LogThreads
+from tests.sim.local_log import LOG_ROLL_BYTES, WRITES_TAKE_S, InlineThreads, LivedLog, LogThreads
 
 T = TypeVar("T")
 
@@ -104,9 +105,11 @@ class Disk:
         return NotedLog(metadata, self.logs, fate, self.written, random)
 
     async def _open_log(self, fate: "Fate", directory: Path, **more: Any) -> JournalInLog:
+        readings = count(0.0, fate.choose.choice(WRITES_TAKE_S))
         open_log = partial(
             open_local_log,
             clock=lambda: BEGUN_MS + now_ms(),
+            precise_s=lambda: next(readings),
             roll_bytes=fate.choose.choice(LOG_ROLL_BYTES),
         )
         opened = await open_log_directory(

@@ -14,6 +14,17 @@ IN_LAST_BATCH = 20
 """So far before the end of a WAL frame there are bytes of its last batch."""
 
 
+def in_sqlite(data_dir: Path) -> list[str]:
+    """Options with which a gateway begins its journal in SQLite, as earlier versions did. Without them it
+    goes on there: the directory says where its journal is."""
+    return ["--metadata", f"sqlite:{data_dir / METADATA_FILE}"]
+
+
+def in_log(data_dir: Path) -> list[str]:
+    """The same for a local log."""
+    return ["--metadata", f"file:{data_dir}"]
+
+
 def is_in_log(data_dir: Path) -> bool:
     """Whether the journal is in a local log."""
     return format_of(data_dir) == VERSION_WITH_LOG
