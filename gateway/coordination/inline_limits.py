@@ -18,6 +18,10 @@ moved."""
 HELD_BYTES: Final = 64 * 1024 * 1024
 """With more inside of entries, drafts go into objects until some of it was moved."""
 
+RESUMED_SHARE: Final = 0.5
+"""After the rate was exceeded drafts go into objects until this part of a second's bytes may be appended: a
+draft waits for the one before, so one object among many entries would make all of them as slow as objects."""
+
 
 class InlineLimits:
     """The rule of one journal (`adapters.journals.inline.InlineRule`)."""
@@ -41,6 +45,8 @@ class InlineLimits:
         self._left = float(bytes_per_second)
         """Bytes that may be appended now: what a second allows, at most."""
         self._counted_at = loop_time()
+        self._is_over = False
+        """Whether the rate was exceeded, and not enough may be appended again."""
         self.total_bytes = 0
         self.total_drafts = 0
         """Since the process began."""
@@ -48,9 +54,14 @@ class InlineLimits:
     def takes(self, batches: int, size: int) -> bool:
         """As `Journal.takes`."""
         needed = size + batches * ENTRY_BYTES
-        if needed > self._draft_bytes or needed > self._available():
+        if needed > self._draft_bytes or not self._is_within_rate(needed):
             return False
         return self._quota_share() < QUOTA_SHARE and self._held_bytes() + needed <= HELD_BYTES
+
+    def _is_within_rate(self, needed: int) -> bool:
+        available = self._available()
+        self._is_over = needed > available or (self._is_over and available < self._rate * RESUMED_SHARE)
+        return not self._is_over
 
     def appended(self, size: int) -> None:
         self._left = self._available() - size

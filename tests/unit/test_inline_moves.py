@@ -293,9 +293,11 @@ def test_beyond_the_rate_nothing_is_taken_until_time_has_passed() -> None:
     for _ in range(2):
         assert limits.rule.takes(1, 400)
         limits.rule.appended(446)
-    assert not limits.rule.takes(1, 400) and limits.rule.takes(1, 50)
-    limits.now = 0.2
-    assert not limits.rule.takes(1, 400)
+    assert limits.rule.takes(1, 50) and not limits.rule.takes(1, 400)
+    # Then nothing is taken until half of what a second allows may be appended.
+    assert not limits.rule.takes(1, 50)
+    limits.now = 0.38
+    assert not limits.rule.takes(1, 400) and not limits.rule.takes(1, 50)
     limits.now = 0.4
     assert limits.rule.takes(1, 400)
     # What was not used for long is not saved up.
