@@ -209,6 +209,10 @@ class ProduceService:
             return False
         if not self._drafts or self._accumulator.is_full:
             return True
+        # What the journal takes waits for the last draft to be handed over, which an upload of its own would
+        # have to wait for too. Else a single large draft would have all that follow closely uploaded as well.
+        if self._placed.may_submit():
+            return False
         return self._overlapping and (not self._uploads.writing or self._has_lingered())
 
     def _has_lingered(self) -> bool:
