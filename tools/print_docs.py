@@ -96,8 +96,8 @@ offsets is removed. This is checked every `groups.offsets.retention.check.interv
 - In an empty group an offset that was committed after its last member had left stays its full time; Kafka
   counts only from the moment when the group became empty.
 - DescribeGroups returns no assignments while the generation has none; Kafka returns those of the one before.
-- Every gateway serves every group, so FindCoordinator names the one that receives it. Transactions
-  have no coordinator yet: TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+- Every gateway serves every group and every transactional id, so FindCoordinator names the one that
+  receives it.
 - `limits.groups` (100,000; Kafka: none) also counts groups that only commit, and groups with configs. At the
   bound new groups are refused, and existing ones are served.
 
