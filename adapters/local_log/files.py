@@ -41,6 +41,8 @@ FILL_AHEAD_BYTES: Final = 2 * 1024 * 1024
 """How far zeros reach ahead of the last frame."""
 LARGE_FRAME_BYTES: Final = 64 * 1024
 """From that size on it costs more to write zeros first than to write into blocks that are only allocated."""
+JOINED_BYTES: Final = 16 * 1024
+"""A frame up to that size is written from one buffer."""
 LARGE_STEP: Final = 8
 """So many of a large frame are allocated at a time."""
 MAX_SPARES: Final = 2
@@ -208,7 +210,9 @@ class ActiveFile:
 
     def write(self, buffers: Sequence[Buffer], size: int) -> None:
         """Write a frame for which there is space. After an OSError nothing more is written here."""
-        write_synced(self._fd, buffers, self.position)
+        # To hand the kernel many small buffers costs more than to join them.
+        parts = [b"".join(buffers)] if size <= JOINED_BYTES else buffers
+        write_synced(self._fd, parts, self.position)
         self.position += size
 
     def fill(self, limit: int) -> bool:

@@ -136,7 +136,10 @@ def main() -> None:
     directory, notes, number = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 
     async def live() -> None:
-        await LIVES[number](Life(directory, notes, number))
+        life = Life(directory, notes, number)
+        await LIVES[number](life)
+        # A thread that ends in the middle of a write may have written what the recording does not have.
+        await life.log.journal.filled()
 
     asyncio.run(live())
     # As if killed: nothing is closed.
