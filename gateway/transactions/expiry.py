@@ -147,7 +147,8 @@ class TransactionExpiry:
 
 
 def _abort(transaction: Transaction) -> AbortTransaction:
-    return AbortTransaction(transaction.transactional_id, transaction.producer_id, transaction.epoch)
+    name, started_ms = transaction.transactional_id, transaction.started_ms
+    return AbortTransaction(name, transaction.producer_id, transaction.epoch, started_ms)
 
 
 def _log_timeout(timed_out: _TimedOut) -> None:

@@ -238,7 +238,11 @@ def abort_transaction(
     known = find(state, overlay, request.transactional_id)
     if known is None or not known.is_open:
         return Decision(Done(0))
-    if (known.producer_id, known.epoch) != (request.producer_id, request.epoch):
+    if (known.producer_id, known.epoch, known.started_ms) != (
+        request.producer_id,
+        request.epoch,
+        request.started_ms,
+    ):
         return Decision(Done(0))
     work = _work_of_end(state, overlay, known.producer_id)
     return Decision(Done(1), (_end(state, overlay, known, rules.fence(known, now_ms)),), work)

@@ -111,12 +111,14 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class AbortTransaction:
-    """Abort the transaction of this producer and epoch, and fence it, if it is still open: it took longer
-    than it may. Result: Done(0 or 1)."""
+    """Abort the transaction of this producer and epoch that began at `started_ms` (entry time), and fence it,
+    if it is still open: it took longer than it may. Another one may have the same epoch. Result: Done(0 or
+    1)."""
 
     transactional_id: str
     producer_id: int
     epoch: int
+    started_ms: int
 
     work: ClassVar[int] = WORK_OF_END
 

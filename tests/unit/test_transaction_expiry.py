@@ -13,9 +13,10 @@ from gateway.transactions import expiry as module
 from gateway.transactions.coordinator import TransactionCoordinator
 from gateway.transactions.expiry import MAX_ID_SHOWN, ExpiryClocks, TransactionExpiry
 from ledger.errors import ErrorName
-from ledger.requests import Done, Refused
+from ledger.requests import Done, LedgerResult, Refused, Request
 from ledger.topics.requests import CreateTopic
 from ledger.transactions.requests import (
+    AbortTransaction,
     AddToTransaction,
     EndTransaction,
     InitTransactionalId,
@@ -126,6 +127,28 @@ async def test_each_transaction_of_a_producer_has_its_own_time(setting: Setting)
     assert await setting.expiry.abort_timed_out() == 0
     setting.pass_ms(1)
     assert await setting.expiry.abort_timed_out() == 1
+
+
+async def test_an_abort_that_is_overtaken_ends_no_later_transaction(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client of transaction version 1 has the same epoch in its next transaction."""
+    producer = await setting.opened("a")
+    setting.pass_ms(TIMEOUT_MS)
+    true_submit = setting.host.shard.submit
+
+    async def overtaken(request: Request) -> LedgerResult:
+        if isinstance(request, AbortTransaction):
+            await setting.host.ask(EndTransaction("a", *producer[:2], is_commit=True, bumps=False))
+            await setting.add("a", producer)
+        return await true_submit(request)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(setting.host.shard, "submit", overtaken)
+        assert await setting.expiry.abort_timed_out() == 0
+    assert setting.of("a").is_open and not setting.timeouts
+    ended = await setting.host.ask(EndTransaction("a", *producer[:2], is_commit=True, bumps=False))
+    assert isinstance(ended, ProducerEpoch)
 
 
 async def test_a_jump_of_the_clock_ahead_aborts_nothing_while_it_is_in_doubt(setting: Setting) -> None:

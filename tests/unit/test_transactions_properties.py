@@ -234,8 +234,9 @@ class History:
         client.written, client.pending, client.is_open = {}, {}, False
 
     def time_out(self, client: Client) -> None:
-        request = AbortTransaction(client.name, client.producer_id, client.epoch)
-        self.ledger.submit(request)
+        known = self.ledger.state.part(Transactions).by_id.get(client.name)
+        started_ms = -1 if known is None else known.started_ms
+        self.ledger.submit(AbortTransaction(client.name, client.producer_id, client.epoch, started_ms))
         if client.is_open:
             self.over(client, is_commit=False)
             # Its producer is fenced.
