@@ -1,4 +1,7 @@
-"""Lives through the histories of some seeds: `python -m tests.sim SEED [SEED ...]`. Says what is wrong."""
+"""Lives through the histories of some seeds: `python -m tests.sim SEED [SEED ...]`. Says what is wrong.
+
+A seed with a t before it is of producers with transactional ids: t7.
+"""
 
 import sys
 import time
@@ -10,10 +13,12 @@ if __name__ == "__main__":
     codes = 0
     for argument in sys.argv[1:]:
         begun = time.process_time()
-        found = lived(partial(history, int(argument)))
+        seed = int(argument.removeprefix("t"))
+        found = lived(partial(history, seed, is_transactional=argument.startswith("t")))
         took = time.process_time() - begun
         sys.stdout.write(
-            f"seed {argument}: {found.acknowledged} acks, {found.lives} lives, {took:.2f} s of CPU\n"
+            f"seed {argument}: {found.acknowledged} acks, {found.committed} transactions, "
+            f"{found.lives} lives, {took:.2f} s of CPU\n"
         )
         for wrong in found.wrong:
             sys.stdout.write(f"  {wrong}\n")

@@ -28,6 +28,8 @@ from tests.sim.links import Connection, Lost, MemoryLinks
 from tests.sim.load import GROUPS, MEMBERS_GROUP, PARTITIONS, TOPIC, Client
 from tests.sim.merging import MergingJobs
 from tests.sim.stores import Disk, Fate, Rates
+from tests.sim.transactions import TRANSACTED, Reader, Transactor
+from tests.support.transactional_history import Outcome, Place, Read, TransactionalHistory
 from tests.support.virtual_time import run_virtually
 
 Result = TypeVar("Result")
@@ -42,6 +44,8 @@ SETTINGS = {
     "groups.group.initial.rebalance.delay.ms": "50",
     "limits.drain_ms": "1000",
     "broker.log.retention.check.interval.ms": "1000",
+    "transactions.transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "transactions.transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
 }
 IN_MEMORY = {
     "storage.metadata": "memory:",
@@ -62,6 +66,12 @@ INLINE_EVERY, INLINE_BYTES = 3, 1_500
 SHARED_MEMORY = Path("/dev/shm")
 """Files that are synced at once."""
 FINISHED_S = 300.0
+TRANSACTIONAL_IDS = {"v1": False, "v2": True}
+"""And whether their clients are of transaction version 2."""
+INSTANCES, TRANSACTIONS = 2, 6
+ID_EXPIRY_EVERY, ID_EXPIRY_MS = 3, 4_000
+"""In so many histories ids are forgotten that soon."""
+WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 class JournalIn(Enum):
@@ -84,6 +94,8 @@ class History:
     acknowledged: int
     swapped: int
     """How often segments took the place of runs."""
+    committed: int
+    """Transactions."""
 
 
 class Life:
@@ -149,8 +161,12 @@ class Life:
 
 
 class Simulation:
-    def __init__(self, seed: int, directory: Path | None, change: Change) -> None:
+    def __init__(
+        self, seed: int, directory: Path | None, change: Change, *, is_transactional: bool = False
+    ) -> None:
         self.seed = seed
+        self.is_transactional = is_transactional
+        self.transactions = TransactionalHistory()
         self.change = change
         self.choose = random.Random(f"history {seed}")
         self.host = SimulatedHost(seed)
@@ -163,7 +179,8 @@ class Simulation:
             shared=is_in_memory and seed % 2 == 0,
             placing=is_in_memory and seed % 3 > 0,
         )
-        self._settings = drawn_settings(self.choose, directory)
+        id_expiry_ms = WEEK_MS if seed % ID_EXPIRY_EVERY else ID_EXPIRY_MS
+        self._settings = drawn_settings(self.choose, directory, id_expiry_ms)
         self._journal_in = drawn_journal(seed)
         self.is_calm = False
         self._is_over = False
@@ -174,7 +191,9 @@ class Simulation:
     async def run(self) -> History:
         await self._begin_life()
         await self.client("setting up").create(TOPIC, PARTITIONS)
-        loads, consumers = self._loads()
+        if self.is_transactional:
+            await self.client("setting up").create(TRANSACTED, PARTITIONS)
+        loads, consumers = self._transactional_loads() if self.is_transactional else self._loads()
         merging = asyncio.create_task(self.jobs.run(lambda: self._is_over)) if self.jobs else None
         trouble = asyncio.create_task(self._trouble())
         await asyncio.sleep(TROUBLED_S)
@@ -196,7 +215,11 @@ class Simulation:
         await asyncio.gather(*(life.task for life in self._lives))
         acknowledged = sum(map(len, self.book.acked.values()))
         swapped = self.jobs.swapped if self.jobs else 0
-        return History(self.seed, self.book.wrong, self.disk.written, len(self._lives), acknowledged, swapped)
+        committed = sum(a.outcome is Outcome.COMMITTED for a in self.transactions.attempts)
+        wrong = [*self.book.wrong, *self.transactions.wrong]
+        return History(
+            self.seed, wrong, self.disk.written, len(self._lives), acknowledged, swapped, committed
+        )
 
     @property
     def settings(self) -> Settings:
@@ -235,6 +258,26 @@ class Simulation:
         consumes = [self.client(f"consumer {n}").consume(n, lambda: self._is_over) for n in range(PARTITIONS)]
         loop = asyncio.get_running_loop()
         return [loop.create_task(make) for make in makes], [loop.create_task(one) for one in consumes]
+
+    def _transactional_loads(self) -> tuple[list[asyncio.Task[None]], list[asyncio.Task[None]]]:
+        loop, history = asyncio.get_running_loop(), self.transactions
+        transactors = [
+            Transactor(self.client(f"{name} {number}"), history, name, is_v2=is_v2)
+            for name, is_v2 in TRANSACTIONAL_IDS.items()
+            for number in range(INSTANCES)
+        ]
+        makes = [transactor.run(TRANSACTIONS) for transactor in transactors]
+        makes += [self.client("once").produce_exactly_once(12), self.client("churn").churn(2)]
+        readers = [reader for committed in (False, True) for reader in self._readers(committed=committed)]
+        follows = [reader.follow(lambda: self._is_over) for reader in readers]
+        return [loop.create_task(make) for make in makes], [loop.create_task(one) for one in follows]
+
+    def _readers(self, *, committed: bool) -> list[Reader]:
+        name = "committed" if committed else "uncommitted"
+        return [
+            Reader(self.client(f"{name} {n}"), self.transactions, n, committed=committed)
+            for n in range(PARTITIONS)
+        ]
 
     async def _begin_life(self) -> None:
         while True:
@@ -279,10 +322,32 @@ class Simulation:
             self.book.compare(place, stored)
             if before[place] != stored:
                 self.book.complain(f"{place}: a restart has changed what is there")
+        if self.is_transactional:
+            await self._check_transactions()
+            return
         client = self.client("last look")
         for group in GROUPS:
             while not await client.look_at_commit((group, 0)):
                 await client.pause()
+
+    async def _check_transactions(self) -> None:
+        """And once more after a restart: readers find the same."""
+        offsets = {
+            name: await Transactor(self.client("last look"), self.transactions, name, is_v2=is_v2).look()
+            for name, is_v2 in TRANSACTIONAL_IDS.items()
+        }
+        found = await self._read_transacted(committed=False), await self._read_transacted(committed=True)
+        if self.transactions.wrong:
+            return
+        self.transactions.compare(*found, offsets)
+        await self._restart(is_crash=True)
+        again = await self._read_transacted(committed=False), await self._read_transacted(committed=True)
+        if again != found:
+            self.transactions.complain("a restart has changed what readers of transactions see")
+
+    async def _read_transacted(self, *, committed: bool) -> dict[Place, list[Read]]:
+        readers = self._readers(committed=committed)
+        return {(TRANSACTED, n): await reader.read_all() for n, reader in enumerate(readers)}
 
     async def _read_all(self) -> dict[TopicPartition, list[ReadBatch]]:
         client, found = self.client("reader"), dict[TopicPartition, list[ReadBatch]]()
@@ -322,22 +387,30 @@ def drawn_rates(choose: random.Random) -> Rates:
     )
 
 
-def drawn_settings(choose: random.Random, directory: Path | None) -> Settings:
+def drawn_settings(choose: random.Random, directory: Path | None, id_expiry_ms: int) -> Settings:
     stores = IN_MEMORY if directory is None else {"storage.data_dir": str(directory)}
     linger_ms = str(choose.choice([0, 0, 5]))
     inline = {"storage.inline_bytes": str(0 if choose.randrange(INLINE_EVERY) else INLINE_BYTES)}
     settings = load_settings({**SETTINGS, **stores, **inline, "ledger.linger_ms": linger_ms}, {})
     ledger = msgspec.structs.replace(settings.ledger, snapshot_bytes=SNAPSHOT_BYTES, orphan_grace_ms=GRACE_MS)
-    return msgspec.structs.replace(settings, ledger=ledger)
+    transactions = msgspec.structs.replace(settings.transactions, transactional_id_expiration_ms=id_expiry_ms)
+    return msgspec.structs.replace(settings, ledger=ledger, transactions=transactions)
 
 
-async def history(seed: int, change: Change = lambda world: world, in_files: bool | None = None) -> History:
+async def history(
+    seed: int,
+    change: Change = lambda world: world,
+    in_files: bool | None = None,
+    *,
+    is_transactional: bool = False,
+) -> History:
     """`change`: to show what a gateway in another world would do. `in_files`: over local files,
-    otherwise in memory; by default drawn by the seed."""
+    otherwise in memory; by default drawn by the seed. `is_transactional`: of producers with transactional
+    ids, instead of all other clients."""
     if not (seed % FILES_EVERY == 0 if in_files is None else in_files):
-        return await Simulation(seed, None, change).run()
+        return await Simulation(seed, None, change, is_transactional=is_transactional).run()
     with tempfile.TemporaryDirectory(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None) as directory:
-        return await Simulation(seed, Path(directory), change).run()
+        return await Simulation(seed, Path(directory), change, is_transactional=is_transactional).run()
 
 
 def lived(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

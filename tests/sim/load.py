@@ -79,7 +79,7 @@ class Client:
         self.name = name
         self.book = book
         self.choose = choose
-        self._connect = connect
+        self.connect = connect
         self._connection: Connection | None = None
         self._made = 0
 
@@ -87,7 +87,7 @@ class Client:
         """Raises Lost, if it is unknown what became of the request."""
         while self._connection is None or self._connection.is_lost:
             try:
-                self._connection = self._connect()
+                self._connection = self.connect()
             except Lost:
                 await self.pause()
         return await self._connection.ask(key, version, message)

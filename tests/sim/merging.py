@@ -16,6 +16,8 @@ from ledger.keys import RANDOM_BYTES, index_locator, segment_locator
 from ledger.merging.found import FoundRun, RunPage
 from ledger.merging.merge import JobAttempt, swap_of
 from ledger.merging.plan import MergePolicy, MergeTask, PartitionPlanner
+from ledger.objects.uploads import ObjectKind
+from ledger.partitions.markers import is_marker
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Blobs, SegmentStore
 from ledger.requests import LedgerResult, Refused, Request
@@ -106,6 +108,11 @@ class MergingJobs:
         objects = shard.state.objects.by_number
         runs = []
         for run in log.runs_from(log.log_start):
+            if is_marker(run):
+                runs.append(
+                    FoundRun("", ObjectKind.MARKER, 0, run.size, run.base, run.last, run.max_timestamp)
+                )
+                continue
             stored = objects.get(run.object_number)
             if stored is None:
                 # The shard of a gateway that has died meanwhile.
