@@ -25,6 +25,7 @@ from gateway.offline.move_plan import plan_move
 from gateway.store_assembly import opened_stores
 from ledger.batch.header import walk
 from ledger.batch.records import read_batch
+from ledger.partitions.markers import is_marker, marker_bytes
 from ledger.partitions.requests import ReserveProducerIds
 from ledger.types import Buffer, DraftBatch, Position
 from tests.support.embedded import Client
@@ -151,6 +152,8 @@ class Content:
     topic_id: bytes
     records: list[tuple[int, int, str | None]]
     """(partition, offset, value) of the topic `orders`."""
+    markers: list[tuple[int, int, bytes]]
+    """(partition, offset, batch)."""
 
 
 async def content_of(at: Mapping[str, object]) -> Content:
@@ -161,13 +164,17 @@ async def content_of(at: Mapping[str, object]) -> Content:
         await verify_data(stores.journal, stores.blobs, state)
         topic = state.topics.by_name["orders"]
         records: list[tuple[int, int, str | None]] = []
+        markers: list[tuple[int, int, bytes]] = []
         for log in topic.partitions:
             for run in log.runs():
+                if is_marker(run):
+                    markers.append((log.index, run.base, marker_bytes(run)))
+                    continue
                 where = Position(state.objects.locator(run.object_number), run.start, run.size)
                 (data,) = await stores.segments.read([where])
                 assert data is not None
                 records += [(log.index, run.base + n, value) for n, value in enumerate(values_in(data))]
-        return Content(state.feature_level, topic.topic_id, sorted(records))
+        return Content(state.feature_level, topic.topic_id, sorted(records), markers)
 
 
 def values_in(data: Buffer) -> Iterator[str | None]:
