@@ -167,7 +167,8 @@ class Conversation:
 
     def _await_markers(self, call: Call) -> None:
         """After the end of a transaction: until its markers are in all partitions."""
-        name = getattr(call.request, "transactional_id", None)
+        request = call.request.message if isinstance(call.request, Appended) else call.request
+        name = getattr(request, "transactional_id", None)
         if call.api not in ENDING or not name:
             return
         state = Call(ApiKey.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest([name]))

@@ -5,14 +5,15 @@
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from tests.differential.conftest import (
     GATEWAY_OPTIONS,
+    Comparison,
     coordinates_groups,
     coordinates_transactions,
     gives_producer_ids,
@@ -27,15 +28,18 @@ from tests.support.transcript import read_transcript, write_transcript
 TRANSCRIPTS: Final = sorted((Path(__file__).parent / "transactions").glob("*.txt"))
 LONG: Final = {"epoch_overflow"}
 """Each of 32,766 epochs is an entry of a journal."""
-STORIES: Final = [
-    pytest.param(path, id=path.stem, marks=[pytest.mark.full] if path.stem in LONG else [])
-    for path in TRANSCRIPTS
-]
+ALONE: Final = {*LONG, "restart", "timeout"}
+"""They need a Kafka that is killed, or that looks for timeouts more often."""
 CHECKED_MS: Final = "200"
 INTERVAL: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 SESSION: Final = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
 """A broker that was killed is let in again when its former session has expired."""
 NUMBERS: Final = itertools.count()
+
+
+def stories(are: Callable[[str], bool]) -> list[Any]:
+    """The transcripts of some names."""
+    return [pytest.param(path, id=path.stem) for path in TRANSCRIPTS if are(path.stem)]
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +71,36 @@ def played(path: Path, server: KafkaServer | Gateway) -> str:
     return write_transcript(Play(server, prefix, is_ready).run(blocks))
 
 
-@pytest.mark.parametrize("path", STORIES)
-def test_kafka_does_what_the_transcript_says(path: Path, kafka: KafkaServer, renew_transcripts: bool) -> None:
+def check_kafka(path: Path, kafka: KafkaServer, *, renew: bool) -> None:
     outcome = played(path, kafka)
-    if renew_transcripts:
+    if renew:
         path.write_text(outcome)
     assert outcome == path.read_text(), "if Kafka is as it should be: pytest --renew-transcripts"
 
 
-@pytest.mark.parametrize("path", STORIES)
+@pytest.mark.parametrize("path", stories(lambda name: name not in ALONE))
+def test_kafka_does_what_the_transcript_says(
+    path: Path, kafka_oracle: KafkaServer, comparison: Comparison, renew_transcripts: bool
+) -> None:
+    check_kafka(path, kafka_oracle, renew=renew_transcripts)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("path", stories(lambda name: name in ALONE))
+def test_a_kafka_that_is_killed_does_what_the_transcript_says(
+    path: Path, kafka: KafkaServer, renew_transcripts: bool
+) -> None:
+    check_kafka(path, kafka, renew=renew_transcripts)
+
+
+@pytest.mark.parametrize("path", stories(lambda name: name not in LONG))
 def test_the_gateway_does_what_the_transcript_says(path: Path, gateway: Gateway) -> None:
+    assert played(path, gateway) == path.read_text()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("path", stories(lambda name: name in LONG))
+def test_the_gateway_does_what_the_long_transcript_says(path: Path, gateway: Gateway) -> None:
     assert played(path, gateway) == path.read_text()
 
 
