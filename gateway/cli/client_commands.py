@@ -12,6 +12,7 @@ from gateway.cli.completion import (
     completer_of,
 )
 from gateway.cli.contact import DEFAULT_BOOTSTRAP, Contact
+from gateway.cli.exits import Exit
 from gateway.cli.help_text import help_text
 from gateway.cli.options import (
     AsJson,
@@ -66,6 +67,9 @@ Print all records, and new ones as they are written, until Ctrl-C (exit code 130
 While a gateway restarts, the command retries for 30 s. If only some partitions have the offset (--from 1000),
 reading begins at the nearest record in the others. --until never waits for records that are not there yet.
 
+With --isolation-level read_committed records of aborted transactions are left out, and those of open ones
+wait; --to-end then stops where the first open one began.
+
 With --group it shares the partitions with the other members of the group, begins at the committed offsets
 (--from says where, if there are none), and commits what it has printed: every 5 s, and at the end.
 
@@ -97,6 +101,15 @@ Start = Annotated[
         help="earliest, latest, offset, -N from the end, time.",
         metavar="WHERE",
         autocompletion=completer_of("earliest", "latest"),
+    ),
+]
+Isolation = Annotated[
+    str,
+    typer.Option(
+        "--isolation-level",
+        help="read_committed leaves out what transactions aborted.",
+        metavar="LEVEL",
+        autocompletion=completer_of("read_uncommitted", "read_committed"),
     ),
 ]
 Printed = Annotated[
@@ -318,19 +331,25 @@ def consume(
     to_end: Annotated[
         bool, typer.Option("--to-end", "-e", help="Stop at the present end.", metavar="")
     ] = False,
+    isolation: Isolation = "read_uncommitted",
     format_: Printed = "value",
     key_separator: Annotated[str, KeySeparator] = r"\t",
     null: Annotated[str, typer.Option("--null", help="Printed for a null.", metavar="TEXT")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.", metavar="")] = False,
 ) -> None:
-    from gateway.cli.consume import ConsumeOptions
+    from gateway.cli.consume import ConsumeOptions, isolation_of
     from gateway.cli.consume import consume as work
     from gateway.cli.output import end_with
     from gateway.cli.record_output import OutputOptions
 
     output = OutputOptions("json" if as_json else format_, key_separator, null)
-    options = ConsumeOptions(names, start, partitions or (), count, to_end, until, group, output)
-    end_with(lambda: work(Contact(bootstrap, tls_ca, tls_cert, tls_key), options))
+
+    def done() -> Exit:
+        level = isolation_of(isolation)
+        options = ConsumeOptions(names, start, partitions or (), count, to_end, until, group, level, output)
+        return work(Contact(bootstrap, tls_ca, tls_cert, tls_key), options)
+
+    end_with(done)
 
 
 def demo(

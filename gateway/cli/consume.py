@@ -9,13 +9,14 @@ from gateway.cli.consumer_member import GroupMember, Rebalanced
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, TopicInfo
 from gateway.cli.exits import Exit
-from gateway.cli.fetching import Consumed, Partition, fetched
+from gateway.cli.fetching import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Partition, fetched
 from gateway.cli.groups import committed_offsets
 from gateway.cli.offsets import EARLIEST, LATEST, list_offsets, offsets_of_topics, starting_offsets
 from gateway.cli.output import UsageError, counted, stdout_bytes, talk, writing
 from gateway.cli.record_output import OutputOptions, Printer, printer_for
 
 IDLE_S: Final = 0.5
+ISOLATIONS: Final = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,15 @@ class ConsumeOptions:
     to_end: bool = False
     until: str | None = None
     group: str | None = None
+    isolation: int = READ_UNCOMMITTED
     output: OutputOptions = field(default_factory=OutputOptions)
+
+
+def isolation_of(level: str) -> int:
+    """UsageError."""
+    if level not in ISOLATIONS:
+        raise UsageError(f"--isolation-level {level}: expected {' or '.join(ISOLATIONS)}")
+    return ISOLATIONS[level]
 
 
 class _Enough(Exception):
@@ -71,7 +80,8 @@ def consume(contact: Contact, options: ConsumeOptions) -> Exit:
         try:
             if options.group is None:
                 starts = _starts(endpoint, topics, options)
-                lines.print(fetched(endpoint, topics, starts, _ends(endpoint, topics, options)))
+                ends = _ends(endpoint, topics, options)
+                lines.print(fetched(endpoint, topics, starts, ends, isolation=options.isolation))
             else:
                 _consume_as_member(contact, endpoint, topics, options, lines)
         except _Enough:
@@ -107,7 +117,7 @@ def _consume_as_member(
             starts = _member_starts(endpoint, topics, options, assigned)
             mine = None if ends is None else {part: ends.get(part, 0) for part in starts}
             try:
-                lines.print(fetched(endpoint, topics, starts, mine, member.tend))
+                lines.print(fetched(endpoint, topics, starts, mine, member.tend, options.isolation))
                 if ends is not None:
                     return
                 _wait_for_rebalance(member)
@@ -154,10 +164,11 @@ def _starts(
 def _ends(
     endpoint: Endpoint, topics: Mapping[str, TopicInfo], options: ConsumeOptions
 ) -> dict[Partition, int] | None:
-    """Where to stop: never later than the present end. None: nowhere."""
+    """Where to stop: never later than the present end, or the first open transaction for those who read what
+    is committed. None: nowhere."""
     if not options.to_end and options.until is None:
         return None
-    ends = offsets_of_topics(endpoint, list(topics.values()), LATEST)
+    ends = offsets_of_topics(endpoint, list(topics.values()), LATEST, options.isolation)
     if options.until is None:
         return ends
     for topic in topics.values():

@@ -202,3 +202,32 @@ def test_range_gives_the_first_members_one_partition_more() -> None:
     assert held_partitions(assignment(partitions)) == partitions
     assert subscribed_topics(subscription(["t", "ü"])) == ["t", "ü"]
     assert subscribed_topics(b"\x00") == []
+
+
+def transact(endpoint: Endpoint, topic: str, value: str) -> Producer:
+    """A producer with a transaction that has one record, flushed."""
+    settings = {"bootstrap.servers": endpoint.bootstrap, "transactional.id": f"{topic}-{value}"}
+    producer = Producer(settings)
+    producer.init_transactions(CLIENT_TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, value, partition=0)
+    assert producer.flush(CLIENT_TIMEOUT_S) == 0
+    return producer
+
+
+def test_only_what_is_committed_is_read_if_that_is_wanted(endpoint: Endpoint, topic: str) -> None:
+    run(endpoint, "topics", "create", topic)
+    transact(endpoint, topic, "committed").commit_transaction(CLIENT_TIMEOUT_S)
+    transact(endpoint, topic, "aborted").abort_transaction(CLIENT_TIMEOUT_S)
+    produce(endpoint, topic, 0, "plain")
+    open_one = transact(endpoint, topic, "open")
+    produce(endpoint, topic, 0, "behind")
+    read = ("consume", topic, "--to-end", "--isolation-level")
+    everything = ["committed", "aborted", "plain", "open", "behind"]
+    assert run(endpoint, *read, "read_uncommitted").stdout.split() == everything
+    assert run(endpoint, *read, "read_committed").stdout.split() == ["committed", "plain"]
+    open_one.commit_transaction(CLIENT_TIMEOUT_S)
+    done = run(endpoint, *read, "read_committed", "--group", f"{topic}-readers")
+    assert done.stdout.split() == ["committed", "plain", "open", "behind"]
+    refused = run(endpoint, *read, "committed")
+    assert refused.returncode == 2 and "read_uncommitted or read_committed" in refused.stderr
