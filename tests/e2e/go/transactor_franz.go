@@ -111,6 +111,11 @@ func (f *franzTransactor) copy(by transaction, committed func([]byte) bool) erro
 		return err
 	}
 	defer session.Close()
+	// The library would do so with its first record, which it does not get before the transaction that a killed
+	// copier has left open has timed out: its offsets are not stable.
+	if _, _, err := session.Client().ProducerID(context.Background()); err != nil {
+		return err
+	}
 	for number := 1; ; {
 		polled := session.PollRecords(context.Background(), by.Batch)
 		if polled.NumRecords() == 0 {
