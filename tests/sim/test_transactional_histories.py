@@ -19,7 +19,7 @@ from ledger.transactions.rules import Ending, Expected
 from ledger.transactions.state import Transaction, Transactions
 from tests.sim.history import TRANSACTIONAL_IDS, TRANSACTIONS, history, lived
 
-SEEDS = 2_000 if os.environ.get("DRAGOMAN_TEST_FULL") else 24
+SEEDS = 2_000 if os.environ.get("DRAGOMAN_TEST_FULL") else 16
 AT_ONCE = 8
 SABOTAGED_SEEDS = 6
 """One of so many shows every sabotage below."""
