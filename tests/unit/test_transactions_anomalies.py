@@ -94,7 +94,7 @@ def test_no_last_stable_offset_is_stuck(is_one_entry: bool) -> None:
     """Behind a transaction that timed out, one whose producer was replaced, and records that were deleted."""
     ledger, _ = made(False, InitTransactionalId("b", 60_000), sent(FIRST, 0), sent(ProducerEpoch(1, 0), 0))
     started_ms = ledger.state.part(Transactions).by_id["a"].started_ms
-    requests = [
+    requests: list[Request] = [
         DeleteRecords(TOPIC, 0, 1),
         AbortTransaction("a", 0, 0, started_ms),
         InitTransactionalId("b", 60_000),
@@ -125,9 +125,9 @@ def test_a_zombie_whose_id_has_expired_changes_nothing(begins_again: bool, is_on
     ledger, _ = made(False, sent(FIRST, 0), end(FIRST))
     ledger.now_ms += 10
     offsets = PendOffsets("g", "a", 0, 1, [OffsetRow(TOPIC, 0, 9)], True)
-    zombie = [sent(SECOND, 0), offsets, added(SECOND), end(SECOND), end(SECOND, False)]
-    again = [InitTransactionalId("a", 60_000)] if begins_again else []
-    requests = [ExpireTransactionalIds(ledger.now_ms, 9, ["a"]), *again, *zombie]
+    zombie: list[Request] = [sent(SECOND, 0), offsets, added(SECOND), end(SECOND), end(SECOND, False)]
+    again: list[Request] = [InitTransactionalId("a", 60_000)] if begins_again else []
+    requests: list[Request] = [ExpireTransactionalIds(ledger.now_ms, 9, ["a"]), *again, *zombie]
     if is_one_entry:
         results = results_of(ledger.submit(*requests))
     else:
