@@ -26,6 +26,8 @@ from tests.support.topics import create_topics
 SOURCE, TARGET = "source", "target"
 PARTITIONS: Final = 2
 BATCH, ABORT_EVERY = 10, 5
+# So that most kills find a transaction that has records, but not yet the offsets of its group.
+PAUSE_MS: Final = 50
 WAIT_S: Final = 120.0
 STEP_S: Final = 0.1
 # librdkafka's send_offsets_to_transaction may wait for ever when the connection to the coordinator breaks
@@ -57,7 +59,7 @@ class Supervised:
         self._transactor = self._running.enter_context(
             running_transactor(self.library, self.server, self.directory)
         )
-        self._transactor.start_copying(SOURCE, TARGET, PARTITIONS, BATCH, ABORT_EVERY)
+        self._transactor.start_copying(SOURCE, TARGET, PARTITIONS, BATCH, ABORT_EVERY, PAUSE_MS)
 
     def kill9(self) -> None:
         self._running.close()

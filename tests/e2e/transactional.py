@@ -89,7 +89,9 @@ class Transactor:
         )["values"]
         return values
 
-    def start_copying(self, source: str, target: str, partitions: int, batch: int, abort_every: int) -> None:
+    def start_copying(
+        self, source: str, target: str, partitions: int, batch: int, abort_every: int, pause_ms: int = 0
+    ) -> None:
         """With the group and the transactional id `copier-<source>`. The program takes no order meanwhile."""
         name = f"copier-{source}"
         self.program.say(
@@ -102,6 +104,7 @@ class Transactor:
             partitions=partitions,
             batch=batch,
             abort_every=abort_every,
+            pause_ms=pause_ms,
         )
 
     def is_copying(self) -> bool:

@@ -29,6 +29,12 @@ type transaction struct {
 	Target     string
 	Batch      int
 	AbortEvery int `json:"abort_every"`
+	PauseMs    int `json:"pause_ms"`
+}
+
+// pause is between the records of a transaction and its offsets.
+func (t transaction) pause() {
+	time.Sleep(time.Duration(t.PauseMs) * time.Millisecond)
 }
 
 func (t transaction) isAborted(number int) bool {

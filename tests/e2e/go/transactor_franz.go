@@ -132,6 +132,7 @@ func (f *franzTransactor) copy(by transaction, committed func([]byte) bool) erro
 		if err := session.Client().Flush(context.Background()); err != nil {
 			return err
 		}
+		by.pause()
 		commit := kgo.TransactionEndTry(failed.Err() == nil && !by.isAborted(number))
 		isCommitted, err := session.End(context.Background(), commit)
 		if err != nil {

@@ -244,5 +244,6 @@ func (c *saramaCopier) transfer(batch []*sarama.ConsumerMessage) error {
 	if err := firstOf(c.producer.SendMessages(copied)); err != nil {
 		return err
 	}
+	c.by.pause()
 	return c.producer.AddMessageToTxn(batch[len(batch)-1], c.by.Group, nil)
 }

@@ -128,6 +128,7 @@ async function transfer(producer, order, partition, taken, toAbort) {
   try {
     const messages = taken.map(({ value }) => ({ partition, value }))
     await transaction.send({ topic: order.target, acks: -1, messages })
+    await new Promise((resolve) => setTimeout(resolve, order.pause_ms))
     const offset = (BigInt(taken.at(-1).offset) + 1n).toString()
     const topics = [{ topic: order.source, partitions: [{ partition, offset }] }]
     await transaction.sendOffsets({ consumerGroupId: order.group, topics })

@@ -118,6 +118,7 @@ async def transfer(producer: AIOKafkaProducer, copying: Copying, taken: Taken) -
     for place, records in taken.items():
         for record in records:
             await producer.send(copying.target, record.value, partition=place.partition)
+    await asyncio.sleep(copying.pause_s)
     following = {place: records[-1].offset + 1 for place, records in taken.items()}
     await producer.send_offsets_to_transaction(following, copying.group)
 

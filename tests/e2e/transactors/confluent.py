@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -93,7 +94,7 @@ class Confluent(Transactor):
                 taken = [one for one in consumer.consume(copying.batch, POLL_S) if one.error() is None]
             producer.begin_transaction()
             try:
-                transfer(producer, consumer, copying.target, taken)
+                transfer(producer, consumer, copying, taken)
                 if not copying.is_aborted(number):
                     retried(producer.commit_transaction)
                     ends += sum(message.value() == END.encode() for message in taken)
@@ -125,13 +126,14 @@ def initialized(bootstrap: str, transactional_id: str, timeout_ms: int) -> Produ
     return producer
 
 
-def transfer(producer: Producer, consumer: Consumer, target: str, taken: Sequence[Message]) -> None:
+def transfer(producer: Producer, consumer: Consumer, copying: Copying, taken: Sequence[Message]) -> None:
     """All that one transaction has."""
     following: dict[tuple[str, int], int] = {}
     for message in taken:
         topic, partition, offset = place_of(message)
-        producer.produce(target, message.value(), partition=partition)
+        producer.produce(copying.target, message.value(), partition=partition)
         following[topic, partition] = offset + 1
+    time.sleep(copying.pause_s)
     offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in following.items()]
     member = consumer.consumer_group_metadata()
     retried(lambda: producer.send_offsets_to_transaction(offsets, member, CALL_S))

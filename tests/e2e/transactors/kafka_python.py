@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -84,7 +85,7 @@ class KafkaPython(Transactor):
                 taken = polled(consumer)
             producer.begin_transaction()
             try:
-                transfer(producer, consumer, copying.target, taken)
+                transfer(producer, consumer, copying, taken)
                 if not copying.is_aborted(number):
                     producer.commit_transaction()
                     ends += sum(record.value == END.encode() for one in taken.values() for record in one)
@@ -119,11 +120,12 @@ def polled(consumer: KafkaConsumer) -> Taken:
     return taken
 
 
-def transfer(producer: KafkaProducer, consumer: KafkaConsumer, target: str, taken: Taken) -> None:
+def transfer(producer: KafkaProducer, consumer: KafkaConsumer, copying: Copying, taken: Taken) -> None:
     """All that one transaction has."""
     for place, records in taken.items():
         for record in records:
-            producer.send(target, record.value, partition=place.partition)
+            producer.send(copying.target, record.value, partition=place.partition)
+    time.sleep(copying.pause_s)
     following = {place: OffsetAndMetadata(records[-1].offset + 1, "", -1) for place, records in taken.items()}
     producer.send_offsets_to_transaction(following, consumer.group_metadata())
 

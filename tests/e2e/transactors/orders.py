@@ -24,10 +24,16 @@ class Copying:
     partitions: int
     batch: int
     abort_every: int
+    pause_ms: int
 
     def is_aborted(self, number: int) -> bool:
         """Whether the transaction of this number, from 1, is one to be aborted."""
         return self.abort_every > 0 and number % self.abort_every == 0
+
+    @property
+    def pause_s(self) -> float:
+        """How long a transaction waits between its records and its offsets."""
+        return self.pause_ms / 1000
 
 
 class Transactor(Protocol):
@@ -87,7 +93,7 @@ def _read(transactor: Transactor, order: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _copy(transactor: Transactor, order: Mapping[str, Any]) -> None:
-    names = ("bootstrap", "id", "group", "source", "target", "partitions", "batch", "abort_every")
+    names = ("bootstrap", "id", "group", "source", "target", "partitions", "batch", "abort_every", "pause_ms")
     transactor.copy(Copying(*(order[name] for name in names)))
 
 

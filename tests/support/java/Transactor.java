@@ -145,7 +145,7 @@ public final class Transactor {
         return !values.isEmpty() && values.get(values.size() - 1).asText().equals(END);
     }
 
-    private static void copy(JsonNode order) {
+    private static void copy(JsonNode order) throws InterruptedException {
         Properties settings = readerSettings(order, true);
         settings.put("group.id", order.get("group").asText());
         settings.put("session.timeout.ms", "6000");
@@ -163,7 +163,7 @@ public final class Transactor {
                     records = consumer.poll(POLL);
                 }
                 boolean toAbort = abortEvery > 0 && number % abortEvery == 0;
-                if (isCopied(producer, consumer, records, order.get("target").asText(), toAbort)) {
+                if (isCopied(producer, consumer, records, order, toAbort)) {
                     for (ConsumerRecord<String, String> record : records) {
                         ends += record.value().equals(END) ? 1 : 0;
                     }
@@ -179,9 +179,10 @@ public final class Transactor {
         KafkaProducer<String, String> producer,
         KafkaConsumer<String, String> consumer,
         ConsumerRecords<String, String> records,
-        String target,
+        JsonNode order,
         boolean toAbort
-    ) {
+    ) throws InterruptedException {
+        String target = order.get("target").asText();
         producer.beginTransaction();
         try {
             Map<TopicPartition, OffsetAndMetadata> following = new HashMap<>();
@@ -191,6 +192,7 @@ public final class Transactor {
                     new TopicPartition(record.topic(), record.partition()),
                     new OffsetAndMetadata(record.offset() + 1));
             }
+            Thread.sleep(order.get("pause_ms").asInt());
             producer.sendOffsetsToTransaction(following, consumer.groupMetadata());
             if (!toAbort) {
                 commit(producer);
