@@ -28,6 +28,7 @@ from gateway.telemetry.parked import parked
 from ledger.errors import ErrorName, StoreError
 from ledger.groups.requests import GroupGone, RemoveGroup
 from ledger.requests import Refused
+from ledger.transactions.state import Transactions
 
 log = structlog.get_logger(__name__)
 
@@ -235,9 +236,11 @@ class GroupCoordinator:
         return self._describe(group_id, with_members=False)
 
     def ids(self) -> list[str]:
-        """Ids of groups that have members, had some, or have committed offsets, in order."""
+        """Ids of groups that have members, had some, or have offsets, be it in an open transaction; in
+        order."""
         stored = self._shard.state.groups
-        return sorted({*self._runners, *stored.by_id, *stored.offsets})
+        waiting = self._shard.state.part(Transactions).waiting_groups()
+        return sorted({*self._runners, *stored.by_id, *stored.offsets, *waiting})
 
     def listings(self) -> list[GroupDescription]:
         """Every group without its members, by id."""
@@ -251,7 +254,12 @@ class GroupCoordinator:
             return runner.group.describe() if with_members else runner.group.listing()
         if runner is None and group_id in stored.by_id:
             return describe_stored(stored.by_id[group_id])
-        return describe_simple(group_id) if group_id in stored.offsets else None
+        return describe_simple(group_id) if self._is_stored(group_id) else None
+
+    def _is_stored(self, group_id: str) -> bool:
+        """Whether the ledger knows it: by its members, or by offsets, be they in an open transaction."""
+        state = self._shard.state
+        return state.groups.has(group_id) or state.part(Transactions).is_waiting(group_id)
 
     @property
     def group_count(self) -> int:
@@ -311,7 +319,7 @@ class GroupCoordinator:
                 failed = await runner.wait_until_durable()
                 if failed is not None:
                     return Refused(failed)
-                while self._shard.state.groups.has(group_id):
+                while self._is_stored(group_id):
                     result = await self._shard.submit(RemoveGroup(group_id))
                     if isinstance(result, Refused):
                         return result
@@ -340,7 +348,7 @@ class GroupCoordinator:
     def _find(self, group_id: str) -> GroupRunner | None:
         """The group, if it is known here and now."""
         runner = self._runners.get(group_id)
-        if runner is None and self._shard.state.groups.has(group_id):
+        if runner is None and self._is_stored(group_id):
             runner = self._open(group_id)
         return runner
 

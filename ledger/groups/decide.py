@@ -101,7 +101,12 @@ def remove_offsets(state: LedgerState, overlay: Overlay, request: RemoveOffsets,
     going: dict[OffsetKey, None] = {}
     for key in request.keys:
         committed_ms = _committed_ms(state, overlay, request.group_id, key)
-        if committed_ms is not None and (bound is None or committed_ms < bound):
+        is_pending = _is_pending(state, overlay, request.group_id, key)
+        if bound is None:
+            is_going = is_pending or committed_ms is not None
+        else:
+            is_going = not is_pending and committed_ms is not None and committed_ms < bound
+        if is_going:
             going[key] = None
     return Decision(Done(len(going)), _removed(overlay, request.group_id, list(going)))
 
@@ -132,7 +137,7 @@ def remove_group(state: LedgerState, overlay: Overlay, request: RemoveGroup, now
     total = _offset_count(state, overlay, group_id)
     if not request.limit and _is_pending(state, overlay, group_id):
         return Decision(GroupGone(total + 1))
-    if group is None and not total:
+    if group is None and not total and not _is_pending(state, overlay, group_id):
         return Decision(Refused(ErrorName.GROUP_ID_NOT_FOUND))
     limit = max(0, min(request.limit, MAX_OFFSETS))
     going: list[OffsetKey] = []
@@ -147,10 +152,11 @@ def remove_group(state: LedgerState, overlay: Overlay, request: RemoveGroup, now
     return Decision(GroupGone(total - len(going)), records)
 
 
-def _is_pending(state: LedgerState, overlay: Overlay, group_id: str) -> bool:
-    """Whether a transaction is going to commit offsets of the group."""
+def _is_pending(state: LedgerState, overlay: Overlay, group_id: str, key: OffsetKey | None = None) -> bool:
+    """Whether a transaction is going to commit offsets of the group, or the one of this key; perhaps, if the
+    entry has some of the group."""
     entry = overlay.part(TransactionsOfEntry)
-    return group_id in entry.pending_groups or state.part(Transactions).is_waiting(group_id)
+    return group_id in entry.pending_groups or state.part(Transactions).is_waiting(group_id, key)
 
 
 def _group(state: LedgerState, overlay: Overlay, group_id: str) -> Group | None:

@@ -73,8 +73,9 @@ class OffsetsStored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RemoveOffsets:
-    """Forget up to MAX_OFFSETS offsets of a group; with `committed_before_ms` only those that have not been
-    committed since, so that expiry cannot race a commit. Result: Done(how many there were)."""
+    """Forget up to MAX_OFFSETS offsets of a group, also those that a transaction is going to commit; with
+    `committed_before_ms` only those that have not been committed since, and that no transaction is going to
+    commit, so that expiry cannot race a commit. Result: Done(how many there were)."""
 
     group_id: str
     keys: Sequence[OffsetKey]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ledger.batch.header import TRANSACTIONAL_BIT
 from ledger.groups.apply import put_offsets
-from ledger.groups.records import GroupRemoved, OffsetsCommitted
+from ledger.groups.records import GroupRemoved, OffsetsCommitted, OffsetsRemoved
 from ledger.groups.state import CommittedOffset, OffsetKey
 from ledger.partitions.isolation_rows import begin_transaction, mark
 from ledger.partitions.records import FileCommitted
@@ -140,6 +140,15 @@ def _overtake(
     pending = transactions.waiting_of(group_id, key)
     _changing_pending(state, pending)
     transactions.overtake(group_id, key, order)
+
+
+def offsets_removed(state: LedgerState, record: OffsetsRemoved) -> None:
+    """Offsets that pend are gone too, as in a broker: their transactions commit nothing in their place."""
+    transactions, group_id = state.part(Transactions), record.group_id
+    if transactions.is_waiting(group_id):
+        for key in record.keys:
+            _changing_pending(state, transactions.waiting_of(group_id, key))
+            transactions.forget_offset(group_id, key)
 
 
 def group_removed(state: LedgerState, record: GroupRemoved) -> None:

@@ -1,6 +1,6 @@
 """Transactions, as a machine of the registry."""
 
-from ledger.groups.records import GroupRemoved, OffsetsCommitted
+from ledger.groups.records import GroupRemoved, OffsetsCommitted, OffsetsRemoved
 from ledger.machine import Machine
 from ledger.partitions.records import FileCommitted
 from ledger.transactions.apply import (
@@ -9,6 +9,7 @@ from ledger.transactions.apply import (
     group_removed,
     offsets_committed,
     offsets_pended,
+    offsets_removed,
     partitions_marked,
     transaction_ended,
     transaction_stored,
@@ -75,6 +76,7 @@ TRANSACTIONS = Machine(
         PartitionsMarked: partitions_marked,
         FileCommitted: file_committed,
         OffsetsCommitted: offsets_committed,
+        OffsetsRemoved: offsets_removed,
         GroupRemoved: group_removed,
     },
     sections=SECTIONS,

@@ -1,6 +1,6 @@
 """Transactional ids, the transactions that are open, and the offsets that wait for their end."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
@@ -185,6 +185,12 @@ class Transactions:
             if pending.order < below:
                 offsets[key] = pending._replace(is_overtaken=True)
 
+    def forget_offset(self, group_id: str, key: OffsetKey) -> None:
+        """What pends of this offset is gone."""
+        for producer_id, _, _ in self.waiting_of(group_id, key):
+            self._count(self.open[producer_id].groups[group_id].pop(key), -1)
+            self._no_longer_waits(group_id, key, producer_id)
+
     def forget_group(self, group_id: str) -> None:
         """The group is gone, with what pends of it."""
         for producer_id, _, key in self.waiting_of(group_id):
@@ -195,6 +201,10 @@ class Transactions:
         """Whether an offset of the group, or the one of this key, waits for the end of a transaction."""
         waiting = self._waiting.get(group_id)
         return waiting is not None and (key is None or key in waiting)
+
+    def waiting_groups(self) -> Collection[str]:
+        """Groups with an offset that waits for the end of a transaction."""
+        return self._waiting.keys()
 
     def waiting_of(self, group_id: str, key: OffsetKey | None = None) -> list[PendingKey]:
         """The offsets of a group, or those of this key, that wait for the end of a transaction."""

@@ -17,10 +17,10 @@ from gateway.groups.transactional_offsets import TransactionalOffsets, Transacti
 from gateway.settings import Groups, Limits, Settings
 from gateway.transactions.coordinator import TransactionCoordinator
 from ledger.errors import ErrorName, StoreUnavailable
-from ledger.groups.requests import StoreGroup
+from ledger.groups.requests import RemoveOffsets, StoreGroup
 from ledger.groups.state import Group, OffsetRow
 from ledger.ports import PutOutcome
-from ledger.requests import Refused
+from ledger.requests import Done, Refused
 from ledger.topics.requests import CreateTopic
 from ledger.transactions.requests import AddToTransaction, EndTransaction, ProducerEpoch
 from ledger.types import TopicId
@@ -212,3 +212,30 @@ async def test_a_group_whose_offsets_pend_is_not_removed_as_unused(host: Host) -
     assert "g" in host.shard.state.groups.by_id
     await host.end(is_commit=True)
     assert host.committed() == [7]
+
+
+async def test_an_offset_that_is_deleted_is_not_committed_by_an_open_transaction(host: Host) -> None:
+    await host.pend(5, 6)
+    assert await host.offsets.remove("g", [("t", (TOPIC, 0))], soon()) == [NONE]
+    await host.end(is_commit=True)
+    assert host.committed() == [6]
+
+
+async def test_a_group_that_has_pending_offsets_alone_is_listed_and_can_be_deleted(host: Host) -> None:
+    await host.pend(5, 6)
+    assert host.groups.ids() == ["g"]
+    assert await host.groups.delete("g", soon()) is None
+    assert (host.groups.ids(), host.groups.listing("g")) == ([], None)
+    await host.end(is_commit=True)
+    assert host.committed() == []
+    missing = await host.groups.delete("g", soon())
+    assert missing is not None and missing.error is ErrorName.GROUP_ID_NOT_FOUND
+
+
+async def test_expiry_that_was_overtaken_by_a_transaction_leaves_the_offset(host: Host) -> None:
+    await host.offsets.commit(Committer("g"), [OffsetRow(TOPIC, 0, 1)], soon())
+    removal = RemoveOffsets("g", [(TOPIC, 0)], committed_before_ms=host.now_ms[0] + 1)
+    await host.pend(7)
+    assert await host.shard.ask(removal, soon()) == Done(0)
+    await host.end(is_commit=False)
+    assert await host.shard.ask(removal, soon()) == Done(1)

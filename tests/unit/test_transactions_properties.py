@@ -1,7 +1,7 @@
 """Transactions in the midst of all that changes a ledger: readers of committed records see each committed
 transaction whole, and nothing of an aborted one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledger.batch.control import MarkerType, read_marker
 from ledger.batch.header import TRANSACTIONAL_BIT
 from ledger.errors import ErrorName
-from ledger.groups.requests import CommitOffsets, OffsetsStored
+from ledger.groups.requests import CommitOffsets, OffsetsStored, RemoveGroup, RemoveOffsets
 from ledger.groups.state import OffsetRow
 from ledger.image import all_rows
 from ledger.partitions.markers import is_marker, marker_bytes, marker_of
@@ -51,6 +51,8 @@ STEPS = (
     *("plain",) * 2,
     *("end",) * 5,
     *("pend", "commit offset") * 2,
+    "delete offset",
+    "delete group",
     "time out",
     "delete records",
     "drain",
@@ -119,6 +121,8 @@ class History:
             "end": lambda: self.end(client),
             "pend": lambda: self.pend(client),
             "commit offset": self.commit_offset,
+            "delete offset": self.delete_offset,
+            "delete group": self.delete_group,
             "time out": lambda: self.time_out(client),
             "delete records": self.delete_records,
             "drain": lambda: self.ledger.submit(DrainRuns(self.dice.randint(1, 5))),
@@ -267,6 +271,22 @@ class History:
         self.order += 1
         self.ledger.submit(CommitOffsets("g", [OffsetRow(*key, self.order)]))
         self.offsets[key] = (self.order, self.order)
+
+    def delete_offset(self) -> None:
+        key = self.topic, self.dice.randrange(PARTITIONS)
+        self.ledger.submit(RemoveOffsets("g", [key]))
+        self.forget([key])
+
+    def delete_group(self) -> None:
+        self.ledger.submit(RemoveGroup("g"))
+        self.forget((self.topic, index) for index in range(PARTITIONS))
+
+    def forget(self, keys: Iterable[tuple[TopicId, int]]) -> None:
+        """Offsets, and what pends of them."""
+        for key in keys:
+            self.offsets.pop(key, None)
+            for client in self.clients:
+                client.pending.pop(key, None)
 
     def check(self) -> None:
         for log in self.logs():

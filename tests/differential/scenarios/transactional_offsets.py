@@ -1,8 +1,5 @@
 """Offsets of groups in transactions: TxnOffsetCommit, 0-5, and what OffsetFetch, OffsetCommit, OffsetDelete
 and DeleteGroups say while some are pending.
-
-Not compared: an offset that is deleted while another one of its partition is pending. In Kafka the pending
-one is gone too, here it is committed with its transaction.
 """
 
 from collections.abc import Sequence
@@ -10,11 +7,12 @@ from typing import Any
 
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.delete_groups import DeleteGroupsRequest
+from gateway.wire.messages.generated.describe_groups import DescribeGroupsRequest
 from gateway.wire.messages.generated.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.differential.batches import i16, i64
 from tests.differential.exchange import Appended, Body, Call, Cut, Exchange, MemberOf, Step
 from tests.differential.group_steps import Commit, Join, Waiting, commit, join
-from tests.differential.scenarios.groups_offsets import fetch
+from tests.differential.scenarios.groups_offsets import delete, fetch
 from tests.differential.scenarios.transactions import NO_SUCH_PRODUCER, OFFSETS_OPEN
 from tests.differential.steps import Create, Delete, Done
 from tests.differential.transaction_steps import (
@@ -276,13 +274,25 @@ _PENDING = [
         )
         for v in (2, 9)
     ),
-    Exchange(
-        "delete groups: with pending and committed offsets",
-        ApiKey.DELETE_GROUPS,
-        2,
-        DeleteGroupsRequest(["{g}"]),
-        BEFORE,
-        (STABLE, ended(), STABLE),
+    *(
+        Exchange(
+            f"{title}: {name}, v{version}",
+            key,
+            version,
+            request,
+            before,
+            (UNSTABLE, STABLE, ended(), STABLE),
+        )
+        for name, before in (
+            ("pending", OFFSETS_OPEN),
+            ("pending over a commit", BEFORE),
+            ("pending before a commit", OVER),
+        )
+        for title, key, version, request in (
+            ("offset delete", ApiKey.OFFSET_DELETE, 0, delete(("t", (0, 1)))),
+            ("delete groups", ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["{g}"])),
+            ("describe groups", ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(["{g}"])),
+        )
     ),
     Exchange(
         "delete groups: with pending offsets, its members have left",
