@@ -27,11 +27,12 @@ class Scale:
     commits: int
     idle_members: int
     idle_seconds: int
+    transactions: int
 
 
 # As little as a tick of the kernel's clock (10 ms of CPU) allows: five rounds are to fit into 45 minutes.
-FULL = Scale(800_000_000, 160_000_000, 15, 30_000, 2_000, 20, 40_000, 1_000, 30)
-QUICK = Scale(150_000_000, 50_000_000, 5, 12_000, 2_000, 5, 8_000, 1_000, 9)
+FULL = Scale(800_000_000, 160_000_000, 15, 30_000, 2_000, 20, 40_000, 1_000, 30, 4_000)
+QUICK = Scale(150_000_000, 50_000_000, 5, 12_000, 2_000, 5, 8_000, 1_000, 9, 1_000)
 
 
 @dataclass(frozen=True, slots=True)

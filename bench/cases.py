@@ -14,6 +14,7 @@ from bench.clients import Measured, measure, running_clients
 from bench.group_cases import GROUP_CASES
 from bench.servers import BenchServer, Server, TlsEndpoint, delete_topic, stored_records
 from bench.stats import percentile
+from bench.transaction_cases import TRANSACTION_CASES
 
 
 def _check_stored(server: Server, topic: str, partitions: int, records: int) -> None:
@@ -152,12 +153,13 @@ CASES: Sequence[Case] = (
     Case(("single",), "linger.ms=0, one record of 100 B a request, 4 producers", _single, ("single",)),
     Case(("idle",), "2,000 idle connections", _idle),
     *GROUP_CASES,
+    *TRANSACTION_CASES,
 )
 
 
 def warm_up(server: BenchServer, seconds: float) -> None:
     """All kinds of load one after the other, for this time."""
-    small = Scale(60_000_000, 20_000_000, 2, 8_000, 10, 3, 4_000, 50, 3)
+    small = Scale(60_000_000, 20_000_000, 2, 8_000, 10, 3, 4_000, 50, 3, 200)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         for case in CASES:

@@ -53,6 +53,14 @@ GOALS: Mapping[str, Goal] = MappingProxyType(
         "group_100.rebalance_ms": Goal(Of.RATIO, at_most=1.0),
         "group_commits.commits_s": Goal(Of.RATIO, at_least=1.0),
         "group_commits.cpu_us_commit": Goal(Of.RATIO, at_most=0.9),
+        **{
+            f"transactions_{partitions}.{figure}": goal
+            for partitions in (1, 10, 100)
+            for figure, goal in (
+                ("transactions_s", Goal(Of.RATIO, at_least=1.0)),
+                ("cpu_us_transaction", Goal(Of.RATIO, at_most=1.0)),
+            )
+        },
         "group_idle.cpu_percent": Goal(Of.VALUE, at_most=5.0),
         "startup.idle_mb": Goal(Of.VALUE, at_most=120.0),
         "startup.ready_s": Goal(Of.VALUE, at_most=1.0),

@@ -152,6 +152,14 @@ _NOTES: Sequence[tuple[tuple[str, ...], str]] = (
 """,
     ),
     (
+        ("transactions",),
+        """\
+- Transactions: four producers of librdkafka with a transactional id each, one record of 100 B in each
+  partition of a transaction. The time of a commit begins with the transaction; that end to end is taken by a
+  reader of committed records. All records were read, in the order of their offsets.
+""",
+    ),
+    (
         ("far",),
         """\
 - Far stores are a bucket in the process of the gateway, whose PUTs take 30, 50 or 100 ms and whose GETs take

@@ -9,10 +9,11 @@ import pytest
 from bench.case import Scale
 from bench.cases import CASES, TLS_NAMES
 from bench.servers import SYNCED, SYNCED_KAFKA, BenchGateway, BenchKafka, BenchServer
+from bench.transaction_cases import TRANSACTION_CASES
 from tests.support.kafka import why_missing
 
 S = TypeVar("S", bound=BenchServer)
-LITTLE = Scale(2_000_000, 1_000_000, 1, 100, 10, 1, 100, 10, 3)
+LITTLE = Scale(2_000_000, 1_000_000, 1, 100, 10, 1, 100, 10, 3, 20)
 (TLS_CASE,) = [case for case in CASES if case.names == TLS_NAMES]
 
 
@@ -44,11 +45,23 @@ def assert_tls_measured(server: BenchServer) -> None:
         assert measured["system_cpu_s_gb"] >= measured["cpu_s_gb"]
 
 
+def assert_transactions_measured(server: BenchServer) -> None:
+    for case in TRANSACTION_CASES:
+        for measured in case.run(server, LITTLE, lambda percent: None).values():
+            assert measured["transactions_s"] > 0
+            assert measured["end_to_end_p99_ms"] >= measured["end_to_end_p50_ms"] > 0
+
+
+def test_the_gateway_of_the_bench_commits_transactions(gateway: BenchGateway) -> None:
+    assert_transactions_measured(gateway)
+
+
 def test_the_gateway_of_the_bench_serves_a_load_over_tls(gateway: BenchGateway) -> None:
     assert_tls_measured(gateway)
 
 
 @pytest.mark.full
-def test_a_kafka_that_syncs_serves_a_load_over_tls(synced_kafka: BenchKafka) -> None:
+def test_a_kafka_that_syncs_serves_the_same(synced_kafka: BenchKafka) -> None:
     assert_tls_measured(synced_kafka)
+    assert_transactions_measured(synced_kafka)
     assert "log.flush.interval.messages=1" in (synced_kafka.directory / "server.properties").read_text()

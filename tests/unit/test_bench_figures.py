@@ -100,6 +100,8 @@ def test_what_has_a_goal_beside_a_kafka_that_syncs_is_measured_beside_it() -> No
         ("ledger.find_p99_ms", "ms"),
         ("group_commits.commits_s", "commits/s"),
         ("group_commits.cpu_us_commit", "CPU us/commit"),
+        ("transactions_10.transactions_s", "transactions/s"),
+        ("transactions_10.system_cpu_us_transaction", "CPU us/transaction"),
         ("group_100.rebalance_ms", "ms"),
         ("produce_1k_p6_synced.system_cpu_s_gb", "CPU s/GB"),
         ("latency.system_cpu_percent", "% of a core"),
