@@ -151,6 +151,10 @@ wants more gets TRANSACTION_ABORTABLE. At most {MAX_TRANSACTIONAL_IDS:,} ids are
 new one gets COORDINATOR_NOT_AVAILABLE until others are forgotten
 ([why](decisions/0063-the-ledger-is-the-transaction-coordinator.md)).
 
+Not built yet: records are merged into larger objects only between two ends of transactions in their
+partition, so the records of short transactions stay in the objects they were written into; and
+`dragoman ledger export` refuses topics with transactions.
+
 ## Where it differs from Kafka
 
 - There is no `__transaction_state` and no `__consumer_offsets`: DescribeTransactions does not name the
