@@ -135,9 +135,10 @@ def remove_group(state: LedgerState, overlay: Overlay, request: RemoveGroup, now
     if group is not None and group.members:
         return Decision(Refused(ErrorName.NON_EMPTY_GROUP))
     total = _offset_count(state, overlay, group_id)
-    if not request.limit and _is_pending(state, overlay, group_id):
+    is_pending = _is_pending(state, overlay, group_id)
+    if not request.limit and is_pending:
         return Decision(GroupGone(total + 1))
-    if group is None and not total and not _is_pending(state, overlay, group_id):
+    if group is None and not total and not is_pending:
         return Decision(Refused(ErrorName.GROUP_ID_NOT_FOUND))
     limit = max(0, min(request.limit, MAX_OFFSETS))
     going: list[OffsetKey] = []

@@ -39,7 +39,7 @@ def kill_at_each_step(gateway: Gateway, *, commit: bool) -> None:
                 gateway.start(READY_S)
 
         working.between = between
-        working.begin_anew()
+        working.restart()
         assert working.transact(COUNT, commit=commit) is commit
         working.between = nothing
     assert working.committed == 1 + commit * len(STEPS)

@@ -48,7 +48,7 @@ class Transactor:
     """Transactions."""
     _producer: Producer | None = None
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """As a process that has just been started."""
         name = self.transactional_id
         self.history.taking(name)
@@ -69,9 +69,9 @@ class Transactor:
         self.between("initialised")
 
     def transact(self, count: int, *, commit: bool = True) -> bool:
-        """Whether it was committed. The instance begins anew after an error that is not its own."""
+        """Whether it was committed. The instance starts again after an error that is not its own."""
         if self._producer is None:
-            self.begin_anew()
+            self.restart()
         now_s = time.monotonic()
         consumed = self.offset, self.offset + count
         attempt = self.history.begin(self.transactional_id, now_s, now_s + TIMEOUT_MS / 1000, consumed)

@@ -72,7 +72,7 @@ RETRIABLE: Final = frozenset(
 
 
 class Fenced(Exception):
-    """Another producer has the id, or the transaction took too long: the instance begins anew."""
+    """Another producer has the id, or the transaction took too long: the instance starts again."""
 
 
 class GivenUp(Exception):
@@ -111,7 +111,7 @@ class Transactor:
         while self.committed < transactions and not self._is_wrong:
             with suppress(Fenced):
                 await self._live(transactions)
-            # Two instances that begin anew at once fence each other for ever.
+            # Two instances that start again at once fence each other for ever.
             await asyncio.sleep(FENCED_S * self._choose.random())
         await asyncio.gather(*self._late)
 
@@ -321,7 +321,7 @@ class Reader:
     async def read(self, offset: int, max_wait_ms: int = 300) -> tuple[list[Read], int]:
         """Records, and the offset to go on from. Raises Lost."""
         topic, partition = self._place
-        told_before = self._history.last_stable[self._place]
+        seen_before = self._history.last_stable[self._place]
         wanted = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
@@ -337,7 +337,7 @@ class Reader:
         self.end, self.last_stable = data.high_watermark, data.last_stable_offset
         found, offset = self._records(data, offset)
         if self._isolation:
-            self._history.see(self._place, found, data.last_stable_offset, told_before)
+            self._history.see(self._place, found, data.last_stable_offset, seen_before)
             self._history.check_open(self._place, data.last_stable_offset, asyncio.get_running_loop().time())
         return found, offset
 

@@ -1,4 +1,4 @@
-"""What producers with transactional ids have done and were told, and everything in a log that contradicts it.
+"""What producers with transactional ids have done and heard, and everything in a log that contradicts it.
 
 A transaction that was committed is there whole, and one that was not is never seen by a reader of what is
 committed. Of one whose commit was requested and never answered, either is right. Values of records are
@@ -58,7 +58,7 @@ class TransactionalHistory:
         self.attempts: list[Attempt] = []
         self._by_value: dict[bytes, Attempt] = {}
         self.last_stable: defaultdict[Place, int] = defaultdict(int)
-        """The greatest last stable offset that a reader was told."""
+        """The greatest last stable offset that a reader has seen."""
         self._taking: Counter[str] = Counter()
         self._taken_s: defaultdict[str, float] = defaultdict(lambda: -1.0)
 
@@ -73,7 +73,7 @@ class TransactionalHistory:
         self._taking[transactional_id] += 1
 
     def taken(self, transactional_id: str, until_s: float) -> None:
-        """It was told that it has, or did not hear; until then it may happen."""
+        """It heard that it has, or did not hear; until then it may happen."""
         self._taking[transactional_id] -= 1
         self._taken_s[transactional_id] = max(self._taken_s[transactional_id], until_s)
 
@@ -100,10 +100,10 @@ class TransactionalHistory:
 
     # What readers see
 
-    def see(self, place: Place, records: Iterable[Read], last_stable: int, told_before: int) -> None:
-        """By a reader of what is committed. `told_before`: `last_stable` of the place when it asked."""
-        if last_stable < told_before:
-            self.complain(f"{place}: last stable offset {last_stable} after {told_before}")
+    def see(self, place: Place, records: Iterable[Read], last_stable: int, seen_before: int) -> None:
+        """By a reader of what is committed. `seen_before`: `last_stable` of the place before."""
+        if last_stable < seen_before:
+            self.complain(f"{place}: last stable offset {last_stable} after {seen_before}")
         self.last_stable[place] = max(self.last_stable[place], last_stable)
         for record in records:
             if record.offset >= last_stable:

@@ -45,7 +45,7 @@ def closed_objects(ledger: MergedLedger) -> list[int]:
 
 
 def merge_one(ledger: MergedLedger, partition: int, share: int) -> None:
-    """Some adjacent runs of a partition: chunks are cut anew around them."""
+    """Some adjacent runs of a partition: chunks are cut again around them."""
     log = list(ledger.logs())[partition]
     whole = ledger.policy
     ledger.policy = MergePolicy(due_runs=20, tail_ms=0, many_segments=2, task_bytes=5_000)

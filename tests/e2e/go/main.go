@@ -1,7 +1,7 @@
 // The Go client libraries for the end-to-end tests: one JSON order a line on stdin, one JSON answer a
 // line on stdout. Records travel in files; tests/support/record_file.py describes their layout. Told `members`
-// and more, the program is members of a group instead (members.go); told
-// `transactor`, it carries out orders of transactions (transactor.go); told `transact`, it tries a transaction.
+// and more, the program is members of a group instead (members.go); with
+// `transactor`, it carries out orders of transactions (transactor.go); with `transact`, it tries a transaction.
 package main
 
 import (

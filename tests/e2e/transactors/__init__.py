@@ -1,6 +1,6 @@
 """Programs with transactional producers and read_committed readers, one a client library.
 
-Each reads orders on stdin, a JSON object a line, and prints one result a line: what is asked for, or
+Each reads orders on stdin, a JSON object a line, and prints one result a line: what was ordered, or
 `{"kind": name of the library's error, "error": its text}`.
 
     {"order": "init", "producer": "first", "id": transactional id, "timeout_ms": 60000}
