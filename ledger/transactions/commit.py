@@ -60,7 +60,7 @@ class TransactionsOfCommit:
         known = find(self._state, self._overlay, claimed.transactional_id)
         if known is None or known.producer_id != batch.producer_id:
             return Refused(rules.NO_MAPPING, "the transactional id has another producer id")
-        if known.epoch != batch.producer_epoch:
+        if rules.verify(known, batch.producer_id, batch.producer_epoch) is not None:
             return _FENCED
         if self._has(known, log):
             return None

@@ -80,8 +80,8 @@ def begin(
     if known.is_open:
         aborted = fence(known, now_ms)
         known = aborted.after
-    if known.is_exhausted and (expected is None or expected.epoch == known.epoch):
-        rotated = _rotated(known, new_producer_id, NO_EPOCH if expected is None else known.epoch)
+    if known.is_exhausted and _may_rotate(known, expected):
+        rotated = _rotated(known, new_producer_id, NO_EPOCH if expected is None else expected.epoch)
         return Begun(_emptied(rotated, timeout_ms, now_ms), aborted, uses_new_id=True)
     bumped = _bumped(known, expected)
     if bumped is None:
@@ -94,6 +94,14 @@ def _may_expect(known: Transaction, expected: Expected) -> bool:
         return True
     # It did not hear of its new producer id.
     return expected.producer_id == known.previous_producer_id and expected.epoch >= EXHAUSTED_EPOCH
+
+
+def _may_rotate(known: Transaction, expected: Expected | None) -> bool:
+    """Whether this producer goes on with a new producer id. With the greatest epoch an id is fenced for good:
+    the producer that had the one before it would get that one by KIP-360, and none after it."""
+    if expected is None or expected.epoch == known.epoch:
+        return True
+    return known.epoch > EXHAUSTED_EPOCH and expected == (known.producer_id, known.last_epoch)
 
 
 def _bumped(known: Transaction, expected: Expected | None) -> Transaction | None:
@@ -128,7 +136,7 @@ def verify(known: Transaction | None, producer_id: int, epoch: int) -> ErrorName
     """Why this producer may not add anything to its transaction; None if it may."""
     if known is None or known.producer_id != producer_id:
         return NO_MAPPING
-    return FENCED if epoch != known.epoch else None
+    return FENCED if epoch != known.epoch or epoch > EXHAUSTED_EPOCH else None
 
 
 def go_on(known: Transaction, now_ms: int) -> Transaction:
@@ -171,7 +179,7 @@ def end_and_bump(
         after = _rotated(completed, new_producer_id, known.epoch)
     else:
         after = completed._replace(epoch=known.epoch + 1, last_epoch=known.epoch)
-    return Ended(after, known.epoch + 1, is_commit)
+    return Ended(after, _next_epoch(known), is_commit)
 
 
 def _is_end_before_rotation(known: Transaction, expected: Expected) -> bool:
@@ -181,7 +189,7 @@ def _is_end_before_rotation(known: Transaction, expected: Expected) -> bool:
 
 def _ended_before(known: Transaction, is_commit: bool) -> Ending:
     """The producer ends a transaction for the second time, as it did not hear of the first."""
-    if known.status in (Status.EMPTY, Status.ONGOING):
+    if known.status in (Status.EMPTY, Status.ONGOING) or known.epoch > EXHAUSTED_EPOCH:
         return FENCED
     return Again(known) if known.status is _outcome(is_commit) else WRONG_STATE
 
@@ -189,9 +197,14 @@ def _ended_before(known: Transaction, is_commit: bool) -> Ending:
 def fence(known: Transaction, now_ms: int) -> Ended:
     """Abort an open transaction and refuse its producer from now on: it took too long, or another one has its
     id."""
-    epoch = min(known.epoch + 1, EXHAUSTED_EPOCH + 1)
+    epoch = _next_epoch(known)
     after = _completed(known, False, now_ms)._replace(epoch=epoch, last_epoch=known.epoch)
     return Ended(after, epoch, is_commit=False)
+
+
+def _next_epoch(known: Transaction) -> int:
+    """Of a marker. The greatest one is followed by none."""
+    return min(known.epoch, EXHAUSTED_EPOCH) + 1
 
 
 def _completed(known: Transaction, is_commit: bool, now_ms: int) -> Transaction:

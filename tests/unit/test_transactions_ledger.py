@@ -37,7 +37,8 @@ from ledger.transactions.requests import (
     TopicPartition,
     WriteMarkers,
 )
-from ledger.transactions.state import Status, Transactions
+from ledger.transactions.rules import Expected
+from ledger.transactions.state import EXHAUSTED_EPOCH, Status, Transactions
 from tests.support.journalled import JournalledLedger, locator, topic_id
 
 TOPIC = topic_id(1)
@@ -128,6 +129,20 @@ def test_a_transaction_that_ended_in_an_entry_has_nothing_of_it_in_the_next(ledg
     assert results == [Done(1), FIRST, Done(1), FIRST]
     assert markers(log_of(ledger, 1)) == [(0, 0, "COMMIT"), (1, 0, "ABORT")]
     assert log_of(ledger, 1).isolation.aborted == []
+
+
+def test_a_transaction_that_is_aborted_at_the_last_epoch_leaves_its_producer_one_that_can_end(
+    ledger: JournalledLedger,
+) -> None:
+    for _ in range(EXHAUSTED_EPOCH // 1_022):
+        ledger.submit(*[InitTransactionalId("a", 60_000)] * 1_022)
+    *_, last = ledger.submit(*[InitTransactionalId("a", 60_000)] * (EXHAUSTED_EPOCH % 1_022))
+    assert last == ProducerEpoch(0, EXHAUSTED_EPOCH)
+    ledger.submit(sent(last[:2], 0))
+    (begun,) = ledger.submit(InitTransactionalId("a", 60_000, Expected(*last[:2])))
+    assert begun == ProducerEpoch(1, 0, aborted=True)
+    assert results_of(ledger.submit(sent((1, 0), 0), end(ProducerEpoch(1, 0)))) == [2, ProducerEpoch(1, 1)]
+    assert markers(log_of(ledger)) == [(1, EXHAUSTED_EPOCH + 1, "ABORT"), (3, 1, "COMMIT")]
 
 
 def test_after_a_marker_a_partition_refuses_older_epochs_also_outside_of_transactions(

@@ -112,6 +112,34 @@ def test_a_producer_id_without_further_epochs_is_replaced(expected: tuple[int, i
     assert given(again) == (FENCED if expected is None else (NEW, 0))
 
 
+def test_a_producer_that_was_fenced_by_the_greatest_epoch_is_never_given_it() -> None:
+    """With that epoch its next transaction could not end: there is none for the markers."""
+    own = (10, EXHAUSTED_EPOCH)
+    timed_out = rules.fence(known(Status.ONGOING, epoch=EXHAUSTED_EPOCH), NOW).after
+    for transaction in (known(Status.ONGOING, epoch=EXHAUSTED_EPOCH), timed_out):
+        begun = begin(transaction, own)
+        assert given(begun) == (NEW, 0)
+        assert isinstance(begun, Begun) and begun.present is not None
+        assert given(begin(begun.present, own)) == (NEW, 0)
+    assert rules.end_and_bump(timed_out, Expected(*own), False, NEW, NOW) == FENCED
+
+
+@pytest.mark.parametrize("status", [Status.EMPTY, Status.ABORTED, Status.ONGOING])
+def test_nothing_is_added_with_the_greatest_epoch(status: Status) -> None:
+    transaction = known(status, epoch=EXHAUSTED_EPOCH + 1, last_epoch=EXHAUSTED_EPOCH)
+    assert rules.verify(transaction, 10, EXHAUSTED_EPOCH + 1) == FENCED
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_what_is_open_with_the_greatest_epoch_ends_with_it(is_commit: bool) -> None:
+    greatest = EXHAUSTED_EPOCH + 1
+    transaction = known(Status.ONGOING, epoch=greatest, last_epoch=EXHAUSTED_EPOCH)
+    ended = rules.end_and_bump(transaction, Expected(10, greatest), is_commit, NEW, NOW)
+    assert isinstance(ended, Ended)
+    assert (ended.after.producer_id, ended.after.epoch, ended.marker_epoch) == (NEW, 0, greatest)
+    assert rules.fence(transaction, NOW).marker_epoch == greatest
+
+
 def test_the_last_epoch_but_one_is_given() -> None:
     assert given(begin(known(epoch=EXHAUSTED_EPOCH - 1), (10, EXHAUSTED_EPOCH - 1))) == (10, EXHAUSTED_EPOCH)
 
