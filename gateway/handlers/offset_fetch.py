@@ -59,17 +59,23 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
 
 
 class _Offsets:
-    """Those of one group, as they are known here and now."""
+    """Those of one group. They are looked up again each time: between two slices of a request the ledger
+    changes, and what pended at its beginning may be committed at its end."""
 
     def __init__(self, context: RequestContext, group_id: str, require_stable: bool) -> None:
-        self.committed: Mapping[OffsetKey, CommittedOffset] = context.services.group_offsets.of(group_id)
+        self._services = context.services
         self._group_id = group_id
-        transactions = context.services.shard.state.part(Transactions)
-        self._transactions = transactions if require_stable and transactions.is_waiting(group_id) else None
+        self._require_stable = require_stable
+
+    @property
+    def committed(self) -> Mapping[OffsetKey, CommittedOffset]:
+        return self._services.group_offsets.of(self._group_id)
 
     def is_unstable(self, key: OffsetKey) -> bool:
         """Whether the client must wait for the end of a transaction."""
-        return self._transactions is not None and self._transactions.is_waiting(self._group_id, key)
+        if not self._require_stable:
+            return False
+        return self._services.shard.state.part(Transactions).is_waiting(self._group_id, key)
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
