@@ -81,11 +81,17 @@ def _changing(state: LedgerState, section: int, key: Key) -> None:
 
 
 def _open_keys(state: LedgerState) -> Iterable[Key]:
-    return ((number, producer_id) for number, log in state.logs.items() for producer_id in log.isolation.open)
+    return ((number, producer_id) for number, log in _logs(state) for producer_id in log.isolation.open)
 
 
 def _aborted_keys(state: LedgerState) -> Iterable[Key]:
-    return ((number, aborted.last) for number, log in state.logs.items() for aborted in log.isolation.aborted)
+    return ((number, aborted.last) for number, log in _logs(state) for aborted in log.isolation.aborted)
+
+
+def _logs(state: LedgerState) -> Iterable[tuple[int, PartitionLog]]:
+    """Those with transactions. Keys are found in steps, between which requests make logs of blank
+    partitions: these have none."""
+    return [(number, log) for number, log in state.logs.items() if not log.isolation.is_empty]
 
 
 def _encode_key(key: Key) -> bytes:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ledger.batch.header import TRANSACTIONAL_BIT
 from ledger.cut import KEYS_AT_ONCE, StateCut, take_dirty_rows
 from ledger.groups.requests import CommitOffsets, RemoveGroup, RemoveOffsets, StoreGroup
 from ledger.groups.state import Group, OffsetRow
@@ -11,10 +12,19 @@ from ledger.image import all_rows, everything, restore
 from ledger.objects.requests import ForgetObjects, RaiseFloor
 from ledger.objects.rows import OBJECT
 from ledger.objects.uploads import Upload, Uploader
+from ledger.partitions.isolation_rows import OPEN_TRANSACTION
 from ledger.partitions.producers import SILENT_MS
-from ledger.partitions.requests import CommitFile, DeleteRecords, DrainRuns, ForgetProducers
+from ledger.partitions.requests import (
+    CommitBatch,
+    CommitFile,
+    DeleteRecords,
+    DrainRuns,
+    ForgetProducers,
+    ProducerTransaction,
+)
 from ledger.rows import META, Row, digest
 from ledger.topics.requests import CreateTopic, DeleteTopic
+from ledger.transactions.requests import InitTransactionalId, ProducerEpoch
 from tests.support.image_rows import of_version
 from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
 
@@ -64,6 +74,26 @@ def test_entries_wait_only_until_the_keys_of_all_offsets_are_known_when_all_rows
 ) -> None:
     commit(ledger, "g", range(MANY))
     assert begun(StateCut(ledger.state, whole=True)) < MANY / KEYS_AT_ONCE + FEW
+
+
+def test_requests_look_at_blank_partitions_while_the_keys_of_many_open_transactions_are_found(
+    ledger: JournalledLedger,
+) -> None:
+    open_in = range(KEYS_AT_ONCE + 1)
+    (producer,) = ledger.submit(InitTransactionalId("a", 60_000))
+    assert isinstance(producer, ProducerEpoch)
+    flags, claimed = TRANSACTIONAL_BIT, ProducerTransaction("a", adds=True, is_abortable=True)
+    batches = [
+        CommitBatch(TOPIC, index, 100 * index, 100, 1, 0, flags, *producer[:2], 0) for index in open_in
+    ]
+    transactions = {batch.start: claimed for batch in batches}
+    ledger.submit(CommitFile(locator(1, 0), 100 * len(batches), batches, transactions=transactions))
+    cut = StateCut(ledger.state, whole=True)
+    for step, _ in enumerate(cut.begin()):
+        # A request that looks at a blank partition makes its log.
+        assert not ledger.state.topics.by_id[TOPIC].partitions[MANY - 1 - step].high_watermark
+    found = [row for row in ended(cut) if row.section == OPEN_TRANSACTION]
+    assert len(found) == len(open_in)
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["changes", "whole"])
