@@ -204,8 +204,10 @@ class SqliteFile:
         self._version = incarnation[0] << COUNTER_BITS
         self._is_unused = is_new
         # A process that was killed between write and fsync left commits that can be read but are not
-        # durable, and later entries depend on them: the checkpoint syncs the WAL, then the file.
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        # durable, and later entries depend on them: the checkpoint syncs the WAL, then the file. The WAL is
+        # not cut off: of a file that is being cut, a loss of power may leave the first frames alone, whose
+        # older pages would hide those of the database.
+        db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
         sync_directory(self._path.parent)
 
     @property

@@ -19,6 +19,7 @@ from tests.faults.recording import Recording
 
 ROOT = Path(__file__).parents[2]
 MAX_CUTS = 30
+SEEDS = 30
 
 PRELUDE = """
 import asyncio, hashlib, json, os, random, sys, time
@@ -254,3 +255,28 @@ async def test_whatever_a_store_lets_read_after_kill_9_survives_a_power_cut(
     assert len(known) == count
     write_tree(replayed(events).tree(Survival.NOTHING), scratch / "cut")
     assert None not in await read(scratch / "cut", list(known))
+
+
+async def test_power_that_fails_while_a_store_is_opened_after_kill_9_takes_nothing_away(
+    recording: Recording, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint that cuts the WAL to nothing may leave its first frames: pages as they were once, which
+    hide newer ones of the database."""
+    monkeypatch.setenv("ACKS", str(scratch / "acks"))
+    monkeypatch.setenv("REPOSITORY", str(ROOT))
+    begun = len(recording.run([sys.executable, "-c", PRELUDE + UNSYNCED_METADATA]))
+    events = recording.run([sys.executable, "-c", PRELUDE + READ_METADATA])
+    known = answered_before((scratch / "acks").read_text().splitlines(), cut_time_ns(events, len(events)))
+    assert len(known) == 20
+    lost: list[str] = []
+    for seed in range(SEEDS):
+        for cut, tree in trees_at(events, range(begun, len(events) + 1), Survival.RANDOM, seed * len(events)):
+            root = scratch / f"{seed}-{cut}"
+            write_tree(tree, root)
+            try:
+                missing = (await read_metadata(root, list(known))).count(None)
+            except StoreError as error:
+                lost.append(f"seed {seed}, cut {cut}: {error}")
+            else:
+                lost += [f"seed {seed}, cut {cut}: {missing} are missing"] if missing else []
+    assert lost == []
