@@ -24,6 +24,7 @@ from adapters.journals.inline import InlineRule
 from adapters.journals.metadata import MetadataJournal
 from adapters.local_log.objects import LogFilesRead
 from adapters.local_log.opening import open_local_log
+from adapters.log_directory import LOG_DIRECTORY as LOG_DIRECTORY
 from adapters.log_directory import METADATA_FILE as METADATA_FILE
 from adapters.log_directory import LogDirectory, open_log_directory
 from adapters.metadata.memory import MemoryMetadata

@@ -76,6 +76,7 @@ from gateway.store_assembly import (
     StoreUrls,
     data_url_of,
     inline_bytes_of,
+    let_go_on_in_log,
     log_directory_of,
     set_inline_rule,
 )
@@ -180,7 +181,7 @@ def _answer_waiting(services: Services, internal: InternalListener, readiness: R
 
 
 async def _open_stores(settings: Settings, stack: AsyncExitStack, metrics: Metrics, world: World) -> Stores:
-    opening = StoreOpening(settings, world.stores, world.random_bytes, may_begin_log=True)
+    opening = StoreOpening(settings, world.stores, world.random_bytes)
     stores = await opening.open(stack, metrics)
     # Over a store that breaks a promise two gateways would both number the same offsets.
     await opening.far.prove()
@@ -282,6 +283,7 @@ async def _open_shard(  # noqa: PLR0913 - the stores of a gateway, and who may o
         damping=Damping(candidate, wait_s, dice_of(world.random_bytes), clocks.steady, pages),
         yields=absence is not None,
     )
+    let_go_on_in_log(settings.storage, shard.state.feature_level)
     clocks.steady.trust(shard.state.entry_time_ms)
     shard.time_hold = TimeHold(shard, clocks.steady, clocks.right_until_ms)
     return shard

@@ -16,9 +16,9 @@ class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metadata: Annotated[
         str,
         Meta(
-            description="URL of the metadata store: sqlite:PATH, "
+            description="URL of the metadata store: file:DIR (a local log), sqlite:PATH, "
             "s3://BUCKET/PREFIX[?endpoint=URL&region=R], etcd://HOST[,HOST]/PREFIX, filer://HOST/ROOT "
-            "(SeaweedFS) or memory:; empty = sqlite: in the data directory"
+            "(SeaweedFS) or memory:; empty = where the data directory has it, in a new one its local log"
         ),
     ] = ""
     data: Annotated[

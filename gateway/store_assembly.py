@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import structlog
+
+from adapters.open import LOG_DIRECTORY as LOG_DIRECTORY
 from adapters.open import (
     MEMORY,
     Access,
@@ -39,6 +42,7 @@ from gateway.datadir import (
     VERSION_WITH_LOG,
     DataDirectory,
     DirectoryLock,
+    check_format,
     format_of,
 )
 from gateway.host import RandomBytes, random_bytes
@@ -58,15 +62,15 @@ from ledger.ports import (
     identity_of,
     is_metered,
 )
+from ledger.records import LEVEL_WITH_PLACED
+
+log = structlog.get_logger()
 
 OPENER: Final = StoreOpener(open_metadata, open_segments, open_blobs, open_image, open_journal, open_log)
 """The backends of this build."""
 INLINE_BYTES: Final = 16 * 1024
 """etcd takes a third of the entries of 72 KiB that it takes of 200 bytes, and keeps each in its history."""
 S3_INLINE_BYTES: Final = 256 * 1024
-LOG_BY_DEFAULT: Final = False
-"""Whether a gateway whose metadata is named nowhere has its journal in the local log of its data directory,
-also one that had it in `metadata.db`."""
 _PATH_STYLE: Final[Mapping[str, bool | None]] = {"auto": None, "true": True, "false": False}
 
 
@@ -94,21 +98,14 @@ class Stores:
         return [found for found in named if found is not None]
 
 
-def urls_of(storage: Storage, *, may_begin_log: bool = False) -> StoreUrls:
-    """Where the stores are. `may_begin_log`: for a gateway; anything else leaves a directory as it is."""
+def urls_of(storage: Storage) -> StoreUrls:
+    """Where the stores are. A data directory says where its journal is, if no setting does; a new one has it
+    in its local log."""
     directory = Path(storage.data_dir)
     metadata = storage.metadata
-    if not metadata and (has_log(directory) or _begins_log(directory, may_begin_log)):
+    if not metadata and (has_log(directory) or _is_new(directory)):
         metadata = log_url_in(directory)
     return urls_in(directory, metadata, storage.data, storage.image)
-
-
-def _begins_log(directory: Path, may_begin_log: bool) -> bool:
-    """Whether a journal that is named nowhere goes on in a local log, or begins there."""
-    try:
-        return LOG_BY_DEFAULT and (may_begin_log or not (directory / METADATA_FILE).exists())
-    except OSError:
-        return False  # opening the directory reports the reason
 
 
 def has_log(directory: Path) -> bool:
@@ -117,6 +114,30 @@ def has_log(directory: Path) -> bool:
         return (format_of(directory) or 0) >= VERSION_WITH_LOG
     except StoreError:
         return False  # opening the directory reports the reason
+
+
+def _is_new(directory: Path) -> bool:
+    """Whether no gateway has used a directory."""
+    try:
+        return format_of(directory) is None and not (directory / METADATA_FILE).exists()
+    except (OSError, StoreError):
+        return False  # opening the directory reports the reason
+
+
+def let_go_on_in_log(storage: Storage, feature_level: int) -> None:
+    """Where no setting says where the journal is, the next start has that of a directory of format 1 in its
+    local log. Nothing happens below the feature level that has batches next to entries: until an operator
+    raises it, older versions can take the directory over again (docs/decisions/0066)."""
+    directory = Path(storage.data_dir)
+    if storage.metadata or feature_level < LEVEL_WITH_PLACED or has_log(directory):
+        return
+    try:
+        check_format(directory, VERSION_WITH_LOG)
+    except StoreUnavailable as error:
+        # A disk may be full. The next start tries again.
+        log.warning("journal.stays_in_sqlite", reason=str(error))
+    else:
+        log.info("journal.goes_on_in_log", directory=str(directory), when="at the next start")
 
 
 def data_url_of(urls: StoreUrls) -> str:
@@ -179,11 +200,8 @@ async def _opened_blobs(place: str, storage: Storage, access: Access) -> AsyncIt
 class StoreOpening:
     """The stores of one gateway, from their URLs."""
 
-    def __init__(
-        self, settings: Settings, opener: StoreOpener, random: RandomBytes, *, may_begin_log: bool = False
-    ) -> None:
-        """`may_begin_log` as of `urls_of`. Raises ConfigError."""
-        self._may_begin_log = may_begin_log
+    def __init__(self, settings: Settings, opener: StoreOpener, random: RandomBytes) -> None:
+        """Raises ConfigError."""
         self._settings = settings
         self._opener = opener
         self._random = random
@@ -192,7 +210,7 @@ class StoreOpening:
     async def open(self, stack: AsyncExitStack, metrics: Metrics, *, thorough: bool = False) -> Stores:
         """Whatever is opened is closed by `stack`."""
         storage, opener, far = self._settings.storage, self._opener, self.far
-        urls = urls_of(storage, may_begin_log=self._may_begin_log)
+        urls = urls_of(storage)
         watch = StoreWatch(metrics, settings_of(urls))
         _lock_directories(urls, stack)
         try:
@@ -333,7 +351,9 @@ def _lock_data(urls: StoreUrls, stack: AsyncExitStack) -> None:
 def _check_no_log(metadata: str) -> None:
     """StoreUnavailable for the file of a journal that goes on in the log next to it."""
     at = directory_of(metadata)
-    if at is not None and metadata.endswith(f"/{METADATA_FILE}") and has_log(at):
+    if at is None or not metadata.endswith(f"/{METADATA_FILE}"):
+        return
+    if has_log(at) and (at / LOG_DIRECTORY).exists():
         raise StoreUnavailable(
             f"the journal of {at} is in its local log: leave --metadata out, or name --metadata file:{at}"
         )

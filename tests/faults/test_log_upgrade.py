@@ -1,7 +1,8 @@
 """A data directory goes on in a local log: whatever happens between two steps, nothing acked is lost.
 
-A real gateway works under the recorder, first with its journal in SQLite and then in the log. The tree of
-each cut is opened as the directory says, and once more with the log, as a start that was to go on there.
+A real gateway works under the recorder: first with its journal in SQLite, as earlier versions had it, then
+without a word about where it is, which raises the format, and then in the log. The tree of each cut is opened
+as the directory says, and once more with the log, as a start that was to go on there.
 """
 
 import asyncio
@@ -50,10 +51,6 @@ def produced(gateway: Gateway, name: str, records: int = RECORDS) -> list[Ack]:
     return load.acks
 
 
-def in_log(gateway: Gateway) -> list[str]:
-    return ["--metadata", f"file:{gateway.data_dir}"]
-
-
 def found_in(directory: Path, acks: Sequence[Ack], metadata: str) -> list[str]:
     """What is wrong with the records of a directory, which is removed."""
     try:
@@ -86,15 +83,20 @@ def test_a_power_cut_or_a_kill_at_each_step_into_the_log_loses_no_acked_record(
     create_topics(gateway.bootstrap, {"t": PARTITIONS})
     acks = produced(gateway, "in SQLite")
     gateway.kill9()
-    before = len(recording.events())
-    gateway.options[-len(older) :] = in_log(gateway)
-    for life in range(2):
+    gateway.options[-len(older) :] = []
+    begun: list[int] = []
+    for life in ("still in SQLite", "in the log", "in the log again"):
+        begun.append(len(recording.events()))
         gateway.start()
-        acks += produced(gateway, f"in the log {life}")
+        acks += produced(gateway, life)
         gateway.kill9()
+    assert any(gateway.data_dir.glob("log/0/*.log"))
     events = recording.events()
-    points = [point for point in sync_points(events) if point >= before]
-    first, rest = points[:FIRST_STEPS], points[FIRST_STEPS:]
+    points = [point for point in sync_points(events) if point >= begun[0]]
+    first = [
+        point for start in begun[:2] for point in [found for found in points if found >= start][:FIRST_STEPS]
+    ]
+    rest = [point for point in points if point not in first]
     cuts = sorted(
         {*first, *(point + 1 for point in first), *(rest if FULL else sample(rest, OTHERS)), len(events)}
     )

@@ -24,7 +24,7 @@ def test_port_data_and_arguments_are_variables_and_ctrl_c_ends_it_quietly(tmp_pa
         terminal.wait_for("metrics")
         assert f"PLAINTEXT://127.0.0.1:{ports[0]}" in terminal.seen
         assert f"http://127.0.0.1:{ports[1]}/metrics" in terminal.seen
-        assert (tmp_path / "data" / "metadata.db").exists() and ready.exists()
+        assert (tmp_path / "data" / "log").exists() and ready.exists()
         terminal.write(CTRL_C)
         # As of any command that Ctrl-C has ended, but only after the gateway, and without a complaint.
         assert terminal.exit_code() == -signal.SIGINT

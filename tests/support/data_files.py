@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from adapters.log_directory import METADATA_FILE
+from adapters.log_directory import LOG_DIRECTORY, METADATA_FILE
 from adapters.segments.log_objects import REPLACED_DIRECTORY
 from gateway.datadir import VERSION_WITH_LOG, format_of
 from ledger.formats import local_log
@@ -15,8 +15,7 @@ IN_LAST_BATCH = 20
 
 
 def in_sqlite(data_dir: Path) -> list[str]:
-    """Options with which a gateway begins its journal in SQLite, as earlier versions did. Without them it
-    goes on there: the directory says where its journal is."""
+    """Options with which a gateway has its journal in SQLite, as earlier versions did."""
     return ["--metadata", f"sqlite:{data_dir / METADATA_FILE}"]
 
 
@@ -26,8 +25,9 @@ def in_log(data_dir: Path) -> list[str]:
 
 
 def is_in_log(data_dir: Path) -> bool:
-    """Whether the journal is in a local log."""
-    return format_of(data_dir) == VERSION_WITH_LOG
+    """Whether the journal is in a local log, or will be at once."""
+    is_begun = (data_dir / LOG_DIRECTORY).exists() or not (data_dir / METADATA_FILE).exists()
+    return format_of(data_dir) == VERSION_WITH_LOG and is_begun
 
 
 def files_with_records(data_dir: Path) -> list[Path]:
@@ -73,9 +73,7 @@ def damage_last_batch(path: Path) -> None:
 
 def journal_files(data_dir: Path) -> list[Path]:
     """What a directory has its journal in."""
-    if is_in_log(data_dir):
-        return [data_dir / "log"]
-    return sorted(data_dir.glob(f"{METADATA_FILE}*"))
+    return [*data_dir.glob(LOG_DIRECTORY), *sorted(data_dir.glob(f"{METADATA_FILE}*"))]
 
 
 def has_entries(data_dir: Path) -> bool:
@@ -88,9 +86,9 @@ def take_journal_away(data_dir: Path) -> None:
     for path in data_dir.glob(f"{METADATA_FILE}*"):
         path.unlink()
     replaced = data_dir / REPLACED_DIRECTORY / "log"
-    if is_in_log(data_dir) and not replaced.exists():
+    if (data_dir / LOG_DIRECTORY).exists() and not replaced.exists():
         replaced.parent.mkdir()
-        (data_dir / "log").rename(replaced)
+        (data_dir / LOG_DIRECTORY).rename(replaced)
     for path in data_dir.glob("log/*/*"):
         # The place has the files of an earlier log already.
         path.rename(replaced / path.parent.name / path.name)

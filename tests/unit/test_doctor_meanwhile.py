@@ -14,11 +14,15 @@ from ledger.partitions.records import RecordsDeleted
 from ledger.ports import MetadataStore, SegmentStore
 from ledger.types import Buffer, Position, StoredObject
 from tests.support.audited import RECORDS, AuditedLedger, built
+from tests.support.data_files import in_sqlite
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return load_settings({"storage.data_dir": str(tmp_path / "data")}, {})
+    """A local log has one writer, so the journal is in a metadata store."""
+    data_dir = tmp_path / "data"
+    metadata = in_sqlite(data_dir)[1]
+    return load_settings({"storage.data_dir": str(data_dir), "storage.metadata": metadata}, {})
 
 
 class SharedJournal(MetadataJournal):
