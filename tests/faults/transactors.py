@@ -16,6 +16,9 @@ from tests.support.transactional_history import Outcome, Place, Read, Transactio
 
 CALL_S: Final = 60.0
 END_S: Final = 90.0
+OFFSETS_S: Final = 20.0
+"""librdkafka's send_offsets_to_transaction may wait for ever when the connection to the coordinator breaks
+(confluentinc/librdkafka#5456), at Kafka too. After this time the instance is replaced, as a probe would."""
 TIMEOUT_MS: Final = 300_000
 QUICK: Final[Mapping[str, str | int | bool]] = {
     "reconnect.backoff.ms": 20,
@@ -46,6 +49,8 @@ class Transactor:
     """Of the input, that comes next."""
     committed: int = 0
     """Transactions."""
+    hung: int = 0
+    """Instances that were replaced since they waited for ever."""
     _producer: Producer | None = None
 
     def restart(self) -> None:
@@ -85,15 +90,17 @@ class Transactor:
                 self._made.produce(*place[:1], value, partition=place[1], on_delivery=self._delivered)
             self._made.flush(CALL_S)
             self.between("written")
-            self._commit_offset(consumed[1])
+            if not self._has_committed_offset(consumed[1]):
+                self._producer = None
+                return False
             self.between("committing offsets")
             if commit:
-                attempt.outcome = Outcome.UNKNOWN
+                self.history.conclude(attempt, Outcome.UNKNOWN)
                 _repeated(lambda: self._made.commit_transaction(CALL_S))
-                attempt.outcome = Outcome.COMMITTED
+                self.history.conclude(attempt, Outcome.COMMITTED)
                 self.offset, self.committed = consumed[1], self.committed + 1
             else:
-                attempt.outcome = Outcome.ABORTED
+                self.history.conclude(attempt, Outcome.ABORTED)
                 _repeated(lambda: self._made.abort_transaction(CALL_S))
         except KafkaException:
             self._producer = None
@@ -106,12 +113,20 @@ class Transactor:
         assert self._producer is not None
         return self._producer
 
-    def _commit_offset(self, offset: int) -> None:
+    def _has_committed_offset(self, offset: int) -> bool:
+        """False: it would wait for ever."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.transactional_id, **QUICK})
         try:
             metadata = consumer.consumer_group_metadata()
             rows = [TopicPartition(self.topic, 0, offset)]
-            _repeated(lambda: self._made.send_offsets_to_transaction(rows, metadata, CALL_S))
+            _repeated(lambda: self._made.send_offsets_to_transaction(rows, metadata, OFFSETS_S), OFFSETS_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT:  # noqa: SLF001
+                raise
+            self.hung += 1
+            return False
+        else:
+            return True
         finally:
             consumer.close()
 
@@ -122,9 +137,9 @@ class Transactor:
             self.history.acknowledge_value((self.topic, partition), offset, value)
 
 
-def _repeated(call: Callable[[], object]) -> None:
+def _repeated(call: Callable[[], object], within_s: float = END_S) -> None:
     """As long as the client says that it may be."""
-    deadline = time.monotonic() + END_S
+    deadline = time.monotonic() + within_s
     while True:
         try:
             call()

@@ -85,11 +85,20 @@ class TransactionalHistory:
         self.attempts.append(attempt)
         return attempt
 
+    def resume(self, attempt: Attempt) -> None:
+        """One that has begun in another history, of which nothing else has happened here yet."""
+        name, begun_s, ends_s = attempt.name, attempt.begun_s, attempt.ends_s
+        self.attempts.append(Attempt(attempt.transactional_id, name, begun_s, ends_s, attempt.consumed))
+
     def send(self, attempt: Attempt, place: Place, values: Sequence[bytes]) -> None:
         """Before the first request with these records."""
         attempt.sent[place] += values
         for value in values:
             assert self._by_value.setdefault(value, attempt) is attempt
+
+    def conclude(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Before its commit or abort is requested, and when it is certain."""
+        attempt.outcome = outcome
 
     def acknowledge(self, attempt: Attempt, place: Place, base: int, values: Sequence[bytes]) -> None:
         attempt.acked[place].update(zip(range(base, base + len(values)), values, strict=True))
