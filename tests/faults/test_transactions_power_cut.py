@@ -1,4 +1,4 @@
-"""Invariant 5 under transactions: the power fails at any sync point of a run with commits, aborts and offsets.
+"""Invariant 5 under transactions: the power fails at any sync point of commits, aborts and offsets.
 
 Each transaction whose end was acknowledged is there whole, nothing of an aborted one is seen, each offset of
 the input has one record of output, and nothing stays open once its producer starts again.
@@ -64,7 +64,7 @@ def live_together(bootstrap: str, history: TimedHistory, transactions: int) -> N
     def run(name: str) -> None:
         try:
             live(Transactor(bootstrap, history, name, TOPIC, PARTITIONS), transactions)
-        except BaseException as error:  # noqa: BLE001 - shown below
+        except BaseException as error:
             failures.append(error)
 
     threads = [threading.Thread(target=run, args=(name,), name=name) for name in NAMES]

@@ -16,9 +16,9 @@ from tests.support.transactional_history import Outcome, Place, Read, Transactio
 
 CALL_S: Final = 60.0
 END_S: Final = 90.0
-OFFSETS_S: Final = 20.0
-"""librdkafka's send_offsets_to_transaction may wait for ever when the connection to the coordinator breaks
-(confluentinc/librdkafka#5456), at Kafka too. After this time the instance is replaced, as a probe would."""
+HANGS_S: Final = 20.0
+"""librdkafka's send_offsets_to_transaction may wait for ever when the connection to the coordinator breaks,
+whatever timeout it is given (confluentinc/librdkafka#5456), at Kafka too."""
 TIMEOUT_MS: Final = 300_000
 QUICK: Final[Mapping[str, str | int | bool]] = {
     "reconnect.backoff.ms": 20,
@@ -49,9 +49,8 @@ class Transactor:
     """Of the input, that comes next."""
     committed: int = 0
     """Transactions."""
-    hung: int = 0
-    """Instances that were replaced since they waited for ever."""
     _producer: Producer | None = None
+    _committing_since_s: float | None = None
 
     def restart(self) -> None:
         """As a process that has just been started."""
@@ -90,9 +89,7 @@ class Transactor:
                 self._made.produce(*place[:1], value, partition=place[1], on_delivery=self._delivered)
             self._made.flush(CALL_S)
             self.between("written")
-            if not self._has_committed_offset(consumed[1]):
-                self._producer = None
-                return False
+            self._commit_offset(consumed[1])
             self.between("committing offsets")
             if commit:
                 self.history.conclude(attempt, Outcome.UNKNOWN)
@@ -113,21 +110,19 @@ class Transactor:
         assert self._producer is not None
         return self._producer
 
-    def _has_committed_offset(self, offset: int) -> bool:
-        """False: it would wait for ever."""
+    def hangs(self) -> bool:
+        since_s = self._committing_since_s
+        return since_s is not None and time.monotonic() > since_s + HANGS_S
+
+    def _commit_offset(self, offset: int) -> None:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.transactional_id, **QUICK})
+        self._committing_since_s = time.monotonic()
         try:
             metadata = consumer.consumer_group_metadata()
             rows = [TopicPartition(self.topic, 0, offset)]
-            _repeated(lambda: self._made.send_offsets_to_transaction(rows, metadata, OFFSETS_S), OFFSETS_S)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._TIMED_OUT:  # noqa: SLF001
-                raise
-            self.hung += 1
-            return False
-        else:
-            return True
+            _repeated(lambda: self._made.send_offsets_to_transaction(rows, metadata, CALL_S))
         finally:
+            self._committing_since_s = None
             consumer.close()
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -137,9 +132,9 @@ class Transactor:
             self.history.acknowledge_value((self.topic, partition), offset, value)
 
 
-def _repeated(call: Callable[[], object], within_s: float = END_S) -> None:
+def _repeated(call: Callable[[], object]) -> None:
     """As long as the client says that it may be."""
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + END_S
     while True:
         try:
             call()
