@@ -16,6 +16,7 @@ from gateway.produce.service import ProduceOptions, ProduceService
 from gateway.produce.validation import TopicPolicy
 from ledger.batch.header import CheckedBatch, read_header, walk
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
+from ledger.partitions.requests import ProducerTransaction
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Blobs, ImageStore, MetadataStore, SegmentStore
 from ledger.requests import LedgerResult, Request
@@ -51,12 +52,20 @@ class Embedded:
     """One life of a process over a data directory. Made by `start`, ended by `stop`."""
 
     def __init__(
-        self, root: Path, clock: Clock, faults: Faults | None = None, roll_age_ms: int = MOST
+        self,
+        root: Path,
+        clock: Clock,
+        faults: Faults | None = None,
+        roll_age_ms: int = MOST,
+        *,
+        exclusive: bool = True,
     ) -> None:
+        """`exclusive`: False: the metadata store is not, so each append must be proved to count."""
         self.root = root
         self.clock = clock
         self.faults = faults or Faults()
         self.roll_age_ms = roll_age_ms
+        self.exclusive = exclusive
         self.metadata: MetadataStore
         self.segments: SegmentStore
         self.blobs: Blobs
@@ -68,7 +77,8 @@ class Embedded:
         self.producer_ids: ProducerIds
 
     async def start(self) -> "Embedded":
-        self.metadata = FaultyMetadata(SqliteMetadata(self.root / "metadata"), self.faults)
+        sqlite = SqliteMetadata(self.root / "metadata")
+        self.metadata = FaultyMetadata(sqlite, self.faults, exclusive=self.exclusive)
         self.segments = FaultySegments(
             WalSegments(self.root / "data", roll_age_ms=self.roll_age_ms), self.faults
         )
@@ -118,9 +128,12 @@ class Embedded:
     def log(self, topic: str, partition: int = 0) -> PartitionLog:
         return self.shard.state.topics.by_name[topic].partitions[partition]
 
-    async def send(self, topic: str, partition: int, *batches: bytes) -> list[int | str]:
+    async def send(
+        self, topic: str, partition: int, *batches: bytes, transaction: ProducerTransaction | None = None
+    ) -> list[int | str]:
         """The base offset of each batch, or the name of its error."""
         completion = AwaitedProduce()
+        completion.transaction = transaction
         completion.remaining += 1
         log = self.log(topic, partition)
         pending = [self.produce_service.add(log, checked(batch), completion, POLICY) for batch in batches]

@@ -39,9 +39,10 @@ class Promises:
 class Script:
     """What a gateway and its clients do, through restarts. A failed step is tried again as they would."""
 
-    def __init__(self, root: Path, faults: Faults) -> None:
+    def __init__(self, root: Path, faults: Faults, *, exclusive: bool = True) -> None:
         self.root = root
         self.faults = faults
+        self.exclusive = exclusive
         self.clock = Clock()
         self.promises = Promises()
         self.clients: list[Client] = []
@@ -88,7 +89,7 @@ class Script:
 
     async def start(self) -> None:
         for _ in range(ATTEMPTS):
-            host = Embedded(self.root, self.clock, self.faults)
+            host = Embedded(self.root, self.clock, self.faults, exclusive=self.exclusive)
             try:
                 self.host = await host.start()
                 return
