@@ -396,16 +396,24 @@ class BatchStream:
 def open_stream(
     log: PartitionLog, offset: int, bound: int, max_bytes: int, offset_index: SparseOffsetIndex
 ) -> BatchStream:
-    """A stream over enough runs for `max_bytes` from `offset` on."""
-    runs = log.find(offset, max_bytes, MAX_RUNS)
+    """A stream over enough runs for `max_bytes` from `offset` on, of those that begin below `bound`."""
+    runs = _below(bound, log.find(offset, max_bytes, MAX_RUNS))
     stream = BatchStream(runs, offset, bound, offset_index, log)
     is_enough = stream.found and stream.available >= max_bytes
-    if runs and not is_enough and runs[-1].last + 1 < log.high_watermark and len(runs) < MAX_RUNS:
+    if runs and not is_enough and runs[-1].last + 1 < bound and len(runs) < MAX_RUNS:
         # The bytes before the offset in the first run were counted as if they could be served; how many
         # these are may not be known yet.
         skipped = sum(run.size for run in runs) - stream.available if stream.found else runs[0].size
-        runs = log.find(offset, max_bytes + skipped, MAX_RUNS)
+        runs = _below(bound, log.find(offset, max_bytes + skipped, MAX_RUNS))
         stream = BatchStream(runs, offset, bound, offset_index, log)
-    if len(runs) == MAX_RUNS:
+    if len(runs) == MAX_RUNS and runs[-1].last + 1 < bound:
         stream.beyond = log.bytes_from(runs[-1].last + 1, max_bytes)
     return stream
+
+
+def _below(bound: int, runs: list[Run]) -> list[Run]:
+    """Those that begin below an offset. What follows an open transaction is not read, nor does it count
+    towards min_bytes: else each batch of the transaction would wake readers of committed records."""
+    if not runs or runs[-1].base < bound:
+        return runs
+    return [run for run in runs if run.base < bound]

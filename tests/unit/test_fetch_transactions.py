@@ -145,6 +145,37 @@ async def test_a_fetch_that_waits_for_committed_records_is_woken_by_the_end_of_t
         assert len(batches(await asyncio.wait_for(waiting, 10))) == 2
 
 
+async def test_what_follows_an_open_transaction_is_not_read_for_readers_of_committed_records() -> None:
+    async with reading_world(cache_bytes=0) as world:
+        (writer,) = await writers(world, "a")
+        await world.produce(before := batch_of(b"before"))
+        for _ in range(5):
+            await writer.send(b"x" * 1000)
+        world.segments.reads.clear()
+        fetched = await world.one("t", 0, 0, isolation=READ_COMMITTED)
+        assert records_of(fetched) == with_base(before, 0)
+        assert world.segments.bytes_read == len(before)
+
+
+async def test_a_reader_that_waits_for_bytes_sleeps_while_a_transaction_grows() -> None:
+    """What is not committed is none of the bytes that it waits for: nothing is read for it."""
+    async with reading_world(cache_bytes=0) as world:
+        (writer,) = await writers(world, "a")
+        await world.produce(before := batch_of(b"before"))
+        await writer.send(b"x" * 1000)
+        waiting = asyncio.ensure_future(
+            world.one("t", 0, 0, isolation=READ_COMMITTED, max_wait_ms=30_000, min_bytes=len(before) + 500)
+        )
+        await asyncio.sleep(0.05)
+        world.segments.reads.clear()
+        for _ in range(5):
+            await writer.send(b"x" * 1000)
+            await asyncio.sleep(0.01)
+        assert not waiting.done() and not world.segments.reads
+        await writer.end(is_commit=True)
+        assert len(batches(await asyncio.wait_for(waiting, 10))) == 8
+
+
 async def test_aborted_transactions_come_with_the_records_that_they_are_among() -> None:
     async with reading_world() as world:
         first, second, third = await writers(world, "a", "b", "c")
