@@ -62,6 +62,11 @@ class LocalLogJournal:
     def unknown_entry(self) -> str:
         return self._unknown_entry
 
+    @property
+    def appends_at_once(self) -> bool:
+        is_alone = self._fill_task is None and self._writing.is_idle
+        return is_alone and self._writer.is_quick and not self._is_closed
+
     def takes(self, batches: int, size: int) -> bool:
         most = self._writer.roll_bytes // DRAFT_SHARE
         return not self._unknown_entry and size + batches * TABLE_BYTES <= most
@@ -91,7 +96,7 @@ class LocalLogJournal:
             return await self._already(number, entry)
         try:
             if self._may_write_on_loop(entry, spot):
-                self._writer.append(number, entry, batches, spot)
+                self._writer.append(number, entry, batches, spot, is_on_loop=True)
             else:
                 await self._writing.run(self._writer.append, number, entry, batches, spot)
         except (WriteFailed, Overdue) as error:

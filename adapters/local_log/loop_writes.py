@@ -1,8 +1,9 @@
 """When a frame may be written on the thread of the event loop.
 
 To hand a write to the log's thread and its end back costs more CPU than the write. But what holds such a
-write up holds up everything else. So only small frames go that way, on a disk that has been quick for long,
-and after one slow write none for a while (docs/decisions/0068).
+write up holds up everything else. So only small frames go that way, on a disk that has been quick, and after
+one slow write none for a time in proportion to it: of the time that passes, slow writes take the loop at most
+one part in `PAUSE_FACTOR` (docs/decisions/0068, 0069).
 """
 
 import math
@@ -10,11 +11,12 @@ from collections.abc import Callable
 from typing import Final
 
 QUICK_S: Final = 0.001
-SLOW_S: Final = 0.005
-QUICK_IN_A_ROW: Final = 100
-"""So many of the last writes have to be quick, by whichever thread they were."""
-PAUSE_S: Final = 60.0
-"""How long after a slow one all writes are the log's own thread's."""
+QUICK_AT_FIRST: Final = 100
+"""Before the first frame goes that way so many writes have to be quick."""
+QUICK_IN_A_ROW: Final = 10
+"""So many of the last writes have to be quick later on, by whichever thread they were."""
+PAUSE_FACTOR: Final = 100
+"""After a slow write of the loop all writes are the log's own thread's, for that many times its duration."""
 MAX_LOOP_BYTES: Final = 64 * 1024
 
 
@@ -23,23 +25,33 @@ class LoopWrites:
 
     def __init__(self, precise_s: Callable[[], float]) -> None:
         self._precise_s = precise_s
-        self._quick = 0
+        self._missing = QUICK_AT_FIRST
+        """How many more quick writes in a row are needed."""
         self._paused_until = -math.inf
 
     def may_write(self, size: int) -> bool:
         """Whether the next frame, of `size` bytes, may hold the event loop up."""
-        if size > MAX_LOOP_BYTES or self._quick < QUICK_IN_A_ROW:
+        if size > MAX_LOOP_BYTES or self._missing:
             return False
-        return self._precise_s() >= self._paused_until
+        return self._paused_until == -math.inf or self._has_paused()
 
-    def timed(self, write: Callable[[], None]) -> None:
-        """Make a write, by whichever thread, and learn from its duration. Raises what it raises."""
+    def timed(self, write: Callable[[], None], *, is_on_loop: bool) -> None:
+        """Make a write, and learn from its duration. Raises what it raises."""
+        missing = self._missing
         # One that fails is not quick.
-        quick, self._quick = self._quick, 0
+        self._missing = max(missing, QUICK_IN_A_ROW)
         began = self._precise_s()
         write()
         now = self._precise_s()
-        if now - began < QUICK_S:
-            self._quick = min(quick + 1, QUICK_IN_A_ROW)
-        elif now - began > SLOW_S:
-            self._paused_until = now + PAUSE_S
+        took_s = now - began
+        if took_s < QUICK_S:
+            self._missing = missing - 1 if missing else 0
+        elif is_on_loop:
+            # What the thread meets meanwhile makes it no longer: that has cost the loop nothing.
+            self._paused_until = now + PAUSE_FACTOR * took_s
+
+    def _has_paused(self) -> bool:
+        if self._precise_s() < self._paused_until:
+            return False
+        self._paused_until = -math.inf
+        return True

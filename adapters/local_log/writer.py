@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from adapters.disk import explain, write_synced
+from adapters.local_log.chain import chained
 from adapters.local_log.entries import LogEntries
 from adapters.local_log.files import (
     PRUNED,
@@ -202,6 +203,11 @@ class LogWriter:
         """Whether a frame of this size goes into the same file as the one before."""
         return tail.file_id is not None and tail.position + size <= self.roll_bytes
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether the thread of the event loop may write a frame, going by the disk alone."""
+        return self._loop_writes.may_write(0)
+
     def may_append_on_loop(self, entry: bytes, spot: Spot | None) -> bool:
         """Whether an append may be made by the thread of the event loop, while the log's own thread is idle:
         it will most likely be quick, and has nothing to do but to write a frame into space that is there."""
@@ -212,10 +218,16 @@ class LogWriter:
         return is_here and size <= file.ahead_bytes and self.has_space(self.tail, size)
 
     def append(
-        self, number: int, entry: bytes, batches: Sequence[DraftBatch] = (), spot: Spot | None = None
+        self,
+        number: int,
+        entry: bytes,
+        batches: Sequence[DraftBatch] = (),
+        spot: Spot | None = None,
+        is_on_loop: bool = False,
     ) -> None:
         """Make the frame of the next entry durable, at `spot` if that is given. StoreUnavailable: it
-        certainly is not there. WriteFailed: `resolve` has to follow."""
+        certainly is not there. WriteFailed: `resolve` has to follow. `is_on_loop`: it is the event loop's
+        thread that makes this call."""
         tail = self.tail
         if number != tail.number:
             raise StoreUnavailable(f"the local log goes on with entry {tail.number}, and not with {number}")
@@ -228,7 +240,8 @@ class LogWriter:
             raise explain(error, "append to a log file in", self.directory.path) from error
         position = file.position
         try:
-            self._loop_writes.timed(partial(file.write, frame.buffers, frame.size))
+            write = partial(file.write, frame.buffers, frame.size)
+            self._loop_writes.timed(write, is_on_loop=is_on_loop)
         except OSError as error:
             self._leave()
             raise WriteFailed(str(explain(error, "append to a log file in", self.directory.path))) from error
@@ -474,20 +487,3 @@ class LogWriter:
 def frame_bytes(entry: bytes, spot: Spot | None) -> int:
     """Of an entry, and of the batches that are placed with it."""
     return FRAME_BYTES + len(entry) + (spot.layout.size if spot is not None else 0)
-
-
-def chained(directory: LogDirectory, headers: Sequence[LogHeader]) -> list[LogPartFile]:
-    """The files that have entries which count, oldest first. StoreDamaged for headers of different logs."""
-    chain = parts_of(headers)
-    parts = [
-        LogPartFile(
-            part.header,
-            directory.path_of(part.header.file_id),
-            directory.locator(part.header.file_id),
-            part.end,
-        )
-        for part in chain
-    ]
-    for part, after in zip(parts, chain[1:], strict=False):
-        part.next_seal = after.header.previous_seal
-    return parts

@@ -15,10 +15,10 @@ import pytest
 
 from adapters.local_log.loop_writes import (
     MAX_LOOP_BYTES,
-    PAUSE_S,
+    PAUSE_FACTOR,
+    QUICK_AT_FIRST,
     QUICK_IN_A_ROW,
     QUICK_S,
-    SLOW_S,
     LoopWrites,
 )
 from adapters.local_log.opening import LocalLog
@@ -91,32 +91,56 @@ async def appended(log: LocalLog, count: int, first: int = 0, written: Written |
     return first + count
 
 
-def after(*took_s: float) -> LoopWrites:
+def after(*took_s: float, is_on_loop: bool = False) -> tuple[LoopWrites, Clock]:
     """After writes of these durations."""
     clock = Clock()
     writes = LoopWrites(clock)
     for seconds in took_s:
-        writes.timed(partial(clock.advance, seconds))
-    return writes
+        writes.timed(partial(clock.advance, seconds), is_on_loop=is_on_loop)
+    return writes, clock
 
 
-def test_small_frames_may_go_once_enough_writes_in_a_row_were_quick() -> None:
-    quick = [QUICK_S / 2] * QUICK_IN_A_ROW
-    assert not after(*quick[1:]).may_write(1)
-    assert after(*quick).may_write(MAX_LOOP_BYTES)
-    assert not after(*quick).may_write(MAX_LOOP_BYTES + 1)
+AT_FIRST = [QUICK_S / 2] * QUICK_AT_FIRST
+AGAIN = [QUICK_S / 2] * QUICK_IN_A_ROW
+
+
+def test_small_frames_may_go_once_enough_writes_were_quick() -> None:
+    assert not after(*AT_FIRST[1:])[0].may_write(1)
+    assert after(*AT_FIRST)[0].may_write(MAX_LOOP_BYTES)
+    assert not after(*AT_FIRST)[0].may_write(MAX_LOOP_BYTES + 1)
 
 
 def test_one_write_that_is_not_quick_ends_it_until_enough_are_again() -> None:
-    quick = [QUICK_S / 2] * QUICK_IN_A_ROW
-    assert not after(*quick, 2 * QUICK_S, *quick[1:]).may_write(1)
-    assert after(*quick, 2 * QUICK_S, *quick).may_write(1)
+    assert not after(*AT_FIRST, 2 * QUICK_S, *AGAIN[1:])[0].may_write(1)
+    assert after(*AT_FIRST, 2 * QUICK_S, *AGAIN)[0].may_write(1)
+    assert not after(*AT_FIRST[1:], 2 * QUICK_S, *AGAIN[1:])[0].may_write(1)
 
 
-def test_after_a_slow_write_none_goes_for_a_while_however_quick_the_next_are() -> None:
-    quick, waited = [0.0] * QUICK_IN_A_ROW, [QUICK_S / 2] * int(PAUSE_S / QUICK_S * 2)
-    assert not after(*quick, 2 * SLOW_S, *waited[:-1]).may_write(1)
-    assert after(*quick, 2 * SLOW_S, *waited, 0.0).may_write(1)
+def test_after_a_slow_write_of_the_loop_none_goes_for_a_time_in_proportion() -> None:
+    for took_s in (2 * QUICK_S, 1.0):
+        writes, clock = after(*AT_FIRST)
+        writes.timed(partial(clock.advance, took_s), is_on_loop=True)
+        for _ in AGAIN:
+            writes.timed(lambda: None, is_on_loop=False)
+        clock.advance(PAUSE_FACTOR * took_s - QUICK_S)
+        assert not writes.may_write(1)
+        clock.advance(2 * QUICK_S)
+        assert writes.may_write(1)
+
+
+def test_slow_writes_take_the_loop_at_most_their_share_on_a_disk_that_is_often_slow() -> None:
+    writes, clock = after(*AT_FIRST)
+    began_s, lost_s, on_loop = clock.now_s, 0.0, 0
+    count = 100_000
+    for number in range(count):
+        took_s = 3 * QUICK_S if number % 50 == 0 else QUICK_S / 10
+        goes = writes.may_write(1)
+        lost_s += took_s if goes and took_s > QUICK_S else 0.0
+        on_loop += goes
+        writes.timed(partial(clock.advance, took_s), is_on_loop=goes)
+        clock.advance(QUICK_S)
+    assert lost_s < (clock.now_s - began_s) / PAUSE_FACTOR
+    assert on_loop > count / 20
 
 
 async def test_after_quick_writes_the_thread_of_the_loop_writes_and_all_is_there(
@@ -124,9 +148,9 @@ async def test_after_quick_writes_the_thread_of_the_loop_writes_and_all_is_there
 ) -> None:
     written = Written()
     async with opened_log(tmp_path, precise_s=clock) as log:
-        await appended(log, QUICK_IN_A_ROW + 20, written=written)
+        await appended(log, QUICK_AT_FIRST + 20, written=written)
         await written.verify(log)
-    assert disk.loops == [False] * QUICK_IN_A_ROW + [True] * 20
+    assert disk.loops == [False] * QUICK_AT_FIRST + [True] * 20
     async with opened_log(tmp_path) as log:
         await written.verify(log)
 
@@ -136,7 +160,7 @@ async def test_what_has_more_to_do_than_to_write_is_left_to_the_thread(
 ) -> None:
     written = Written()
     async with opened_log(tmp_path, precise_s=clock) as log:
-        number = await appended(log, QUICK_IN_A_ROW, written=written)
+        number = await appended(log, QUICK_AT_FIRST, written=written)
         disk.threads.clear()
         # Too large; then the thread is busy with another call, before which the entry must not be.
         await written.append(log, number, MAX_LOOP_BYTES)
@@ -160,7 +184,7 @@ async def test_a_disk_that_stalls_holds_the_loop_up_once_and_then_only_its_own_t
 ) -> None:
     written = Written()
     async with opened_log(tmp_path, precise_s=clock) as log:
-        number = await appended(log, QUICK_IN_A_ROW, written=written)
+        number = await appended(log, QUICK_AT_FIRST, written=written)
         disk.threads.clear()
         disk.takes_s = STALL_S
         number = await appended(log, 1, number, written)
@@ -181,9 +205,9 @@ async def test_a_disk_that_stalls_holds_the_loop_up_once_and_then_only_its_own_t
             await ticking
         assert disk.loops == [True, False, False]
         assert longest_s < STALL_S / 2
-        # A minute later, and as quick as before.
+        # A hundred times as long later, and as quick as before.
         disk.takes_s = 0.0
-        clock.advance(PAUSE_S)
+        clock.advance(PAUSE_FACTOR * STALL_S)
         number = await appended(log, QUICK_IN_A_ROW, number, written)
         assert not any(disk.loops[3:])
         await appended(log, 1, number, written)
@@ -195,7 +219,7 @@ async def test_a_write_of_the_loop_that_fails_is_resolved_as_any_other(
     tmp_path: Path, clock: Clock, disk: Disk
 ) -> None:
     async with opened_log(tmp_path, precise_s=clock) as log:
-        number = await appended(log, QUICK_IN_A_ROW)
+        number = await appended(log, QUICK_AT_FIRST)
         disk.error = errno.EIO
         with pytest.raises(StoreUnavailable, match="I/O error"):
             await log.journal.append(number, entry(number))
