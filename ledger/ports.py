@@ -254,6 +254,12 @@ class Journal(Protocol):
         result may be another one at the next call, and `place` may still say None. Has no effect."""
         ...
 
+    @property
+    def appends_at_once(self) -> bool:
+        """Whether a small append would most likely be done when its coroutine has made its first step, and
+        that step uses no task. A hint. Has no effect."""
+        ...
+
     def holds(self, locator: str) -> bool:
         """Whether this object has entries that are not pruned, or may still get some: its bytes stay whatever
         the ledger says of the runs in it, and `SegmentStore.delete` is not called for it. Has no effect."""

@@ -33,6 +33,10 @@ class WrappedJournal:
     def read_back(self) -> ReadBack:
         return self._journal.read_back
 
+    @property
+    def appends_at_once(self) -> bool:
+        return self._journal.appends_at_once
+
     def takes(self, batches: int, size: int) -> bool:
         return self._journal.takes(batches, size)
 

@@ -109,6 +109,10 @@ class MemoryLog(MetadataJournal):
         self._to_append: _Placed | None = None
         self._start_known = 0
 
+    @property
+    def appends_at_once(self) -> bool:
+        return True
+
     def takes(self, batches: int, size: int) -> bool:
         return True
 

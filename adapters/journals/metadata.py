@@ -105,6 +105,10 @@ class MetadataJournal:
     def unknown_entry(self) -> str:
         return self._unknown_entry
 
+    @property
+    def appends_at_once(self) -> bool:
+        return False
+
     def takes(self, batches: int, size: int) -> bool:
         return self.rule.takes(batches, size)
 

@@ -58,6 +58,10 @@ class CommitDelay:
         self._must_skip = True
         self._end()
 
+    def begin(self) -> None:
+        """The entry is begun without a wait, as `skip` has said of a request in it."""
+        self._must_skip = False
+
     async def wait(self, now: float) -> None:
         """Call this when a request waits. Returns when all expected requests have arrived, at the latest
         after the delay."""

@@ -13,13 +13,16 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
+from contextvars import copy_context
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
 
 from gateway.completion import Completion
+from gateway.coordination.begun import Begun
 from gateway.coordination.commit_delay import CommitDelay
+from gateway.coordination.filling import Filling, fail_all, inline_bytes
 from gateway.coordination.journal import OwnershipLost, append, verify_counts
 from gateway.coordination.replica import Replica
 from gateway.coordination.successor import named_successor
@@ -28,18 +31,14 @@ from ledger.cluster.requests import BecomeOwner, Description, ShowLife
 from ledger.cluster.requests import Owner as EpochBegun
 from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.journal import (
-    HEAD_BYTES,
-    MAX_ENTRY_BYTES,
     NONCE_BYTES,
     encode_entry,
 )
-from ledger.keys import is_inline
 from ledger.overlay import Overlay
-from ledger.partitions.requests import CommitDraft, CommitFile, DraftSource, FileCommit, placed_weight
+from ledger.partitions.requests import CommitDraft, CommitFile, DraftSource, FileCommit
 from ledger.ports import Journal
 from ledger.registry import REGISTRY, decide, encode_record, encode_records
 from ledger.requests import LedgerResult, Request
-from ledger.types import DraftBatch, Placement
 
 log = structlog.get_logger(__name__)
 
@@ -51,64 +50,13 @@ class _Submitted(NamedTuple):
     completion: Completion[LedgerResult]
 
 
-@dataclass(slots=True)
-class _Filling:
-    """The entry that is being filled."""
-
-    number: int
-    time_ms: int
-    overlay: Overlay
-    max_batches: int
-    is_first: bool
-    """Whether all entries before it are applied."""
-    records: list[bytes] = field(default_factory=list)
-    batches: Sequence[DraftBatch] = ()
-    """Of the draft that is appended with it: at most one."""
-    inline_bytes: int = 0
-    """How much of the entry they are."""
-    may_have_batches: bool = True
-    results: list[tuple[Completion[LedgerResult], LedgerResult]] = field(default_factory=list)
-    size: int = HEAD_BYTES
-    work: int = 0
-    files: int = 0
-    """Of the results, how many are of committed files."""
-    may_overlap: bool = True
-    """Whether the next entry may be decided before this one is applied."""
-    is_needed: bool = False
-    """Written also without a record."""
-    began_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
-
-    def takes(self, request: Request) -> bool:
-        if type(request) is CommitDraft and (self.batches or not self.may_have_batches):
-            return False
-        may_overlap = type(request) in REGISTRY.overlapping
-        return self.has_capacity(request) and (may_overlap or self.is_first)
-
-    def has_capacity(self, request: Request) -> bool:
-        if not self.records:
-            return True
-        fits = self.size + request.weight <= MAX_ENTRY_BYTES
-        return fits and self.work + request.work <= self.max_batches
-
-    def has_space(self, placement: Placement, batches: Sequence[DraftBatch], more: int) -> bool:
-        """Whether batches that become a part of the entry fit, with so many bytes of records."""
-        needed = placed_weight(len(batches)) + _inline_bytes(placement, batches) + more
-        return not self.records or self.size + needed <= MAX_ENTRY_BYTES
-
-    def fail(self, error: Exception) -> None:
-        """Fail every request of the entry. The entry forgets them: the error keeps frames alive that hold it,
-        and waiting requests hold their drafts."""
-        results, self.results = self.results, []
-        _fail(results, error)
-
-
 @dataclass(frozen=True, slots=True)
 class _Unproved:
     """An entry that is durable, while `start` is read to find out whether it counts."""
 
     number: int
     data: bytes
-    filling: _Filling
+    filling: Filling
     barriers: list[asyncio.Future[None]]
 
 
@@ -143,6 +91,12 @@ class Owner:
         self._unproved: _Unproved | None = None
         self._proof: asyncio.Task[None] | None = None
         """Of the entry that is unproved. After a failure both stay."""
+        self._is_idle = False
+        """Whether the task has nothing to do, and no entry is begun outside of it."""
+        self._begun: Begun | None = None
+        """An entry that was begun outside of the task, which the task has to end."""
+        self._context = copy_context()
+        """Of the task."""
         self._may_wait = True
         """Whether an entry may stay unproved while the store cannot be read."""
 
@@ -161,7 +115,9 @@ class Owner:
     ) -> EpochBegun:
         """Begin the epoch and serve. StoreUnavailable if that cannot be made durable by the deadline.
         `feature_level` and `described`: see `BecomeOwner`."""
-        self._task = asyncio.create_task(self._run(), name=f"shard-{self._journal.shard}")
+        self._task = asyncio.create_task(
+            self._run(), name=f"shard-{self._journal.shard}", context=self._context
+        )
         request = BecomeOwner(gateway, self._random(NONCE_BYTES), cluster_id, feature_level, described)
         begun: asyncio.Future[LedgerResult] = asyncio.get_running_loop().create_future()
         self.submit_for(begun, request)
@@ -184,6 +140,8 @@ class Owner:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self._begun is not None:
+            self._begun.interrupt()
         if self._proof is not None:
             self._proof.cancel()
             await self._end_proof()
@@ -197,12 +155,43 @@ class Owner:
             completion.set_exception(StoreUnavailable("too many requests wait for the journal"))
         else:
             self._waiting.append(_Submitted(request, completion))
-            self._wake.set()
             if type(request) in (CommitDraft, CommitFile):
                 # Its batches have had their linger.
                 self._commit_delay.skip()
             else:
                 self._commit_delay.arrived()
+            self._begin_next()
+
+    def _begin_next(self) -> None:
+        """Have the entry written in which the next request goes: in a later callback of the event loop, so
+        that requests that arrive together share it."""
+        if self._is_idle and self._is_alone and not self._wake.is_set():
+            self._is_idle = False
+            asyncio.get_running_loop().call_soon(self._write_at_once, context=self._context)
+        else:
+            self._wake.set()
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether a draft alone waits, of which the append will most likely be made at once."""
+        is_draft = len(self._waiting) == 1 and type(self._waiting[0].request) is CommitDraft
+        return is_draft and self._proof is None and not self._barriers and self._journal.appends_at_once
+
+    def _write_at_once(self) -> None:
+        """Write an entry without a step of the task, unless something must be waited for: that, and what has
+        failed, is the task's."""
+        if self.broken is not None:
+            return
+        if self._is_alone:
+            self._commit_delay.begin()
+            self._begun = Begun(self._write_entry())
+            if not self._begun.is_done:
+                self._wake.set()
+                return
+            self._begun = None
+        self._is_idle = True
+        if self._waiting or self._barriers:
+            self._begin_next()
 
     async def prove(self, deadline: float) -> int:
         """The number of entries that were durable when this was called, or later. Where this process alone
@@ -225,14 +214,11 @@ class Owner:
     async def _run(self) -> None:
         try:
             while True:
+                self._is_idle = True
                 await self._wake.wait()
+                self._is_idle = False
                 self._wake.clear()
-                if self._proof is not None and self._proof.done():
-                    await self._proved_all()
-                while self._waiting or self._barriers:
-                    if self._waiting:
-                        await self._commit_delay.wait(asyncio.get_running_loop().time())
-                    await self._write_entry()
+                await self._write_all()
         except OwnershipLost as error:
             await self._end_proof()
             self._break(error)
@@ -249,7 +235,21 @@ class Owner:
             self._break(error)
             self.lost.set()
 
-    async def _write_entry(self) -> None:  # noqa: C901 - one entry, from filling to results
+    async def _write_all(self) -> None:
+        """What waits."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            await begun
+        if self._proof is not None and self._proof.done():
+            await self._proved_all()
+        while self._waiting or self._barriers:
+            if self._waiting:
+                await self._commit_delay.wait(asyncio.get_running_loop().time())
+            await self._write_entry()
+            # Perhaps nothing was awaited, and a client may have sent its next request: let other tasks run.
+            await asyncio.sleep(0)
+
+    async def _write_entry(self) -> None:
         """One entry, or one proof of ownership for all results and barriers that need no entry."""
         if not self._may_overlap():
             await self._proved_all()
@@ -285,11 +285,8 @@ class Owner:
             self._begin_proof(unproved)
             return
         self._complete(filling, barriers)
-        if self._waiting or not (filling.records or filling.is_needed):
-            # Perhaps nothing was awaited, and a client may have sent its next request: let other tasks run.
-            await asyncio.sleep(0)
 
-    def _complete(self, filling: _Filling, barriers: Sequence[asyncio.Future[None]]) -> None:
+    def _complete(self, filling: Filling, barriers: Sequence[asyncio.Future[None]]) -> None:
         """Everything that the results depend on is durable and counts."""
         self._commit_delay.expect(len(filling.results) - filling.files, asyncio.get_running_loop().time())
         for completion, result in filling.results:
@@ -306,15 +303,15 @@ class Owner:
         is_next = bool(self._waiting) and type(self._waiting[0].request) in REGISTRY.overlapping
         return is_next and self._unproved.filling.may_overlap
 
-    def _next_filling(self) -> _Filling:
+    def _next_filling(self) -> Filling:
         state, now_ms, batches = self._replica.state, self._replica.now_ms(), self._journal.entry_batches
         if self._unproved is None:
-            return _Filling(state.applied, now_ms, Overlay(state), batches, is_first=True)
+            return Filling(state.applied, now_ms, Overlay(state), batches, is_first=True)
         number, before = self._unproved.number + 1, self._unproved.filling
         overlay = Overlay(state, before.overlay)
-        return _Filling(number, max(now_ms, before.time_ms), overlay, batches, is_first=False)
+        return Filling(number, max(now_ms, before.time_ms), overlay, batches, is_first=False)
 
-    def _fill(self, filling: _Filling) -> None:
+    def _fill(self, filling: Filling) -> None:
         state, overlay = self._replica.state, filling.overlay
         while self._waiting and filling.takes(self._waiting[0].request):
             request, completion = self._waiting[0]
@@ -342,7 +339,7 @@ class Owner:
             filling.may_overlap = filling.may_overlap and type(request) in REGISTRY.overlapping
             filling.is_needed |= type(request) is ShowLife
 
-    def _place(self, filling: _Filling, source: DraftSource, completion: Completion[LedgerResult]) -> None:
+    def _place(self, filling: Filling, source: DraftSource, completion: Completion[LedgerResult]) -> None:
         """Take a draft into the entry, unless the journal does not take it."""
         batches = source.take()
         if not batches:
@@ -357,7 +354,7 @@ class Owner:
         if records:
             # Else it was refused whole, or has all been there before.
             filling.batches = batches
-            filling.inline_bytes = _inline_bytes(placement, batches)
+            filling.inline_bytes = inline_bytes(placement, batches)
             filling.size += filling.inline_bytes + sum(map(len, records))
         filling.records += records
         filling.results.append((completion, decision.result))
@@ -366,7 +363,7 @@ class Owner:
         assert isinstance(decision.result, FileCommit)
         source.decided(decision.result)
 
-    async def _append(self, filling: _Filling, barriers: list[asyncio.Future[None]]) -> _Unproved | None:
+    async def _append(self, filling: Filling, barriers: list[asyncio.Future[None]]) -> _Unproved | None:
         """None: the entry counts, and is applied."""
         state, number = self._replica.state, filling.number
         data = encode_entry(state.epoch, filling.time_ms, self._random(NONCE_BYTES), filling.records)
@@ -424,7 +421,7 @@ class Owner:
             unproved.filling.fail(OutcomeUnknown(reason))
             self._barriers = unproved.barriers + self._barriers
 
-    async def _prove(self, filling: _Filling, barriers: Sequence[asyncio.Future[None]]) -> None:
+    async def _prove(self, filling: Filling, barriers: Sequence[asyncio.Future[None]]) -> None:
         """That no other gateway has gone on, at a moment after this call: a refusal, or the result of a
         repeat, would be as wrong as a read. The next entry would begin an epoch of that gateway, and such an
         entry is never pruned: that it is absent says enough."""
@@ -445,19 +442,8 @@ class Owner:
 
     def _fail_waiting(self, error: StoreUnavailable) -> None:
         waiting, self._waiting = self._waiting, deque()
-        _fail([(submitted.completion, None) for submitted in waiting], error)
+        fail_all([(submitted.completion, None) for submitted in waiting], error)
         for barrier in self._barriers:
             if not barrier.done():
                 barrier.set_exception(error)
         self._barriers.clear()
-
-
-def _inline_bytes(placement: Placement, batches: Sequence[DraftBatch]) -> int:
-    """How much of the entry they take."""
-    return sum([len(batch.data) for batch in batches]) if is_inline(placement.locator) else 0
-
-
-def _fail(waiting: Sequence[tuple[Completion[LedgerResult], LedgerResult | None]], error: Exception) -> None:
-    for completion, _ in waiting:
-        if not completion.done():
-            completion.set_exception(error)

@@ -65,6 +65,8 @@ class ChoosyLog(MemoryLog):
         self.drafts: list[list[bytes]] = []
         """Of each entry with batches."""
         self.entries = 0
+        self.appended_in: list[asyncio.Task[object] | None] = []
+        """The task, if any, in which each entry with batches was appended."""
 
     def takes(self, batches: int, size: int) -> bool:
         return size <= self.most
@@ -78,6 +80,7 @@ class ChoosyLog(MemoryLog):
             self.entries += 1
             if batches:
                 self.drafts.append([bytes(batch.data) for batch in batches])
+                self.appended_in.append(asyncio.current_task())
         return outcome
 
 
