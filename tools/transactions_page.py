@@ -159,6 +159,11 @@ partition, so the records of short transactions stay in the objects they were wr
 
 - There is no `__transaction_state` and no `__consumer_offsets`: DescribeTransactions does not name the
   groups of a transaction, and not a topic that was deleted meanwhile.
+- A topic that is deleted leaves the transaction. If it is created again, it gets no marker, and a client of
+  transaction version 1 gets TRANSACTION_ABORTABLE until it has added the new one; Kafka puts the marker into
+  the new topic ([why](decisions/0072-transactions-are-in-partitions.md)).
+- After DeleteRecords up to the middle of a batch of an open transaction the last stable offset is the log
+  start; in Kafka it is the base offset of the batch, below the log start.
 - Markers have coordinator epoch 0, whatever WriteTxnMarkers says, and a coordinator is never fenced by it
   (TRANSACTION_COORDINATOR_FENCED): the journal alone decides who coordinates. DescribeProducers returns
   that epoch, or -1, as far as it follows from what a partition remembers of the producer.

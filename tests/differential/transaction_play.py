@@ -17,27 +17,32 @@ Commands, one a line; `p` is a producer, `x` its transactional id, `t-0` a parti
     x times out                             until its transaction is no longer open
     the server restarts                     after kill -9
 
+and those of `tests/differential/transaction_logs.py`.
+
 Each line of the outcome is a response, or what is read. Times are not shown: both endpoints have their own.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
-from ledger.batch.header import (
-    CONTROL_BIT,
-    LENGTH_AT,
-    LENGTH_PREFIX_BYTES,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-)
-from ledger.batch.records import Record, read_batch
+from ledger.batch.header import CONTROL_BIT, TRANSACTIONAL_BIT
+from ledger.batch.records import Record
 from tests.differential.batches import Batch
 from tests.differential.conversation import Answered, Conversation, Endpoint, error_codes
 from tests.differential.exchange import Call, ProducerIdOf
 from tests.differential.steps import Create, wait_until
+from tests.differential.transaction_logs import (
+    COMMIT_MARKER,
+    Logs,
+    batches_of,
+    shown_values,
+    value_of,
+)
 from tests.differential.transaction_steps import (
     END_V1,
     END_V2,
@@ -59,8 +64,6 @@ from tests.support.transcript import Block
 STEPS_AT_ONCE: Final = 512
 """Requests that are sent before the first response is read."""
 TIMES_OUT_S: Final = 30.0
-COMMIT_MARKER: Final = b"\0\0\0\1"
-"""The key of the record in a marker: version 0, type 1; type 0 aborts."""
 OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
@@ -102,23 +105,29 @@ class Play:
         """`is_ready`: whether the server serves transactions, after its restart."""
         self._server = server
         self._is_ready = is_ready
-        self._conversation = Conversation(server, prefix, 0)
+        self._conversation = Conversation(server, prefix, time.time_ns() // 1_000_000)
         self._producers: dict[str, Producer] = {}
         self._labels: dict[int, str] = {}
         """By producer id, the transactional id that it belongs to."""
         self._lines: list[str] = []
+        self._logs = Logs(self._conversation, self._labels)
 
     def run(self, blocks: Sequence[Block]) -> list[Block]:
         """The same blocks with their outcome."""
         played = []
-        for block in blocks:
-            for command in block.commands:
-                self._do(command)
-            lines, self._lines = self._lines, []
-            played.append(block.with_outcome(lines))
+        with closing(self._logs):
+            for block in blocks:
+                for command in block.commands:
+                    self._do(command)
+                lines, self._lines = self._lines, []
+                played.append(block.with_outcome(lines))
         return played
 
     def _do(self, command: str) -> None:
+        lines = self._logs.do(command)
+        if lines is not None:
+            self._lines += lines
+            return
         match command.split():
             case ["the", "server", "restarts"]:
                 self._restart()
@@ -271,12 +280,10 @@ class Play:
     def _show_log(self, place: str) -> None:
         partition = self._fetched(place, 0)
         self._say(f"log {place} up to {partition.high_watermark}")
-        for header, records in _batches(partition.records):
+        for header, records in batches_of(partition.records):
             last = header.base_offset + header.last_offset_delta
             offsets = f"{header.base_offset}" if header.record_count == 1 else f"{header.base_offset}-{last}"
-            shown = " ".join(map(_value, records))
-            if header.attributes & CONTROL_BIT:
-                shown = "COMMIT" if bytes(records[0].key or b"") == COMMIT_MARKER else "ABORT"
+            shown = shown_values(header, records, " ")
             label = self._labels.get(header.producer_id, "another producer id")
             self._say(f"  {offsets:5} {shown:10} {label}, epoch {header.producer_epoch}")
 
@@ -285,14 +292,14 @@ class Play:
         partition = self._fetched(place, READ_COMMITTED)
         aborted = sorted(partition.aborted_transactions or (), key=lambda one: one.first_offset)
         dropped: set[int] = set()
-        for header, records in _batches(partition.records):
+        for header, records in batches_of(partition.records):
             while aborted and aborted[0].first_offset <= header.base_offset:
                 dropped.add(aborted.pop(0).producer_id)
             if header.attributes & CONTROL_BIT:
                 if bytes(records[0].key or b"") != COMMIT_MARKER:
                     dropped.discard(header.producer_id)
             elif not (header.attributes & TRANSACTIONAL_BIT and header.producer_id in dropped):
-                yield from map(_value, records)
+                yield from map(value_of, records)
 
     def _fetched(self, place: str, isolation: int) -> Any:
         call = read(isolation=isolation, topic=place[0], partition=int(place[2:]))
@@ -311,15 +318,3 @@ class Play:
 
     def _say(self, line: str) -> None:
         self._lines.append(line)
-
-
-def _batches(data: Any) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    rest = memoryview(bytes(data or b""))
-    while rest:
-        size = int.from_bytes(rest[LENGTH_AT : LENGTH_AT + 4], "big") + LENGTH_PREFIX_BYTES
-        yield read_batch(rest[:size], size)
-        rest = rest[size:]
-
-
-def _value(record: Record) -> str:
-    return bytes(record.value or b"").decode()
