@@ -1,5 +1,6 @@
 """Opening a local log: one set of files, seen as a journal and as objects."""
 
+import hashlib
 import os
 import time
 import uuid
@@ -68,12 +69,16 @@ class LocalLog:
         await self._reading.close(self.wal.close_files)
 
 
-def boot_id() -> bytes:
-    """Which start of the host this is, 16 bytes; NO_BOOT where the kernel does not say."""
+def boot_of(directory: Path) -> bytes:
+    """Which start of the host this is, and which directory of which device, in 16 bytes; NO_BOOT where that
+    is not known. So a copy of the files, or of the disk that they are on, is none of what was written here in
+    this start: of it may be missing what a loss of power takes."""
     try:
-        return uuid.UUID(BOOT_ID.read_text().strip()).bytes
+        boot, there = uuid.UUID(BOOT_ID.read_text().strip()).bytes, directory.stat()
     except (OSError, ValueError):
         return NO_BOOT
+    place = there.st_dev.to_bytes(8, "big") + there.st_ino.to_bytes(8, "big")
+    return hashlib.blake2b(boot + place, digest_size=len(NO_BOOT)).digest()
 
 
 def open_local_log(  # noqa: PLR0913 - what the disk and the world decide
@@ -92,12 +97,12 @@ def open_local_log(  # noqa: PLR0913 - what the disk and the world decide
     """The log in `directory`/log, made if it is not there and the parent of `directory` is.
 
     `after`: entries before its number are elsewhere; ignored where the log has a file. `roll_bytes`: of a
-    file; None: what suits the disk. `clock`: unix ms. `boot`: which start of the host this is; None: as the
-    kernel says. `precise_s`: what writes are timed by. When it returns, all that can be read is durable.
+    file; None: what suits the disk. `clock`: unix ms. `boot`: which start of the host this is; None: as
+    `boot_of` has it. `precise_s`: what writes are timed by. When it returns, all that can be read is durable.
     StoreUnavailable, StoreDamaged, StoreTooNew, and StoreLocked while another process has it open.
     """
     root = Path(directory)
-    boot = boot_id() if boot is None else boot
+    boot = boot_of(root) if boot is None else boot
     writer = LogWriter(LogDirectory(root, shard), roll_bytes, clock, random, boot, LoopWrites(precise_s))
     log = LocalLog(writer, f"the local log in {root}", deadline_s, threads)
     try:

@@ -19,7 +19,7 @@
 | 64     u32       | seal of the frame before the first entry; 0 if that entry has no frame     |
 | 68     16        | nonce of the entry before the first one; zeros before entry 0              |
 | 84     i64       | created, unix ms                                                           |
-| 92     16        | boot: which start of the host it was written in; zeros if not known        |
+| 92     16        | boot: a start of the host and a directory (0065); zeros if not known       |
 | 108    u32       | CRC-32C of [0, 108)                                                        |
 | 112 ...          | zeros                                                                      |
 

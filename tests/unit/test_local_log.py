@@ -462,6 +462,28 @@ async def test_a_whole_frame_whose_batches_were_damaged_later_stays_unless_the_h
         assert list(await entries_of(log)) == [0, 1]
 
 
+async def test_in_a_copy_of_the_files_the_last_frame_may_be_torn_as_after_a_loss_of_power(
+    tmp_path: Path,
+) -> None:
+    """Of a disk that was copied while the host ran, blocks may be missing that nobody had to sync yet."""
+    there, written = tmp_path / "there", Written()
+    there.mkdir()
+    async with opened_log(there, boot=None) as log:
+        for number in range(3):
+            await written.append(log, number, 20_000)
+        copy = killed(there)
+    for directory, numbers in ((there, [0, 1, 2]), (copy, [0, 1])):
+        (path,) = log_files(directory)
+        data = bytearray(path.read_bytes())
+        data[data.rindex(b"2.0 2.0 ")] ^= 1
+        path.write_bytes(data)
+        async with opened_log(directory, boot=None) as log:
+            assert list(await entries_of(log)) == numbers
+    moved = there.rename(tmp_path / "moved")
+    async with opened_log(moved, boot=None) as log:
+        assert list(await entries_of(log)) == [0, 1, 2]
+
+
 async def test_a_file_in_which_zeros_reach_half_as_far_as_they_should_is_read(tmp_path: Path) -> None:
     path, begin, end = await torn_log(tmp_path, 20)
     for size in (end, end + 100, end + 300_000):
