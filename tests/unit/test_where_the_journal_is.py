@@ -151,6 +151,16 @@ async def test_a_journal_without_a_format_next_to_it_is_no_new_directory(tmp_pat
     assert where == in_sqlite(data_dir) and before
 
 
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_journal_that_was_moved_away_for_a_restore_leaves_the_directory_as_it_is(
+    tmp_path: Path, level: int
+) -> None:
+    """The restored ledger may be of a level that older versions can open."""
+    data_dir = directory_of_level(level, tmp_path)
+    (data_dir / METADATA_FILE).unlink()
+    assert urls_of(settings_of(data_dir).storage).metadata == in_sqlite(data_dir)
+
+
 @pytest.mark.parametrize("text", ["", "one\n", "9\n"], ids=["empty", "damaged", "newer"])
 def test_where_the_journal_is_can_be_said_of_a_format_that_cannot_be_used(tmp_path: Path, text: str) -> None:
     """Opening the directory reports what is wrong with it."""
