@@ -1,6 +1,7 @@
 """Files of a local log on the disk: the names in its directory, the one that is written, and those to be used
 again. Plain blocking calls."""
 
+import errno
 import fcntl
 import os
 import threading
@@ -21,8 +22,9 @@ from adapters.disk import (
     write_all,
     write_synced,
 )
+from adapters.local_log.direct import BLOCK_BYTES, DirectWrites
 from ledger.errors import StoreLocked
-from ledger.formats.local_log import HEADER_BYTES, LogHeader, encode_header, read_header
+from ledger.formats.local_log import HEADER_BYTES, LogHeader, aligned, encode_header, read_header
 from ledger.formats.local_log_pruned import Pruned, decode_pruned
 from ledger.journal import MAX_ENTRY_BYTES
 from ledger.keys import LOG_PREFIX, log_file_id, log_locator
@@ -43,6 +45,8 @@ LARGE_FRAME_BYTES: Final = 64 * 1024
 """From that size on it costs more to write zeros first than to write into blocks that are only allocated."""
 JOINED_BYTES: Final = 16 * 1024
 """A frame up to that size is written from one buffer."""
+DIRECT_BYTES: Final = 256 * 1024
+"""A frame of that size or more is written past the page cache."""
 LARGE_STEP: Final = 8
 """So many of a large frame are allocated at a time."""
 MAX_SPARES: Final = 2
@@ -73,6 +77,7 @@ class LogDirectory:
         self.path = root / LOG_PREFIX.rstrip("/") / str(shard)
         self.spare_bytes = 0
         """Of the files to be used again."""
+        self.direct = DirectWrites()
         self._lock_fd = -1
 
     def open(self) -> None:
@@ -95,6 +100,7 @@ class LogDirectory:
             raise explain(error, "write to the directory", self.path) from error
 
     def close(self) -> None:
+        self.direct.close()
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
@@ -167,7 +173,7 @@ def read_pruned(path: Path) -> Pruned:
 class ActiveFile:
     """The file that this process writes. Frames are written by one thread; another one writes zeros ahead."""
 
-    def __init__(self, path: Path, fd: int, header: LogHeader, size: int) -> None:
+    def __init__(self, path: Path, fd: int, header: LogHeader, size: int, direct: DirectWrites) -> None:
         """`size` bytes of it are allocated."""
         self.path = path
         self.header = header
@@ -178,10 +184,15 @@ class ActiveFile:
         self._zeros_fd = -1
         """Opened apart: the kernel reports a write that failed to each open file once, so on the same one the
         thread that writes zeros would take the error of a frame, and the frame would count as durable."""
+        self._direct = direct
+        self._direct_fd = -1
+        self._begun_block: bytes | None = None
+        """What the block of `position` has before it, if that is known: a direct write begins with it."""
         self._ready = size
         """Up to here frames can be written without allocating."""
         self._lock = threading.Lock()
-        """Zeros are written above `_ready`, frames below."""
+        """Zeros are written above `_ready`, frames below. Held during a direct write too: the pages of the
+        cache that it makes invalid must not be among those that are being written."""
 
     @property
     def ahead_bytes(self) -> int:
@@ -194,6 +205,8 @@ class ActiveFile:
     def reserve(self, size: int, roll_bytes: int) -> None:
         """The next `size` bytes can be written. OSError, and nothing has changed, if the disk is full."""
         end = self.position + size
+        if size >= DIRECT_BYTES:
+            end = aligned(end, BLOCK_BYTES)
         if end <= self._ready:
             return
         with self._lock:
@@ -210,10 +223,30 @@ class ActiveFile:
 
     def write(self, buffers: Sequence[Buffer], size: int) -> None:
         """Write a frame for which there is space. After an OSError nothing more is written here."""
-        # To hand the kernel many small buffers costs more than to join them.
-        parts = [b"".join(buffers)] if size <= JOINED_BYTES else buffers
-        write_synced(self._fd, parts, self.position)
+        if size < DIRECT_BYTES or not self._write_direct(buffers):
+            # To hand the kernel many small buffers costs more than to join them.
+            parts = [b"".join(buffers)] if size <= JOINED_BYTES else buffers
+            self._begun_block = None
+            write_synced(self._fd, parts, self.position)
         self.position += size
+
+    def _write_direct(self, buffers: Sequence[Buffer]) -> bool:
+        """False if the file system does not take such writes: then nothing of it counts."""
+        inside = self.position % BLOCK_BYTES
+        at = self.position - inside
+        with self._lock:
+            if self._direct_fd < 0 and self._direct.is_possible:
+                self._direct_fd = self._direct.open(self.path)
+            if not self._direct.is_possible:
+                return False
+            begun = self._begun_block
+            if begun is None:
+                begun = read_at(self._fd, at, inside)
+            if len(begun) < inside:
+                raise OSError(errno.EIO, "the file is shorter than what was written", str(self.path))
+            # The same bytes again: what of them is on the disk stays as it is, whatever becomes of the write.
+            self._begun_block = self._direct.write(self._direct_fd, [begun, *buffers], at)
+        return self._begun_block is not None
 
     def fill(self, limit: int) -> bool:
         """Write zeros ahead, but not above `limit`. False if nothing more is to be filled."""
@@ -232,6 +265,8 @@ class ActiveFile:
         with self._lock:
             if self._is_open:
                 self._is_open = False
+                if self._direct_fd >= 0:
+                    os.close(self._direct_fd)
                 if self._zeros_fd >= 0:
                     os.close(self._zeros_fd)
                 os.close(self._fd)
@@ -259,13 +294,14 @@ def begin_file(directory: LogDirectory, header: LogHeader, first_bytes: int) -> 
         with suppress(OSError):
             path.unlink()
         raise
-    return Begun(path, fd, header, size)
+    return Begun(path, fd, header, size, directory.direct)
 
 
 class Begun:
     """A file with a name and space, whose header is not yet written."""
 
-    def __init__(self, path: Path, fd: int, header: LogHeader, size: int) -> None:
+    def __init__(self, path: Path, fd: int, header: LogHeader, size: int, direct: DirectWrites) -> None:
+        self._direct = direct
         self._path = path
         self._fd = fd
         self._header = header
@@ -280,4 +316,4 @@ class Begun:
             with suppress(OSError):
                 self._path.unlink()
             raise
-        return ActiveFile(self._path, self._fd, self._header, self._size)
+        return ActiveFile(self._path, self._fd, self._header, self._size, self._direct)

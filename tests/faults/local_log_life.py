@@ -20,7 +20,7 @@ from tests.support.local_logs import NOW_MS, draft, entries_of, entry
 
 ROLL_BYTES: Final = 1_100_000
 """A file has some 500 KB of frames: behind them there is always space for an entry of any size."""
-SIZES: Final[Sequence[tuple[int, ...]]] = ((), (), (100,), (40_000, 5), (90_000,), (1, 2, 3))
+SIZES: Final[Sequence[tuple[int, ...]]] = ((), (), (100,), (40_000, 5), (90_000,), (1, 2, 3), (265_000, 7))
 KEPT: Final = 12
 """Entries that are not pruned."""
 PRUNE_EVERY: Final = 10

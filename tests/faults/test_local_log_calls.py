@@ -34,6 +34,8 @@ WAIT_S: Final = 10.0
 BRIEF_S: Final = 0.15
 """For an append whose outcome stays unknown."""
 APPENDS: Final = 18
+SIZES: Final = ((), (70_000, 100), (265_000, 7))
+"""Of batches; the last are written past the page cache."""
 FULL: Final = bool(os.environ.get("DRAGOMAN_TEST_FULL"))
 
 
@@ -94,7 +96,7 @@ async def work(log: LocalLog, reported: Reported, wait_s: float) -> None:
     """Append, with other bytes under the same number after a failure, and prune."""
     number = log_end(reported)
     for attempt in range(APPENDS):
-        batches = draft(number, *((70_000, 100) if attempt % 3 else ()))
+        batches = draft(number, *SIZES[attempt % len(SIZES)])
         data = entry(number, life=attempt)
         if batches and log.journal.place(number, batches) is None:
             batches = []
