@@ -102,7 +102,7 @@ async def open_services(  # noqa: PLR0913 - what is assembled
         configs=configs,
         groups=groups,
         group_offsets=group_offsets,
-        transactions=_transaction_coordinator(settings, shard, metrics),
+        transactions=_transaction_coordinator(settings, shard, metrics, produce.crowded),
         transactional_offsets=TransactionalOffsets(shard, groups, group_offsets),
         quotas=ClientQuotaManager(shard, settings.quotas, _monotonic_ms),
         producer_ids=ProducerIds(shard),
@@ -202,9 +202,11 @@ def _group_coordinator(settings: Settings, shard: Shard, metrics: Metrics, world
     return GroupCoordinator(shard, settings, lambda: str(world.new_uuid4()), on_note)
 
 
-def _transaction_coordinator(settings: Settings, shard: Shard, metrics: Metrics) -> TransactionCoordinator:
+def _transaction_coordinator(
+    settings: Settings, shard: Shard, metrics: Metrics, crowded: set[int]
+) -> TransactionCoordinator:
     longest_ms = settings.transactions.transaction_max_timeout_ms
-    return TransactionCoordinator(shard, longest_ms, metrics.transaction_ended)
+    return TransactionCoordinator(shard, longest_ms, metrics.transaction_ended, crowded)
 
 
 def _fetch_service(

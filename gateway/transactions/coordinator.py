@@ -4,7 +4,7 @@ The ledger decides all of them (`ledger/transactions`), and each is one journal 
 here, a coordinator needs no loading, and a request whose outcome is unknown may be sent again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from gateway.coordination.ledger import Ledger
@@ -13,6 +13,7 @@ from ledger.errors import ErrorName, StoreError
 from ledger.records import LEVEL_WITH_TRANSACTIONS
 from ledger.requests import Done, LedgerResult, Refused
 from ledger.state import LedgerState
+from ledger.transactions.decide import TOO_MANY_PRODUCERS
 from ledger.transactions.requests import (
     AddToTransaction,
     EndTransaction,
@@ -38,11 +39,14 @@ class TransactionCoordinator:
         shard: Ledger,
         max_timeout_ms: int,
         on_end: Callable[[TransactionOutcome], None] = lambda outcome: None,
+        crowded: set[int] | None = None,
     ) -> None:
-        """`on_end` is called once for each transaction that ends."""
+        """`on_end` is called once for each transaction that ends. `crowded` gets the numbers of partitions
+        that have no room for another producer."""
         self._shard = shard
         self._max_timeout_ms = max_timeout_ms
         self._on_end = on_end
+        self._crowded = set() if crowded is None else crowded
 
     @property
     def is_served(self) -> bool:
@@ -72,6 +76,8 @@ class TransactionCoordinator:
             return _EMPTY_ID
         result = await self._ask(request, deadline)
         assert isinstance(result, (Done, Refused))
+        if result is TOO_MANY_PRODUCERS:
+            self._crowded.update(_full(self._shard.state, request.partitions))
         return result if isinstance(result, Refused) else None
 
     async def end(self, request: EndTransaction, deadline: float) -> ProducerEpoch | Refused:
@@ -108,6 +114,14 @@ class TransactionCoordinator:
             return await self._shard.ask(request, deadline)
         except (StoreError, TimeoutError) as error:
             return Refused(RETRIABLE, str(error))
+
+
+def _full(state: LedgerState, partitions: Sequence[TopicPartition]) -> Iterator[int]:
+    """Numbers of those that remember as many producers as they may."""
+    for partition in partitions:
+        log = state.logs.get(number) if (number := _number(state, partition)) is not None else None
+        if log is not None and len(log.producers) >= state.producer_bounds.partition:
+            yield log.number
 
 
 def _number(state: LedgerState, partition: TopicPartition) -> int | None:

@@ -6,12 +6,13 @@ from typing import Final
 from ledger.batch.header import TRANSACTIONAL_BIT
 from ledger.errors import ErrorName
 from ledger.overlay import Overlay
+from ledger.partitions.producers import TOO_MANY_PRODUCERS
 from ledger.partitions.requests import CommitBatch, ProducerTransaction
 from ledger.partitions.state import PartitionLog
 from ledger.records import MetadataRecord
 from ledger.requests import Refused
 from ledger.state import LedgerState
-from ledger.transactions import rules
+from ledger.transactions import decide, rules
 from ledger.transactions.decide import add, find
 from ledger.transactions.records import AddedToTransaction
 from ledger.transactions.state import Transaction, Transactions, TransactionsOfEntry, has_number
@@ -68,6 +69,9 @@ class TransactionsOfCommit:
             error = ErrorName.TRANSACTION_ABORTABLE if claimed.is_abortable else rules.WRONG_STATE
             return Refused(error, _NOT_ADDED)
         added = add(self._state, self._overlay, known, [log.number], (), self._now_ms)
+        if added.result is decide.TOO_MANY_PRODUCERS:
+            # As of a producer without a transactional id, which is known to make room for it.
+            return Refused(TOO_MANY_PRODUCERS, decide.TOO_MANY_PRODUCERS.message)
         if isinstance(added.result, Refused):
             return added.result
         self._note(added.records)

@@ -73,11 +73,12 @@ _TOO_MUCH = Refused(
     ErrorName.TRANSACTION_ABORTABLE,
     f"a transaction has up to {MAX_PARTITIONS:,} partitions, {MAX_GROUPS:,} groups, {MAX_PENDING:,} offsets",
 )
-_TOO_MANY_PRODUCERS = Refused(
+TOO_MANY_PRODUCERS = Refused(
     ErrorName.COORDINATOR_NOT_AVAILABLE,
     "as many producers are remembered as may be (limits.producers, limits.partition_producers): until some "
     "are forgotten, none is added to a partition that is new to it",
 )
+"""The gateway has to notice it, so that idle ones are forgotten."""
 _FULL = Refused(
     ErrorName.TRANSACTION_ABORTABLE,
     f"all open transactions together have {MAX_TOUCHED:,} partitions, groups and offsets already",
@@ -197,7 +198,7 @@ def _has_max_producers(
     new = [log for log in logs if producer_id not in log.producers]
     most = bounds.total - overlay.producer_count - state.part(Transactions).touched
     is_full = len(new) > max(most, 0) or any(len(log.producers) >= bounds.partition for log in new)
-    return _TOO_MANY_PRODUCERS if new and is_full else None
+    return TOO_MANY_PRODUCERS if new and is_full else None
 
 
 def _group_count(state: LedgerState, overlay: Overlay, producer_id: int) -> int:

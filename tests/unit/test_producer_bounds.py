@@ -9,14 +9,21 @@ from pathlib import Path
 import pytest
 
 from gateway.housekeeping.producers import ProducerRelief
+from gateway.produce.validation import MIB, TopicPolicy
+from gateway.transactions.coordinator import TransactionCoordinator
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ledger.batch.header import TRANSACTIONAL_BIT, check_batches
 from ledger.batch.records import Producer, build_batch
+from ledger.errors import ErrorName
 from ledger.partitions.producers import SILENT_MS, TOO_MANY_PRODUCERS, ProducerBounds, ProducerState
-from ledger.partitions.requests import ForgetProducers
+from ledger.partitions.requests import ForgetProducers, ProducerTransaction
 from ledger.requests import Done
 from ledger.topics.requests import CreateTopic, DeleteTopic
+from ledger.transactions.requests import AddToTransaction, ProducerEpoch, TopicPartition
+from ledger.types import TopicId
+from tests.support.completions import AwaitedProduce
 from tests.support.embedded import WAIT_S, Client, Clock, Embedded
 from tests.support.in_memory import in_memory_gateway, records
 from tests.support.journalled import topic_id
@@ -92,6 +99,51 @@ async def test_the_longest_silent_producers_are_forgotten_and_none_that_was_late
     # One that went may begin again anywhere.
     host.shard.state.producer_bounds = ProducerBounds(10, 8)
     assert await host.send("t", 0, clients[1].batch("t", 0)) == [16]
+
+
+@pytest.mark.parametrize("adds", [False, True], ids=["AddPartitionsToTxn", "Produce 12"])
+async def test_silent_producers_are_forgotten_for_one_with_a_transactional_id(
+    host: Embedded, adds: bool
+) -> None:
+    transactions = TransactionCoordinator(host.shard, 60_000, crowded=host.produce_service.crowded)
+    deadline = asyncio.get_running_loop().time() + WAIT_S
+    begun = await transactions.init("a", 60_000, None, deadline)
+    assert isinstance(begun, ProducerEpoch)
+    await host.send("t", 0, *[Client(100 + i).batch("t", 0) for i in range(6)])
+    host.clock.now_ms += SILENT_MS
+    log = host.log("t")
+    adding = AddToTransaction("a", *begun[:2], [TopicPartition(log.topic_id, log.index)])
+    batch = build_batch(records(1), producer=Producer(*begun[:2], 0), flags=TRANSACTIONAL_BIT)
+
+    async def added() -> ErrorName | None:
+        if not adds:
+            refused = await transactions.add(adding, deadline)
+            return None if refused is None else refused.error
+        completion = AwaitedProduce()
+        completion.transaction = ProducerTransaction("a", adds=True, is_abortable=True)
+        checked = check_batches(memoryview(batch), MIB)
+        pending = host.produce_service.add(log, checked, completion, TopicPolicy(MIB))
+        await completion.completed
+        return pending.error
+
+    assert await added() is (TOO_MANY_PRODUCERS if adds else ErrorName.COORDINATOR_NOT_AVAILABLE)
+    assert await relief_of(host).relieve() > 0
+    assert await added() is None
+
+
+async def test_a_gateway_looks_for_silent_producers_where_a_transaction_was_refused() -> None:
+    async with in_memory_gateway() as gateway:
+        topic_id_ = TopicId(await gateway.create("t"))
+        services = gateway.running.services
+        services.shard.state.producer_bounds = ProducerBounds(10, 0)
+        deadline = asyncio.get_running_loop().time() + WAIT_S
+        begun = await services.transactions.init("a", 60_000, None, deadline)
+        assert isinstance(begun, ProducerEpoch)
+        await gateway.send("t", records(1))
+        adding = AddToTransaction("a", *begun[:2], [TopicPartition(topic_id_, 0)])
+        assert await services.transactions.add(adding, deadline) is not None
+        (log,) = services.shard.state.topics.by_name["t"].partitions
+        assert services.produce.crowded == {log.number}
 
 
 async def relieved(host: Embedded, relief: ProducerRelief) -> int:
