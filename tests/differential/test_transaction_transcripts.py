@@ -20,6 +20,7 @@ from tests.differential.conftest import (
 )
 from tests.differential.conversation import Endpoint
 from tests.differential.steps import wait_until
+from tests.differential.stories import expected_here
 from tests.differential.transaction_play import Play
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.kafka import KafkaServer, running_kafka, why_missing
@@ -27,7 +28,6 @@ from tests.support.transcript import read_transcript, write_transcript
 
 TRANSCRIPTS: Final = sorted((Path(__file__).parent / "transactions").glob("*.txt"))
 HERE: Final = Path(__file__).parent / "transactions" / "here"
-"""By the name of a transcript, the blocks that a gateway plays otherwise than Kafka, each with the reason."""
 LONG: Final = {"epoch_overflow"}
 """Each of 32,766 epochs is an entry of a journal."""
 ALONE: Final = {*LONG, "restart", "restart_below", "retention", "timeout"}
@@ -74,20 +74,6 @@ def played(path: Path, server: KafkaServer | Gateway) -> str:
     prefix = f"s{time.time_ns() % 10**8}-{next(NUMBERS)}"
     blocks = read_transcript(path.read_text())
     return write_transcript(Play(server, prefix, is_ready).run(blocks))
-
-
-def expected_here(path: Path) -> str:
-    """What a gateway does. Errors: AssertionError for a block without a reason, one that is not in the story
-    of Kafka, or is there with the same outcome."""
-    blocks = read_transcript(path.read_text())
-    otherwise = HERE / path.name
-    if otherwise.exists():
-        for own in read_transcript(otherwise.read_text()):
-            assert own.comments, f"a difference without a reason: {own.commands}"
-            (at,) = [at for at, block in enumerate(blocks) if block.commands == own.commands]
-            assert blocks[at].outcome != own.outcome, f"no difference: {own.commands}"
-            blocks[at] = blocks[at].with_outcome(own.outcome)
-    return write_transcript(blocks)
 
 
 def check_kafka(path: Path, kafka: KafkaServer, *, renew: bool) -> None:

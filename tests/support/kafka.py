@@ -104,6 +104,8 @@ SINGLE_NODE: Mapping[str, str] = MappingProxyType(
     }
 )
 
+NO_FEATURES: Mapping[str, int] = MappingProxyType({})
+
 
 def why_missing() -> str | None:
     """The reason why Kafka cannot run here, or None."""
@@ -125,9 +127,12 @@ class KafkaServer:
 
     host = "127.0.0.1"
 
-    def __init__(self, directory: Path, overrides: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: Path, overrides: Mapping[str, str], features: Mapping[str, int] = NO_FEATURES
+    ) -> None:
         self.directory = directory
         self.overrides = dict(overrides)
+        self.features = dict(features)
         self.log_path = directory / "kafka.log"
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -152,7 +157,9 @@ class KafkaServer:
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         # One word: an id may begin with a dash.
         cluster_id = f"--cluster-id={cluster}"
-        formatting = self._java("kafka.tools.StorageTool", "format", cluster_id, "-c", self._properties)
+        features = [f"--feature={name}={level}" for name, level in self.features.items()]
+        arguments = ["format", cluster_id, "-c", self._properties, *features]
+        formatting = self._java("kafka.tools.StorageTool", *arguments)
         if formatting.wait(START_TIMEOUT_S) != 0:
             raise RuntimeError(f"Kafka's storage could not be formatted:\n{self.log_tail()}")
         self._launch()
@@ -224,10 +231,13 @@ class KafkaServer:
 
 
 @contextmanager
-def running_kafka(overrides: Mapping[str, str] = MappingProxyType({})) -> Iterator[KafkaServer]:
-    """A broker with broker settings `overrides`, stopped and removed at the end."""
+def running_kafka(
+    overrides: Mapping[str, str] = MappingProxyType({}), features: Mapping[str, int] = NO_FEATURES
+) -> Iterator[KafkaServer]:
+    """A broker with broker settings `overrides`, stopped and removed at the end. `features`: their levels,
+    where they are not those of a new cluster."""
     with tempfile.TemporaryDirectory(prefix="dragoman-kafka-") as directory:
-        server = KafkaServer(Path(directory), overrides)
+        server = KafkaServer(Path(directory), overrides, features)
         try:
             server.start()
             yield server
