@@ -44,6 +44,7 @@ HURRIED: Final = (
     (r"\[\d+[mh]\]", f"[{WINDOW_S}s]"),
     (r"\boffset \d+m", "offset 4s"),
     (r"\bfor: \d+[mh]", "for: 1s"),
+    (r"(_transaction_seconds) > \d+", r"\1 > 10"),
 )
 PAUSE_S: Final = 0.3
 OF_THE_MACHINE: Final = {"DragomanDiskFillsUp", "DragomanEventLoopSlow", "DragomanProduceSlow"}
@@ -285,14 +286,16 @@ class Damaged(Trouble):
         self._consumer.poll(0.05)
 
 
-class Groups(Trouble):
-    """Groups that rebalance, stand still and fall behind; and too many of them for the page."""
+class Clients(Trouble):
+    """Groups that rebalance, stand still and fall behind, and too many of them for the page; and a producer
+    that does not end its transaction."""
 
     fires = (
         "DragomanGroupRebalances",
         "DragomanGroupStuck",
         "DragomanGroupLag",
         "DragomanSeriesLeftOut",
+        "DragomanTransactionOpen",
     )
     options = ("metrics.topics=true", "metrics.series=100", "groups.group.initial.rebalance.delay.ms=0")
 
@@ -300,6 +303,7 @@ class Groups(Trouble):
         create_topics(self.gateway.bootstrap, {TOPIC: 1, **{f"other-{n}": 1 for n in range(20)}})
         self._producer = self.producer()
         self._produced = 0
+        self._leave_open()
         self._produce(2)
         self._stuck = self.consumer("stuck")
         stack.callback(self._stuck.close)
@@ -317,6 +321,14 @@ class Groups(Trouble):
                 restless.poll(0.15)
                 restless.close()
 
+    def _leave_open(self) -> None:
+        patient = {"transactional.id": "patient", "transaction.timeout.ms": 600_000}
+        self._patient = Producer({**self._client(), **patient})
+        self._patient.init_transactions(READY_S)
+        self._patient.begin_transaction()
+        self._patient.produce("other-0", b"x")
+        self._patient.flush()
+
     def _produce(self, count: int) -> None:
         self._produced += count
         for _ in range(count):
@@ -325,7 +337,7 @@ class Groups(Trouble):
         self._producer.flush()
 
 
-KINDS: Final = (Healthy, Killed, FullDisk, FarStore, Crowded, Damaged, Groups)
+KINDS: Final = (Healthy, Killed, FullDisk, FarStore, Crowded, Damaged, Clients)
 
 
 @contextmanager
