@@ -16,7 +16,7 @@ from tests.support.transactional_history import Outcome, Place, Read, Transactio
 
 CALL_S: Final = 60.0
 END_S: Final = 90.0
-HANGS_S: Final = 20.0
+HANGS_S: Final = 8.0
 """librdkafka's send_offsets_to_transaction may wait for ever when the connection to the coordinator breaks,
 whatever timeout it is given (confluentinc/librdkafka#5456), at Kafka too."""
 TIMEOUT_MS: Final = 300_000
