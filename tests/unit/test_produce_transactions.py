@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.coordination import owner
+from gateway.coordination import filling
 from gateway.produce.accumulator import MAX_TRANSACTIONS_BYTES, PendingBatch
 from ledger.batch.header import TRANSACTIONAL_BIT, check_batches
 from ledger.batch.records import Producer, Record, build_batch
@@ -103,7 +103,7 @@ async def test_a_draft_whose_transactions_do_not_fit_into_the_entry_is_stored(
     world = await PlacingWorld().open()
     name = "x" * 300
     producer = await begun(world, name)
-    monkeypatch.setattr(owner, "MAX_ENTRY_BYTES", 1_500)
+    monkeypatch.setattr(filling, "MAX_ENTRY_BYTES", 1_500)
     world.metadata.may_go.clear()
     first = world.shard.submit(ReserveProducerIds(1))
     await turns()
