@@ -19,6 +19,7 @@ from ledger.formats import inline, snapshot, wal
 from ledger.image import FORMAT_VERSION as IMAGE_VERSION
 from ledger.rows import META, sealed
 from tests.e2e.transactional_confluent import TIMEOUT_S, consumer, producer, read
+from tests.support.data_files import take_journal_away
 from tests.support.gateway import Gateway
 from tests.support.image_rows import rewrite_image
 
@@ -154,7 +155,7 @@ def test_transactions_of_an_older_version_are_committed_aborted_or_open_as_they_
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.name)
 def test_a_backup_of_every_version_is_restored(tmp_path: Path, fixture: Path) -> None:
     directory = copied(fixture / "directory", tmp_path / "directory")
-    (directory / "metadata.db").unlink()
+    take_journal_away(directory)
     backup = copied(fixture / "backup", tmp_path / "backup")
     restored = dragoman("ledger", "restore", "--from", str(backup), "--data-dir", str(directory))
     assert restored.returncode == 0, restored.stderr
@@ -189,7 +190,7 @@ def test_a_data_directory_of_every_version_goes_on_in_a_log(tmp_path: Path, fixt
 @pytest.mark.parametrize("fixture", [V1, FIXTURES[-1]], ids=lambda path: path.name)
 def test_a_backup_of_an_older_version_is_restored_into_a_log(tmp_path: Path, fixture: Path) -> None:
     directory = copied(fixture / "directory", tmp_path / "directory")
-    (directory / "metadata.db").unlink()
+    take_journal_away(directory)
     in_log = ["--data-dir", str(directory), "--metadata", f"file:{directory}"]
     restored = dragoman("ledger", "restore", "--from", str(fixture / "backup"), *in_log)
     assert restored.returncode == 0, restored.stderr

@@ -28,7 +28,7 @@ FIXTURES = sorted((ROOT / "tests/fixtures").glob("data_directory_*"))
 
 
 def keys_in(directory: Path) -> list[str]:
-    """Of blobs, WAL files and metadata stores below it."""
+    """Of blobs, WAL and log files, and metadata stores below it."""
     blobs = [
         str(path.relative_to(blobs))
         for blobs in directory.rglob("blobs")
@@ -36,7 +36,13 @@ def keys_in(directory: Path) -> list[str]:
         if path.is_file()
     ]
     wal = [str(path.relative_to(wal.parent)) for wal in directory.rglob("wal") for path in wal.rglob("*.wal")]
-    return [*blobs, *wal, *(key for path in directory.rglob("metadata.db") for key in journal_keys(path))]
+    logs = ["/".join(path.parts[-3:]) for path in directory.rglob("log/*/*.log")]
+    return [
+        *blobs,
+        *wal,
+        *logs,
+        *(key for path in directory.rglob("metadata.db") for key in journal_keys(path)),
+    ]
 
 
 def journal_keys(path: Path) -> list[str]:
@@ -51,7 +57,8 @@ def journal_keys(path: Path) -> list[str]:
 def test_keys_of_every_released_format_are_accepted(directory: Path) -> None:
     keys = keys_in(directory)
     kinds = {check_key(key).partition("/")[0] for key in keys}
-    assert {"journal", "cluster-id", "snapshot", "archive", "wal"} <= kinds <= set(KEY_PARTS)
+    records = {"journal", "wal"} if any(directory.rglob("metadata.db")) else {"log"}
+    assert {"cluster-id", "snapshot", "archive", *records} <= kinds <= set(KEY_PARTS)
 
 
 async def test_every_key_that_a_gateway_makes_is_of_a_known_kind(tmp_path: Path) -> None:
