@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ledger.formats.segment import EncodedRun, SegmentBytes
 from ledger.keys import RANDOM_BYTES, segment_locator
+from ledger.merging.found import FoundRun
 from ledger.merging.merge import RunDamaged, merge
 from ledger.merging.plan import MergeTask
 from ledger.merging.reads import ObjectRead, Piece
@@ -129,7 +130,7 @@ def merged_parts(
             yield Merged(begin, end, merged)
             continue
         left(sentence)
-        spans += [span for span in ((bad + 1, end), (begin, bad)) if span[0] < span[1]]
+        spans += [span for span in ((bad + 1, end), (begin, bad)) if _is_worth(task.runs[slice(*span)])]
 
 
 def write_segment(
@@ -168,9 +169,17 @@ def _read_ranges(positions: Sequence[Position], store: JobStore, traffic: Traffi
     return data
 
 
+def _is_worth(runs: Sequence[FoundRun]) -> bool:
+    """Whether a segment is made of what is left of a task: not of ends of transactions alone, which are in no
+    object as it is."""
+    return any(not run.is_marker for run in runs)
+
+
 def _there(task: MergeTask, number: int, data: Buffer | None) -> Buffer:
+    run = task.runs[number]
+    if run.is_marker:
+        return b""
     if data is None:
-        run = task.runs[number]
         where = f"{run.locator} at byte {run.start} (offsets {run.base} to {run.last})"
         raise RunMissing(number, f"{where} is missing; dragoman audit names all damages")
     return data

@@ -12,21 +12,30 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ledger.errors import ErrorName
+from ledger.merging.found import FoundMarker
 from ledger.objects.uploads import ObjectKind
 from ledger.settled.requests import NameSettled, SettledFiles
-from ledger.swaps.requests import Pinned, SegmentRun, Swapped, SwapSegments
+from ledger.swaps.requests import Pinned, SegmentRun
 from ledger.types import TopicId
 from pipeline.primitives import Reader, Writer
 
 ZERO_UUID: Final = bytes(16)
+NOT_SAID: Final = -1
 _LAYOUT_VERSION: Final = 0
+_LAST_STABLE: Final = 1
+_ABORTED: Final = 2
 _OBJECT_KIND: Final = 2
+_PRODUCER_ID: Final = 3
+_PRODUCER_EPOCH: Final = 4
+_IS_COMMIT: Final = 5
+"""Tags of FindBatches, of a partition and of a batch."""
+_WANTS_ISOLATION: Final = 0
+"""Tag of the request."""
 _RUN: Final = struct.Struct(">xqqqq8xqx")
 """What follows a run's object key: magic, position, size, first and last offset, log append time, max
 timestamp, timestamp type. Runs are many, so these are read together."""
-"""Tags of FindBatches, of a partition and of a batch."""
 _IS_DUPLICATE: Final = 0
-"""Tag of SegmentsSwap and SettledLedger."""
+"""Tag of SettledLedger."""
 _HEADER_VERSION: Final = 0
 
 
@@ -105,7 +114,8 @@ class ShardPage(NamedTuple):
 
 class FoundRun(NamedTuple):
     """A run: offsets [base, last] are bytes [start, start + size) of an object. A `max_timestamp` below zero:
-    no record has one (`ledger.partitions.runs.committed_ms`)."""
+    no record has one (`ledger.partitions.runs.committed_ms`). `marker`: of a run of kind MARKER, which is in
+    no object."""
 
     object_key: str
     kind: ObjectKind
@@ -114,16 +124,28 @@ class FoundRun(NamedTuple):
     base: int
     last: int
     max_timestamp: int
+    marker: FoundMarker | None = None
+
+
+class Aborted(NamedTuple):
+    """Transactional records of the producer with offsets from `first` to `last` are aborted."""
+
+    producer_id: int
+    first: int
+    last: int
 
 
 class FoundRuns(NamedTuple):
-    """Runs of one partition, and the layout version that they all have."""
+    """Runs of one partition, and the layout version that they all have. The last stable offset and the
+    aborted transactions in these runs are of a query that wants them; else they are NOT_SAID and none."""
 
     failure: Failure
     layout_version: int
     log_start: int
     high_watermark: int
     runs: Sequence[FoundRun]
+    last_stable: int = NOT_SAID
+    aborted: Sequence[Aborted] = ()
 
 
 class FoundOffset(NamedTuple):
@@ -175,6 +197,8 @@ class RunQuery(NamedTuple):
     partition: int
     offset: int
     max_bytes: int = 2**31 - 1
+    wants_isolation: bool = False
+    """Then all queries of the request do."""
 
 
 def request_frame(api: Api, correlation_id: int, client_id: str, body: bytes) -> bytes:
@@ -243,6 +267,8 @@ def find_batches_request(
             writer.int32(part.max_bytes)
             writer.tags()
         writer.tags()
+    if any(query.wants_isolation for query in queries):
+        return end_request(writer, timeout_ms, {_WANTS_ISOLATION: b"\x01"})
     return end_request(writer, timeout_ms)
 
 
@@ -312,34 +338,6 @@ def journal_follow_response(reader: Reader) -> JournalPage:
     return page
 
 
-def swap_request(swap: SwapSegments, timeout_ms: int) -> bytes:
-    writer = Writer()
-    writer.uuid(swap.job)
-    writer.int32(swap.attempt)
-    writer.uuid(swap.topic_id)
-    writer.int32(swap.partition)
-    writer.int64(swap.first)
-    writer.int64(swap.last)
-    writer.int32(swap.layout_version)
-    runs: list[list[SegmentRun]] = [[] for _ in swap.segments]
-    for run in swap.runs:
-        runs[run.segment].append(run)
-    writer.count(len(swap.segments))
-    for segment, inside in zip(swap.segments, runs, strict=True):
-        writer.string(segment.locator)
-        writer.int64(segment.object_bytes)
-        write_runs(writer, inside)
-        writer.tags()
-    return end_request(writer, timeout_ms)
-
-
-def swap_response(reader: Reader) -> tuple[Failure, Swapped]:
-    reader.int32()
-    failure, layout_version, log_start = read_failure(reader), reader.int32(), reader.int64()
-    is_duplicate = any(reader.tags().get(_IS_DUPLICATE, b""))
-    return failure, Swapped(layout_version, log_start, is_duplicate)
-
-
 def pin_request(job: bytes, release: bool, timeout_ms: int) -> bytes:
     writer = Writer()
     writer.uuid(job)
@@ -402,9 +400,9 @@ def write_runs(writer: Writer, runs: Sequence[SegmentRun]) -> None:
         writer.tags()
 
 
-def end_request(writer: Writer, timeout_ms: int) -> bytes:
+def end_request(writer: Writer, timeout_ms: int, tags: Mapping[int, bytes] | None = None) -> bytes:
     writer.int32(timeout_ms)
-    writer.tags()
+    writer.tags(tags)
     return bytes(writer.data)
 
 
@@ -438,17 +436,36 @@ def _found_partition(reader: Reader) -> tuple[int, FoundRuns]:
     partition, code = reader.int32(), reader.int16()
     log_start, high_watermark = reader.int64(), reader.int64()
     runs = reader.array(_found_run)
-    layout_version = int.from_bytes(reader.tags().get(_LAYOUT_VERSION, b""), "big", signed=True)
+    tags = reader.tags()
+    layout_version = int.from_bytes(tags.get(_LAYOUT_VERSION, b""), "big", signed=True)
+    last_stable = int.from_bytes(tags.get(_LAST_STABLE, b"\xff"), "big", signed=True)
+    aborted = Reader(tags[_ABORTED]).array(_aborted) if _ABORTED in tags else []
     failure = Failure(_error(code), _unnamed(code))
-    return partition, FoundRuns(failure, layout_version, log_start, high_watermark, runs)
+    return partition, FoundRuns(
+        failure, layout_version, log_start, high_watermark, runs, last_stable, aborted
+    )
 
 
 def _found_run(reader: Reader) -> FoundRun:
     reader.int64()
     object_key = reader.string()
     start, size, base, last, max_timestamp = reader.fields(_RUN)
-    kind = int.from_bytes(reader.tags().get(_OBJECT_KIND, b"\x01"), "big")
-    return FoundRun(object_key, ObjectKind(kind), start, size, base, last, max_timestamp)
+    tags = reader.tags()
+    kind = int.from_bytes(tags.get(_OBJECT_KIND, b"\x01"), "big")
+    marker = _marker(tags) if _PRODUCER_ID in tags else None
+    return FoundRun(object_key, ObjectKind(kind), start, size, base, last, max_timestamp, marker)
+
+
+def _marker(tags: Mapping[int, memoryview]) -> FoundMarker:
+    producer_id = int.from_bytes(tags[_PRODUCER_ID], "big", signed=True)
+    epoch = int.from_bytes(tags.get(_PRODUCER_EPOCH, b"\xff"), "big", signed=True)
+    return FoundMarker(producer_id, epoch, any(tags.get(_IS_COMMIT, b"")))
+
+
+def _aborted(reader: Reader) -> Aborted:
+    aborted = Aborted(reader.int64(), reader.int64(), reader.int64())
+    reader.tags()
+    return aborted
 
 
 def _listed_topic(reader: Reader) -> list[tuple[int, FoundOffset]]:

@@ -16,7 +16,7 @@ from ledger.requests import Refused
 from ledger.settled.requests import NameSettled
 from ledger.swaps.requests import Pinned, Swapped, SwapSegments
 from ledger.types import TopicId
-from pipeline import adoption_messages, messages, snapshot_messages
+from pipeline import adoption_messages, messages, snapshot_messages, swap_messages
 from pipeline.links import Link, Unreachable
 from pipeline.messages import (
     ZERO_UUID,
@@ -120,6 +120,12 @@ class PeerClient:
         query = RunQuery(topic_id, partition, offset)
         return self.find_many([query], max_batches)[topic_id, partition]
 
+    def find_isolated(self, topic_id: TopicId, partition: int, offset: int) -> FoundRuns:
+        """The same, with the last stable offset and what was aborted in these runs, all as of one moment.
+        `last_stable` is NOT_SAID by a gateway that is older than this build."""
+        query = RunQuery(topic_id, partition, offset, wants_isolation=True)
+        return self.find_many([query])[topic_id, partition]
+
     def find_many(
         self, queries: Sequence[RunQuery], max_batches: int = RUNS_A_PAGE, max_bytes: int = 2**31 - 1
     ) -> dict[tuple[TopicId, int], FoundRuns]:
@@ -170,9 +176,11 @@ class PeerClient:
         unknown, and the same request may be sent again."""
 
         def body(timeout_ms: int) -> bytes:
-            return messages.swap_request(swap, timeout_ms)
+            return swap_messages.swap_request(swap, timeout_ms)
 
-        failure, swapped = self._call(Api.SEGMENTS_SWAP, body, messages.swap_response, _first, SAME_AGAIN)
+        failure, swapped = self._call(
+            Api.SEGMENTS_SWAP, body, swap_messages.swap_response, _first, SAME_AGAIN
+        )
         if failure.error is ErrorName.REQUEST_TIMED_OUT:
             raise PeerUnavailable(f"the outcome of the swap is unknown: {failure.message}")
         return Refused(*failure) if failure else swapped

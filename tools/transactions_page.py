@@ -151,9 +151,16 @@ wants more gets TRANSACTION_ABORTABLE. At most {MAX_TRANSACTIONAL_IDS:,} ids are
 new one gets COORDINATOR_NOT_AVAILABLE until others are forgotten
 ([why](decisions/0063-the-ledger-is-the-transaction-coordinator.md)).
 
-Not built yet: records are merged into larger objects only between two ends of transactions in their
-partition, so the records of short transactions stay in the objects they were written into; and
-`dragoman ledger export` refuses topics with transactions.
+## Merging and export
+
+The end of a transaction (its marker) is no object: the ledger knows it, and makes its batch when it is read.
+A [merge](operations.md#merging) puts it into the segment together with the records around it, so the records
+of short transactions come into large objects as all others do. The gateway compares the markers of a segment
+with its own, and refuses a segment that has one too few, too many or another. Offsets, what is aborted and
+the last stable offset stay as they are, and readers of both isolation levels get the same bytes.
+
+`dragoman ledger export` writes what a consumer of `read_committed` sees, or all records with
+`--isolation-level read_uncommitted` ([KafScale's layout](operations.md#kafscales-layout)).
 
 ## Where it differs from Kafka
 

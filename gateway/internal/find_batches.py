@@ -7,16 +7,23 @@ one layout version: they are taken in one step.
 Offset errors are those of Fetch. A partition for which there was no place in the response has no batches, and
 its high watermark says that there are more.
 
+Ends of transactions are runs without an object. With `wants_isolation` (ours) the response also has what a
+reader of committed records needs: the last stable offset, which may be below the end of the last run, and the
+aborted transactions in these runs. Where those are very many, there are fewer runs.
+
 Jobs cannot read what is inside of journal entries. So for them a partition ends where the first such run
 begins: before a job gets a pin these runs are moved into objects, and later ones do not concern it.
 """
 
+from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from gateway.internal.shard_access import ShardAccess
 from gateway.requests.context import RequestContext
 from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.messages.internal.diskless_find_batches import (
+    AbortedFound,
     DisklessFindBatchesRequest,
     DisklessFindBatchesResponse,
     FindBatchesPartition,
@@ -24,18 +31,22 @@ from gateway.wire.messages.internal.diskless_find_batches import (
     FindBatchesTopicResponse,
     FoundBatch,
 )
+from ledger.batch.control import MarkerType
 from ledger.errors import ErrorName
 from ledger.inline.plan import readable_end
 from ledger.objects.state import Objects
 from ledger.objects.uploads import ObjectKind
-from ledger.partitions.markers import is_marker
+from ledger.partitions.markers import is_marker, marker_of
 from ledger.partitions.runs import Run
+from ledger.partitions.state import PartitionLog
 from ledger.requests import Refused
 
 MAX_RUNS: Final = 10_000
 """Of a response."""
 MAX_RUNS_OF_A_PARTITION: Final = 2_000
 """Taken in one step."""
+MAX_ABORTED: Final = 10_000
+"""Aborted transactions of a partition in a response, unless one run has more."""
 
 
 async def handle(
@@ -79,6 +90,7 @@ class _Finding:
         """`unproved`: why it is not known whether what is not here is nowhere."""
         self._access = access
         self._unproved = unproved
+        self._wants_isolation = request.wants_isolation
         self._runs_left = MAX_RUNS
         self._bytes_left = max(request.fetch_max_bytes, 1)
         self._max_runs = min(max(request.max_batches_per_partition, 1), MAX_RUNS_OF_A_PARTITION)
@@ -104,16 +116,40 @@ class _Finding:
         elif self._bytes_left > 0 and self._runs_left > 0:
             max_bytes = min(max(part.max_partition_fetch_bytes, 1), self._bytes_left)
             found = log.find(part.offset, max_bytes, min(self._max_runs, self._runs_left))
-            runs = [run for run in found if run.base < end]
+            runs: Sequence[Run] = [run for run in found if run.base < end]
+            if self._wants_isolation:
+                runs = self._isolated(log, part.offset, runs, response)
             self._runs_left -= len(runs)
             self._bytes_left -= sum(run.size for run in runs)
             objects = self._access.shard.state.objects
             response.batches = [_found(objects, run) for run in runs]
         return response
 
+    def _isolated(
+        self, log: PartitionLog, offset: int, runs: Sequence[Run], response: FindBatchesPartitionResponse
+    ) -> Sequence[Run]:
+        """Put what was aborted in these runs into the response. Returns as many of them as it is of."""
+        response.last_stable_offset = min(log.last_stable, response.high_watermark)
+        aborted = _aborted_in(log, offset, runs)
+        while len(aborted) > MAX_ABORTED and len(runs) > 1:
+            runs = runs[: len(runs) // 2]
+            aborted = _aborted_in(log, offset, runs)
+        self._runs_left -= len(aborted)
+        response.aborted_transactions = aborted
+        return runs
+
+
+def _aborted_in(log: PartitionLog, offset: int, runs: Sequence[Run]) -> list[AbortedFound]:
+    if not runs:
+        return []
+    aborted = log.isolation.aborted_in(offset, runs[-1].last + 1)
+    most = None if len(runs) == 1 else MAX_ABORTED + 1
+    return [AbortedFound(each.producer_id, each.first, each.last) for each in islice(aborted, most)]
+
 
 def _found_marker(run: Run) -> FoundBatch:
     """The end of a transaction is in no object."""
+    marker = marker_of(run)
     return FoundBatch(
         batch_id=run.base,
         object_key="",
@@ -123,6 +159,9 @@ def _found_marker(run: Run) -> FoundBatch:
         batch_max_timestamp=run.max_timestamp,
         record_count=1,
         object_kind=ObjectKind.MARKER,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        is_commit=marker.type is MarkerType.COMMIT,
     )
 
 

@@ -24,6 +24,7 @@ from ledger.swaps.requests import (
     MAX_SWAPPED_RUNS,
     SegmentFile,
     SegmentRun,
+    SwapMarker,
     Swapped,
     SwapSegments,
 )
@@ -54,6 +55,10 @@ async def handle(
         request.layout_version,
         segments,
         runs,
+        [
+            SwapMarker(each.offset, each.producer_id, each.producer_epoch, each.is_commit, each.timestamp)
+            for each in request.markers
+        ],
     )
     result = await audited(
         context,
@@ -85,6 +90,8 @@ def _wrong_with(request: SegmentsSwapRequest) -> str:
         return "a number below 0"
     if request.last_offset < request.first_offset:
         return f"offsets {request.first_offset} to {request.last_offset}"
+    if len(request.markers) > MAX_SWAPPED_RUNS:
+        return f"{len(request.markers)} ends of transactions, of at most {MAX_SWAPPED_RUNS}"
     for segment in request.segments:
         wrong = _wrong_with_segment(segment)
         if wrong:

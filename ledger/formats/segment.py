@@ -26,7 +26,8 @@
 The first batch has an entry, and each batch that begins `interval` messages or more after the last one that
 has. These are the bytes that KafScale writes. Gaps between offsets are legal: they are never counted, as in a
 WAL object, but read from the headers of batches. Base offsets are outside of the CRC of a batch, and inside
-of that of the segment.
+of that of the segment. Ends of transactions are control batches of one message, as they are served; KafScale
+has none.
 """
 
 import struct

@@ -5,14 +5,24 @@ from typing import NamedTuple
 
 from ledger.keys import created_ms, is_adopted
 from ledger.objects.uploads import ObjectKind
+from ledger.partitions.markers import marker_bytes, marker_run
 from ledger.partitions.runs import committed_ms
+
+
+class FoundMarker(NamedTuple):
+    """How a transaction ended in a partition."""
+
+    producer_id: int
+    epoch: int
+    is_commit: bool
 
 
 class FoundRun(NamedTuple):
     """A live run of a partition, with the locator of its object in place of the object's number.
 
     `kind` is an `ObjectKind`. `max_timestamp` is as the ledger has it: below zero if no record has one, and
-    then it may say when the run was committed (`ledger.partitions.runs.committed_ms`).
+    then it may say when the run was committed (`ledger.partitions.runs.committed_ms`). `marker`: what a run
+    of kind MARKER is made of, which has no locator; None if the gateway does not say.
     """
 
     locator: str
@@ -22,6 +32,19 @@ class FoundRun(NamedTuple):
     base: int
     last: int
     max_timestamp: int
+    marker: FoundMarker | None = None
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether it is the end of a transaction, which is in no object."""
+        return self.kind == ObjectKind.MARKER
+
+    @property
+    def marker_bytes(self) -> bytes:
+        """The batch of a marker as it is served. ValueError for another run."""
+        if self.marker is None:
+            raise ValueError(f"the run at offset {self.base} is no marker that is known")
+        return marker_bytes(marker_run(*self.marker, self.base, self.max_timestamp))
 
     @property
     def is_segment(self) -> bool:

@@ -1,8 +1,9 @@
 """From the bytes of runs to a segment, and to the request that puts it in their place.
 
 Nothing of a batch changes but its first 16 bytes, which its CRC does not cover: the base offset becomes the
-one that the ledger has given, and the leader epoch 0, as they are when the batch is served. The same task
-gives the same bytes wherever it is carried out.
+one that the ledger has given, and the leader epoch 0, as they are when the batch is served. A marker, which
+is in no object, is put in as it is served, too. The same task gives the same bytes wherever it is carried
+out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from ledger.formats.segment import INDEX_INTERVAL, EncodedRun, SegmentBatch, Seg
 from ledger.merging.found import FoundRun
 from ledger.merging.plan import MergeTask
 from ledger.partitions.runs import without_timestamp
-from ledger.swaps.requests import SegmentFile, SegmentRun, SwapSegments
+from ledger.swaps.requests import SegmentFile, SegmentRun, SwapMarker, SwapSegments
 from ledger.types import NO_TIMESTAMP, Buffer
 
 
@@ -37,7 +38,7 @@ def merge(
     task: MergeTask, data: Sequence[Buffer], created_ms: int, interval: int = INDEX_INTERVAL
 ) -> SegmentBytes:
     """The segment of a task; its key has `task.first` and `created_ms`. `data` has the bytes of each run, in
-    the order of the task. They are passed on, not copied, but for small batches.
+    the order of the task, and anything for markers. They are passed on, not copied, but for small batches.
 
     RunDamaged if a CRC, a length or an offset is wrong.
     """
@@ -67,12 +68,20 @@ def swap_of(
         task.layout_version if layout_version is None else layout_version,
         [segment],
         [SegmentRun(0, *run) for run in runs],
+        tuple(
+            SwapMarker(run.base, *run.marker, run.max_timestamp)
+            for run in task.runs
+            if run.marker is not None
+        ),
     )
 
 
 def batches_of(task: MergeTask, data: Sequence[Buffer]) -> Iterator[SegmentBatch]:
     """The batches of a task's runs with their final offsets. RunDamaged."""
     for number, (run, found) in enumerate(zip(task.runs, data, strict=True)):
+        if run.is_marker:
+            yield SegmentBatch(run.base, run.marker_bytes)
+            continue
         view = memoryview(found)
         if len(view) != run.size:
             raise _damaged(number, run, run.start, f"{len(view)} bytes are there of {run.size}")

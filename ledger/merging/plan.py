@@ -7,6 +7,9 @@ partition that gets a few records a minute, or of batches so small that one swap
 segment. Each of them is hundreds of times as large afterwards, so that a third time hardly ever comes. Runs
 of adopted segments are merged as soon as a job runs, so that an adoption comes to an end.
 
+Ends of transactions (markers) are runs between those of WAL objects, and between segments. They are merged
+with what is around them: else the records of a short transaction would stay as small as they were written.
+
 The newest runs stay as they are: consumers read them from memory, and the very last one may still grow.
 """
 
@@ -113,7 +116,10 @@ class PartitionPlanner:
         self._last = -1
         """The last offset of the last run that was taken."""
         self._held: list[FoundRun] = []
-        """Adjacent runs: either all of WAL objects, or all of segments that are small."""
+        """Adjacent runs: either all of WAL objects, or all of segments that are small; and the markers among
+        them."""
+        self._between: list[FoundRun] = []
+        """Markers after the last of the small segments that are held."""
         self._held_bytes = 0
         self._held_segments = 0
         self._held_old = False
@@ -157,6 +163,9 @@ class PartitionPlanner:
         self._clear_segment()
 
     def _is_tail(self, run: FoundRun, high_watermark: int) -> bool:
+        if run.is_marker:
+            # It never grows.
+            return run.max_timestamp > self._young_ms
         if run.kind == ObjectKind.SEGMENT or self._is_old(run):
             return False
         if run.last + 1 >= high_watermark:
@@ -178,24 +187,38 @@ class PartitionPlanner:
         return self._object_ms <= self._old_ms
 
     def _take(self, run: FoundRun) -> list[MergeTask]:
-        if run.kind == ObjectKind.MARKER:
-            # It is in no object, and stays as it is.
-            return self._segment_ends() + self._held_ends()
         if run.kind == ObjectKind.SEGMENT and not run.is_adopted:
             return self._take_of_segment(run)
         tasks = self._segment_ends() if self._segment_locator else []
-        size = run.size
-        if self._held_segments or size > MAX_RUN_BYTES:
+        if run.is_marker and run.marker is None:
+            # Of a gateway that does not say what it is made of.
+            return tasks + self._held_ends()
+        if run.is_marker and self._held_segments:
+            self._between.append(run)
+            is_full = len(self._held) + len(self._between) >= MAX_TASK_RUNS
+            return tasks + self._held_ends() if is_full else tasks
+        return tasks + self._take_of_wal(run)
+
+    def _take_of_wal(self, run: FoundRun) -> list[MergeTask]:
+        """Of a WAL object, or a marker among those."""
+        tasks: list[MergeTask] = []
+        if self._held_segments:
+            markers, self._between = self._between, []
             tasks += self._held_ends()
-        if self._held_bytes + size > self._policy.task_bytes:
+            self._hold(markers)
+        if run.size > MAX_RUN_BYTES:
+            return tasks + self._held_ends()
+        if self._held_bytes + run.size > self._policy.task_bytes:
             tasks += self._held_ends(is_full=True)
-        if size <= MAX_RUN_BYTES:
-            self._held.append(run)
-            self._held_bytes += size
-            self._held_old = self._held_old or self._is_old(run)
-        if len(self._held) == MAX_TASK_RUNS:
+        self._hold([run])
+        self._held_old = self._held_old or (not run.is_marker and self._is_old(run))
+        if len(self._held) >= MAX_TASK_RUNS:
             tasks += self._held_ends(is_full=True)
         return tasks
+
+    def _hold(self, runs: Sequence[FoundRun]) -> None:
+        self._held += runs
+        self._held_bytes += sum([run.size for run in runs])
 
     def _take_of_segment(self, run: FoundRun) -> list[MergeTask]:
         tasks: list[MergeTask] = []
@@ -217,14 +240,17 @@ class PartitionPlanner:
         self._clear_segment()
         if not small:
             return []
-        tasks = self._held_ends() if len(self._held) + len(small) > MAX_TASK_RUNS else []
-        self._held += small
-        self._held_bytes += sum([run.size for run in small])
+        count = len(self._held) + len(self._between) + len(small)
+        tasks = self._held_ends() if count > MAX_TASK_RUNS else []
+        markers, self._between = self._between, []
+        self._hold(markers)
+        self._hold(small)
         self._held_segments += 1
         return tasks
 
     def _held_ends(self, *, is_full: bool = False) -> list[MergeTask]:
         """No further run is adjacent, or none has room: those that are held are due by now, or they wait."""
+        self._hold(self._between)
         held, size, segments = self._held, self._held_bytes, self._held_segments
         is_old = self._held_old
         self._clear_held()
@@ -241,6 +267,7 @@ class PartitionPlanner:
 
     def _clear_held(self) -> None:
         self._held, self._held_bytes, self._held_segments, self._held_old = [], 0, 0, False
+        self._between = []
 
     def _clear_segment(self) -> None:
         self._segment, self._segment_bytes, self._segment_locator = [], 0, ""

@@ -60,10 +60,12 @@ class ObjectRead:
 
 def plan_reads(tasks: Sequence[MergeTask], rule: ReadRule = NEAR) -> Iterator[ObjectRead]:
     """The reads of these tasks, object by object in the order of their locators: that is about the order of
-    their creation. Memory: a piece for each run of the tasks."""
+    their creation. Markers are not read. Memory: a piece for each run of the tasks."""
     wanted: dict[str, list[tuple[int, int, int, int]]] = {}
     for at, task in enumerate(tasks):
         for number, run in enumerate(task.runs):
+            if run.is_marker:
+                continue  # it is in no object
             wanted.setdefault(run.locator, []).append((run.start, run.size, at, number))
     for locator in sorted(wanted):
         yield from _object_reads(locator, sorted(wanted.pop(locator)), rule)

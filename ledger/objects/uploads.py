@@ -26,8 +26,8 @@ class ObjectKind(IntEnum):
     """No batches: where those of a partition are, as a job wrote it (`ledger/formats/settled.py`). No run is
     in it, and it is garbage once it is not the newest one of its partition."""
     MARKER = 5
-    """No object: a run that is the end of a transaction (`ledger/partitions/markers.py`). Only the
-    answers to jobs have this kind."""
+    """No object: a run that is the end of a transaction (`ledger/partitions/markers.py`). Only what jobs are
+    sent has this kind. Merges put such runs into segments."""
 
 
 class Uploader(NamedTuple):

@@ -191,6 +191,10 @@ class RunChunk:
             return numbers
         return [number % SEGMENT_RUN for number in numbers if number < MARKER_RUN]
 
+    def has_markers(self, first: int, end: int) -> bool:
+        """Whether one of these runs is a marker."""
+        return max(self._column(first, end, _OBJECT_WORD, 2, "Q"), default=0) >= MARKER_RUN
+
     def sizes(self, first: int, end: int) -> Sequence[int]:
         return self._column(first, end, _SIZE_WORD, 1, "I")
 

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ledger.partitions.runs import Run, RunChunk, cut_rows, pack_row
+from ledger.partitions.runs import MARKER_RUN, Run, RunChunk, cut_rows, pack_row, run_of
 
 
 class RunSpan(NamedTuple):
@@ -26,6 +26,11 @@ class RunSpan(NamedTuple):
         return self.end == len(self.chunks) and self.end_row == len(self.chunks[-1])
 
     @property
+    def base(self) -> int:
+        """The base offset of its first run."""
+        return self.chunks[self.begin].row(self.first_row)[1]
+
+    @property
     def kept(self) -> int:
         """How many live runs its chunks have besides."""
         head, tail = self.chunks[self.begin], self.chunks[self.end - 1]
@@ -40,6 +45,16 @@ class RunSpan(NamedTuple):
     def objects(self) -> list[int]:
         """Object numbers of the runs, one for each."""
         return [number for chunk, first, end in self._parts() for number in chunk.object_numbers(first, end)]
+
+    def markers(self) -> list[Run]:
+        """Those of the runs that are markers."""
+        return [
+            run_of(chunk.row(row))
+            for chunk, first, end in self._parts()
+            if chunk.has_markers(first, end)
+            for row in range(first, end)
+            if chunk.row(row)[3] >= MARKER_RUN
+        ]
 
     def _parts(self) -> Iterator[tuple[RunChunk, int, int]]:
         """Its chunks, and of each the first row and one past the last."""

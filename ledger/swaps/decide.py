@@ -8,6 +8,7 @@ from ledger.keys import created_ms, segment_name
 from ledger.machine import Decision
 from ledger.objects.state import max_object_number
 from ledger.overlay import Overlay
+from ledger.partitions.markers import MAX_PRODUCER_ID, marker_run
 from ledger.partitions.spans import RunSpan
 from ledger.partitions.state import PartitionLog
 from ledger.records import LEVEL_WITH_SEGMENTS
@@ -22,6 +23,7 @@ from ledger.swaps.requests import (
     SEGMENT_TRAILER_BYTES,
     Pinned,
     ReleasePin,
+    SwapMarker,
     Swapped,
     SwapSegments,
     TakePin,
@@ -106,7 +108,29 @@ def _in_partition(
     begin = request.runs[0].base
     if begin != request.first and begin > log_start:
         return Refused(ErrorName.INVALID_REQUEST, f"offsets from {request.first} are in no run of a segment")
+    if flaw := _markers_flaw(span, request):
+        return Refused(ErrorName.INVALID_REQUEST, flaw)
     return _Found(log, span, log_start)
+
+
+def _markers_flaw(span: RunSpan, request: SwapSegments) -> str:
+    """What is wrong with the markers of a swap; else empty."""
+    # Those before it were dropped meanwhile.
+    given = [marker for marker in request.markers if marker.offset >= span.base]
+    live = span.markers()
+    if len(given) != len(live):
+        return f"{len(live)} ends of transactions are there, and the swap has {len(given)}"
+    runs = iter(request.runs)
+    run = next(runs)
+    for run_of_marker, marker in zip(live, given, strict=True):
+        offset, producer_id, epoch, is_commit, timestamp = marker
+        if run_of_marker != marker_run(producer_id, epoch, is_commit, offset, timestamp):
+            return f"the end of a transaction at offset {run_of_marker.base} is another than {marker}"
+        while run.last < offset:
+            run = next(runs)
+        if offset < run.base:
+            return f"the end of a transaction at offset {offset} is in no run of a segment"
+    return ""
 
 
 def _segments_refused(
@@ -173,7 +197,13 @@ def _flaw(request: SwapSegments) -> str:
         return f"a swap enters 1 to {MAX_SWAPPED_RUNS:,} runs, in as many segments at most"
     if request.runs[-1].last != request.last:
         return f"offsets up to {request.last} are in no run of a segment"
+    if any(not _is_marker(marker) for marker in request.markers):
+        return "an end of a transaction that cannot be"
     return _segments_flaw(request) or _runs_flaw(request)
+
+
+def _is_marker(marker: SwapMarker) -> bool:
+    return 0 <= marker.producer_id <= MAX_PRODUCER_ID and 0 <= marker.epoch < 2**15
 
 
 def _segments_flaw(request: SwapSegments) -> str:

@@ -46,6 +46,16 @@ class SegmentRun(NamedTuple):
     max_timestamp: int
 
 
+class SwapMarker(NamedTuple):
+    """The end of a transaction, as the job has put its batch into a segment. `timestamp`: unix ms."""
+
+    offset: int
+    producer_id: int
+    epoch: int
+    is_commit: bool
+    timestamp: int
+
+
 @dataclass(frozen=True, slots=True)
 class SwapSegments:
     """Put segments in the place of all live runs with offsets from `first` to `last`.
@@ -54,6 +64,10 @@ class SwapSegments:
     the job looked is left out. `runs` are in offset order, and begin and end as the range does; gaps between
     them are legal. Their segments are in the order of the runs, none without a run, and none was ever named
     before.
+
+    `markers`: all that are among these live runs, in offset order, and each is in one of `runs`. Any other
+    than the ledger has is refused, and so is a job that leaves one out: with the swap the ledger forgets
+    them, and then the batch in the segment is all that says to clients how a transaction ended.
 
     The job has a pin, and its segments are no older. Without one its plan may be of a time before a restore,
     when the same offsets had other records, or a sweep may have deleted its segments by now.
@@ -82,6 +96,7 @@ class SwapSegments:
     """The one that the plan saw."""
     segments: Sequence[SegmentFile]
     runs: Sequence[SegmentRun]
+    markers: Sequence[SwapMarker] = ()
     work: ClassVar[int] = MAX_SWAPPED_RUNS
 
     @property

@@ -18,7 +18,7 @@ if __name__ == "__main__":
         took = time.process_time() - begun
         sys.stdout.write(
             f"seed {argument}: {found.acknowledged} acks, {found.committed} transactions, "
-            f"{found.lives} lives, {took:.2f} s of CPU\n"
+            f"{found.ends_merged} ends of them merged, {found.lives} lives, {took:.2f} s of CPU\n"
         )
         for wrong in found.wrong:
             sys.stdout.write(f"  {wrong}\n")

@@ -96,6 +96,8 @@ class History:
     """How often segments took the place of runs."""
     committed: int
     """Transactions."""
+    ends_merged: int
+    """Ends of transactions that jobs have put into segments."""
 
 
 class Life:
@@ -217,9 +219,9 @@ class Simulation:
         swapped = self.jobs.swapped if self.jobs else 0
         committed = sum(a.outcome is Outcome.COMMITTED for a in self.transactions.attempts)
         wrong = [*self.book.wrong, *self.transactions.wrong]
-        return History(
-            self.seed, wrong, self.disk.written, len(self._lives), acknowledged, swapped, committed
-        )
+        ends_merged = self.jobs.ends_merged if self.jobs else 0
+        written, lives = self.disk.written, len(self._lives)
+        return History(self.seed, wrong, written, lives, acknowledged, swapped, committed, ends_merged)
 
     @property
     def settings(self) -> Settings:

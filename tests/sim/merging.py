@@ -22,9 +22,10 @@ from ledger.partitions.state import PartitionLog
 from ledger.ports import Blobs, SegmentStore
 from ledger.requests import LedgerResult, Refused, Request
 from ledger.swaps.requests import Pinned, ReleasePin, SegmentFile, Swapped, SwapSegments, TakePin
-from ledger.types import Position
+from ledger.types import Buffer, Position
 from pipeline.carrying import RunMissing, merged_parts
 from tests.sim.book import Book
+from tests.support.swapping import found_marker
 
 POLICY = MergePolicy(due_runs=2, tail_ms=0, small_segment_bytes=500, many_segments=3)
 MAX_TASKS = 3
@@ -67,6 +68,8 @@ class MergingJobs:
         self._segments, self._blobs = stores
         self._attempt = 0
         self.swapped = 0
+        self.ends_merged = 0
+        """Ends of transactions that went into segments."""
         self.refused: set[ErrorName] = set()
 
     async def run(self, is_over: Callable[[], bool]) -> None:
@@ -109,24 +112,27 @@ class MergingJobs:
         runs = []
         for run in log.runs_from(log.log_start):
             if is_marker(run):
-                runs.append(
-                    FoundRun("", ObjectKind.MARKER, 0, run.size, run.base, run.last, run.max_timestamp)
-                )
+                where = "", ObjectKind.MARKER, 0, run.size, run.base, run.last, run.max_timestamp
+                runs.append(FoundRun(*where, found_marker(run)))
                 continue
             stored = objects.get(run.object_number)
             if stored is None:
                 # The shard of a gateway that has died meanwhile.
                 return []
-            where = stored.locator, stored.kind, run.start, run.size
-            runs.append(FoundRun(*where, run.base, run.last, run.max_timestamp))
+            place = stored.locator, stored.kind, run.start, run.size
+            runs.append(FoundRun(*place, run.base, run.last, run.max_timestamp))
         planner = PartitionPlanner(log.topic_id, log.index, POLICY, now_ms)
         page = RunPage(log.layout_version, log.log_start, log.high_watermark, runs)
         return planner.feed(page)
 
     async def _merge(self, task: MergeTask, job: bytes, created_ms: int) -> None:
         await self._sleep()
-        positions = [Position(run.locator, run.start, run.size) for run in task.runs]
-        found = await self._segments.read(positions)
+        found: list[Buffer | None] = [None] * len(task.runs)
+        stored = [at for at, run in enumerate(task.runs) if not run.is_marker]
+        places = [task.runs[at] for at in stored]
+        data = await self._segments.read([Position(run.locator, run.start, run.size) for run in places])
+        for at, part in zip(stored, data, strict=True):
+            found[at] = part
         parts = merged_parts(task, found, created_ms, self._damaged, without_missing=False)
         try:
             for merged in parts:
@@ -139,8 +145,8 @@ class MergingJobs:
                 if self._choose.random() < 0.15:
                     await asyncio.sleep(LONG_S)
                 self._attempt += 1
-                stored = SegmentFile(where, segment.size)
-                await self._swap(swap_of(task, segment.runs, stored, JobAttempt(job, self._attempt)))
+                file = SegmentFile(where, segment.size)
+                await self._swap(swap_of(task, segment.runs, file, JobAttempt(job, self._attempt)))
         except RunMissing:
             # Merged by another swap, or gone with a topic; the next job plans again.
             return
@@ -156,6 +162,7 @@ class MergingJobs:
             else:
                 assert isinstance(result, Swapped)
                 self.swapped += not result.duplicate
+                self.ends_merged += 0 if result.duplicate else len(request.markers)
             await self._sleep()
 
     async def _sleep(self) -> None:

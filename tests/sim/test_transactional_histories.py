@@ -5,6 +5,7 @@ python -m tests.sim tSEED    # lives through one of them again
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,8 +13,12 @@ import pytest
 from gateway.coordination import opening
 from gateway.coordination.recovery import Recovered, recover
 from gateway.transactions.expiry import TransactionExpiry
+from ledger.merging.found import FoundRun
+from ledger.merging.merge import swap_of
 from ledger.partitions.isolation import Isolation
+from ledger.partitions.markers import marker_bytes, marker_run
 from ledger.partitions.state import PartitionLog
+from ledger.swaps.requests import SwapSegments
 from ledger.transactions import apply, rules
 from ledger.transactions.rules import Ending, Expected
 from ledger.transactions.state import Transaction, Transactions
@@ -26,14 +31,17 @@ SABOTAGED_SEEDS = 6
 
 
 def wrong_in(seeds: Sequence[int]) -> list[str]:
-    found = []
+    found, ends_merged = [], 0
     for seed in seeds:
         lived_through = lived(partial(history, seed, is_transactional=True))
+        ends_merged += lived_through.ends_merged
         wrong = list(lived_through.wrong)
         if not wrong and lived_through.committed < len(TRANSACTIONAL_IDS) * TRANSACTIONS:
             wrong = [f"{lived_through.committed} transactions were committed"]
         if wrong:
             found.append("\n  ".join([f"python -m tests.sim t{seed}", *wrong]))
+    if not ends_merged:
+        found.append(f"jobs have merged no end of a transaction in {seeds}")
     return found
 
 
@@ -97,6 +105,27 @@ def test_a_stuck_last_stable_offset_would_show(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(rules, "begin", begin)
     assert shows("do not come to an end")
+
+
+def test_a_segment_with_another_end_of_a_transaction_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger knows how it ended, and a job writes something else."""
+
+    def committed(run: FoundRun) -> bytes:
+        assert run.marker is not None
+        marker = run.marker._replace(is_commit=not run.marker.is_commit)
+        return marker_bytes(marker_run(*marker, run.base, run.max_timestamp))
+
+    monkeypatch.setattr(FoundRun, "marker_bytes", property(committed))
+    assert shows("records are seen")
+
+
+def test_a_job_that_forgets_the_end_of_a_transaction_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    def swap(*given: object) -> SwapSegments:
+        made = swap_of(*given)  # type: ignore[arg-type]
+        return replace(made, markers=made.markers[1:])
+
+    monkeypatch.setattr("tests.sim.merging.swap_of", swap)
+    assert shows("a swap was refused")
 
 
 def test_offsets_that_a_commit_forgets_would_show(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,15 +6,18 @@ What a partition holds is compared before and after: `records_of` reads it as a 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
-from ledger.batch.header import verify_crc, walk
-from ledger.batch.records import Record, build_batch
+from ledger.batch.header import TRANSACTIONAL_BIT, verify_crc, walk
+from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
 from ledger.errors import ErrorName
 from ledger.keys import uuid7
+from ledger.merging.found import FoundMarker
+from ledger.merging.found import FoundRun as MergedRun
 from ledger.objects.uploads import ObjectKind
+from ledger.partitions.markers import MARKER_BYTES
 from ledger.requests import Refused
 from ledger.swaps.requests import MAX_SWAPPED_RUNS, Pinned, Swapped, SwapSegments
 from ledger.types import Buffer, Position, TopicId
-from pipeline.messages import Failure, FoundRun, FoundRuns, TopicDescription
+from pipeline.messages import Aborted, Failure, FoundRun, FoundRuns, TopicDescription
 
 BEGUN_MS = 1_700_000_000_000
 NO_FAILURE = Failure(ErrorName.NONE)
@@ -28,6 +31,9 @@ class Part:
     layout_version: int = 1
     log_start: int = 0
     end: int = 0
+    open: dict[int, int] = field(default_factory=dict)
+    """First offset of each open transaction, by producer id."""
+    aborted: list[Aborted] = field(default_factory=list)
 
 
 class MergePeer:
@@ -47,7 +53,12 @@ class MergePeer:
         self.entries = 0
         self._keys = 0
 
-    def flush(self, sizes: Sequence[tuple[TopicId, int, int]], created_ms: int = BEGUN_MS) -> str:
+    def flush(
+        self,
+        sizes: Sequence[tuple[TopicId, int, int]],
+        created_ms: int = BEGUN_MS,
+        producer: Producer = NO_PRODUCER,
+    ) -> str:
         """One WAL object, with a batch for each (topic id, partition, records). Its locator."""
         self._keys += 1
         locator = f"wal/0/{uuid7(created_ms, self._keys.to_bytes(10, 'big'))}"
@@ -56,7 +67,8 @@ class MergePeer:
             part = self.parts[topic, partition]
             values = [f"{topic[0]}/{partition}/{part.end + i}".encode() for i in range(count)]
             records = [Record(i, i, b"k", value, ()) for i, value in enumerate(values)]
-            batch = build_batch(records, base_timestamp=BEGUN_MS + part.end)
+            flags = TRANSACTIONAL_BIT if producer is not NO_PRODUCER else 0
+            batch = build_batch(records, base_timestamp=BEGUN_MS + part.end, producer=producer, flags=flags)
             first, last = part.end, part.end + count - 1
             stamp = BEGUN_MS + part.end + count - 1
             run = FoundRun(locator, ObjectKind.WAL, len(body), len(batch), first, last, stamp)
@@ -65,6 +77,24 @@ class MergePeer:
             body += batch
         self.objects[locator] = bytes(body)
         return locator
+
+    def send(self, producer_id: int, records: int = 2) -> None:
+        """One WAL object with a batch of a transaction."""
+        (topic, partition), *_ = self.parts
+        part = self.parts[topic, partition]
+        part.open.setdefault(producer_id, part.end)
+        self.flush([(topic, partition, records)], producer=Producer(producer_id, 0, 0))
+
+    def end(self, producer_id: int, *, commit: bool) -> None:
+        """The transaction of a producer ends."""
+        part = next(iter(self.parts.values()))
+        first, offset = part.open.pop(producer_id), part.end
+        if not commit:
+            part.aborted.append(Aborted(producer_id, first, offset))
+        marker, stamp = FoundMarker(producer_id, 0, commit), BEGUN_MS + offset
+        run = FoundRun("", ObjectKind.MARKER, 0, MARKER_BYTES, offset, offset, stamp, marker)
+        part.runs.append(run)
+        part.end += 1
 
     def fill(self, flushes: int, records: int = 2) -> None:
         """A batch for each partition, so often."""
@@ -76,6 +106,9 @@ class MergePeer:
         part, found = self.parts[topic, partition], list[tuple[int, bytes]]()
         for run in part.runs:
             expected = run.base
+            if run.kind == ObjectKind.MARKER:
+                found.append((run.base, MergedRun(*run).marker_bytes[16:]))
+                continue
             view = memoryview(self.objects[run.object_key])[run.start : run.start + run.size]
             for batch in walk(view):
                 data = view[batch.position : batch.position + batch.size_bytes]
@@ -105,6 +138,14 @@ class MergePeer:
         runs = [run for run in part.runs if run.last >= offset][: self.page]
         return FoundRuns(NO_FAILURE, part.layout_version, part.log_start, part.end, runs)
 
+    def find_isolated(self, topic_id: TopicId, partition: int, offset: int) -> FoundRuns:
+        found, part = self.find_batches(topic_id, partition, offset), self.parts.get((topic_id, partition))
+        if part is None or not found.runs:
+            return found._replace(last_stable=found.high_watermark)
+        end = found.runs[-1].last + 1
+        aborted = [each for each in part.aborted if each.last >= offset and each.first < end]
+        return found._replace(last_stable=min(part.open.values(), default=part.end), aborted=aborted)
+
     def swap(self, swap: SwapSegments) -> Swapped | Refused:
         self.swaps.append(swap)
         if (refused := self.before_swap(swap)) is not None:
@@ -124,6 +165,10 @@ class MergePeer:
         first = bases.index(swap.first) if swap.first in bases else 0
         end = lasts.index(swap.last) + 1
         assert end - first <= MAX_SWAPPED_RUNS
+        markers = [run for run in part.runs[first:end] if run.marker is not None]
+        assert [(run.base, *run.marker, run.max_timestamp) for run in markers if run.marker] == [
+            tuple(marker) for marker in swap.markers
+        ]
         keys = [segment.locator for segment in swap.segments]
         assert all(key in self.objects for key in keys)
         assert not {run.object_key for run in part.runs} & set(keys)

@@ -47,6 +47,8 @@ class StoredPartition(FoundPartition):
         return memoryview(self.objects[position.locator])[position.start : position.start + position.size]
 
     def bytes_of(self, run: FoundRun) -> memoryview:
+        if run.is_marker:
+            return memoryview(run.marker_bytes)
         return self.read(Position(run.locator, run.start, run.size))
 
     def served(self) -> Iterator[Served]:

@@ -5,9 +5,10 @@ from itertools import count
 
 from ledger.formats.segment import EncodedRun
 from ledger.keys import segment_locator
-from ledger.merging.found import FoundRun, RunPage
+from ledger.merging.found import FoundMarker, FoundRun, RunPage
 from ledger.merging.plan import MergePolicy, MergeTask, PartitionPlanner
 from ledger.objects.uploads import ObjectKind
+from ledger.partitions.markers import MARKER_BYTES
 from ledger.partitions.runs import later_timestamp
 from ledger.swaps.requests import SEGMENT_HEAD_BYTES, SEGMENT_RUN_BYTES
 from ledger.types import TopicId
@@ -40,6 +41,14 @@ class FoundPartition:
             self.runs.pop()
         self.runs.append(run)
         self.high_watermark = last + 1
+        return run
+
+    def mark(self, marker: FoundMarker | None, at_ms: int) -> FoundRun:
+        """The end of a transaction. None: of a gateway that does not say how it ended."""
+        base = self.high_watermark
+        run = FoundRun("", ObjectKind.MARKER, 0, MARKER_BYTES, base, base, at_ms, marker)
+        self.runs.append(run)
+        self.high_watermark += 1
         return run
 
     def page(self, offset: int) -> RunPage:

@@ -4,7 +4,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from ledger.batch.control import MarkerType
 from ledger.keys import segment_locator
+from ledger.merging.found import FoundMarker
+from ledger.partitions.markers import is_marker, marker_of
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.swaps.requests import (
@@ -12,6 +15,7 @@ from ledger.swaps.requests import (
     SEGMENT_TRAILER_BYTES,
     SegmentFile,
     SegmentRun,
+    SwapMarker,
     SwapSegments,
 )
 
@@ -47,8 +51,23 @@ def swap_of(
         files.append(SegmentFile(where, position + SEGMENT_TRAILER_BYTES))
     first, last = runs[0].base, runs[-1].last
     return SwapSegments(
-        job, attempt, log.topic_id, log.index, first, last, log.layout_version, files, entered
+        job,
+        attempt,
+        log.topic_id,
+        log.index,
+        first,
+        last,
+        log.layout_version,
+        files,
+        entered,
+        [SwapMarker(run.base, *found_marker(run), run.max_timestamp) for run in runs if is_marker(run)],
     )
+
+
+def found_marker(run: Run) -> FoundMarker:
+    """What a job finds of a marker."""
+    marker = marker_of(run)
+    return FoundMarker(marker.producer_id, marker.producer_epoch, marker.type is MarkerType.COMMIT)
 
 
 def _without_gaps(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.keys import log_locator, uuid7
-from ledger.merging.found import FoundRun, RunPage
+from ledger.merging.found import FoundMarker, FoundRun, RunPage
 from ledger.merging.plan import MAX_TASK_RUNS, MergePolicy, MergeTask, PartitionPlanner
 from ledger.objects.uploads import ObjectKind
 from ledger.partitions.runs import without_timestamp
@@ -21,6 +21,7 @@ NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 POLICY = MergePolicy()
+ENDED = FoundMarker(7, 3, is_commit=True)
 
 
 def flushed(runs: int, *, size: int = 1_000, age_ms: int = HOUR_MS, page_runs: int = 300) -> FoundPartition:
@@ -47,6 +48,68 @@ def test_runs_wait_until_there_are_many() -> None:
     assert flushed(POLICY.due_runs).plan(POLICY, NOW_MS) == []
     tasks = flushed(POLICY.due_runs + 1).plan(POLICY, NOW_MS)
     assert spans(tasks) == [(0, POLICY.due_runs - 1)]
+
+
+def transactions(partition: FoundPartition, count: int, *, size: int = 1_000) -> FoundPartition:
+    """Each of one flush, and ended by a marker."""
+    for number in range(count):
+        partition.append(locator(1, NOW_MS - HOUR_MS), number * (size + 80), size, 10)
+        partition.mark(ENDED, NOW_MS - HOUR_MS)
+    return partition
+
+
+def segments(partition: FoundPartition, count: int, size: int) -> FoundPartition:
+    """Each of one run, and one marker after each."""
+    for number in range(count):
+        run = partition.append(locator(10 + number, NOW_MS - DAY_MS), 32, size)
+        partition.runs[-1] = run._replace(kind=ObjectKind.SEGMENT)
+        partition.mark(ENDED, NOW_MS - DAY_MS)
+    return partition
+
+
+def test_records_of_short_transactions_are_merged_across_their_ends() -> None:
+    partition = transactions(FoundPartition(), 400)
+    (task,) = partition.plan(POLICY, NOW_MS)
+    assert (task.first, task.last, len(task.runs)) == (0, 400 * 11 - 1, 800)
+    assert transactions(FoundPartition(), 249).plan(POLICY, NOW_MS) == []
+    many = transactions(FoundPartition(300), 2_000).plan(POLICY, NOW_MS)
+    assert [len(task.runs) for task in many] == [1_800, 1_800]
+
+
+def test_ends_of_transactions_make_nothing_old_and_wait_for_their_own_age() -> None:
+    partition = transactions(FoundPartition(), 300)
+    partition.mark(ENDED, NOW_MS - POLICY.tail_ms + 1)
+    partition.append(locator(2, NOW_MS - HOUR_MS), 0, 1_000)
+    (task,) = partition.plan(POLICY, NOW_MS)
+    assert task.last == 300 * 11 - 1
+    few = FoundPartition()
+    few.append(locator(1, NOW_MS - HOUR_MS), 0, 1_000)
+    few.mark(ENDED, NOW_MS - 2 * POLICY.age_ms)
+    assert few.plan(POLICY, NOW_MS) == []
+
+
+def test_small_segments_are_merged_with_the_ends_of_transactions_between_them() -> None:
+    partition = segments(FoundPartition(300), POLICY.many_segments, 1_000)
+    (task,) = partition.plan(POLICY, NOW_MS)
+    assert (task.first, task.last) == (0, 2 * POLICY.many_segments - 1)
+    transactions(partition, 300)
+    small, fresh = partition.plan(POLICY, NOW_MS)
+    assert {run.is_segment for run in small.runs if not run.is_marker} == {True}
+    # The end of a transaction between both goes with the fresh ones.
+    assert fresh.first == small.last + 1 and fresh.runs[0].is_marker
+    assert spans(transactions(segments(FoundPartition(), 3, 10**6), 300).plan(POLICY, NOW_MS)) == [
+        (5, 6 + 300 * 11 - 1)
+    ]
+
+
+def test_an_end_of_which_the_gateway_does_not_say_all_ends_a_task() -> None:
+    partition = transactions(FoundPartition(), 300)
+    unknown = partition.mark(None, NOW_MS - HOUR_MS)
+    transactions(partition, 300)
+    assert spans(partition.plan(POLICY, NOW_MS)) == [
+        (0, unknown.base - 1),
+        (unknown.last + 1, partition.high_watermark - 1),
+    ]
 
 
 def test_runs_wait_until_their_object_is_old() -> None:
@@ -242,7 +305,7 @@ def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
 
 
 RUN = st.tuples(
-    st.sampled_from(("new", "same", "segment", "same segment")),
+    st.sampled_from(("new", "same", "segment", "same segment", "marker")),
     st.integers(1, 3_000),
     st.integers(1, 5),
     st.integers(0, 40),
@@ -257,6 +320,9 @@ def history(rows: list[tuple[str, int, int, int]], page_runs: int) -> FoundParti
     partition = FoundPartition(page_runs)
     key, kind, end = "", ObjectKind.WAL, 0
     for number, (where, size, records, age_ms) in enumerate(rows):
+        if where == "marker":
+            partition.mark(ENDED, NOW_MS - age_ms)
+            continue
         kind = ObjectKind.SEGMENT if "segment" in where else ObjectKind.WAL
         is_same = partition.runs and where.startswith("same") and partition.runs[-1].kind == kind
         key, end = (key, end + 10) if is_same else (locator(number, NOW_MS - age_ms), 0)
@@ -284,9 +350,12 @@ def test_invariant_7_a_plan_covers_whole_adjacent_runs_once_and_not_the_tail(
         assert partition.runs[at : at + len(task.runs)] == list(task.runs)
         assert len(task.runs) <= MAX_TASK_RUNS
         assert task.size <= SMALL_POLICY.task_bytes or len(task.runs) == 1
-        assert len({run.is_segment for run in task.runs}) == 1
+        assert len({run.is_segment for run in task.runs if not run.is_marker}) <= 1
         assert task.last >= partition.log_start
     for run in taken:
+        if run.is_marker:
+            assert run.max_timestamp <= NOW_MS - SMALL_POLICY.tail_ms
+            continue
         is_young = run.created_ms > NOW_MS - SMALL_POLICY.tail_ms or run.last + 1 == partition.high_watermark
         assert run.is_segment or not is_young or run.created_ms <= NOW_MS - SMALL_POLICY.age_ms
 
@@ -304,7 +373,9 @@ def test_no_old_run_of_a_wal_object_stays_before_the_tail(rows: list[tuple[str, 
     partition = history(rows, 1_000)
     merged(partition, NOW_MS, SMALL_POLICY)
     for run in partition.runs:
-        if not run.is_segment and run.created_ms > NOW_MS - SMALL_POLICY.tail_ms:
+        if run.is_marker and run.max_timestamp <= NOW_MS - SMALL_POLICY.tail_ms:
+            continue
+        if not run.is_segment and run.seen_ms(NOW_MS) > NOW_MS - SMALL_POLICY.tail_ms:
             break
         assert run.is_segment or run.created_ms > NOW_MS - SMALL_POLICY.age_ms
 

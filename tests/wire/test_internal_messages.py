@@ -19,11 +19,12 @@ from gateway.wire.messages.internal import journal_follow as journal
 from gateway.wire.messages.internal import settled_ledger as settled
 from ledger.adoption.requests import Adopted, AdoptedSegment, Adopting, AdoptRuns, AdoptStep, AdoptTopic
 from ledger.errors import ErrorName
+from ledger.merging.found import FoundMarker
 from ledger.objects.uploads import ObjectKind
 from ledger.settled.requests import NameSettled, SettledFiles
-from ledger.swaps.requests import Pinned, SegmentFile, SegmentRun, Swapped, SwapSegments
+from ledger.swaps.requests import Pinned, SegmentFile, SegmentRun, SwapMarker, Swapped, SwapSegments
 from ledger.types import TopicId
-from pipeline import adoption_messages, messages, snapshot_messages
+from pipeline import adoption_messages, messages, snapshot_messages, swap_messages
 from pipeline.primitives import Reader
 
 ID = "00112233445566778899aabbccddeeff"
@@ -343,7 +344,7 @@ def test_the_client_of_jobs_writes_what_the_gateway_reads() -> None:
         InternalApi.DISKLESS_FIND_BATCHES: messages.find_batches_request([query], 1 << 20, 2000, 60_000),
         InternalApi.DISKLESS_DESCRIBE_FILES: messages.describe_files_request(["a", "b"], 60_000),
         InternalApi.JOURNAL_FOLLOW: messages.journal_follow_request(42, 1 << 20, 30_000, 60_000),
-        InternalApi.SEGMENTS_SWAP: messages.swap_request(swap, 60_000),
+        InternalApi.SEGMENTS_SWAP: swap_messages.swap_request(swap, 60_000),
         InternalApi.PIN: messages.pin_request(JOB, True, 60_000),
         InternalApi.ADOPT_TOPIC: adoption_messages.adopt_topic_request(
             AdoptTopic("t", TopicId(UUID), 3, "s3:/", JOB, AdoptStep.BEGIN), 60_000
@@ -371,7 +372,7 @@ def test_the_client_of_jobs_reads_what_the_gateway_writes() -> None:
     assert [(file.is_known, file.has_live_batches) for file in described] == [(True, True), (False, False)]
     page = messages.journal_follow_response(written[InternalApi.JOURNAL_FOLLOW])
     assert (page.start, page.durable_end, page.entries) == (2, 9, [(8, b"\xab\xcd")])
-    failure, swapped = messages.swap_response(written[InternalApi.SEGMENTS_SWAP])
+    failure, swapped = swap_messages.swap_response(written[InternalApi.SEGMENTS_SWAP])
     assert not failure and swapped == Swapped(8, 2, duplicate=True)
     refused, adopted_topic = adoption_messages.adopt_topic_response(written[InternalApi.ADOPT_TOPIC])
     assert refused == (ErrorName.TOPIC_ALREADY_EXISTS, "no")
@@ -388,6 +389,45 @@ def test_the_client_of_jobs_reads_what_the_gateway_writes() -> None:
     failure, taken = snapshot_messages.snapshot_response(written[InternalApi.TAKE_SNAPSHOT])
     assert not failure and taken == ("k", "c", 42, 20, 3, "h", 9)
     assert all(reader.left == 0 for key, reader in written.items() if key != InternalApi.DISKLESS_COMMIT_FILE)
+
+
+def test_ends_of_transactions_and_what_was_aborted_go_to_a_job_and_back() -> None:
+    """None of it is sent where there are no transactions, as in the messages above."""
+    query = messages.RunQuery(TopicId(UUID), 3, 10, wants_isolation=True)
+    wanted = messages.find_batches_request([query], 1 << 20, 2000, 60_000)
+    request = codec.decode_request(InternalApi.DISKLESS_FIND_BATCHES, 0, memoryview(wanted))
+    assert request == find.DisklessFindBatchesRequest(
+        1 << 20,
+        2000,
+        [find.FindBatchesTopic(UUID, [find.FindBatchesPartition(3, 10, 2**31 - 1)])],
+        wants_isolation=True,
+    )
+    part = find.FindBatchesPartitionResponse(3, 0, 5, 20, layout_version=7, last_stable_offset=18)
+    part.batches = [
+        find.FoundBatch(10, "", 2, 0, 78, 10, 10, -1, 9, record_count=1, object_kind=5, producer_id=2**40),
+        find.FoundBatch(11, "", 2, 0, 78, 11, 11, -1, 9, object_kind=5, producer_id=0, is_commit=True),
+    ]
+    part.batches[0].producer_epoch, part.batches[1].producer_epoch = 300, 0
+    part.aborted_transactions = [find.AbortedFound(2**40, 4, 10), find.AbortedFound(6, 12, 17)]
+    response = find.DisklessFindBatchesResponse(0, [find.FindBatchesTopicResponse(UUID, [part])])
+    written = codec.encode_response(InternalApi.DISKLESS_FIND_BATCHES, 0, response)
+    assert codec.decode_response(InternalApi.DISKLESS_FIND_BATCHES, 0, memoryview(written)) == response
+    (found,) = messages.find_batches_response(Reader(memoryview(written))).values()
+    assert [run.marker for run in found.runs] == [FoundMarker(2**40, 300, False), FoundMarker(0, 0, True)]
+    assert (found.last_stable, found.aborted) == (18, [(2**40, 4, 10), (6, 12, 17)])
+
+
+def test_a_swap_names_the_ends_of_transactions_that_it_covers() -> None:
+    markers = [SwapMarker(11, 2**40, 300, False, 9), SwapMarker(19, 0, 0, True, 10)]
+    swap = SwapSegments(
+        *(JOB, 2, TopicId(UUID), 3, 10, 19, 7),
+        [SegmentFile("a", 256)],
+        [SegmentRun(0, 32, 208, 10, 19, 1000)],
+        markers,
+    )
+    written = memoryview(swap_messages.swap_request(swap, 60_000))
+    request = codec.decode_request(InternalApi.SEGMENTS_SWAP, 0, written)
+    assert request.markers == [segments_swap.SwappedMarker(*marker) for marker in markers]
 
 
 def test_the_client_of_jobs_finds_the_settled_ledger_of_a_partition_by_a_request_without_a_key() -> None:

@@ -31,6 +31,8 @@ class DisklessFindBatchesRequest:
     max_batches_per_partition: int = 0
     topics: list[FindBatchesTopic] = field(default_factory=list)
     timeout_ms: int = 60000
+    wants_isolation: bool = False
+    """Whether the response has `last_stable_offset` and `aborted_transactions`."""
 
 
 @dataclass(slots=True)
@@ -55,6 +57,19 @@ class FoundBatch:
     """Of a run without gaps; else -1."""
     object_kind: int = 1
     """`ledger.objects.uploads.ObjectKind`."""
+    producer_id: int = -1
+    """Of a marker, as the next two; it has no object key."""
+    producer_epoch: int = -1
+    is_commit: bool = False
+
+
+@dataclass(slots=True)
+class AbortedFound:
+    """Transactional records of the producer from `first_offset` to `last_offset` are aborted."""
+
+    producer_id: int = 0
+    first_offset: int = 0
+    last_offset: int = 0
 
 
 @dataclass(slots=True)
@@ -66,6 +81,9 @@ class FindBatchesPartitionResponse:
     batches: list[FoundBatch] = field(default_factory=list)
     layout_version: int = 0
     """The one that all these runs have."""
+    last_stable_offset: int = -1
+    aborted_transactions: list[AbortedFound] = field(default_factory=list)
+    """All that have records in these runs, from the requested offset on."""
 
 
 @dataclass(slots=True)
@@ -99,6 +117,7 @@ REQUEST = Schema(
             Field("max_batches_per_partition", "int32", VERSIONS),
             Field("topics", FindBatchesTopic, VERSIONS, array=True),
             Field("timeout_ms", "int32", VERSIONS, default=60000),
+            Field("wants_isolation", "bool", VERSIONS, tag=0, tagged=VERSIONS),
         ),
     },
 )
@@ -122,6 +141,14 @@ RESPONSE = Schema(
             Field("attributes", "int16", VERSIONS, default=-1, tag=0, tagged=VERSIONS),
             Field("record_count", "int32", VERSIONS, default=-1, tag=1, tagged=VERSIONS),
             Field("object_kind", "int8", VERSIONS, default=1, tag=2, tagged=VERSIONS),
+            Field("producer_id", "int64", VERSIONS, default=-1, tag=3, tagged=VERSIONS),
+            Field("producer_epoch", "int16", VERSIONS, default=-1, tag=4, tagged=VERSIONS),
+            Field("is_commit", "bool", VERSIONS, tag=5, tagged=VERSIONS),
+        ),
+        AbortedFound: (
+            Field("producer_id", "int64", VERSIONS),
+            Field("first_offset", "int64", VERSIONS),
+            Field("last_offset", "int64", VERSIONS),
         ),
         FindBatchesPartitionResponse: (
             Field("partition_index", "int32", VERSIONS),
@@ -130,6 +157,8 @@ RESPONSE = Schema(
             Field("high_watermark", "int64", VERSIONS, default=-1),
             Field("batches", FoundBatch, VERSIONS, array=True),
             Field("layout_version", "int32", VERSIONS, tag=0, tagged=VERSIONS),
+            Field("last_stable_offset", "int64", VERSIONS, default=-1, tag=1, tagged=VERSIONS),
+            Field("aborted_transactions", AbortedFound, VERSIONS, array=True, tag=2, tagged=VERSIONS),
         ),
         FindBatchesTopicResponse: (
             Field("topic_id", "uuid", VERSIONS),

@@ -26,6 +26,17 @@ class SwapSegment:
 
 
 @dataclass(slots=True)
+class SwappedMarker:
+    """`ledger.swaps.requests.SwapMarker`."""
+
+    offset: int = 0
+    producer_id: int = 0
+    producer_epoch: int = 0
+    is_commit: bool = False
+    timestamp: int = 0
+
+
+@dataclass(slots=True)
 class SegmentsSwapRequest:
     job_id: bytes = ZERO_UUID
     attempt: int = 0
@@ -36,6 +47,8 @@ class SegmentsSwapRequest:
     layout_version: int = 0
     segments: list[SwapSegment] = field(default_factory=list)
     timeout_ms: int = 60000
+    markers: list[SwappedMarker] = field(default_factory=list)
+    """All ends of transactions among the runs that are replaced."""
 
 
 @dataclass(slots=True)
@@ -66,6 +79,13 @@ REQUEST = Schema(
             Field("file_size", "int64", VERSIONS),
             Field("runs", SwapRun, VERSIONS, array=True),
         ),
+        SwappedMarker: (
+            Field("offset", "int64", VERSIONS),
+            Field("producer_id", "int64", VERSIONS),
+            Field("producer_epoch", "int16", VERSIONS),
+            Field("is_commit", "bool", VERSIONS),
+            Field("timestamp", "int64", VERSIONS),
+        ),
         SegmentsSwapRequest: (
             Field("job_id", "uuid", VERSIONS),
             Field("attempt", "int32", VERSIONS),
@@ -76,6 +96,7 @@ REQUEST = Schema(
             Field("layout_version", "int32", VERSIONS),
             Field("segments", SwapSegment, VERSIONS, array=True),
             Field("timeout_ms", "int32", VERSIONS, default=60000),
+            Field("markers", SwappedMarker, VERSIONS, array=True, tag=0, tagged=VERSIONS),
         ),
     },
 )

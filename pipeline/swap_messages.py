@@ -1,0 +1,54 @@
+"""The messages of SegmentsSwap (20003) as a job sends and reads them (cf. `pipeline/messages.py`)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ledger.swaps.requests import SegmentRun, SwapMarker, Swapped, SwapSegments
+from pipeline.messages import Failure, end_request, read_failure, write_runs
+from pipeline.primitives import Reader, Writer
+
+_MARKERS: Final = 0
+"""Tag of the request."""
+_IS_DUPLICATE: Final = 0
+"""Tag of the response."""
+
+
+def swap_request(swap: SwapSegments, timeout_ms: int) -> bytes:
+    writer = Writer()
+    writer.uuid(swap.job)
+    writer.int32(swap.attempt)
+    writer.uuid(swap.topic_id)
+    writer.int32(swap.partition)
+    writer.int64(swap.first)
+    writer.int64(swap.last)
+    writer.int32(swap.layout_version)
+    runs: list[list[SegmentRun]] = [[] for _ in swap.segments]
+    for run in swap.runs:
+        runs[run.segment].append(run)
+    writer.count(len(swap.segments))
+    for segment, inside in zip(swap.segments, runs, strict=True):
+        writer.string(segment.locator)
+        writer.int64(segment.object_bytes)
+        write_runs(writer, inside)
+        writer.tags()
+    return end_request(writer, timeout_ms, {_MARKERS: _markers(swap.markers)} if swap.markers else None)
+
+
+def swap_response(reader: Reader) -> tuple[Failure, Swapped]:
+    reader.int32()
+    failure, layout_version, log_start = read_failure(reader), reader.int32(), reader.int64()
+    is_duplicate = any(reader.tags().get(_IS_DUPLICATE, b""))
+    return failure, Swapped(layout_version, log_start, is_duplicate)
+
+
+def _markers(markers: Sequence[SwapMarker]) -> bytes:
+    writer = Writer()
+    writer.count(len(markers))
+    for offset, producer_id, epoch, is_commit, timestamp in markers:
+        writer.int64(offset)
+        writer.int64(producer_id)
+        writer.int16(epoch)
+        writer.boolean(is_commit)
+        writer.int64(timestamp)
+        writer.tags()
+    return bytes(writer.data)
