@@ -3,15 +3,20 @@
 Nothing in the target is replaced. A repeat goes on after the last segment that is there, and makes the index
 of a segment that was left without one. So that no two topics end up in one, the target says under
 `__dragoman/NAMESPACE/TOPIC` of which topic id its segments are.
+
+KafScale has no transactions. So an export has what a consumer returns at an isolation level: of
+read_committed no aborted records, and none after the last stable offset. Ends of transactions are in neither.
+The target also says if it is of read_uncommitted, so that no repeat mixes both.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from ledger.batch.header import walk
+from ledger.batch.header import BatchHeader, read_header
 from ledger.errors import AlreadyExists, ErrorName, NotFound
 from ledger.formats.kafscale import (
     KafScalePartition,
@@ -32,14 +37,13 @@ from ledger.merging.found import FoundRun
 from ledger.merging.merge import RunDamaged, batches_of
 from ledger.merging.plan import MergeTask
 from ledger.merging.reads import ReadRule, plan_reads
-from ledger.objects.uploads import ObjectKind
 from ledger.ports import BlobInfo, Blobs
-from ledger.types import Buffer
+from ledger.types import Buffer, TopicId
 from pipeline.carrying import JobStore, Traffic, read_pieces
-from pipeline.messages import FoundRuns
+from pipeline.messages import NOT_SAID, Aborted, FoundRuns
 from pipeline.peer import PeerRefused
 from pipeline.pins import Pin
-from pipeline.planning import Place, RunFinder
+from pipeline.planning import Place
 from pipeline.rounds import JobError
 
 SEGMENT_BYTES: Final = 32 * 1024 * 1024
@@ -47,6 +51,7 @@ SEGMENT_BYTES: Final = 32 * 1024 * 1024
 sent."""
 LIST_PAGE: Final = 1_000
 MARKER: Final = "__dragoman"
+UNCOMMITTED: Final = "read_uncommitted"
 _GONE: Final = (ErrorName.UNKNOWN_TOPIC_OR_PARTITION, ErrorName.UNKNOWN_TOPIC_ID)
 
 
@@ -61,6 +66,8 @@ class ExportTotals:
     present: int = 0
     """Segments that were there already."""
     batches: int = 0
+    left_out: int = 0
+    """Batches of aborted transactions."""
     written_bytes: int = 0
     read_bytes: int = 0
     reads: int = 0
@@ -101,8 +108,12 @@ class Target:
         self._totals.written_bytes += sum(map(len, buffers))
 
 
-class Finder(RunFinder, Protocol):
+class Finder(Protocol):
     """As `pipeline.peer.PeerClient`."""
+
+    def find_isolated(self, topic_id: TopicId, partition: int, offset: int) -> FoundRuns:
+        """A page of runs from the one that holds `offset` on, and what was aborted in them."""
+        ...
 
 
 class Export:
@@ -118,10 +129,12 @@ class Export:
         *,
         namespace: str,
         rule: ReadRule,
+        committed: bool = True,
         said: Callable[[], None] = lambda: None,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
-        """`said` is called whenever a segment was written."""
+        """`committed`: what consumers of read_committed return. `said` is called whenever a segment was
+        written."""
         self._finder = finder
         self._store = store
         self._target = target
@@ -129,6 +142,7 @@ class Export:
         self._totals = totals
         self._namespace = namespace
         self._rule = rule
+        self._committed = committed
         self._said = said
         self._segment_bytes = segment_bytes
         self._claimed = b""
@@ -142,7 +156,7 @@ class Export:
         present = self._present(at)
         self._claim(place, at, has_segments=bool(present))
         following = self._completed(present)
-        runs = _Runs(self._finder, place, following, self._pin)
+        runs = _Runs(self._finder, place, following, self._pin, committed=self._committed)
         if runs.is_gone:
             self._totals.gone.append(place.topic)
             return
@@ -152,7 +166,8 @@ class Export:
                 f"ledger ends at {runs.end}: export a ledger that was put back from a backup elsewhere"
             )
         for group in export_groups(runs, self._segment_bytes):
-            self._write(place, at, list(group), max(following, runs.log_start))
+            self._write(at, group, _Readable(place, max(following, runs.log_start), runs))
+            runs.aborted.drop_before(group[-1].last + 1)
             self._pin.keep()
             self._said()
         self._totals.partitions += 1
@@ -171,10 +186,17 @@ class Export:
         if self._claimed == topic_id:
             return
         key = f"{MARKER}/{at.namespace}/{at.topic}"
+        said = topic_id.hex().encode() if self._committed else f"{topic_id.hex()} {UNCOMMITTED}".encode()
         with suppress(NotFound):
-            if self._target.get(key) == topic_id.hex().encode():
+            found = self._target.get(key)
+            if found == said:
                 self._claimed = topic_id
                 return
+            if found.startswith(topic_id.hex().encode()):
+                raise JobError(
+                    f"the target has {at.topic} as consumers of the other isolation level see it: give the "
+                    "same --isolation-level, or export to another prefix or --namespace"
+                )
             raise JobError(
                 f"the target has another topic under the name {at.topic}, one of another cluster or one that "
                 "was deleted: export to another prefix, or with another --namespace"
@@ -185,7 +207,7 @@ class Export:
                 "prefix, or with another --namespace"
             )
         with suppress(AlreadyExists):
-            self._target.put(key, [topic_id.hex().encode()])
+            self._target.put(key, [said])
         self._claimed = topic_id
 
     def _completed(self, present: list[KafScaleSegment]) -> int:
@@ -203,18 +225,19 @@ class Export:
         tail = self._target.get(newest.key, newest.size - TRAILER_BYTES, TRAILER_BYTES)
         return read_trailer(tail, f"{newest.key} in the target").last + 1
 
-    def _write(self, place: Place, at: KafScalePartition, runs: list[FoundRun], first: int) -> None:
-        """A segment of the batches of these runs that have offsets from `first` on."""
-        if any(run.kind == ObjectKind.MARKER for run in runs):
-            # Without its marker a reader would see an aborted transaction as any other.
-            raise JobError(
-                f"{place.topic} has transactions, which cannot be exported yet: name the other topics with "
-                "--topics"
-            )
-        task = MergeTask(place.topic_id, place.partition, 0, runs)
+    def _write(self, at: KafScalePartition, runs: Sequence[FoundRun], readable: "_Readable") -> None:
+        """A segment of the batches of these runs that are readable."""
+        place, stored = readable.place, [run for run in runs if not run.is_marker]
+        task = MergeTask(place.topic_id, place.partition, 0, stored)
         data = self._read(task)
+        batches = list[SegmentBatch]()
         try:
-            batches = [batch for batch in batches_of(task, data) if _last_of(batch) >= first]
+            for batch in batches_of(task, data):
+                header = read_header(batch.data)
+                if readable.has_aborted(batch, header):
+                    self._totals.left_out += 1
+                elif readable.has(batch, header):
+                    batches.append(batch)
         except RunDamaged as error:
             raise JobError(str(error)) from error
         if not batches:
@@ -253,17 +276,74 @@ class Export:
         return whole
 
 
-class _Runs:
-    """Runs of a partition from an offset on, up to where it ends now."""
+class AbortedRanges:
+    """Which transactional batches of a partition are aborted, as far as its runs were found."""
 
-    def __init__(self, finder: RunFinder, place: Place, offset: int, pin: Pin) -> None:
+    def __init__(self) -> None:
+        self._ranges: dict[int, list[Aborted]] = {}
+        """By producer id. Transactions of one producer follow each other."""
+
+    def add(self, found: Sequence[Aborted]) -> None:
+        """What was aborted in the next runs; some of it may have been in the ones before as well."""
+        for aborted in found:
+            known = self._ranges.setdefault(aborted.producer_id, [])
+            if not known or known[-1].last < aborted.last:
+                known.append(aborted)
+
+    def has(self, header: BatchHeader, base: int) -> bool:
+        known = self._ranges.get(header.producer_id)
+        if known is None or not header.is_transactional:
+            return False
+        at = bisect_left(known, base, key=_last_aborted)
+        return at < len(known) and known[at].first <= base
+
+    def drop_before(self, offset: int) -> None:
+        """No batch below this offset comes any more."""
+        kept = ((name, [one for one in known if one.last >= offset]) for name, known in self._ranges.items())
+        self._ranges = {producer_id: known for producer_id, known in kept if known}
+
+
+def _last_aborted(aborted: Aborted) -> int:
+    return aborted.last
+
+
+class _Readable:
+    """Which batches of a partition an export has: those with offsets from `first` on and below the end."""
+
+    def __init__(self, place: Place, first: int, runs: "_Runs") -> None:
+        self.place = place
+        self._first = first
+        self._end = runs.end
+        self._aborted = runs.aborted
+
+    def has_aborted(self, batch: SegmentBatch, header: BatchHeader) -> bool:
+        return not header.is_control and self._is_there(batch, header) and self._is_aborted(batch, header)
+
+    def has(self, batch: SegmentBatch, header: BatchHeader) -> bool:
+        is_left = header.is_control or self._is_aborted(batch, header)
+        return self._is_there(batch, header) and not is_left
+
+    def _is_there(self, batch: SegmentBatch, header: BatchHeader) -> bool:
+        return batch.base_offset + header.last_offset_delta >= self._first and batch.base_offset < self._end
+
+    def _is_aborted(self, batch: SegmentBatch, header: BatchHeader) -> bool:
+        return self._aborted.has(header, batch.base_offset)
+
+
+class _Runs:
+    """Runs of a partition from an offset on, up to where it ends now for readers of an isolation level.
+    `aborted`: what of the runs so far is not for readers of committed records; nothing for others."""
+
+    def __init__(self, finder: Finder, place: Place, offset: int, pin: Pin, *, committed: bool) -> None:
         self._finder = finder
+        self._committed = committed
+        self.aborted = AbortedRanges()
         self._place = place
         self._pin = pin
         self._page = self._find(offset)
         self._offset = max(offset, self.log_start)
         self.is_gone = self._page.failure.error in _GONE
-        self.end = self._page.high_watermark
+        self.end = self._page.last_stable if committed else self._page.high_watermark
 
     @property
     def log_start(self) -> int:
@@ -272,7 +352,7 @@ class _Runs:
     def __iter__(self) -> Iterator[FoundRun]:
         while not self.is_gone and self._offset < self.end:
             for run in self._page.runs:
-                if run.last >= self._offset:
+                if self._offset <= run.last and run.base < self.end:
                     self._offset = run.last + 1
                     yield FoundRun(*run)
             if self._offset >= self.end:
@@ -286,14 +366,15 @@ class _Runs:
 
     def _find(self, offset: int) -> FoundRuns:
         topic_id, partition = self._place.topic_id, self._place.partition
-        found = self._finder.find_batches(topic_id, partition, offset)
+        found = self._finder.find_isolated(topic_id, partition, offset)
         if found.failure.error is ErrorName.OFFSET_OUT_OF_RANGE and offset < found.log_start:
-            found = self._finder.find_batches(topic_id, partition, found.log_start)
+            found = self._finder.find_isolated(topic_id, partition, found.log_start)
         if found.failure and found.failure.error not in (*_GONE, ErrorName.OFFSET_OUT_OF_RANGE):
             raise PeerRefused(found.failure)
+        if not found.failure and found.last_stable == NOT_SAID:
+            raise JobError(
+                "the gateway is older than this command and does not say what was aborted: upgrade it first"
+            )
+        if self._committed:
+            self.aborted.add(found.aborted)
         return found
-
-
-def _last_of(batch: SegmentBatch) -> int:
-    (header,) = walk(memoryview(batch.data))
-    return batch.base_offset + header.last_offset_delta

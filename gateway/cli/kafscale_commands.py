@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.completion import completer_of
 from gateway.cli.help_text import help_text
 from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Metadata, TlsCa, TlsCert, TlsKey
 
@@ -15,9 +16,10 @@ Write the records of a ledger in KafScale's layout, to a bucket or a directory.
     dragoman ledger export 's3://archive/kafka?endpoint=http://minio:9000' --config gateway.toml
 
 Every topic becomes segments, NAMESPACE/TOPIC/PARTITION/segment-OFFSET.kfs with an index each, with the
-offsets and batches that consumers see. Clients may produce meanwhile. Nothing in the target is replaced: the
-same command goes on where it ended, also after an interruption, and writes what has come since. Configs,
-groups and producers are not exported.
+offsets and batches that consumers of read_committed see: without aborted transactions, and up to the first
+one that is open; or with --isolation-level read_uncommitted all of them. Clients may produce meanwhile.
+Nothing in the target is replaced: the same command goes on where it ended, also after an interruption, and
+writes what has come since. Configs, groups and producers are not exported.
 """)
 
 ADOPT_HELP = help_text("""
@@ -43,6 +45,16 @@ Names = Annotated[
 ]
 Namespace = Annotated[
     str, typer.Option(help="KafScale's namespace: the first part of each key.", metavar="NAME")
+]
+
+Isolation = Annotated[
+    str,
+    typer.Option(
+        "--isolation-level",
+        help="read_committed, or read_uncommitted: with the records of aborted and open transactions.",
+        metavar="LEVEL",
+        autocompletion=completer_of("read_uncommitted", "read_committed"),
+    ),
 ]
 
 
@@ -82,6 +94,7 @@ def export(
     data: Data = None,
     namespace: Namespace = "default",
     topics: Names = None,
+    isolation: Isolation = "read_committed",
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
@@ -95,5 +108,6 @@ def export(
 
     flags = {"storage.metadata": metadata, "storage.data": data}
     names = tuple(name for name in (topics or "").split(",") if name)
-    options = ExportOptions(target, namespace, names, as_json, TlsFiles(tls_ca, tls_cert, tls_key))
+    tls = TlsFiles(tls_ca, tls_cert, tls_key)
+    options = ExportOptions(target, namespace, names, isolation, as_json, tls)
     end_with(lambda: export_ledger(settings_for(config, data_dir, flags, assignments or ()), options))

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from gateway.cli.consume import isolation_of
 from gateway.cli.exits import Exit
+from gateway.cli.fetching import READ_COMMITTED
 from gateway.cli.job_process import TlsFiles, job_lines, ready_request
 from gateway.cli.output import UsageError, counted, print_json, print_text, talk
 from gateway.host import precise_s
@@ -25,6 +27,7 @@ class ExportOptions:
     target: str
     namespace: str
     topics: Sequence[str] = ()
+    isolation: str = "read_committed"
     as_json: bool = False
     tls: TlsFiles = field(default_factory=TlsFiles)
 
@@ -33,6 +36,7 @@ def export_ledger(settings: Settings, options: ExportOptions) -> Exit:
     place = {
         "target": kafscale_url(options.target, "TARGET"),
         "namespace": checked_namespace(options.namespace),
+        "committed": isolation_of(options.isolation) == READ_COMMITTED,
     }
     wanted = {"job": "export", "topics": list(options.topics), "options": place}
     with ready_request(settings, options.tls) as ready:
@@ -81,11 +85,13 @@ def _show(done: Mapping[str, Any], options: ExportOptions) -> None:
         return
     for topic in dict.fromkeys(done["gone"]):
         talk(f"The topic {topic} was deleted meanwhile.")
+    aborted = f", {counted(done['left_out'], 'aborted one')} left out" if done["left_out"] else ""
     there = f", {counted(done['present'], 'segment')} were there already" if done["present"] else ""
     print_text(
         f"Exported {counted(done['partitions'], 'partition')} in {done['took_s']:.1f} s: "
         f"{counted(done['segments'], 'segment')} with {counted(done['batches'], 'batch', 'batches')} written"
-        f"{there}; {size_text(done['read_bytes'])} read and {size_text(done['written_bytes'])} written by "
+        f"{aborted}{there}; "
+        f"{size_text(done['read_bytes'])} read and {size_text(done['written_bytes'])} written by "
         f"{counted(done['reads'] + done['target_reads'], 'read')}, "
         f"{counted(done['listings'], 'listing')} and {counted(done['writes'], 'write')}, "
         f"${done['dollars']:.4f}."

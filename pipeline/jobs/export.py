@@ -1,7 +1,8 @@
 """The job `export`: writes the live records of a ledger in KafScale's layout (`pipeline.exporting`).
 
-Options: `target`, as `adapters.open.open_kafscale` takes it, and `namespace`. `progress` and `summary` have
-the fields of `pipeline.exporting.ExportTotals`.
+Options: `target`, as `adapters.open.open_kafscale` takes it, `namespace`, and `committed`: whether it has
+what consumers of read_committed see. `progress` and `summary` have the fields of
+`pipeline.exporting.ExportTotals`.
 """
 
 import asyncio
@@ -43,6 +44,7 @@ def run(request: JobRequest, say: Say) -> None:
                 pin,
                 totals,
                 namespace=str(request.options["namespace"]),
+                committed=bool(request.options.get("committed", True)),
                 rule=FAR if place.is_far else NEAR,
                 said=lambda: progress(totals),
             )

@@ -17,7 +17,7 @@ from gateway.cli.client import Client
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.header import walk
-from ledger.batch.records import Record, build_batch
+from ledger.batch.records import Record, build_batch, read_batch
 from ledger.formats.kafscale import adopted_runs, found_segments
 from ledger.formats.segment import HEAD_BYTES, TRAILER_BYTES
 from tests.support.gateway import Gateway, GatewayFactory
@@ -122,11 +122,37 @@ def test_what_is_wrong_with_an_export_is_one_sentence(gateway: Gateway, tmp_path
 
 
 @pytest.mark.timeout(900)
-def test_a_topic_with_transactions_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    """Without markers aborted records would look like any others."""
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_an_export_has_what_a_consumer_of_its_isolation_level_sees(tmp_path: Path, level: str) -> None:
     directory = shutil.copytree(TRANSACTIONS, tmp_path / "directory")
     (tmp_path / "target").mkdir()
-    failed = run(f"file:{tmp_path}/target", "--topics", "orders", "--data-dir", str(directory))
-    assert failed.returncode == 1
-    assert failed.stderr.splitlines()[-1].startswith("dragoman: orders has transactions, which cannot be")
-    assert not list((tmp_path / "target").rglob("*.kfs"))
+    arguments = [f"file:{tmp_path}/target", "--data-dir", str(directory)]
+    done = run(*arguments, "--isolation-level", level, "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    lines = (TRANSACTIONS.parent / "records.jsonl").read_text().splitlines()
+    records = [record for record in map(json.loads, lines) if record["topic"] == "orders"]
+    lost = sum(record["value"].endswith("lost") for record in records)
+    readable = (
+        records if level == "read_uncommitted" else [r for r in records if not r["value"].endswith("lost")]
+    )
+    assert lost and bool(summary["left_out"]) == (level == "read_committed")
+    found = sorted(exported(tmp_path / "target", "orders"))
+    assert found == sorted((r["partition"], r["offset"], r["value"]) for r in readable)
+    # An open transaction is nothing that a consumer of committed records sees.
+    assert bool(list(exported(tmp_path / "target", "open"))) == (level == "read_uncommitted")
+    other = {"read_committed": "read_uncommitted", "read_uncommitted": "read_committed"}[level]
+    mixed = run(*arguments, "--isolation-level", other)
+    assert mixed.returncode == 1 and "of the other isolation level" in mixed.stderr, mixed.stderr
+
+
+def exported(directory: Path, topic: str) -> Iterator[tuple[int, int, str]]:
+    """(partition, offset, value) of all records in the target."""
+    for path in (directory / "default" / topic).rglob("*.kfs"):
+        body = memoryview(path.read_bytes())[HEAD_BYTES:-TRAILER_BYTES]
+        for batch in walk(body):
+            header, records = read_batch(body[batch.position : batch.position + batch.size_bytes], 1 << 20)
+            assert not header.is_control
+            for record in records:
+                value = bytes(record.value or b"").decode()
+                yield int(path.parent.name), header.base_offset + record.offset_delta, value

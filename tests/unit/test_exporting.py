@@ -14,8 +14,10 @@ from ledger.formats.kafscale import adopted_runs, found_segments
 from ledger.formats.segment import HEAD_BYTES, TRAILER_BYTES, read_index
 from ledger.merging.plan import MergePolicy
 from ledger.merging.reads import NEAR
+from ledger.objects.uploads import ObjectKind
 from ledger.types import Buffer, TopicId
 from pipeline.exporting import Export, ExportTotals, Target
+from pipeline.messages import FoundRuns
 from pipeline.pins import Pin
 from pipeline.planning import Place
 from pipeline.rounds import JobError, Round
@@ -42,14 +44,24 @@ class ToTarget:
         self.fails_at = 10**9
         """The put that fails, and all after it."""
 
-    def run(self, peer: MergePeer, place: Place = PLACE, segment_bytes: int = 1) -> ExportTotals:
+    def run(
+        self, peer: MergePeer, place: Place = PLACE, segment_bytes: int = 1, *, committed: bool = True
+    ) -> ExportTotals:
         totals = ExportTotals()
         blobs = open_kafscale(f"file:{self.directory}", Access.SHARED)
         target = FailingTarget(blobs, self.runner, totals, self.fails_at)
         pin = Pin(peer, os.urandom, peer.elapsed_s)
         try:
             export = Export(
-                peer, peer, target, pin, totals, namespace="default", rule=NEAR, segment_bytes=segment_bytes
+                peer,
+                peer,
+                target,
+                pin,
+                totals,
+                namespace="default",
+                rule=NEAR,
+                committed=committed,
+                segment_bytes=segment_bytes,
             )
             export.partition(place)
         finally:
@@ -150,6 +162,87 @@ def test_deleted_records_are_not_exported(to_target: ToTarget) -> None:
     to_target.run(peer, segment_bytes=10**6)
     assert to_target.records() == peer.records_of(T, 0)
     assert [offset for offset, _ in to_target.records()] == [2, 4]
+
+
+def with_transactions(page: int = 300) -> MergePeer:
+    """Committed 0-1 and 4-5, aborted 2-3, 9-10 and 11-12, without a transaction 13-14, open from 16 on."""
+    peer = MergePeer(page=page)
+    peer.send(1)  # 0, 1
+    peer.send(2)  # 2, 3
+    peer.send(1)  # 4, 5
+    peer.end(1, commit=True)  # 6
+    peer.end(2, commit=False)  # 7
+    peer.flush([(T, 0, 1)])  # 8
+    peer.send(1)  # 9, 10
+    peer.send(1)  # 11, 12
+    peer.fill(1)  # 13, 14
+    peer.end(1, commit=False)  # 15
+    peer.send(3)  # 16, 17
+    peer.fill(1)  # 18, 19
+    return peer
+
+
+def merge(peer: MergePeer) -> None:
+    engine, host = Engine(Round(peer, os.urandom)), Host(peer.elapsed_s, os.urandom)
+    MergeJob(peer, engine, host, MergePolicy(due_runs=3)).run()
+
+
+@pytest.mark.parametrize("page", [1, 2, 300])
+@pytest.mark.parametrize("segment_bytes", [1, 300, 10**6])
+def test_an_export_has_what_consumers_of_committed_records_see(
+    to_target: ToTarget, page: int, segment_bytes: int
+) -> None:
+    peer = with_transactions(page)
+    totals = to_target.run(peer, segment_bytes=segment_bytes)
+    readable = [0, 4, 8, 13]
+    assert [offset for offset, _ in to_target.records()] == readable
+    assert to_target.records() == [each for each in peer.records_of(T, 0) if each[0] in readable]
+    assert (totals.batches, totals.left_out) == (4, 3)
+    # What was open goes on, and is committed and aborted.
+    peer.send(3)  # 20, 21
+    peer.end(3, commit=True)  # 22
+    peer.send(2)  # 23, 24
+    peer.end(2, commit=False)  # 25
+    to_target.run(peer, segment_bytes=segment_bytes)
+    assert [offset for offset, _ in to_target.records()] == [*readable, 16, 18, 20]
+
+
+@pytest.mark.parametrize("page", [1, 300])
+def test_an_export_of_merged_transactions_is_what_it_would_be_before(to_target: ToTarget, page: int) -> None:
+    peer = with_transactions(page)
+    before = peer.records_of(T, 0)
+    merge(peer)
+    assert peer.parts[T, 0].runs[0].kind is ObjectKind.SEGMENT
+    assert peer.records_of(T, 0) == before
+    assert not any(run.kind is ObjectKind.MARKER for run in peer.parts[T, 0].runs)
+    assert to_target.run(peer).left_out == 3
+    assert [offset for offset, _ in to_target.records()] == [0, 4, 8, 13]
+
+
+def test_an_export_of_uncommitted_records_has_all_but_the_ends_of_transactions(to_target: ToTarget) -> None:
+    peer = with_transactions()
+    totals = to_target.run(peer, committed=False)
+    assert [offset for offset, _ in to_target.records()] == [0, 2, 4, 8, 9, 11, 13, 16, 18]
+    assert (totals.batches, totals.left_out) == (9, 0)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_exports_of_both_isolation_levels_are_not_mixed(to_target: ToTarget, committed: bool) -> None:
+    peer = with_transactions()
+    to_target.run(peer, committed=committed)
+    with pytest.raises(JobError, match="other isolation level"):
+        to_target.run(peer, committed=not committed)
+
+
+def test_a_gateway_that_does_not_say_what_was_aborted_is_refused(to_target: ToTarget) -> None:
+    class Older(MergePeer):
+        def find_isolated(self, topic_id: TopicId, partition: int, offset: int) -> FoundRuns:
+            return self.find_batches(topic_id, partition, offset)
+
+    peer = Older()
+    peer.fill(1)
+    with pytest.raises(JobError, match="older than this command"):
+        to_target.run(peer)
 
 
 def in_one_run(peer: MergePeer, *records: int) -> None:
