@@ -24,7 +24,7 @@ COUNT = 5
 COPIERS: Final = 4
 READY_S = 60.0
 GO_ON_S: Final = 120.0
-KILLS, FULL_KILLS, KAFKA_KILLS = 2, 60, 5
+KILLS, FULL_KILLS, KAFKA_KILLS = 2, 20, 5
 LOG, SQLITE = "log", "sqlite"
 FULL = pytest.mark.full
 
