@@ -35,7 +35,7 @@ from tests.support.topics import create_topics
 
 TOPIC, PARTITIONS = "transacted", 3
 COPIERS: Final = 3
-TAKEOVERS, FULL_TAKEOVERS = 2, 30
+TAKEOVERS, FULL_TAKEOVERS = 1, 30
 GO_ON_S: Final = 120.0
 NAME: Final = "delayed"
 RESPONSE_S: Final = 30.0
