@@ -46,6 +46,39 @@ def test_all_runs_but_the_tail_become_segments_with_the_same_records() -> None:
     assert not peer.pins
 
 
+def transactions(peer: MergePeer, count: int) -> None:
+    for number in range(count):
+        peer.send(number % 2)
+        peer.end(number % 2, commit=number % 3 != 0)
+
+
+def test_ends_of_transactions_become_batches_of_segments() -> None:
+    peer = MergePeer(page=30)
+    transactions(peer, 300)
+    peer.fill(1)
+    before = peer.records_of(T, 0)
+    totals = job_of(peer).run()
+    assert peer.records_of(T, 0) == before
+    assert [run.kind for run in peer.parts[T, 0].runs[-2:]] == [ObjectKind.SEGMENT, ObjectKind.WAL]
+    assert (totals.runs, totals.reads, totals.again) == (600, 300, 0)
+    assert sum(len(swap.markers) for swap in peer.swaps) == 300
+
+
+def test_ends_of_transactions_that_are_alone_among_damaged_runs_stay_as_they_are() -> None:
+    peer = MergePeer()
+    transactions(peer, 20)
+    peer.fill(1)
+    part = peer.parts[T, 0]
+    for run in part.runs[2:36:2]:
+        peer.objects[run.object_key] = bytes(len(peer.objects[run.object_key]))
+    before, objects = list(part.runs), len(peer.objects)
+    totals = job_of(peer).run()
+    assert totals.left_runs == 17
+    # Before the damaged ones a transaction and its end, and after them two with theirs and one end more.
+    assert (totals.segments, len(peer.objects)) == (2, objects + 2)
+    assert [run for run in part.runs if run.kind is not ObjectKind.SEGMENT] == [*before[2:35], before[-1]]
+
+
 def test_objects_of_several_partitions_are_read_once() -> None:
     peer = MergePeer(partitions=8)
     peer.fill(200)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from ledger.errors import StoreUnavailable
 from ledger.merging.found import FoundRun
 from ledger.merging.plan import MergePolicy, MergeTask
-from ledger.merging.reads import FAR
+from ledger.merging.reads import FAR, plan_reads
 from ledger.objects.uploads import ObjectKind
 from ledger.types import Buffer, Position, TopicId
 from pipeline.carrying import JobStore, Traffic
-from pipeline.engines.spark_layout import Layout, LayoutRule, Work, lay_out
+from pipeline.engines.spark_layout import Layout, LayoutRule, Slice, WantedRead, Work, lay_out
 from pipeline.engines.spark_tasks import Executor, Outcome
 from pipeline.planning import PartitionMerge, Place
 from tests.support.merge_peer import BEGUN_MS, MergePeer
@@ -99,6 +99,33 @@ def test_both_ways_make_the_same_segments() -> None:
     one, other = carried_out(direct, executor_of(peer)), carried_out(shuffled, executor_of(peer))
     assert segments_of(peer, one) == segments_of(peer, other)
     assert len(one) == len(works) and all(len(outcome.written) == 1 for outcome in one.values())
+
+
+def test_ends_of_transactions_are_the_same_both_ways_and_go_through_no_shuffle() -> None:
+    peer = MergePeer()
+    for number in range(2_000):
+        peer.send(number % 3)
+        peer.end(number % 3, commit=number % 2 == 0)
+    peer.fill(1)
+    works = works_of(peer)
+    assert sum(run.is_marker for work in works for run in work.task.runs) == 2_000
+    one = carried_out(lay_out(works, replace(SHUFFLED, is_billed=False)), executor_of(peer))
+    groups = [works[at::3] for at in range(3)]
+    shuffled = Layout(groups, slices_of(works, groups))
+    other = carried_out(shuffled, executor_of(peer))
+    assert segments_of(peer, one) == segments_of(peer, other)
+    stored = sum(run.size for work in works for run in work.task.runs if not run.is_marker)
+    assert traffic_of(other).shuffled_bytes == stored
+
+
+def slices_of(works: Sequence[Work], groups: Sequence[Sequence[Work]]) -> list[Slice]:
+    """One task of the first stage reads all."""
+    group_of = {work.number: at for at, group in enumerate(groups) for work in group}
+    reads = [
+        WantedRead(read, [group_of[piece.task] for piece in read.pieces])
+        for read in plan_reads([work.task for work in works])
+    ]
+    return [(reads, [(group_of[work.number], work) for work in works])]
 
 
 def test_through_the_shuffle_each_object_is_read_once_for_all() -> None:
