@@ -6,19 +6,23 @@ committed records and of all records are checked after each.
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from ledger.batch.header import TRANSACTIONAL_BIT
+from ledger.errors import ErrorName
 from ledger.groups.requests import CommitOffsets, RemoveGroup, RemoveOffsets
 from ledger.groups.state import OffsetRow
 from ledger.image import all_rows
 from ledger.partitions.markers import is_marker, marker_of
 from ledger.partitions.requests import CommitBatch, CommitFile, DeleteRecords, DrainRuns, ProducerTransaction
+from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
-from ledger.requests import Request
+from ledger.requests import LedgerResult, Refused, Request
 from ledger.rows import digest
+from ledger.swaps.requests import Swapped, SwapSegments, TakePin
 from ledger.topics.requests import CreateTopic, DeleteTopic
 from ledger.transactions.requests import (
     AbortTransaction,
@@ -34,6 +38,7 @@ from ledger.transactions.rules import Expected
 from ledger.transactions.state import Transactions
 from tests.model.transactions import Marker, ModelId, ModelLog, Place, TransactionsModel
 from tests.support.journalled import JournalledLedger, locator, topic_id
+from tests.support.swapping import JOB, swap_of
 
 SEEDS = 20_000 if os.environ.get("DRAGOMAN_TEST_FULL") else 150
 AT_ONCE = 50
@@ -42,6 +47,9 @@ PARTITIONS = 2
 NAMES = ("one", "two", "three")
 GROUPS = ("g", "h")
 MOST = 1 << 40
+_GONE = (ErrorName.UNKNOWN_TOPIC_OR_PARTITION, ErrorName.UNKNOWN_TOPIC_ID)
+Segment = tuple[str, int]
+"""Locator, and where a run begins."""
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +64,9 @@ class History:
         self.model = TransactionsModel()
         self.topics = self.objects = 0
         self.names: Sequence[str] = NAMES
+        self.segments: dict[Segment, dict[int, Marker]] = {}
+        """By run of a segment: the markers that a job has put into it."""
+        self.merged_ends = 0
         self.create_topic()
         self.create_topic()
 
@@ -65,7 +76,7 @@ class History:
         self.ledger.submit(CreateTopic(f"t{self.topics}", made, PARTITIONS, {}))
         self.model.topics[made] = [ModelLog() for _ in range(PARTITIONS)]
 
-    def live(self) -> None:
+    def live(self) -> None:  # noqa: C901 - one case for each of what happens
         """One entry, or something else that happens."""
         self.ledger.now_ms += self.dice.randrange(3)
         kind = self.dice.random()
@@ -83,6 +94,8 @@ class History:
             if len(self.model.topics) < 3:
                 self.create_topic()
         elif kind < 0.92:
+            self.merge()
+        elif kind < 0.94:
             self.ledger.write_image()
         elif kind < 0.95:
             self.ledger.begin_image()
@@ -92,14 +105,57 @@ class History:
         else:
             self.ledger.restart(self.dice.choice(["image", "snapshot", "journal"]))
 
-    def entry(self, requests: list[Request]) -> None:
+    def entry(self, requests: list[Request]) -> LedgerResult:
+        """Returns the result of the last one."""
         decided = self.ledger.decide(*requests)
         for request, decision in zip(requests, decided.decisions, strict=True):
+            if isinstance(request, SwapSegments):
+                continue  # the model has no runs
             try:
                 self.model.judge(request, decision.result, decided.time_ms)
             except AssertionError as error:
                 raise AssertionError(f"{request}: {decision.result}") from error
         self.ledger.make_durable(decided)
+        return decided.decisions[-1].result
+
+    def merge(self) -> None:
+        """A segment takes the place of some runs, with whatever markers they have; also next to other
+        requests of the entry, and now and then by a job that has lost a marker."""
+        dice, state = self.dice, self.ledger.state
+        logs = [log for each in state.topics.by_id.values() for log in each.partitions if log.run_count]
+        if not logs:
+            return
+        log = dice.choice(logs)
+        runs = list(log.runs())
+        begin = dice.randrange(len(runs))
+        some = runs[begin : begin + dice.randint(1, 9)]
+        self.ledger.submit(TakePin(JOB))
+        swap = swap_of(log, some, max(self.ledger.now_ms, state.entry_time_ms), join=dice.randint(1, 9))
+        if swap.last < log.log_start:
+            return  # nothing of it is left to be swapped
+        if swap.markers and dice.random() < 0.2:
+            result = self.entry([replace(swap, markers=swap.markers[1:])])
+            assert isinstance(result, Refused) and result.error is ErrorName.INVALID_REQUEST, result
+        markers = {at: marker for run in some for at, marker in self.markers_in(run)}
+        others = [self.anything() for _ in range(dice.choice([0, 0, 2]))]
+        result = self.entry([*others, swap])
+        if isinstance(result, Refused):
+            # The partition, or its last run, has changed in this very entry, or the topic has gone.
+            assert others and result.error in (ErrorName.COORDINATOR_NOT_AVAILABLE, *_GONE), result
+            return
+        assert result == Swapped(swap.layout_version + 1, log.log_start), result
+        self.merged_ends += len(swap.markers)
+        for run in swap.runs:
+            within = {at: marker for at, marker in markers.items() if run.base <= at <= run.last}
+            self.segments[swap.segments[run.segment].locator, run.start] = within
+
+    def markers_in(self, run: Run) -> Iterator[tuple[int, Marker]]:
+        if is_marker(run):
+            marker = marker_of(run)
+            yield run.base, Marker(marker.producer_id, marker.producer_epoch, marker.type.name == "COMMIT")
+        elif not run.dense:
+            where = self.ledger.state.objects.locator(run.object_number), run.start
+            yield from self.segments[where].items()
 
     def delete_records(self) -> None:
         place = self.place()
@@ -262,7 +318,7 @@ class History:
         end = len(expected.slots)
         assert (log.log_start, log.high_watermark) == (expected.log_start, end)
         assert log.last_stable == expected.last_stable
-        every = list(read_uncommitted(log))
+        every = [slot for slot in self.read_uncommitted(log) if slot[0] >= log.log_start]
         assert [(at, slot) for at, slot in every if isinstance(slot, Marker)] == [
             (at, slot)
             for at, slot in enumerate(expected.slots)
@@ -274,15 +330,11 @@ class History:
         seen = read_committed(log, expected.slots, first, last)
         assert seen == {at for at in expected.committed if first <= at < last}
 
-
-def read_uncommitted(log: PartitionLog) -> Iterator[tuple[int, Marker | None]]:
-    """Each offset, with the marker that it is."""
-    for run in log.find(log.log_start, MOST):
-        if is_marker(run):
-            marker = marker_of(run)
-            yield run.base, Marker(marker.producer_id, marker.producer_epoch, marker.type.name == "COMMIT")
-        else:
-            yield from ((offset, None) for offset in range(max(run.base, log.log_start), run.last + 1))
+    def read_uncommitted(self, log: PartitionLog) -> Iterator[tuple[int, Marker | None]]:
+        """Each offset, with the marker that it is."""
+        for run in log.find(log.log_start, MOST):
+            markers = dict(self.markers_in(run))
+            yield from ((offset, markers.get(offset)) for offset in range(run.base, run.last + 1))
 
 
 def read_committed(log: PartitionLog, slots: list[int | Marker], first: int, end: int) -> set[int]:
@@ -326,4 +378,6 @@ def test_readers_of_either_kind_find_what_the_model_says(first: int) -> None:
 
 
 def test_such_histories_have_many_transactions_and_refusals() -> None:
-    assert sum(lived(seed).model.ends for seed in range(10)) > 100
+    histories = [lived(seed) for seed in range(10)]
+    assert sum(history.model.ends for history in histories) > 100
+    assert sum(history.merged_ends for history in histories) > 20

@@ -58,6 +58,7 @@ class MergePeer:
         sizes: Sequence[tuple[TopicId, int, int]],
         created_ms: int = BEGUN_MS,
         producer: Producer = NO_PRODUCER,
+        flags: int = 0,
     ) -> str:
         """One WAL object, with a batch for each (topic id, partition, records). Its locator."""
         self._keys += 1
@@ -67,7 +68,6 @@ class MergePeer:
             part = self.parts[topic, partition]
             values = [f"{topic[0]}/{partition}/{part.end + i}".encode() for i in range(count)]
             records = [Record(i, i, b"k", value, ()) for i, value in enumerate(values)]
-            flags = TRANSACTIONAL_BIT if producer is not NO_PRODUCER else 0
             batch = build_batch(records, base_timestamp=BEGUN_MS + part.end, producer=producer, flags=flags)
             first, last = part.end, part.end + count - 1
             stamp = BEGUN_MS + part.end + count - 1
@@ -83,7 +83,9 @@ class MergePeer:
         (topic, partition), *_ = self.parts
         part = self.parts[topic, partition]
         part.open.setdefault(producer_id, part.end)
-        self.flush([(topic, partition, records)], producer=Producer(producer_id, 0, 0))
+        self.flush(
+            [(topic, partition, records)], producer=Producer(producer_id, 0, 0), flags=TRANSACTIONAL_BIT
+        )
 
     def end(self, producer_id: int, *, commit: bool) -> None:
         """The transaction of a producer ends."""

@@ -9,6 +9,7 @@ import pytest
 
 from adapters.open import Access, open_kafscale
 from ledger.batch.header import walk
+from ledger.batch.records import Producer
 from ledger.errors import StoreDamaged, StoreUnavailable
 from ledger.formats.kafscale import adopted_runs, found_segments
 from ledger.formats.segment import HEAD_BYTES, TRAILER_BYTES, read_index
@@ -217,6 +218,15 @@ def test_an_export_of_merged_transactions_is_what_it_would_be_before(to_target: 
     assert not any(run.kind is ObjectKind.MARKER for run in peer.parts[T, 0].runs)
     assert to_target.run(peer).left_out == 3
     assert [offset for offset, _ in to_target.records()] == [0, 4, 8, 13]
+
+
+def test_records_without_a_transaction_are_exported_whoever_sent_them(to_target: ToTarget) -> None:
+    peer = MergePeer()
+    peer.send(1)
+    peer.flush([(T, 0, 1)], producer=Producer(1, 0, 2), flags=0)
+    peer.end(1, commit=False)
+    to_target.run(peer)
+    assert [offset for offset, _ in to_target.records()] == [2]
 
 
 def test_an_export_of_uncommitted_records_has_all_but_the_ends_of_transactions(to_target: ToTarget) -> None:

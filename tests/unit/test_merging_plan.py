@@ -92,6 +92,7 @@ def test_small_segments_are_merged_with_the_ends_of_transactions_between_them() 
     partition = segments(FoundPartition(300), POLICY.many_segments, 1_000)
     (task,) = partition.plan(POLICY, NOW_MS)
     assert (task.first, task.last) == (0, 2 * POLICY.many_segments - 1)
+    assert list(task.runs) == partition.runs
     transactions(partition, 300)
     small, fresh = partition.plan(POLICY, NOW_MS)
     assert {run.is_segment for run in small.runs if not run.is_marker} == {True}

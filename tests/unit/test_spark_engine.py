@@ -114,6 +114,7 @@ def test_ends_of_transactions_are_the_same_both_ways_and_go_through_no_shuffle()
     shuffled = Layout(groups, slices_of(works, groups))
     other = carried_out(shuffled, executor_of(peer))
     assert segments_of(peer, one) == segments_of(peer, other)
+    assert len(one) == len(works) and all(len(outcome.written) == 1 for outcome in one.values())
     stored = sum(run.size for work in works for run in work.task.runs if not run.is_marker)
     assert traffic_of(other).shuffled_bytes == stored
 
