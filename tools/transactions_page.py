@@ -171,6 +171,8 @@ the last stable offset stay as they are, and readers of both isolation levels ge
   the new topic ([why](decisions/0072-transactions-are-in-partitions.md)).
 - After DeleteRecords up to the middle of a batch of an open transaction the last stable offset is the log
   start; in Kafka it is the base offset of the batch, below the log start.
+- A producer whose open transaction is aborted with the last epoch of its producer id, 32766, gets a new
+  producer id when it begins again; Kafka fails then, as it has no further epoch.
 - Markers have coordinator epoch 0, whatever WriteTxnMarkers says, and a coordinator is never fenced by it
   (TRANSACTION_COORDINATOR_FENCED): the journal alone decides who coordinates. DescribeProducers returns
   that epoch, or -1, as far as it follows from what a partition remembers of the producer.
