@@ -11,13 +11,17 @@ from gateway.wire.messages.generated.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from gateway.wire.messages.generated.describe_transactions import DescribeTransactionsRequest
 from gateway.wire.messages.generated.end_txn import EndTxnRequest
 from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest
+from gateway.wire.messages.generated.list_transactions import ListTransactionsRequest
 from ledger.transactions.requests import MAX_PARTITIONS
 from tests.hostile.arena import MIB, Arena, Bounds
 from tests.hostile.speaking import ask, exchange, message, read
 from tests.hostile.test_answers import create
 
+PIPELINED: Final = 500
+"""Requests over one connection."""
 CODES: Final = {ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
@@ -28,8 +32,8 @@ def init(arena: Arena, transactional_id: str) -> int:
     return int(begun.producer_id)
 
 
-def adding(name: str, producer_id: int, partitions: int) -> bytes:
-    topics = [AddPartitionsToTxnTopic("marked", list(range(partitions)))]
+def adding(name: str, producer_id: int, partitions: int, topic: str = "marked") -> bytes:
+    topics = [AddPartitionsToTxnTopic(topic, list(range(partitions)))]
     return message(
         ApiKey.ADD_PARTITIONS_TO_TXN,
         3,
@@ -84,6 +88,42 @@ def test_one_request_for_very_many_transactions_and_partitions(arena: Arena) -> 
         assert result.topic_results
 
     arena.withstands("AddPartitionsToTxn of 9,000 transactions", run, Bounds(cpu_s=10.0))
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("count", [3_000, pytest.param(90_000, marks=pytest.mark.full)])
+def test_very_many_transactional_ids_of_which_many_are_open(arena: Arena, count: int) -> None:
+    """They are begun, opened, listed and described."""
+    arena.rounds = 1
+    create(arena, "opened", 1)
+    names = [f"many-{number}" for number in range(count)]
+    is_open = names[: count // 9]
+
+    def run() -> None:
+        producer_ids = {}
+        for first in range(0, count, PIPELINED):
+            some = names[first : first + PIPELINED]
+            begun = [
+                message(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(name, 60_000)) for name in some
+            ]
+            for name, response in zip(some, exchange(arena, *begun), strict=True):
+                assert isinstance(response, bytes)
+                producer_ids[name] = read(ApiKey.INIT_PRODUCER_ID, 4, response).producer_id
+        for first in range(0, len(is_open), PIPELINED):
+            some = is_open[first : first + PIPELINED]
+            exchange(arena, *(adding(name, producer_ids[name], 1, "opened") for name in some))
+        listed = ask(arena, ApiKey.LIST_TRANSACTIONS, 2, ListTransactionsRequest(["Ongoing"]))
+        found = {each.transactional_id for each in listed.transaction_states}
+        assert found >= set(is_open) and not found & set(names[len(is_open) :])
+        assert (
+            len(ask(arena, ApiKey.LIST_TRANSACTIONS, 2, ListTransactionsRequest()).transaction_states)
+            >= count
+        )
+        described = ask(arena, ApiKey.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(is_open))
+        assert {each.transaction_state for each in described.transaction_states} == {"Ongoing"}
+
+    bounds = Bounds(memory_bytes=64 * MIB + count * 2_048, cpu_s=count / 1_000)
+    arena.withstands(f"{count:,} transactional ids, {len(is_open):,} of them open", run, bounds)
 
 
 def test_a_flood_of_long_transactional_ids(arena: Arena) -> None:
