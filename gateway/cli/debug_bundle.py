@@ -13,6 +13,7 @@ import shutil
 import sys
 import tarfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,12 @@ from gateway.cli.exits import Exit
 from gateway.cli.groups import describe_group, found_groups
 from gateway.cli.output import UsageError, counted, json_text, talk
 from gateway.cli.resource_configs import BROKER_RESOURCE, TOPIC_RESOURCE, described_configs
+from gateway.cli.transactions import (
+    ENDED,
+    ListOptions,
+    describe_transaction,
+    found_transactions,
+)
 from gateway.config import SETTINGS
 from gateway.settings import ConfigError, Settings
 from gateway.version import product_version
@@ -36,6 +43,7 @@ from gateway.version import product_version
 MAX_LOG_BYTES: Final = 16 << 20
 MAX_TOPICS: Final = 2_000
 MAX_GROUPS: Final = 500
+MAX_TRANSACTIONS: Final = 500
 PACKAGES: Final = ("aiohttp", "uvloop", "msgspec", "structlog", "obstore", "grpcio", "crc32c", "typer")
 PAGES: Final = ("/readyz", "/version", "/debug/shards", "/metrics")
 HIDDEN: Final = "<secret>"
@@ -204,6 +212,7 @@ def _endpoint(contact: Contact, failures: dict[str, str]) -> dict[str, Any]:
             "broker_configs": {
                 broker: _configs(endpoint, BROKER_RESOURCE, [broker], int(broker)) for broker in brokers
             },
+            "transactions": _tried("transactions", partial(_transactions, endpoint, failures), failures),
             "groups": {
                 group: _tried(f"group {group}", partial(describe_group, endpoint, group), failures)
                 for group in groups[:MAX_GROUPS]
@@ -212,6 +221,21 @@ def _endpoint(contact: Contact, failures: dict[str, str]) -> dict[str, Any]:
     if len(groups) > MAX_GROUPS or len(metadata.topics) > MAX_TOPICS:
         failures["all groups and topics"] = f"at most {MAX_GROUPS} groups and configs of {MAX_TOPICS} topics"
     return found
+
+
+def _transactions(endpoint: Endpoint, failures: dict[str, str]) -> dict[str, Any]:
+    """How many transactional ids are in which state, and the open transactions by their ids."""
+    lines = found_transactions(endpoint, ListOptions())
+    ongoing = [line.transactional_id for line in lines if line.state not in ENDED]
+    if len(ongoing) > MAX_TRANSACTIONS:
+        failures["all transactions"] = f"at most {MAX_TRANSACTIONS} that are open"
+    return {
+        "states": Counter(line.state for line in lines),
+        "open": {
+            name: _tried(f"transaction {name}", partial(describe_transaction, endpoint, name), failures)
+            for name in ongoing[:MAX_TRANSACTIONS]
+        },
+    }
 
 
 def _configs(endpoint: Endpoint, kind: int, names: Sequence[str], node: int | None = None) -> Any:

@@ -42,6 +42,7 @@ STATES: Final = (
     "Dead",
 )
 """As Kafka spells them, capitals too. A gateway has the first four."""
+ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 NOTHING: Final = "-"
 NO_START: Final = -1
 FIRST_VERSION_WITH_DURATIONS: Final = 1

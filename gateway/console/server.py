@@ -10,6 +10,7 @@
 | GET /api/messages              | records (`admin.read_records`): topic, partition, from ... below  |
 | GET /api/position              | where an offset is stored: topic, partition, offset               |
 | GET /api/groups, /api/group    | a page of groups; a group with members and a page of its offsets  |
+| GET /api/transactions          | a page of transactional ids, with what is open of each            |
 | POST /api/group/reset/preview  | what a reset would do (`admin.write`): group, topics, to, value   |
 | POST /api/group/reset          | does what the preview showed: preview                             |
 
@@ -35,7 +36,16 @@ from gateway.console.messages import MAX_PARTITIONS, MAX_RECORDS, MessageSearch,
 from gateway.console.paging import DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS, PageRequest, page_of
 from gateway.console.positions import Positions
 from gateway.console.resets import TARGETS, NotPossible, Resets, Target, audit_reset
-from gateway.console.tables import GroupRow, GroupTable, TopicRow, TopicTable
+from gateway.console.tables import (
+    GROUP_SORTS,
+    TOPIC_SORTS,
+    TRANSACTION_SORTS,
+    GroupTable,
+    Row,
+    Table,
+    TopicTable,
+    TransactionTable,
+)
 from gateway.requests.context import Services
 from gateway.scheduling.batch_opening import BatchOpener
 from gateway.scheduling.slices import Owner, Slices
@@ -78,20 +88,6 @@ MAX_KEEP_BYTES: Final = 256 * 1024
 MAX_SHOWN_BYTES: Final = 1024 * 1024
 """Of all keys, and of all values, in one response."""
 MAX_GROUP_ID: Final = 10_000
-TOPIC_SORTS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
-    "name": lambda row: row.name,
-    "partitions": lambda row: row.partitions,
-    "records": lambda row: row.records,
-    "bytes": lambda row: row.size_bytes,
-    "rate": lambda row: row.rate or 0.0,
-}
-GROUP_SORTS: Final[Mapping[str, Callable[[GroupRow], Any]]] = {
-    "name": lambda row: row.name,
-    "state": lambda row: row.state,
-    "members": lambda row: row.members,
-    "topics": lambda row: row.topics,
-    "lag": lambda row: row.lag,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +111,7 @@ class Console:
         self._opener = BatchOpener(world.thread_pool, world.cpu_s)
         self._topics = TopicTable(services.shard)
         self._groups = GroupTable(services.shard, services.groups)
+        self._transactions = TransactionTable(services.shard)
         self._messages = MessageSearch(services, self._opener)
         self._positions = Positions(services.fetch)
         self._resets = Resets(services, world.random_bytes)
@@ -155,6 +152,7 @@ class Console:
             "/position": self._position_page,
             "/groups": self._groups_page,
             "/group": self._group_page,
+            "/transactions": self._transactions_page,
         }
 
     async def close(self) -> None:
@@ -163,6 +161,7 @@ class Console:
             await asyncio.gather(self._sampling, return_exceptions=True)
         self._topics.forget()
         self._groups.forget()
+        self._transactions.forget()
         self._opener.close()
 
     def _checked(self, request: web.Request) -> None:
@@ -225,14 +224,28 @@ class Console:
         )
 
     async def _topics_page(self, request: web.Request) -> web.Response:
-        wanted = page_request(request.query, TOPIC_SORTS)
+        return await self._list(request, self._topics, TOPIC_SORTS, views.topic_row)
+
+    async def _groups_page(self, request: web.Request) -> web.Response:
+        return await self._list(request, self._groups, GROUP_SORTS, views.group_row)
+
+    async def _transactions_page(self, request: web.Request) -> web.Response:
+        return await self._list(request, self._transactions, TRANSACTION_SORTS, views.transaction_row)
+
+    async def _list(
+        self,
+        request: web.Request,
+        table: Table[Row],
+        sorts: Mapping[str, Callable[[Row], Any]],
+        shown: Callable[[Row], Json],
+    ) -> web.Response:
+        wanted = page_request(request.query, sorts)
         slices = self._slices(request)
         try:
-            rows = await self._topics.rows(slices)
-            page = await page_of(rows, wanted, TOPIC_SORTS[wanted.sort], slices)
+            page = await page_of(await table.rows(slices), wanted, sorts[wanted.sort], slices)
         finally:
             slices.leave()
-        return _json(_paged([views.topic_row(row) for row in page.rows], page.matching, page.total))
+        return _json(_paged([shown(row) for row in page.rows], page.matching, page.total))
 
     async def _topic_page(self, request: web.Request) -> web.Response:
         topic = self._topic(name_of(request.query, "name"))
@@ -299,16 +312,6 @@ class Console:
                 shows_records=self._settings.read_records,
             )
         return _json({"topic": topic.name, "partition": index, **found})
-
-    async def _groups_page(self, request: web.Request) -> web.Response:
-        wanted = page_request(request.query, GROUP_SORTS)
-        slices = self._slices(request)
-        try:
-            rows = await self._groups.rows(slices)
-            page = await page_of(rows, wanted, GROUP_SORTS[wanted.sort], slices)
-        finally:
-            slices.leave()
-        return _json(_paged([views.group_row(row) for row in page.rows], page.matching, page.total))
 
     async def _group_page(self, request: web.Request) -> web.Response:
         group_id = name_of(request.query, "name")

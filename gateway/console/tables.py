@@ -1,12 +1,12 @@
-"""Topics and groups as tables: what the lists of the console are filtered, sorted and cut from.
+"""Topics, groups and transactional ids as tables: the lists of the console are cut from them.
 
 A table is made on request, in slices, and serves all requests of the next second. It is forgotten when no
 request has wanted it for a minute. Rates come from two tables of different age.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from gateway.coordination.ledger import Ledger
 from gateway.groups.coordinator import GroupCoordinator
@@ -14,6 +14,7 @@ from gateway.scheduling.slices import Slices
 from ledger.groups.state import CommittedOffset, OffsetKey
 from ledger.state import LedgerState
 from ledger.topics.state import Topic
+from ledger.transactions.state import Transactions
 from ledger.types import TopicId
 
 MAX_AGE_S: Final = 1.0
@@ -45,6 +46,42 @@ class GroupRow(NamedTuple):
     members: int
     topics: int
     lag: int
+
+
+class TransactionRow(NamedTuple):
+    name: str
+    state: str
+    producer_id: int
+    partitions: int
+    """Of the open transaction, as its groups."""
+    groups: int
+    timeout_ms: int
+    open_ms: int | None
+    """For how long the transaction has been open; None if none is."""
+
+
+TOPIC_SORTS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
+    "name": lambda row: row.name,
+    "partitions": lambda row: row.partitions,
+    "records": lambda row: row.records,
+    "bytes": lambda row: row.size_bytes,
+    "rate": lambda row: row.rate or 0.0,
+}
+GROUP_SORTS: Final[Mapping[str, Callable[[GroupRow], Any]]] = {
+    "name": lambda row: row.name,
+    "state": lambda row: row.state,
+    "members": lambda row: row.members,
+    "topics": lambda row: row.topics,
+    "lag": lambda row: row.lag,
+}
+
+TRANSACTION_SORTS: Final[Mapping[str, Callable[[TransactionRow], Any]]] = {
+    "name": lambda row: row.name,
+    "state": lambda row: row.state,
+    "partitions": lambda row: row.partitions,
+    "open": lambda row: -1 if row.open_ms is None else row.open_ms,
+}
+"""By the name of a sort, what rows are sorted by."""
 
 
 class Table(Generic[Row]):
@@ -161,6 +198,41 @@ class GroupTable(Table[GroupRow]):
             if len(offsets) > OFFSETS_AT_ONCE and slices.is_due(OFFSETS_AT_ONCE):
                 await slices.next_slice()
         return len(topics), lag
+
+
+class TransactionTable(Table[TransactionRow]):
+    """Every transactional id."""
+
+    def __init__(self, shard: Ledger) -> None:
+        super().__init__(self._rows_now)
+        self._shard = shard
+
+    async def _rows_now(self, slices: Slices) -> list[TransactionRow]:
+        transactions = self._shard.state.part(Transactions)
+        rows: list[TransactionRow] = []
+        for known in list(transactions.by_id.values()):
+            touched = transactions.open.get(known.producer_id)
+            partitions = groups = 0
+            open_ms = None
+            if known.is_open:
+                open_ms = max(0, self._shard.now_ms() - known.started_ms)
+            if touched is not None:
+                partitions, groups = len(touched.partitions), len(touched.groups)
+            state = str(known.status)
+            rows.append(
+                TransactionRow(
+                    known.transactional_id,
+                    state,
+                    known.producer_id,
+                    partitions,
+                    groups,
+                    known.timeout_ms,
+                    open_ms,
+                )
+            )
+            if slices.is_due(1):
+                await slices.next_slice()
+        return rows
 
 
 def lag_of(state: LedgerState, key: OffsetKey, committed: CommittedOffset) -> int | None:

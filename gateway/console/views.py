@@ -8,7 +8,7 @@ from gateway.console.messages import Found
 from gateway.console.positions import header_fields
 from gateway.console.record_scan import FoundRecord
 from gateway.console.resets import Preview
-from gateway.console.tables import GroupRow, TopicRow, lag_of
+from gateway.console.tables import GroupRow, TopicRow, TransactionRow, lag_of
 from gateway.groups.describe import GroupDescription
 from ledger.errors import ErrorName
 from ledger.groups.state import CommittedOffset, OffsetKey
@@ -40,6 +40,18 @@ def group_row(row: GroupRow) -> Json:
         "members": row.members,
         "topics": row.topics,
         "lag": row.lag,
+    }
+
+
+def transaction_row(row: TransactionRow) -> Json:
+    return {
+        "name": row.name,
+        "state": row.state,
+        "producerId": row.producer_id,
+        "partitions": row.partitions,
+        "groups": row.groups,
+        "timeout": row.timeout_ms,
+        "open": row.open_ms,
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from gateway.cli.debug_bundle import secret_values, url_without_secrets, without_secrets
 from tests.support.command import COMMAND, WAIT_S, run
@@ -113,6 +114,14 @@ def members_of(archive: Path) -> dict[str, bytes]:
     return found
 
 
+def leave_a_transaction_open(gateway: Gateway, transactional_id: str) -> None:
+    producer = Producer({"bootstrap.servers": gateway.bootstrap, "transactional.id": transactional_id})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce("seen-topic", b"x", partition=0)
+    assert producer.flush(WAIT_S) == 0
+
+
 def test_a_bundle_has_what_helps_and_no_secrets(gateway: Gateway, tmp_path: Path) -> None:
     run(gateway, "produce", "seen-topic", stdin=f"{PASSWORD}-in-a-record\n")
     run(
@@ -126,6 +135,7 @@ def test_a_bundle_has_what_helps_and_no_secrets(gateway: Gateway, tmp_path: Path
         "latest",
         "--execute",
     )
+    leave_a_transaction_open(gateway, "seen-id")
     log = tmp_path / "gateway.log"
     log.write_text(f"connected with {PASSWORD} and AKIA{PASSWORD}\n")
     secret = {
@@ -146,6 +156,9 @@ def test_a_bundle_has_what_helps_and_no_secrets(gateway: Gateway, tmp_path: Path
     )
     assert b"seen-topic" in members["endpoint/metadata.json"]
     assert "seen-group" in json.loads(members["endpoint/groups.json"])
+    transactions = json.loads(members["endpoint/transactions.json"])
+    assert transactions["states"] == {"Ongoing": 1}
+    assert transactions["open"]["seen-id"]["partitions"] == {"seen-topic": [0]}
     settings = json.loads(members["settings.json"])
     assert settings["storage.metadata"] == "etcd://<secret>@127.0.0.1:1/p?token=<secret>"
     assert settings["tls.key_password"] == "<secret>" and settings["limits.connections"]

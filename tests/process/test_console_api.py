@@ -117,6 +117,30 @@ def test_the_lag_of_a_group_is_the_records_after_its_offsets(gateway: Gateway) -
     ]
 
 
+def test_transactions_are_sorted_by_their_age(gateway: Gateway) -> None:
+    create(gateway, t=2)
+    producers = []
+    for name in ("older", "newer", "ended"):
+        producer = Producer({"bootstrap.servers": gateway.bootstrap, "transactional.id": name})
+        producer.init_transactions(WAIT_S)
+        producer.begin_transaction()
+        for partition in range(2 if name == "older" else 1):
+            producer.produce("t", b"x", partition=partition)
+        assert producer.flush(WAIT_S) == 0
+        if name == "ended":
+            producer.abort_transaction(WAIT_S)
+        producers.append(producer)
+    page = found(gateway, "transactions", sort="open", order="desc")
+    rows = [(row["name"], row["state"], row["partitions"], row["open"] is None) for row in page["rows"]]
+    assert rows == [
+        ("older", "Ongoing", 2, False),
+        ("newer", "Ongoing", 1, False),
+        ("ended", "CompleteAbort", 0, True),
+    ]
+    assert page["rows"][0]["timeout"] == 60_000
+    assert [row["name"] for row in found(gateway, "transactions", search="NEW")["rows"]] == ["newer"]
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_records_of_every_codec_are_shown(gateway_factory: GatewayFactory, codec: str) -> None:
     gateway = started(gateway_factory, *OPEN)

@@ -112,6 +112,41 @@ async def test_records_lead_to_their_bytes(gateway_factory: GatewayFactory, tmp_
         assert page.troubles == []
 
 
+def leave_open(gateway: Gateway) -> None:
+    """A transaction of a hostile transactional id; the one of `billing-1` has ended."""
+    for name in ("billing-1", HOSTILE):
+        producer = Producer({"bootstrap.servers": gateway.bootstrap, "transactional.id": name})
+        producer.init_transactions(WAIT_S)
+        producer.begin_transaction()
+        producer.produce("orders", b"x", partition=0)
+        producer.flush(WAIT_S)
+        if name != HOSTILE:
+            producer.commit_transaction(WAIT_S)
+
+
+async def test_an_open_transaction_is_seen_with_its_age(
+    gateway_factory: GatewayFactory, tmp_path: Path
+) -> None:
+    gateway = started(gateway_factory)
+    await asyncio.to_thread(fill, gateway)
+    await asyncio.to_thread(leave_open, gateway)
+    async with browser_of(tmp_path) as browser:
+        page = await opened(browser, gateway)
+        await title_is(page, "All is well")
+        await page.press("g", "x")
+        await title_is(page, "Transactions")
+        await page.until("document.querySelectorAll('tbody tr').length === 2")
+        first, second = await page.evaluate(
+            "[...document.querySelectorAll('tbody tr')].map(row => row.innerText)"
+        )
+        assert HOSTILE in first and "Ongoing" in first and first.rstrip()[-1] == "s"
+        assert "billing-1" in second and "CompleteCommit" in second
+        await page.press("/")
+        await page.write("bill")
+        await page.until("document.querySelectorAll('tbody tr').length === 1")
+        assert page.troubles == []
+
+
 async def test_a_reset_is_previewed_and_then_done(gateway_factory: GatewayFactory, tmp_path: Path) -> None:
     gateway = started(gateway_factory, *OPEN)
     await asyncio.to_thread(fill, gateway)

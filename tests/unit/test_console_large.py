@@ -32,6 +32,7 @@ LISTS: Final = (
     "groups?rows=50",
     "groups?rows=200&sort=lag&order=desc",
     "groups?search=-9&sort=state&page=5",
+    "transactions?rows=50&sort=open&order=desc",
     "overview",
 )
 

@@ -4,18 +4,18 @@ import { get, Refused, token } from "/console/api.js";
 import { failure, h, s } from "/console/dom.js";
 import { group } from "/console/group.js";
 import { ledger } from "/console/ledger.js";
-import { groups, topics } from "/console/lists.js";
+import { groups, topics, transactions } from "/console/lists.js";
 import { overview } from "/console/overview.js";
 import { topic } from "/console/topic.js";
 
-const PAGES = { overview, topics, topic, groups, group, ledger };
+const PAGES = { overview, topics, topic, groups, group, transactions, ledger };
 const SECTION = { topic: "topics", group: "groups" };
 const KEYS = [
-  ["g o", "Overview"], ["g t", "Topics"], ["g g", "Groups"], ["g l", "Ledger"], ["/", "Search"],
+  ["g o", "Overview"], ["g t", "Topics"], ["g g", "Groups"], ["g x", "Transactions"], ["g l", "Ledger"], ["/", "Search"],
   ["j  k", "Row below, above"], ["Enter", "Open the row"], ["[  ]", "Page before, next"], ["u", "Up"], ["r", "Refresh"],
   ["d", "Light or dark"], ["?", "These keys"], ["Esc", "Close, leave a field"],
 ];
-const GO = { o: "#/overview", t: "#/topics", g: "#/groups", l: "#/ledger" };
+const GO = { o: "#/overview", t: "#/topics", g: "#/groups", x: "#/transactions", l: "#/ledger" };
 
 const SUN = "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2M4.9 4.9l1.4 1.4M17.7 17.7l1.4 1.4M4.9 19.1l1.4-1.4M17.7 6.3l1.4-1.4";
 const MOON = "M20 14.5A8.5 8.5 0 0 1 9.5 4a8.5 8.5 0 1 0 10.5 10.5";

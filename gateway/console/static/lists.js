@@ -1,7 +1,7 @@
-// The lists of topics and of groups: a search, sorted columns, pages. What is chosen is in the address.
+// The lists of topics, of groups and of transactional ids: a search, sorted columns, pages. What is chosen is in the address.
 
 import { get } from "/console/api.js";
-import { bytes, count, h, link, pager, rate, table } from "/console/dom.js";
+import { bytes, count, duration, h, link, pager, rate, table } from "/console/dom.js";
 
 const ROWS = 50;
 
@@ -57,8 +57,9 @@ function list(kind, title, columns, parameters, open) {
       const page = await get(kind, { ...chosen, rows: ROWS }, signal);
       matching = page.matching;
       total.textContent = page.matching === page.total ? `${count(page.total)} in all` : `${count(page.matching)} of ${count(page.total)}`;
-      const top = Math.max(1, ...page.rows.map((row) => row.lag ?? row.rate ?? 0));
-      rows.update(page.rows.map((row) => ({ ...row, share: (row.lag ?? row.rate ?? 0) / top })));
+      const size = (row) => row.lag ?? row.rate ?? row.open ?? 0;
+      const top = Math.max(1, ...page.rows.map(size));
+      rows.update(page.rows.map((row) => ({ ...row, share: size(row) / top })));
       pages.replaceChildren(pager(chosen.page, ROWS, matching, go));
     },
   };
@@ -90,4 +91,15 @@ export function groups(parameters) {
     { text: "Topics", sort: "topics", class: "number", cell: (row) => count(row.topics) },
     { text: "Lag", sort: "lag", class: "number wide", cell: (row) => bar(count(row.lag), row.share) },
   ], parameters, (row) => { location.hash = link("group", { name: row.name }); });
+}
+
+export function transactions(parameters) {
+  return list("transactions", "Transactions", [
+    { text: "Transactional id", sort: "name", class: "name", cell: (row) => row.name },
+    { text: "State", sort: "state", cell: (row) => h("span", { class: `state ${row.state}` }, row.state) },
+    { text: "Producer id", class: "number", cell: (row) => String(row.producerId) },
+    { text: "Partitions", sort: "partitions", class: "number", cell: (row) => count(row.partitions) },
+    { text: "Groups", class: "number", cell: (row) => count(row.groups) },
+    { text: "Open for", sort: "open", class: "number wide", cell: (row) => (row.open === null ? "" : bar(duration(row.open), row.share)) },
+  ], parameters);
 }
