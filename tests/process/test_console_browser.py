@@ -108,7 +108,7 @@ async def test_records_lead_to_their_bytes(gateway_factory: GatewayFactory, tmp_
         await title_is(page, "Ledger")
         await page.until("document.querySelectorAll('.step').length === 4")
         text = await page.text("main")
-        assert "Offset 39" in text and "wal/0/" in text and "zstd" in text and "matches" in text
+        assert "Offset 39" in text and "log/0/" in text and "zstd" in text and "matches" in text
         assert page.troubles == []
 
 
