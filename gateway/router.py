@@ -352,7 +352,7 @@ class _Counted:
     def _count(self, outcome: str) -> None:
         took_s = time.perf_counter() - self._began
         parked_s = 0.0 if self._parked is None else self._parked.seconds
-        self.context.services.metrics.request_done(self._key.name, outcome, took_s, parked_s)
+        self.context.services.metrics.request_done(self._key._name_, outcome, took_s, parked_s)
 
 
 class _CountedCompletion(_Counted):

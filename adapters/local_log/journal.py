@@ -76,7 +76,7 @@ class LocalLogJournal:
 
     def place(self, number: int, batches: Sequence[DraftBatch]) -> Placement | None:
         tail = self._writer.tail
-        size = sum(len(batch.data) for batch in batches)
+        size = sum([len(batch.data) for batch in batches])
         if not batches or number != tail.number or not self.takes(len(batches), size):
             return None
         layout = frame_layout(batches, VERSION)

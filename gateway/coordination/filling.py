@@ -8,7 +8,7 @@ from gateway.completion import Completion
 from ledger.journal import HEAD_BYTES, MAX_ENTRY_BYTES
 from ledger.keys import is_inline
 from ledger.overlay import Overlay
-from ledger.partitions.requests import CommitDraft, placed_weight
+from ledger.partitions.requests import CommitDraft, DraftSource, placed_weight
 from ledger.registry import REGISTRY
 from ledger.requests import LedgerResult, Request
 from ledger.types import DraftBatch, Placement
@@ -53,10 +53,12 @@ class Filling:
         fits = self.size + request.weight <= MAX_ENTRY_BYTES
         return fits and self.work + request.work <= self.max_batches
 
-    def has_space(self, placement: Placement, batches: Sequence[DraftBatch], more: int) -> bool:
-        """Whether batches that become a part of the entry fit, with so many bytes of records."""
-        needed = placed_weight(len(batches)) + inline_bytes(placement, batches) + more
-        return not self.records or self.size + needed <= MAX_ENTRY_BYTES
+    def has_space(self, placement: Placement, batches: Sequence[DraftBatch], source: DraftSource) -> bool:
+        """Whether batches that were taken of a source fit, with what the entry has to say of them."""
+        if not self.records:
+            return True
+        needed = placed_weight(len(batches)) + inline_bytes(placement, batches)
+        return self.size + needed + source.transactions_weight <= MAX_ENTRY_BYTES
 
     def fail(self, error: Exception) -> None:
         """Fail every request of the entry. The entry forgets them: the error keeps frames alive that hold it,

@@ -165,7 +165,7 @@ class Owner:
     def _begin_next(self) -> None:
         """Have the entry written in which the next request goes: in a later callback of the event loop, so
         that requests that arrive together share it."""
-        if self._is_idle and self._is_alone and not self._wake.is_set():
+        if self._is_idle and self._is_alone and self._journal.appends_at_once and not self._wake.is_set():
             self._is_idle = False
             asyncio.get_running_loop().call_soon(self._write_at_once, context=self._context)
         else:
@@ -173,9 +173,9 @@ class Owner:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether a draft alone waits, of which the append will most likely be made at once."""
+        """Whether a draft alone waits, and nothing is under way."""
         is_draft = len(self._waiting) == 1 and type(self._waiting[0].request) is CommitDraft
-        return is_draft and self._proof is None and not self._barriers and self._journal.appends_at_once
+        return is_draft and self._proof is None and not self._barriers
 
     def _write_at_once(self) -> None:
         """Write an entry without a step of the task, unless something must be waited for: that, and what has
@@ -246,8 +246,10 @@ class Owner:
             if self._waiting:
                 await self._commit_delay.wait(asyncio.get_running_loop().time())
             await self._write_entry()
-            # Perhaps nothing was awaited, and a client may have sent its next request: let other tasks run.
-            await asyncio.sleep(0)
+            if self._waiting or self._barriers:
+                # Perhaps nothing was awaited, and a client may have sent its next request: let other tasks
+                # run.
+                await asyncio.sleep(0)
 
     async def _write_entry(self) -> None:
         """One entry, or one proof of ownership for all results and barriers that need no entry."""
@@ -345,7 +347,7 @@ class Owner:
         if not batches:
             return
         placement = self._journal.place(filling.number, batches)
-        if placement is None or not filling.has_space(placement, batches, source.transactions_weight):
+        if placement is None or not filling.has_space(placement, batches, source):
             source.not_placed()
             return
         request, state = source.placed(placement), self._replica.state

@@ -216,7 +216,8 @@ class FetchOperation:
 
     async def confirm(self) -> None:
         """After a plan: confirm its errors, and after the first plan note which partitions do not exist."""
-        if not self.reportable and not self.has_negative_max_bytes:
+        is_exceptional = any([fetched.is_exceptional for fetched in self.reportable])  # noqa: C419 - quicker
+        if not is_exceptional and not self.has_negative_max_bytes:
             self.absent_count = self.absent_count or 0
             return
         unconfirmed = [

@@ -208,7 +208,11 @@ def planned_bytes(missing: Sequence[MissingBytes]) -> int:
 def readable_bytes(partitions: Sequence[PartitionFetch]) -> int:
     """What counts towards min_bytes (KIP-74): all that is available, of each partition up to its maximum.
     Exact once the streams have found their offsets, an upper bound before."""
-    return sum([fetched.available for fetched in partitions if fetched.stream is not None])
+    total = 0
+    for fetched in partitions:
+        if fetched.stream is not None:
+            total += fetched.available
+    return total
 
 
 def partition_response(

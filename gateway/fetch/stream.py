@@ -147,7 +147,7 @@ class BatchStream:
         self._table: Mapping[int, TableBatch] | None = None
         """By position: the batches of the current run, once a damaged one was skipped."""
         self._seek_bytes = FIRST_SEEK_BYTES
-        self.available = sum(run.size for run in runs)
+        self.available = runs[0].size if len(runs) == 1 else sum([run.size for run in runs])
         self.beyond = 0
         self.found = True
         self._next_offset = self._position = 0

@@ -157,9 +157,10 @@ class ProduceCall(ProduceCompletion):
                 _enqueue_topic(context, requested, find_topic(topics, version, requested), self)
                 for requested in request.topics
             ]
-            if any(_has_unknown(partitions) for partitions in self._produced):
-                self._retrying = asyncio.create_task(self._retry_unknown())
-                return
+            for partitions in self._produced:
+                if _has_unknown(partitions):
+                    self._retrying = asyncio.create_task(self._retry_unknown())
+                    return
         self._wait()
 
     def wants_result(self) -> bool:
@@ -423,7 +424,10 @@ def _unproved(produced: _Produced) -> _Produced:
 
 
 def _has_unknown(partitions: Sequence[_Produced]) -> bool:
-    return any(isinstance(p.outcome, Refusal) and p.outcome.error.startswith("UNKNOWN_") for p in partitions)
+    for _, outcome, _ in partitions:
+        if isinstance(outcome, Refusal) and outcome.error.startswith("UNKNOWN_"):
+            return True
+    return False
 
 
 def _response(
@@ -434,7 +438,7 @@ def _response(
 ) -> ProduceResponse | None:
     if context.handler_time is not None:
         context.handler_time.start()
-    errors = [part.error_code for topic in responses for part in topic if part.error_code]
+    errors = _errors(responses)
     if errors:
         context.error = ErrorCode(errors[0]).name
     throttle_ms = throttle_produce(context, body_bytes, has_response=request.acks != 0)
@@ -451,6 +455,15 @@ def _response(
         for requested, partitions in zip(request.topics, responses, strict=True)
     ]
     return ProduceResponse(topics, throttle_ms)
+
+
+def _errors(responses: Sequence[Sequence[ProducePartitionResponse]]) -> list[int]:
+    errors = list[int]()
+    for topic in responses:
+        for part in topic:
+            if part.error_code:
+                errors.append(part.error_code)
+    return errors
 
 
 def _partition_response(produced: _Produced) -> ProducePartitionResponse:

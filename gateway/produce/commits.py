@@ -67,11 +67,11 @@ def transactions_of(
     batches: Sequence[PendingBatch], starts: Sequence[int]
 ) -> Mapping[int, ProducerTransaction] | None:
     """`CommitFile.transactions` of these batches, which begin there in their object."""
-    found = {
-        start: transaction
-        for pending, start in zip(batches, starts, strict=True)
-        if (transaction := pending.completion.transaction) is not None
-    }
+    found = dict[int, ProducerTransaction]()
+    for pending, start in zip(batches, starts, strict=True):
+        transaction = pending.completion.transaction
+        if transaction is not None:
+            found[start] = transaction
     return found or None
 
 

@@ -25,7 +25,7 @@ class Draft:
         self.number = number
         """Counted from 1 by the process (`ledger.objects.uploads`)."""
         self.batches = batches
-        self.size = sum(len(batch.data) for batch in batches)
+        self.size = sum([len(batch.data) for batch in batches])
         """Bytes that it began with."""
         self.has_passed = False
         """Whether the next draft may be handed over."""

@@ -197,12 +197,12 @@ class ProduceService:
 
     def _may_place(self) -> bool:
         """Whether what waits may be submitted with its bytes: not before the last draft was handed over."""
-        if self._stopped or self._placed.waiting is not None or not len(self._accumulator):
+        if self._stopped or self._placed.waiting is not None or not self._accumulator.waiting_bytes:
             return False
         return (self._last_draft is None or self._last_draft.has_passed) and self._placed.may_submit()
 
     def _may_write(self) -> bool:
-        if self._stopped or self._placed.waiting is not None or not len(self._accumulator):
+        if self._stopped or self._placed.waiting is not None or not self._accumulator.waiting_bytes:
             return False
         size = min(self._accumulator.waiting_bytes, self._options.draft_bytes)
         if not self._uploads.may_begin(size):
@@ -238,9 +238,9 @@ class ProduceService:
 
     def _write_next(self) -> None:
         self._scheduled = False
-        if self._may_place():
+        if self._accumulator.waiting_bytes and self._may_place():
             self._placed.submit()
-        while self._may_write():
+        while self._accumulator.waiting_bytes and self._may_write():
             before = self._last_draft
             if (draft := self.next_draft()) is not None:
                 self._begin(draft, before)

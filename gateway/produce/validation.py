@@ -28,7 +28,6 @@ from ledger.batch.header import (
     BatchHeader,
     CheckedBatch,
     Codec,
-    TimestampType,
     check_batches,
     clear_log_append_time,
 )
@@ -236,7 +235,7 @@ def check(records: memoryview | None, policy: TopicPolicy, version: int) -> Chec
         )
     except BatchError as error:
         return Refusal(error.refusal, error.reason, in_log=error.in_log)
-    if batch.header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if batch.header.attributes & LOG_APPEND_TIME_BIT:
         return _with_log_append_time(batch, policy)
     return batch
 

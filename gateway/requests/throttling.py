@@ -22,13 +22,15 @@ def throttle_produce(context: RequestContext, body_bytes: int, has_response: boo
         size = _request_bytes(context, body_bytes)
         produce_ms = quotas.record(PRODUCE, context.user, context.client_id, size)
     # Kafka does not throttle requests without a response by their time.
-    request_ms = _handler_time_ms(context) if has_response else 0
-    return _throttle(context, produce_ms, PRODUCE, request_ms)
+    request_ms = _handler_time_ms(context) if has_response and context.handler_time is not None else 0
+    return _throttle(context, produce_ms, PRODUCE, request_ms) if produce_ms or request_ms else 0
 
 
 def throttle_fetch(context: RequestContext, record_bytes: int) -> int:
     """Count a Fetch before its response. Above 0, the response must be empty, and nothing was counted."""
     quotas = context.services.quotas
+    if context.handler_time is None and not quotas.has(FETCH):
+        return 0
     user, client_id = context.user, context.client_id
     request_ms = _handler_time_ms(context)
     fetch_ms = quotas.record(FETCH, user, client_id, record_bytes) if quotas.has(FETCH) else 0

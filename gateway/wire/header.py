@@ -69,8 +69,9 @@ def encode_request_header(header: RequestHeader) -> bytes:
 
 
 def encode_response_header(key: AnyApi, version: int, correlation_id: int) -> bytes:
-    tags = _NO_TAGS if response_header_version(key, version) else b""
-    return _CORRELATION.pack(correlation_id) + tags
+    if version >= _FIRST_WITH_RESPONSE_TAGS[key]:
+        return _CORRELATION.pack(correlation_id) + _NO_TAGS
+    return _CORRELATION.pack(correlation_id)
 
 
 def decode_response_header(key: AnyApi, version: int, frame: memoryview) -> tuple[int, int]:
@@ -84,4 +85,9 @@ def decode_response_header(key: AnyApi, version: int, frame: memoryview) -> tupl
     return correlation_id, pos
 
 
+_FIRST_WITH_RESPONSE_TAGS = {
+    key: first if response_header_version(key, first) else NEVER + 1
+    for key in (*ApiKey, *InternalApi)
+    for first in (FIRST_FLEXIBLE.get(key, NEVER),)
+}
 _FIRST_FLEXIBLE = {int(key): FIRST_FLEXIBLE.get(key, NEVER) for key in (*ApiKey, *InternalApi)}
