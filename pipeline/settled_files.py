@@ -29,30 +29,32 @@ class SettledStore(Protocol):
 
 
 class RunColumns:
-    """The runs of a partition, ascending, in 40 bytes each and the names of their objects."""
+    """The runs of a partition, ascending, in 40 bytes each and the names of their objects. Ends of
+    transactions are in no object: their offsets are gaps."""
 
     def __init__(self) -> None:
         self._locators: list[str] = []
         self._kinds = bytearray()
         self._numbers = array("q")
+        self.next_offset = 0
 
     def add(self, found: FoundRun) -> None:
+        if found.kind == ObjectKind.MARKER:
+            self.next_offset = max(self.next_offset, found.last + 1)
+            return
         # Adjacent runs are often of one object. The writer of the file finds the others that are the same.
         if not self._locators or self._locators[-1] != found.object_key:
             self._locators.append(found.object_key)
             self._kinds.append(found.kind)
         base = found.base
-        if len(self._numbers) and base <= self._numbers[-1]:
+        if base < self.next_offset:
             # Merged since the page before. Batches of a segment carry their offsets, so a part of its run is
             # named as well; no other run can hold what is known already.
-            base = self._numbers[-1] + 1
+            base = self.next_offset
             if found.kind != ObjectKind.SEGMENT or base > found.last:
                 raise ValueError(f"the run of offsets {found.base} to {found.last} was found twice")
         self._numbers.extend((len(self._locators) - 1, found.start, found.size, base, found.last))
-
-    @property
-    def next_offset(self) -> int:
-        return self._numbers[-1] + 1 if self._numbers else 0
+        self.next_offset = found.last + 1
 
     @property
     def objects(self) -> int:

@@ -46,7 +46,8 @@ lowest first.
 
 A run is bytes [start, start + size) of its object, batches back to back. In a segment batches carry their own
 offsets; in any other object the first one has the run's base offset, whatever it carries itself, and each
-goes on where the one before ends.
+goes on where the one before ends. The end of a transaction is in no object, and its offset is in a gap, until
+a merge has put it into a segment. Records of aborted transactions are named as all others.
 """
 
 import struct

@@ -66,9 +66,9 @@ class SettlingPeer(MergePeer):
         return found_by(lookup, offset, self.read)
 
     def batch_of(self, topic_id: TopicId, partition: int, offset: int) -> tuple[str, int, int] | None:
-        """By the ledger: object, first offset and end of the batch."""
+        """By the ledger: object, first offset and end of the batch. The end of a transaction is in none."""
         for run in self.parts[topic_id, partition].runs:
-            if run.base <= offset <= run.last:
+            if run.base <= offset <= run.last and run.kind != ObjectKind.MARKER:
                 return self._batch_in(run, offset)
         return None
 

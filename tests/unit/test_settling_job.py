@@ -70,6 +70,20 @@ def test_every_offset_is_found_where_the_ledger_has_it() -> None:
     )
 
 
+@pytest.mark.parametrize("page", [1, 2, 100])
+def test_ends_of_transactions_are_gaps_until_they_are_merged_into_a_segment(page: int) -> None:
+    peer = SettlingPeer(page=page)
+    for producer_id in range(4):
+        peer.send(producer_id, records=2)
+        peer.end(producer_id, commit=bool(producer_id % 2))
+    settled(peer)
+    assert check(peer) == 8
+    assert peer.translate(T, 0, 2) is None
+    merge(peer)
+    settled(peer)
+    assert check(peer) == 12
+
+
 def test_the_json_says_what_the_files_are() -> None:
     peer = SettlingPeer()
     peer.fill(5)
