@@ -19,7 +19,6 @@ from gateway.groups.describe import EMPTY, STABLE
 from ledger.groups.requests import DrainOffsets, GroupGone, RemoveGroup, RemoveOffsets
 from ledger.groups.state import BY_RETENTION, CommittedOffset, OffsetKey
 from ledger.requests import Done
-from ledger.transactions.state import Transactions
 
 log = structlog.get_logger(__name__)
 
@@ -111,11 +110,8 @@ class OffsetExpiry:
         if rule is None:
             return [], 0
         due, before_ms = [], 0
-        offsets, transactions = self._offsets(group_id), state.part(Transactions)
+        offsets = self._offsets(group_id)
         for key in keys:
-            if transactions.is_waiting(group_id, key):
-                # As in a broker: what a transaction commits takes its place, or it expires afterwards.
-                continue
             committed = offsets.get(key)
             # A commit of the next entry may get the newest entry's time, and must not be removed.
             if committed is None or committed.committed_ms >= state.entry_time_ms:

@@ -9,27 +9,35 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, ProducerFenced
 
-from tests.e2e.transactors.orders import END, HEARTBEAT_MS, SESSION_MS, Copying, Transactor, UntilEnd, serve
+from tests.e2e.transactors.orders import (
+    END,
+    HEARTBEAT_MS,
+    SESSION_MS,
+    Copying,
+    ProducersByName,
+    UntilEnd,
+    serve,
+)
 from tests.support.loop_thread import Call, loop_in_thread
 
 POLL_MS = 200
 Taken = Mapping[TopicPartition, Sequence[Any]]
 
 
-class Aio(Transactor):
+class Aio(ProducersByName[AIOKafkaProducer]):
     def __init__(self, loop: asyncio.AbstractEventLoop, call: Call) -> None:
+        super().__init__()
         self._loop = loop
         self._call = call
-        self._producers: dict[str, AIOKafkaProducer] = {}
 
-    def init(self, bootstrap: str, producer: str, transactional_id: str, timeout_ms: int) -> None:
-        self._producers[producer] = self._call(initialized(bootstrap, transactional_id, timeout_ms))
+    def initialized(self, bootstrap: str, transactional_id: str, timeout_ms: int) -> AIOKafkaProducer:
+        return self._call(initialized(bootstrap, transactional_id, timeout_ms))
 
     def begin(self, producer: str) -> None:
-        self._call(self._producers[producer].begin_transaction())
+        self._call(self.producers[producer].begin_transaction())
 
     def send(self, producer: str, topic: str, partition: int, values: Iterable[bytes]) -> None:
-        sending = self._producers[producer]
+        sending = self.producers[producer]
 
         async def send() -> None:
             sent = [await sending.send(topic, value, partition=partition) for value in values]
@@ -39,7 +47,7 @@ class Aio(Transactor):
         self._call(send())
 
     def end(self, producer: str, commit: bool) -> None:
-        ending = self._producers[producer]
+        ending = self.producers[producer]
         self._call(ending.commit_transaction() if commit else ending.abort_transaction())
 
     def read(self, bootstrap: str, topic: str, partitions: int, committed: bool) -> list[list[str]]:

@@ -15,7 +15,7 @@ from tests.e2e.transactors.orders import (
     HEARTBEAT_MS,
     SESSION_MS,
     Copying,
-    Transactor,
+    ProducersByName,
     UntilEnd,
     serve,
 )
@@ -23,15 +23,12 @@ from tests.e2e.transactors.orders import (
 POLL_S = 0.2
 
 
-class Confluent(Transactor):
-    def __init__(self) -> None:
-        self._producers: dict[str, Producer] = {}
-
-    def init(self, bootstrap: str, producer: str, transactional_id: str, timeout_ms: int) -> None:
-        self._producers[producer] = initialized(bootstrap, transactional_id, timeout_ms)
+class Confluent(ProducersByName[Producer]):
+    def initialized(self, bootstrap: str, transactional_id: str, timeout_ms: int) -> Producer:
+        return initialized(bootstrap, transactional_id, timeout_ms)
 
     def begin(self, producer: str) -> None:
-        self._producers[producer].begin_transaction()
+        self.producers[producer].begin_transaction()
 
     def send(self, producer: str, topic: str, partition: int, values: Iterable[bytes]) -> None:
         failures: list[KafkaError] = []
@@ -41,13 +38,13 @@ class Confluent(Transactor):
                 failures.append(error)
 
         for value in values:
-            self._producers[producer].produce(topic, value, partition=partition, on_delivery=delivered)
-        self._producers[producer].flush(CALL_S)
+            self.producers[producer].produce(topic, value, partition=partition, on_delivery=delivered)
+        self.producers[producer].flush(CALL_S)
         if failures:
             raise KafkaException(failures[0])
 
     def end(self, producer: str, commit: bool) -> None:
-        ending = self._producers[producer]
+        ending = self.producers[producer]
         retried(ending.commit_transaction if commit else ending.abort_transaction)
 
     def read(self, bootstrap: str, topic: str, partitions: int, committed: bool) -> list[list[str]]:

@@ -15,7 +15,7 @@ from tests.e2e.transactors.orders import (
     HEARTBEAT_MS,
     SESSION_MS,
     Copying,
-    Transactor,
+    ProducersByName,
     UntilEnd,
     serve,
 )
@@ -24,24 +24,21 @@ POLL_MS = 200
 Taken = Mapping[TopicPartition, Sequence[Any]]
 
 
-class KafkaPython(Transactor):
-    def __init__(self) -> None:
-        self._producers: dict[str, KafkaProducer] = {}
-
-    def init(self, bootstrap: str, producer: str, transactional_id: str, timeout_ms: int) -> None:
-        self._producers[producer] = initialized(bootstrap, transactional_id, timeout_ms)
+class KafkaPython(ProducersByName[KafkaProducer]):
+    def initialized(self, bootstrap: str, transactional_id: str, timeout_ms: int) -> KafkaProducer:
+        return initialized(bootstrap, transactional_id, timeout_ms)
 
     def begin(self, producer: str) -> None:
-        self._producers[producer].begin_transaction()
+        self.producers[producer].begin_transaction()
 
     def send(self, producer: str, topic: str, partition: int, values: Iterable[bytes]) -> None:
-        sending = self._producers[producer]
+        sending = self.producers[producer]
         sent = [sending.send(topic, value, partition=partition) for value in values]
         for future in sent:
             future.get(CALL_S)
 
     def end(self, producer: str, commit: bool) -> None:
-        ending = self._producers[producer]
+        ending = self.producers[producer]
         if commit:
             ending.commit_transaction()
         else:

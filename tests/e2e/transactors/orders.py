@@ -2,10 +2,12 @@
 
 import json
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+AnyProducer = TypeVar("AnyProducer")
 END: Final = "end"
 CALL_S: Final = 30.0
 SESSION_MS: Final = 6_000
@@ -53,6 +55,21 @@ class Transactor(Protocol):
 
     def kind_of(self, error: Exception) -> str:
         return type(error).__name__
+
+
+class ProducersByName(Transactor, Generic[AnyProducer]):
+    """A client library whose producers are objects in this process."""
+
+    def __init__(self) -> None:
+        self.producers: dict[str, AnyProducer] = {}
+
+    def init(self, bootstrap: str, producer: str, transactional_id: str, timeout_ms: int) -> None:
+        self.producers[producer] = self.initialized(bootstrap, transactional_id, timeout_ms)
+
+    @abstractmethod
+    def initialized(self, bootstrap: str, transactional_id: str, timeout_ms: int) -> AnyProducer:
+        """A producer that has its transactional id."""
+        ...
 
 
 def serve(transactor: Transactor) -> None:
