@@ -322,12 +322,12 @@ class Clients(Trouble):
                 restless.close()
 
     def _leave_open(self) -> None:
-        patient = {"transactional.id": "patient", "transaction.timeout.ms": 600_000}
-        self._patient = Producer({**self._client(), **patient})
-        self._patient.init_transactions(READY_S)
-        self._patient.begin_transaction()
-        self._patient.produce("other-0", b"x")
-        self._patient.flush()
+        enduring = {"transactional.id": "enduring", "transaction.timeout.ms": 600_000}
+        self._enduring = Producer({**self._client(), **enduring})
+        self._enduring.init_transactions(READY_S)
+        self._enduring.begin_transaction()
+        self._enduring.produce("other-0", b"x")
+        self._enduring.flush()
 
     def _produce(self, count: int) -> None:
         self._produced += count
