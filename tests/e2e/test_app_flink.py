@@ -10,21 +10,13 @@ import pytest
 
 from tests.e2e.conftest import Endpoint
 from tests.e2e.example import Application
-from tests.e2e.transactional import committed_values, fill, running_server
+from tests.e2e.transactional import PARTITIONS, SOURCE, TARGET, committed_values, fill, server_to_copy_at
 from tests.support.flink import flink_command, why_no_flink
-from tests.support.topics import create_topics
 
-SOURCE, TARGET = "source", "target"
-PARTITIONS: Final = 2
 WAIT_S: Final = 180.0
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Endpoint]:
-    """Its own: it is killed."""
-    with running_server(tmp_path / "server") as started:
-        create_topics(started.bootstrap, {SOURCE: PARTITIONS, TARGET: PARTITIONS})
-        yield started
+server = pytest.fixture(server_to_copy_at)
 
 
 @dataclass(slots=True)

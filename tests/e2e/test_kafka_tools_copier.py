@@ -15,24 +15,16 @@ import pytest
 from tests.e2e.conftest import Endpoint
 from tests.e2e.example import Application
 from tests.e2e.kafka_tools import Tool, said
-from tests.e2e.transactional import committed_values, running_server
+from tests.e2e.transactional import PARTITIONS, SOURCE, TARGET, committed_values, server_to_copy_at
 from tests.support.client_java import jvm_options, why_no_java_client
 from tests.support.kafka import KAFKA_TOOLS_JARS, kafka_tools_classpath
 from tests.support.tool_runner import ToolRunner
-from tests.support.topics import create_topics
 
-SOURCE, TARGET = "source", "target"
-PARTITIONS: Final = 2
 COPIER: Final = "org.apache.kafka.tools.TransactionalMessageCopier"
 WAIT_S: Final = 120.0
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Endpoint]:
-    """Its own: it is killed."""
-    with running_server(tmp_path / "server") as started:
-        create_topics(started.bootstrap, {SOURCE: PARTITIONS, TARGET: PARTITIONS})
-        yield started
+server = pytest.fixture(server_to_copy_at)
 
 
 class Copier:

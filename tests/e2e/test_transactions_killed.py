@@ -12,19 +12,19 @@ import pytest
 from tests.e2e.conftest import Endpoint
 from tests.e2e.transactional import (
     LIBRARIES,
+    PARTITIONS,
+    SOURCE,
+    TARGET,
     Transactor,
     committed_values,
     fill,
     numbered,
     read_until_end,
-    running_server,
     running_transactor,
+    server_to_copy_at,
     why_no_transactor,
 )
-from tests.support.topics import create_topics
 
-SOURCE, TARGET = "source", "target"
-PARTITIONS: Final = 2
 BATCH, ABORT_EVERY = 10, 5
 # So that most kills find a transaction that has records, but not yet the offsets of its group.
 PAUSE_MS: Final = 50
@@ -36,12 +36,7 @@ HANGS: Final = ("confluent",)
 SILENT_S: Final = 20.0
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Endpoint]:
-    """Its own: it is killed."""
-    with running_server(tmp_path / "server") as started:
-        create_topics(started.bootstrap, {SOURCE: PARTITIONS, TARGET: PARTITIONS})
-        yield started
+server = pytest.fixture(server_to_copy_at)
 
 
 @dataclass(slots=True)

@@ -24,11 +24,14 @@ from tests.support.client_program import ClientProgram
 from tests.support.gateway import running_gateway
 from tests.support.go_tools import why_no_go
 from tests.support.kafka import running_kafka
+from tests.support.topics import create_topics
 
 PYTHON: Final = {"confluent": "confluent", "kafka-python": "kafka_python", "aiokafka": "aio"}
 JAVA: Final = ("java", "java-3.9")
 GO: Final = ("sarama", "franz-go")
 LIBRARIES: Final = (*PYTHON, *JAVA, *GO, "kafkajs")
+SOURCE, TARGET = "source", "target"
+PARTITIONS: Final = 2
 TIMEOUT_MS: Final = 60_000
 
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
@@ -42,6 +45,13 @@ def running_server(directory: Path) -> AbstractContextManager[Endpoint]:
         return running_kafka(SETTINGS)
     options = [word for name, value in SETTINGS.items() for word in ("--set", f"groups.{name}={value}")]
     return running_gateway(directory, options)
+
+
+def server_to_copy_at(tmp_path: Path) -> Iterator[Endpoint]:
+    """For a fixture of tests that kill it: a server of their own, with the topics `source` and `target`."""
+    with running_server(tmp_path / "server") as started:
+        create_topics(started.bootstrap, {SOURCE: PARTITIONS, TARGET: PARTITIONS})
+        yield started
 
 
 def why_no_transactor(library: str) -> str | None:
