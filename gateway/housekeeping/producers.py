@@ -17,6 +17,7 @@ from ledger.partitions.producers import SILENT_MS
 from ledger.partitions.requests import ForgetProducers
 from ledger.partitions.state import PartitionLog
 from ledger.requests import Done
+from ledger.transactions.state import Transactions
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +88,9 @@ class ProducerRelief:
         bounds = state.producer_bounds
         # Also while none has to be forgotten: a step of the clock shows between two readings.
         before_ms = self._silent_since()
-        is_full = state.producer_count > HIGH_SHARE * bounds.total
+        # What open transactions have touched may become as many pairs, and is counted where they are refused.
+        count = state.producer_count + state.part(Transactions).touched
+        is_full = count > HIGH_SHARE * bounds.total
         if not (is_full or self._crowded) or loop.time() < self._not_before:
             return 0
         crowded = [state.logs[number] for number in self._crowded if number in state.logs]
@@ -97,7 +100,7 @@ class ProducerRelief:
             excess = len(partition.producers) - int(LOW_SHARE * bounds.partition)
             forgotten += await self._forget([partition], excess, before_ms)
         if is_full:
-            excess = state.producer_count - int(LOW_SHARE * bounds.total)
+            excess = count - int(LOW_SHARE * bounds.total)
             forgotten += await self._forget(list(state.logs.values()), excess, before_ms)
         if forgotten:
             log.info("producers.forgotten", producers=forgotten, left=state.producer_count)

@@ -131,6 +131,25 @@ async def test_silent_producers_are_forgotten_for_one_with_a_transactional_id(
     assert await added() is None
 
 
+async def test_silent_producers_are_forgotten_for_what_open_transactions_touch(host: Embedded) -> None:
+    transactions = TransactionCoordinator(host.shard, 60_000)
+    deadline = asyncio.get_running_loop().time() + WAIT_S
+    host.shard.state.producer_bounds = ProducerBounds(10, 10)
+    await host.send("t", 0, *[Client(100 + i).batch("t", 0) for i in range(8)])
+    host.clock.now_ms += SILENT_MS
+
+    async def adding(name: str) -> ErrorName | None:
+        begun = await transactions.init(name, 60_000, None, deadline)
+        assert isinstance(begun, ProducerEpoch)
+        named = [TopicPartition(TOPIC, index) for index in (1, 2)]
+        refused = await transactions.add(AddToTransaction(name, *begun[:2], named), deadline)
+        return None if refused is None else refused.error
+
+    assert [await adding("a"), await adding("b")] == [None, ErrorName.COORDINATOR_NOT_AVAILABLE]
+    assert await relief_of(host).relieve() > 0
+    assert await adding("b") is None
+
+
 async def test_a_gateway_looks_for_silent_producers_where_a_transaction_was_refused() -> None:
     async with in_memory_gateway() as gateway:
         topic_id_ = TopicId(await gateway.create("t"))
