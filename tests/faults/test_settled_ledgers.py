@@ -96,7 +96,7 @@ def test_it_is_written_and_read_with_a_gateway_and_without(filled: Gateway) -> N
     assert planned.returncode == 0, planned.stderr
     assert planned.stdout.split()[-4:] == ["orders", "2", "1", str(OFFSETS)]
     assert settled_files(filled) == []
-    # Segments and WAL runs, side by side.
+    # Segments and runs of the log, side by side.
     merge(filled, EAGER)
     produce(filled, "orders", 3)
     wrote = run("compact", "ledger", *data_dir, "--json")
@@ -105,7 +105,7 @@ def test_it_is_written_and_read_with_a_gateway_and_without(filled: Gateway) -> N
     assert (summary["named"], summary["unchanged"], summary["left"]) == (1, 1, [])
     assert len(settled_files(filled)) == 3
     live = list(places_in_ledger(filled))
-    assert {place[1].partition("/")[0] for place in live} == {"seg", "wal"}
+    assert {place[1].partition("/")[0] for place in live} == {"seg", "log"}
     for base, locator, start, size in (live[0], live[-1]):
         found = translated(filled, base)
         assert (found["object"], found["start"], found["size"]) == (locator, start, size)
