@@ -1,5 +1,6 @@
 """Large frames that are written past the page cache: whole blocks, and what is before them stays."""
 
+import asyncio
 import errno
 import os
 import random
@@ -196,4 +197,22 @@ async def test_no_zeros_are_written_during_a_direct_write(
     async with opened_log(tmp_path, roll_bytes=ROLL_BYTES) as log:
         await written.append(log, 0, DIRECT_BYTES)
         threads[0].join()
+        await written.verify(log)
+
+
+async def test_readers_through_the_page_cache_see_what_was_just_written_past_it(tmp_path: Path) -> None:
+    """The block in which a frame ends is read, and so cached, before the next frame is written into it."""
+    dice = random.Random(11)
+    written, recent = Written(), Written()
+    async with opened_log(tmp_path, roll_bytes=ROLL_BYTES) as log:
+        for number in range(80):
+            appending = asyncio.create_task(
+                written.append(log, number, dice.randrange(1, 3_000), DIRECT_BYTES + dice.randrange(9_000))
+            )
+            while not appending.done():
+                await recent.verify_batches(log)
+                await asyncio.sleep(0)
+            await appending
+            recent = Written(batches=dict(list(written.batches.items())[-4:]))
+            await recent.verify_batches(log)
         await written.verify(log)
