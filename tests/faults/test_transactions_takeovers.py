@@ -27,8 +27,8 @@ from ledger.batch.records import Producer, Record, build_batch
 from tests.faults.copying import Copiers, copiers_at
 from tests.faults.test_takeovers import EXIT_S, READY_S, TAKEN_OVER, gateway_of
 from tests.faults.transactors import problems_of, read_topic
-from tests.hostile.speaking import message, read
 from tests.support.far_stores import BUCKET_ALONE, ETCD_S3, FAR_ROWS, FarGateway, FarPlace, far_place
+from tests.support.messages import message, read
 from tests.support.raw import Outcome, RawConnection
 from tests.support.tcp_proxy import Link
 from tests.support.topics import create_topics

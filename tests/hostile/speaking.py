@@ -1,27 +1,21 @@
-"""What attackers say: requests of any API out of its messages, and batches that no client library makes."""
+"""What attackers say, one exchange or many, and batches that no client library makes."""
 
 import socket
 import struct
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.wire.apis import ApiKey, flexible, response_header_version
-from gateway.wire.messages import codec
+from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ledger.batch.header import seal
 from ledger.batch.records import Record, build_batch
 from tests.hostile.arena import Arena
-from tests.support.raw import Outcome, RawConnection, request
+from tests.support.messages import message, read
+from tests.support.raw import Outcome, RawConnection
 
 WAIT_S = 60.0
 PRODUCE_VERSION = 7
 PRODUCER_ID_AT = 43
-
-
-def message(key: ApiKey, version: int, body: Any, client_id: str = "raw") -> bytes:
-    """A framed request."""
-    encoded = codec.encode_request(key, version, body)
-    return request(key, version, encoded, client_id=client_id, flexible=flexible(key, version))
 
 
 def connect(arena: Arena, source: str = "", receive_bytes: int = 0) -> RawConnection:
@@ -51,12 +45,6 @@ def ask(arena: Arena, key: ApiKey, version: int, body: Any) -> Any:
     (response,) = exchange(arena, message(key, version, body))
     assert isinstance(response, bytes), f"{key.name}: {response}"
     return read(key, version, response)
-
-
-def read(key: ApiKey, version: int, response: bytes) -> Any:
-    """The response message of a frame."""
-    body_at = 5 if response_header_version(key, version) else 4
-    return codec.decode_response(key, version, memoryview(response)[body_at:])
 
 
 def produce(topic: str, partition: int, batch: bytes, acks: int = -1, timeout_ms: int = 30_000) -> bytes:

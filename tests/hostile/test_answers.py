@@ -15,7 +15,8 @@ from gateway.wire.messages.generated.offset_commit import (
 )
 from gateway.wire.messages.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.hostile.arena import Arena, Bounds
-from tests.hostile.speaking import ask, batches_of_producers, exchange, message, produce
+from tests.hostile.speaking import ask, batches_of_producers, exchange, produce
+from tests.support.messages import message
 
 CPU: Final = Bounds(cpu_s=0.5)
 BROKER: Final = 4

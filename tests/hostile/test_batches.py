@@ -23,7 +23,8 @@ from ledger.batch.header import MAX_TIMESTAMP_AT, seal
 from ledger.batch.records import Record, build_batch
 from tests.hostile.arena import Arena, Bounds
 from tests.hostile.conftest import OpenArena
-from tests.hostile.speaking import ask, connect, exchange, message, produce, read
+from tests.hostile.speaking import ask, connect, exchange, produce
+from tests.support.messages import message, read
 
 TINY_RECORD: Final = b"\x0c\x00\x00\x00\x00\x01\x00"
 HEAD_BYTES: Final = 61

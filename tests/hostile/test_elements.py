@@ -24,8 +24,9 @@ from gateway.wire.primitives import encode_uvarint
 from gateway.wire.schema import Field
 from tests.hostile.arena import Arena, Bounds, Figures
 from tests.hostile.conftest import OpenArena
-from tests.hostile.speaking import ask, connect, exchange, message, read
+from tests.hostile.speaking import ask, connect, exchange
 from tests.hostile.test_answers import create
+from tests.support.messages import message, read
 from tests.support.raw import Outcome, RawConnection, frame
 
 MINI_REQUEST: Final = b"\x00\x12\x00\x03\x00\x00\x00\x01\xff\xff"

@@ -17,8 +17,9 @@ from gateway.wire.messages.generated.create_topics import (
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.hostile.arena import SLACK, Arena, Bounds
 from tests.hostile.conftest import OpenArena
-from tests.hostile.speaking import ask, connect, message, read
+from tests.hostile.speaking import ask, connect
 from tests.hostile.test_answers import create
+from tests.support.messages import message, read
 from tests.support.raw import Outcome, RawConnection
 
 BATCH_BYTES: Final = 15_000_000

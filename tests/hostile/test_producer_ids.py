@@ -9,8 +9,9 @@ from gateway.wire.errors import ErrorCode
 from ledger.batch.records import Producer, Record, build_batch
 from tests.hostile.arena import Arena, Bounds
 from tests.hostile.conftest import OpenArena
-from tests.hostile.speaking import batches_of_producers, exchange, produce, read
+from tests.hostile.speaking import batches_of_producers, exchange, produce
 from tests.hostile.test_answers import create
+from tests.support.messages import read
 
 AT_ONCE: Final = 500
 ACTIVE: Final = 7

@@ -17,8 +17,9 @@ from gateway.wire.messages.generated.join_group import JoinGroupRequest, JoinGro
 from ledger.batch.header import seal
 from tests.hostile.arena import MIB, Arena, Bounds
 from tests.hostile.conftest import OpenArena
-from tests.hostile.speaking import ask, connect, exchange, message
+from tests.hostile.speaking import ask, connect, exchange
 from tests.hostile.test_batches import at_time, create_with, now_ms, packed, produced
+from tests.support.messages import message
 from tests.support.raw import RawConnection
 
 FLOOD_BYTES: Final = 20_000

@@ -17,8 +17,9 @@ from gateway.wire.messages.generated.init_producer_id import InitProducerIdReque
 from gateway.wire.messages.generated.list_transactions import ListTransactionsRequest
 from ledger.transactions.requests import MAX_PARTITIONS
 from tests.hostile.arena import MIB, Arena, Bounds
-from tests.hostile.speaking import ask, exchange, message, read
+from tests.hostile.speaking import ask, exchange
 from tests.hostile.test_answers import create
+from tests.support.messages import message, read
 
 PIPELINED: Final = 500
 """Requests over one connection."""

@@ -52,6 +52,7 @@ def test_a_pattern_that_would_take_long_for_a_text_is_refused_for_it() -> None:
         pattern.units("ab" * 10_000)
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize(
     "pattern", ["(?:.*a){200}", "[ab]*a[ab]{500}", "(?:(?:[ab]{0,30}){30}c?)*", "(x+x+)+y"]
 )
