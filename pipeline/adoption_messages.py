@@ -1,10 +1,10 @@
 """The messages of AdoptTopic and AdoptRuns as a job sends and reads them (cf. `pipeline/messages.py`)."""
 
 from ledger.adoption.requests import Adopted, Adopting, AdoptRuns, AdoptTopic
-from ledger.swaps.requests import SegmentRun
 from ledger.types import TopicId
-from pipeline.messages import Failure, end_request, read_failure, write_runs
+from pipeline.messages import Failure, end_request, read_failure
 from pipeline.primitives import Reader, Writer
+from pipeline.swap_messages import runs_by_segment, write_runs
 
 
 def adopt_topic_request(adopt: AdoptTopic, timeout_ms: int) -> bytes:
@@ -31,9 +31,7 @@ def adopt_runs_request(adopt: AdoptRuns, timeout_ms: int) -> bytes:
     writer.uuid(adopt.topic_id)
     writer.int32(adopt.partition)
     writer.string(adopt.place)
-    runs: list[list[SegmentRun]] = [[] for _ in adopt.segments]
-    for run in adopt.runs:
-        runs[run.segment].append(run)
+    runs = runs_by_segment(len(adopt.segments), adopt.runs)
     writer.count(len(adopt.segments))
     for segment, inside in zip(adopt.segments, runs, strict=True):
         writer.string(segment.key)

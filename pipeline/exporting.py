@@ -234,9 +234,11 @@ class Export:
         try:
             for batch in batches_of(task, data):
                 header = read_header(batch.data)
+                if header.is_control or not readable.covers(batch, header):
+                    continue
                 if readable.has_aborted(batch, header):
                     self._totals.left_out += 1
-                elif readable.has(batch, header):
+                else:
                     batches.append(batch)
         except RunDamaged as error:
             raise JobError(str(error)) from error
@@ -308,7 +310,8 @@ def _last_aborted(aborted: Aborted) -> int:
 
 
 class _Readable:
-    """Which batches of a partition an export has: those with offsets from `first` on and below the end."""
+    """Which batches of a partition an export has: those with offsets from `first` on and below the end that
+    are neither aborted nor ends of transactions."""
 
     def __init__(self, place: Place, first: int, runs: "_Runs") -> None:
         self.place = place
@@ -316,17 +319,10 @@ class _Readable:
         self._end = runs.end
         self._aborted = runs.aborted
 
-    def has_aborted(self, batch: SegmentBatch, header: BatchHeader) -> bool:
-        return not header.is_control and self._is_there(batch, header) and self._is_aborted(batch, header)
-
-    def has(self, batch: SegmentBatch, header: BatchHeader) -> bool:
-        is_left = header.is_control or self._is_aborted(batch, header)
-        return self._is_there(batch, header) and not is_left
-
-    def _is_there(self, batch: SegmentBatch, header: BatchHeader) -> bool:
+    def covers(self, batch: SegmentBatch, header: BatchHeader) -> bool:
         return batch.base_offset + header.last_offset_delta >= self._first and batch.base_offset < self._end
 
-    def _is_aborted(self, batch: SegmentBatch, header: BatchHeader) -> bool:
+    def has_aborted(self, batch: SegmentBatch, header: BatchHeader) -> bool:
         return self._aborted.has(header, batch.base_offset)
 
 

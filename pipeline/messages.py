@@ -15,7 +15,7 @@ from ledger.errors import ErrorName
 from ledger.merging.found import FoundMarker
 from ledger.objects.uploads import ObjectKind
 from ledger.settled.requests import NameSettled, SettledFiles
-from ledger.swaps.requests import Pinned, SegmentRun
+from ledger.swaps.requests import Pinned
 from ledger.types import TopicId
 from pipeline.primitives import Reader, Writer
 
@@ -387,17 +387,6 @@ def settled_response(reader: Reader) -> tuple[Failure, NewestSettled]:
     is_duplicate = any(reader.tags().get(_IS_DUPLICATE, b""))
     files = SettledFiles(locator, *sizes) if locator is not None else None
     return failure, NewestSettled(files, entry, high_watermark, layout_version, log_start, is_duplicate)
-
-
-def write_runs(writer: Writer, runs: Sequence[SegmentRun]) -> None:
-    writer.count(len(runs))
-    for run in runs:
-        writer.int32(run.start)
-        writer.int32(run.size)
-        writer.int64(run.base)
-        writer.int64(run.last)
-        writer.int64(run.max_timestamp)
-        writer.tags()
 
 
 def end_request(writer: Writer, timeout_ms: int, tags: Mapping[int, bytes] | None = None) -> bytes:

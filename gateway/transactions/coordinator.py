@@ -42,7 +42,7 @@ class TransactionCoordinator:
         crowded: set[int] | None = None,
     ) -> None:
         """`on_end` is called once for each transaction that ends. `crowded` gets the numbers of partitions
-        that have no room for another producer."""
+        that have no capacity for another producer."""
         self._shard = shard
         self._max_timeout_ms = max_timeout_ms
         self._on_end = on_end

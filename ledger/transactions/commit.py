@@ -70,7 +70,7 @@ class TransactionsOfCommit:
             return Refused(error, _NOT_ADDED)
         added = add(self._state, self._overlay, known, [log.number], (), self._now_ms)
         if added.result is decide.TOO_MANY_PRODUCERS:
-            # As of a producer without a transactional id, which is known to make room for it.
+            # As of a producer without a transactional id: then idle ones are forgotten.
             return Refused(TOO_MANY_PRODUCERS, decide.TOO_MANY_PRODUCERS.message)
         if isinstance(added.result, Refused):
             return added.result

@@ -22,7 +22,7 @@ WAIT_S: Final = 20.0
 async def problems_of_directory(
     data_dir: Path, history: TransactionalHistory, topic: str, names: Collection[str]
 ) -> list[str]:
-    """As `problems_of_shard`, and what is damaged. Nobody else has the directory."""
+    """As `problems_of_shard`, and what is damaged. No other process has the directory."""
     try:
         async with owned(data_dir) as (shard, stores):
             return await problems_of_shard(shard, stores.segments, history, topic, names)

@@ -15,15 +15,13 @@ from typing import Final
 import pytest
 
 from tests.faults.far_clients import Clients, clients_at, until_all_go_on
+from tests.faults.takeovers import replace, two_gateways
 from tests.support.far_stores import BUCKET_ALONE, FAR_ROWS, FarGateway, FarPlace, far_place
 from tests.support.gateway import Gateway
 from tests.support.tcp_proxy import HOST, Link
 
 TAKEOVERS, FULL_TAKEOVERS = 3, 50
-READY_S: Final = 60.0
 PROGRESS_S: Final = 60.0
-EXIT_S: Final = 30.0
-TAKEN_OVER: Final = 5
 GAP_S: Final = 3.0
 MARGIN: Final = 5.0
 """A busy machine of the suite takes this much longer."""
@@ -49,13 +47,6 @@ class Front(Gateway):
         return self._link.endpoint
 
 
-def gateway_of(place: FarPlace, directory: Path, node_id: int, link: Link) -> FarGateway:
-    settings = ("groups.group.initial.rebalance.delay.ms=200", "ledger.takeover_wait_ms=0")
-    options = [option for setting in settings for option in ("--set", setting)]
-    directory /= f"node-{node_id}"
-    return FarGateway(place, directory, [*options, "--node-id", str(node_id), "--advertise", link.endpoint])
-
-
 def longest_gap_s(clients: Clients, since_ns: int) -> float:
     """Without an acknowledged record, of all producers together."""
     times = sorted(ack.at_ns for ack in clients.acks if ack.at_ns >= since_ns)
@@ -65,9 +56,7 @@ def longest_gap_s(clients: Clients, since_ns: int) -> float:
 async def take_over(link: Link, older: FarGateway, newer: FarGateway, clients: Clients) -> float:
     """The longest time without an ack."""
     begun_ns = time.monotonic_ns()
-    await asyncio.to_thread(newer.start, READY_S)
-    await link.lead_to(newer.port)
-    assert await asyncio.to_thread(older.wait_for_exit, EXIT_S) == TAKEN_OVER
+    await replace(link, older, newer)
     said = older.log_tail().splitlines()
     (sentence,) = [line for line in said if line.startswith("dragoman: this gateway does not own the shard")]
     node_id = newer.options[newer.options.index("--node-id") + 1]
@@ -77,15 +66,7 @@ async def take_over(link: Link, older: FarGateway, newer: FarGateway, clients: C
 
 
 async def take_over_again_and_again(place: FarPlace, directory: Path, takeovers: int) -> Sequence[float]:
-    async with AsyncExitStack() as stack:
-        link = Link(0)
-        gateways = [gateway_of(place, directory, node_id, link) for node_id in (1, 2)]
-        for gateway in gateways:
-            stack.push_async_callback(asyncio.to_thread, gateway.stop)
-        await asyncio.to_thread(gateways[0].start, READY_S)
-        await link.lead_to(gateways[0].port)
-        await link.start()
-        stack.push_async_callback(link.stop)
+    async with two_gateways(place, directory) as (link, gateways), AsyncExitStack() as stack:
         using = clients_at(Front(directory, link), pause_s=0.01)
         clients = await asyncio.to_thread(using.__enter__)
         stack.push_async_callback(asyncio.to_thread, using.__exit__, None, None, None)

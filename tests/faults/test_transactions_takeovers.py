@@ -25,7 +25,7 @@ from gateway.wire.messages.generated.produce import PartitionProduceData, Produc
 from ledger.batch.header import TRANSACTIONAL_BIT
 from ledger.batch.records import Producer, Record, build_batch
 from tests.faults.copying import Copiers, copiers_at
-from tests.faults.test_takeovers import EXIT_S, READY_S, TAKEN_OVER, gateway_of
+from tests.faults.takeovers import EXIT_S, READY_S, TAKEN_OVER, gateway_of, replace, two_gateways
 from tests.faults.transactors import problems_of, read_topic
 from tests.support.far_stores import BUCKET_ALONE, ETCD_S3, FAR_ROWS, FarGateway, FarPlace, far_place
 from tests.support.messages import message, read
@@ -43,22 +43,12 @@ BEGUN_MS: Final = 1_700_000_000_000
 
 
 async def replaced(link: Link, older: FarGateway, newer: FarGateway, copiers: Copiers) -> None:
-    await asyncio.to_thread(newer.start, READY_S)
-    await link.lead_to(newer.port)
-    assert await asyncio.to_thread(older.wait_for_exit, EXIT_S) == TAKEN_OVER
+    await replace(link, older, newer)
     await asyncio.to_thread(copiers.wait_until_all_commit, GO_ON_S)
 
 
 async def take_over_again_and_again(place: FarPlace, directory: Path, takeovers: int) -> None:
-    async with AsyncExitStack() as stack:
-        link = Link(0)
-        gateways = [gateway_of(place, directory, node_id, link) for node_id in (1, 2)]
-        for gateway in gateways:
-            stack.push_async_callback(asyncio.to_thread, gateway.stop)
-        await asyncio.to_thread(gateways[0].start, READY_S)
-        await link.lead_to(gateways[0].port)
-        await link.start()
-        stack.push_async_callback(link.stop)
+    async with two_gateways(place, directory) as (link, gateways), AsyncExitStack() as stack:
         bootstrap = link.endpoint
         await asyncio.to_thread(create_topics, bootstrap, {TOPIC: PARTITIONS})
         copiers = stack.enter_context(copiers_at(bootstrap, TOPIC, PARTITIONS, COPIERS, takeovers))

@@ -217,7 +217,7 @@ class History:
         return self.model.ids.get(name, ModelId(99, 0, -1, 0))
 
     def epoch(self, known: ModelId) -> int:
-        """Mostly the right one; else that of a zombie, or of nobody."""
+        """Mostly the right one; else that of a zombie, or of no producer."""
         return known.epoch + self.dice.choices([0, -1, 1], [12, 3, 1])[0]
 
     def place(self) -> Place:

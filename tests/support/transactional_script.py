@@ -28,7 +28,7 @@ from tests.support.transactional_history import Attempt, Outcome, TransactionalH
 TOPIC, PARTITIONS = "transacted", 2
 TIMEOUT_MS = 60_000
 NAMES = ("version-1", "version-2")
-NOBODY = ProducerEpoch(-1, -1)
+NO_PRODUCER = ProducerEpoch(-1, -1)
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Copier:
 
     name: str
     is_v2: bool
-    producer: ProducerEpoch = NOBODY
+    producer: ProducerEpoch = NO_PRODUCER
     offset: int = 0
     """Of the input, that comes next."""
     sequences: dict[int, int] = field(default_factory=dict)

@@ -220,7 +220,7 @@ def test_an_export_of_merged_transactions_is_what_it_would_be_before(to_target: 
     assert [offset for offset, _ in to_target.records()] == [0, 4, 8, 13]
 
 
-def test_records_without_a_transaction_are_exported_whoever_sent_them(to_target: ToTarget) -> None:
+def test_records_without_a_transaction_are_exported_whichever_producer_sent_them(to_target: ToTarget) -> None:
     peer = MergePeer()
     peer.send(1)
     peer.flush([(T, 0, 1)], producer=Producer(1, 0, 2), flags=0)

@@ -465,7 +465,7 @@ async def test_a_whole_frame_whose_batches_were_damaged_later_stays_unless_the_h
 async def test_in_a_copy_of_the_files_the_last_frame_may_be_torn_as_after_a_loss_of_power(
     tmp_path: Path,
 ) -> None:
-    """Of a disk that was copied while the host ran, blocks may be missing that nobody had to sync yet."""
+    """Of a disk that was copied while the host ran, blocks may be missing that no process had to sync yet."""
     there, written = tmp_path / "there", Written()
     there.mkdir()
     async with opened_log(there, boot=None) as log:
