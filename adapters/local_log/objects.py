@@ -18,6 +18,9 @@ from ledger.types import Buffer, Position, StoredObject
 
 OPEN_FILES: Final = 128
 READ_THREADS: Final = 4
+ENTRY_GAP_BYTES: Final = 4 * 1024
+"""Between the batches of two frames are heads, a table and an entry: of small frames a job reads them too,
+so that it reads several at once. Fetches do not: their responses would keep more in memory than they say."""
 FREED_AT_ONCE: Final = 4
 """Appends wait while files are removed, which takes milliseconds for each of 64 MiB."""
 
@@ -25,8 +28,8 @@ FREED_AT_ONCE: Final = 4
 class LogRanges(FileRanges):
     """Reads and lists files of the logs of a directory. Used by many threads."""
 
-    def __init__(self, root: Path, max_open: int = OPEN_FILES) -> None:
-        super().__init__(root, max_open, lambda locator: log_file_id(locator) is not None)
+    def __init__(self, root: Path, max_open: int = OPEN_FILES, max_gap: int = 0) -> None:
+        super().__init__(root, max_open, lambda locator: log_file_id(locator) is not None, max_gap)
 
     def is_still(self, fd: int, locator: str, read: RangeReader = read_at) -> bool | None:
         """A header is durable before the first frame of another file is written over what was read."""
@@ -109,7 +112,7 @@ class LogFilesRead:
         """StoreUnavailable if there is no such directory. It need not have a log."""
         root = Path(directory)
         verify_readable(root)
-        self._ranges = LogRanges(root)
+        self._ranges = LogRanges(root, max_gap=ENTRY_GAP_BYTES)
         self._reading = threads(f"the local log in {root}", READ_THREADS, deadline_s)
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:

@@ -47,18 +47,20 @@ class FileRanges:
     """Reads ranges of files below a directory, with a bounded number of them kept open. Used by many
     threads."""
 
-    def __init__(self, root: Path, max_open: int, is_known: Callable[[str], bool]) -> None:
-        """Nothing is read of a locator that is not `is_known`."""
+    def __init__(self, root: Path, max_open: int, is_known: Callable[[str], bool], max_gap: int = 0) -> None:
+        """Nothing is read of a locator that is not `is_known`. Of what no position wants, `max_gap`
+        bytes between two of them may be read too."""
         self._root = root
         self._max_open = max_open
         self._is_known = is_known
+        self._max_gap = max_gap
         self._files: OrderedDict[str, _ReadFile] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(self, positions: Sequence[Position]) -> list[Buffer | None]:
         """The bytes of each position; None where file or range is not there."""
         found: list[Buffer | None] = [None] * len(positions)
-        for merged in merge_adjacent(positions):
+        for merged in merge_adjacent(positions, self._max_gap):
             try:
                 self._read_merged(merged, positions, found)
             except FileNotFoundError:
@@ -73,7 +75,7 @@ class FileRanges:
         found: list[Buffer | None] = [None] * len(positions)
         left: list[int] = []
         free = MAX_RESIDENT_BYTES
-        for merged in merge_adjacent(positions):
+        for merged in merge_adjacent(positions, self._max_gap):
             free -= merged.size
             if free < 0 or not self._read_merged_resident(merged, positions, found):
                 left += [index for index, _ in merged.pieces]

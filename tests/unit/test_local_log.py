@@ -334,6 +334,31 @@ async def test_a_reader_that_was_paused_while_the_file_was_used_again_finds_noth
         await job.close()
 
 
+async def test_a_job_reads_the_batches_of_many_small_frames_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frame has its entry before its batches, which would make every run a read of its own."""
+    written = Written()
+    async with opened_log(tmp_path) as log:
+        for number in range(100):
+            await written.append(log, number, 1_000)
+        wanted = list(written.batches)
+        reads: list[str] = []
+        for name in ("pread", "preadv"):
+            monkeypatch.setattr(os, name, noting(reads, name))
+        job = LogFilesRead(tmp_path)
+        # The second time the file is open, and in memory.
+        for most in (5, 5):
+            reads.clear()
+            found = await job.read(wanted)
+            assert [bytes(data or b"") for data in found] == [written.batches[at] for at in wanted]
+            assert len(reads) <= most
+        await job.close()
+        reads.clear()
+        await log.wal.read(wanted)
+        assert len(reads) >= len(wanted)
+
+
 async def test_few_files_are_kept_to_be_used_again(tmp_path: Path) -> None:
     written = Written()
     async with opened_log(tmp_path) as log:
