@@ -14,6 +14,7 @@ from adapters.local_log.loop_writes import LoopWrites
 from adapters.local_log.objects import READ_THREADS, LogFiles
 from adapters.local_log.writer import LogWriter
 from adapters.threads import DEADLINE_S, NewThreads, StoreThreads
+from adapters.undelayed_clock import UndelayedClock
 from ledger.formats.local_log import NO_BOOT
 from ledger.formats.local_log_chain import LogBeginning
 
@@ -92,18 +93,20 @@ def open_local_log(  # noqa: PLR0913 - what the disk and the world decide
     random: Callable[[int], bytes] = os.urandom,
     threads: NewThreads = StoreThreads,
     boot: bytes | None = None,
-    precise_s: Callable[[], float] = time.perf_counter,
+    precise_s: Callable[[], float] | None = None,
 ) -> LocalLog:
     """The log in `directory`/log, made if it is not there and the parent of `directory` is.
 
     `after`: entries before its number are elsewhere; ignored where the log has a file. `roll_bytes`: of a
     file; None: what suits the disk. `clock`: unix ms. `boot`: which start of the host this is; None: as
-    `boot_of` has it. `precise_s`: what writes are timed by. When it returns, all that can be read is durable.
+    `boot_of` has it. `precise_s`: what writes are timed by; None: without waits for a processor. When it
+    returns, all that can be read is durable.
     StoreUnavailable, StoreDamaged, StoreTooNew, and StoreLocked while another process has it open.
     """
     root = Path(directory)
     boot = boot_of(root) if boot is None else boot
-    writer = LogWriter(LogDirectory(root, shard), roll_bytes, clock, random, boot, LoopWrites(precise_s))
+    loop_writes = LoopWrites(precise_s or UndelayedClock())
+    writer = LogWriter(LogDirectory(root, shard), roll_bytes, clock, random, boot, loop_writes)
     log = LocalLog(writer, f"the local log in {root}", deadline_s, threads)
     try:
         log.open(after)

@@ -16,8 +16,8 @@ import pytest
 from adapters.local_log.loop_writes import (
     MAX_LOOP_BYTES,
     PAUSE_FACTOR,
+    QUICK_AGAIN,
     QUICK_AT_FIRST,
-    QUICK_IN_A_ROW,
     QUICK_S,
     LoopWrites,
 )
@@ -101,7 +101,7 @@ def after(*took_s: float, is_on_loop: bool = False) -> tuple[LoopWrites, Clock]:
 
 
 AT_FIRST = [QUICK_S / 2] * QUICK_AT_FIRST
-AGAIN = [QUICK_S / 2] * QUICK_IN_A_ROW
+AGAIN = [QUICK_S / 2] * QUICK_AGAIN
 
 
 def test_small_frames_may_go_once_enough_writes_were_quick() -> None:
@@ -208,7 +208,7 @@ async def test_a_disk_that_stalls_holds_the_loop_up_once_and_then_only_its_own_t
         # A hundred times as long later, and as quick as before.
         disk.takes_s = 0.0
         clock.advance(PAUSE_FACTOR * STALL_S)
-        number = await appended(log, QUICK_IN_A_ROW, number, written)
+        number = await appended(log, QUICK_AGAIN, number, written)
         assert not any(disk.loops[3:])
         await appended(log, 1, number, written)
         assert disk.loops[-1]
