@@ -102,7 +102,7 @@ async def open_services(  # noqa: PLR0913 - what is assembled
         configs=configs,
         groups=groups,
         group_offsets=group_offsets,
-        transactions=_transaction_coordinator(settings, shard, metrics, produce.crowded),
+        transactions=_transaction_coordinator(settings, shard, metrics, produce.crowded, stack),
         transactional_offsets=TransactionalOffsets(shard, groups, group_offsets),
         quotas=ClientQuotaManager(shard, settings.quotas, _monotonic_ms),
         producer_ids=ProducerIds(shard),
@@ -203,10 +203,12 @@ def _group_coordinator(settings: Settings, shard: Shard, metrics: Metrics, world
 
 
 def _transaction_coordinator(
-    settings: Settings, shard: Shard, metrics: Metrics, crowded: set[int]
+    settings: Settings, shard: Shard, metrics: Metrics, crowded: set[int], stack: AsyncExitStack
 ) -> TransactionCoordinator:
     longest_ms = settings.transactions.transaction_max_timeout_ms
-    return TransactionCoordinator(shard, longest_ms, metrics.transaction_ended, crowded)
+    coordinator = TransactionCoordinator(shard, longest_ms, metrics.transaction_ended, crowded)
+    stack.callback(coordinator.close)
+    return coordinator
 
 
 def _fetch_service(

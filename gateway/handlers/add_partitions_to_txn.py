@@ -13,7 +13,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
+from gateway.completion import Cancellable, Completion
 from gateway.requests.context import RequestContext
+from gateway.requests.deferred import defer
+from gateway.requests.responding import Responding
 from gateway.transactions.coordinator import error_in_version
 from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.errors import ErrorCode
@@ -26,29 +29,94 @@ from gateway.wire.messages.generated.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ledger.errors import ErrorName
-from ledger.requests import Refused
+from ledger.requests import LedgerResult, Refused
 from ledger.transactions.requests import MAX_PARTITIONS, AddToTransaction, TopicPartition
 
 FIRST_VERSION_WITH_FENCED: Final = 2
 FIRST_VERSION_WITH_BATCHES: Final = 4
+MAX_AT_ONCE: Final = 50
+"""Partitions that are looked up in one event-loop iteration."""
 _NOT_ATTEMPTED: Final = ErrorCode.OPERATION_NOT_ATTEMPTED
 
 _Named: TypeAlias = tuple[str, int]
 _Errors: TypeAlias = Mapping[_Named, ErrorCode]
 
 
-async def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+def start(
+    context: RequestContext, request: AddPartitionsToTxnRequest, completion: Completion[object]
+) -> Cancellable:
+    """Submits before this returns what a client sends: one transaction with few partitions, if all exist."""
     if context.header.api_version < FIRST_VERSION_WITH_BATCHES:
-        one = AddPartitionsToTxnTransaction(
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-            topics=request.v3_and_below_topics,
-        )
-        result = await _result(context, one)
+        transaction = _of_client(request)
+        if sum([len(topic.partitions) for topic in transaction.topics]) <= MAX_AT_ONCE:
+            partitions = _known(context, transaction)
+            if partitions is not None:
+                responding = Responding(completion, partial(_response, context, transaction))
+                return context.services.transactions.start_add(
+                    _adding(transaction, partitions), context.journal_deadline(), responding
+                )
+    return defer(context, partial(wait, context, request), completion)
+
+
+async def wait(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    if context.header.api_version < FIRST_VERSION_WITH_BATCHES:
+        result = await _result(context, _of_client(request))
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
     results = await context.slices.gather(partial(_result, context), request.transactions)
     return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+
+
+def _known(
+    context: RequestContext, transaction: AddPartitionsToTxnTransaction
+) -> list[TopicPartition] | None:
+    """Its partitions, each once; None if one does not exist as far as is known here."""
+    topics = context.services.topics
+    partitions: dict[TopicPartition, None] = {}
+    for topic in transaction.topics:
+        for index in topic.partitions:
+            log = topics.partition(topic.name, index)
+            if log is None:
+                return None
+            partitions[TopicPartition(log.topic_id, log.index)] = None
+    return list(partitions)
+
+
+def _response(
+    context: RequestContext, transaction: AddPartitionsToTxnTransaction, result: LedgerResult
+) -> AddPartitionsToTxnResponse:
+    """All partitions have the same outcome."""
+    code = ErrorCode.NONE
+    if isinstance(result, Refused):
+        code = _code(context, result)
+        context.error = code.name
+    topics = [
+        AddPartitionsToTxnTopicResult(
+            topic.name, [AddPartitionsToTxnPartitionResult(index, code) for index in topic.partitions]
+        )
+        for topic in transaction.topics
+    ]
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+
+
+def _adding(
+    transaction: AddPartitionsToTxnTransaction, partitions: Sequence[TopicPartition]
+) -> AddToTransaction:
+    return AddToTransaction(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        # One more than may be: so many are refused, and the others need not be looked at.
+        partitions[: MAX_PARTITIONS + 1],
+    )
 
 
 async def _result(
@@ -87,13 +155,7 @@ async def _errors(context: RequestContext, transaction: AddPartitionsToTxnTransa
         absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_confirmed else ErrorCode.COORDINATOR_NOT_AVAILABLE
         return {name: absent if name in missing else _NOT_ATTEMPTED for name in named}
     partitions = [TopicPartition(log.topic_id, log.index) for _, log in found if log is not None]
-    adding = AddToTransaction(
-        transaction.transactional_id,
-        transaction.producer_id,
-        transaction.producer_epoch,
-        # One more than may be: so many are refused, and the others need not be looked at.
-        partitions[: MAX_PARTITIONS + 1],
-    )
+    adding = _adding(transaction, partitions)
     if transaction.verify_only:
         return await _verified(context, adding, list(named), deadline)
     return dict.fromkeys(named, _code(context, await services.transactions.add(adding, deadline)))

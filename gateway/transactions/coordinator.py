@@ -4,14 +4,19 @@ The ledger decides all of them (`ledger/transactions`), and each is one journal 
 here, a coordinator needs no loading, and a request whose outcome is unknown may be sent again.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
 
+from gateway.completion import Cancellable, Completion
 from gateway.coordination.ledger import Ledger
 from gateway.telemetry.transactions import TransactionOutcome
+from gateway.timers.deadlines import Deadlines
+from gateway.transactions.pending import RETRIABLE, PendingRequest
 from ledger.errors import ErrorName, StoreError
 from ledger.records import LEVEL_WITH_TRANSACTIONS
-from ledger.requests import Done, LedgerResult, Refused
+from ledger.requests import LedgerResult, Refused
 from ledger.state import LedgerState
 from ledger.transactions.decide import TOO_MANY_PRODUCERS
 from ledger.transactions.requests import (
@@ -24,11 +29,11 @@ from ledger.transactions.requests import (
 from ledger.transactions.rules import Expected, verify
 from ledger.transactions.state import Transactions
 
-RETRIABLE: Final = ErrorName.COORDINATOR_NOT_AVAILABLE
-"""Clients look the coordinator up and send the request again."""
 _EMPTY_ID: Final = Refused(ErrorName.INVALID_REQUEST, "the transactional id is empty")
 
 _AnyRequest: TypeAlias = InitTransactionalId | AddToTransaction | EndTransaction
+_Request = TypeVar("_Request", bound=_AnyRequest)
+_Start: TypeAlias = Callable[[_Request, float, Completion[LedgerResult]], Cancellable]
 
 
 class TransactionCoordinator:
@@ -47,6 +52,12 @@ class TransactionCoordinator:
         self._max_timeout_ms = max_timeout_ms
         self._on_end = on_end
         self._crowded = set() if crowded is None else crowded
+        self._deadlines = Deadlines()
+        """Of the requests that wait for the shard."""
+
+    def close(self) -> None:
+        """Cancel all deadlines."""
+        self._deadlines.close()
 
     @property
     def is_served(self) -> bool:
@@ -64,32 +75,35 @@ class TransactionCoordinator:
                 ErrorName.INVALID_TRANSACTION_TIMEOUT,
                 f"a transaction timeout is from 1 to {self._max_timeout_ms} ms",
             )
-        result = await self._ask(InitTransactionalId(transactional_id, timeout_ms, expected), deadline)
+        result = await _awaited(
+            self._start_init, InitTransactionalId(transactional_id, timeout_ms, expected), deadline
+        )
         assert isinstance(result, (ProducerEpoch, Refused))
-        if isinstance(result, ProducerEpoch) and result.aborted:
-            self._on_end(TransactionOutcome.FENCED)
         return result
 
     async def add(self, request: AddToTransaction, deadline: float) -> Refused | None:
         """AddPartitionsToTxn and AddOffsetsToTxn: None when all are added."""
-        if not request.transactional_id:
-            return _EMPTY_ID
-        result = await self._ask(request, deadline)
-        assert isinstance(result, (Done, Refused))
-        if result is TOO_MANY_PRODUCERS:
-            self._crowded.update(_full(self._shard.state, request.partitions))
+        result = await _awaited(self.start_add, request, deadline)
         return result if isinstance(result, Refused) else None
+
+    def start_add(
+        self, request: AddToTransaction, deadline: float, completion: Completion[LedgerResult]
+    ) -> Cancellable:
+        """The same without a wait: Done or Refused goes to the completion, perhaps before this returns."""
+        return self._start(request, partial(self._added, request), deadline, completion)
 
     async def end(self, request: EndTransaction, deadline: float) -> ProducerEpoch | Refused:
         """EndTxn: with what the producer goes on."""
-        if not request.transactional_id:
-            return _EMPTY_ID
-        result = await self._ask(request, deadline)
+        result = await _awaited(self.start_end, request, deadline)
         assert isinstance(result, (ProducerEpoch, Refused))
-        if isinstance(result, ProducerEpoch) and not result.ended_before:
-            outcome = TransactionOutcome.COMMITTED if request.is_commit else TransactionOutcome.ABORTED
-            self._on_end(outcome)
         return result
+
+    def start_end(
+        self, request: EndTransaction, deadline: float, completion: Completion[LedgerResult]
+    ) -> Cancellable:
+        """The same without a wait: a ProducerEpoch or Refused goes to the completion, perhaps before this
+        returns."""
+        return self._start(request, partial(self._ended, request), deadline, completion)
 
     async def lacking(self, request: AddToTransaction, deadline: float) -> Refused | set[TopicPartition]:
         """Which of these partitions are not in the open transaction of the producer."""
@@ -109,11 +123,46 @@ class TransactionCoordinator:
         numbers = {} if touched is None else touched.partitions
         return {partition for partition in request.partitions if _number(state, partition) not in numbers}
 
-    async def _ask(self, request: _AnyRequest, deadline: float) -> LedgerResult:
-        try:
-            return await self._shard.ask(request, deadline)
-        except (StoreError, TimeoutError) as error:
-            return Refused(RETRIABLE, str(error))
+    def _start_init(
+        self, request: InitTransactionalId, deadline: float, completion: Completion[LedgerResult]
+    ) -> Cancellable:
+        return self._start(request, self._initialised, deadline, completion)
+
+    def _start(
+        self,
+        request: _AnyRequest,
+        observe: Callable[[LedgerResult], None],
+        deadline: float,
+        completion: Completion[LedgerResult],
+    ) -> Cancellable:
+        pending = PendingRequest(completion, self._deadlines, observe)
+        if request.transactional_id:
+            pending.submit(self._shard, request, deadline)
+        else:
+            pending.set_result(_EMPTY_ID)
+        return pending
+
+    def _initialised(self, result: LedgerResult) -> None:
+        if isinstance(result, ProducerEpoch) and result.aborted:
+            self._on_end(TransactionOutcome.FENCED)
+
+    def _added(self, request: AddToTransaction, result: LedgerResult) -> None:
+        if result is TOO_MANY_PRODUCERS:
+            self._crowded.update(_full(self._shard.state, request.partitions))
+
+    def _ended(self, request: EndTransaction, result: LedgerResult) -> None:
+        if isinstance(result, ProducerEpoch) and not result.ended_before:
+            outcome = TransactionOutcome.COMMITTED if request.is_commit else TransactionOutcome.ABORTED
+            self._on_end(outcome)
+
+
+async def _awaited(start: _Start[_Request], request: _Request, deadline: float) -> LedgerResult:
+    completed: asyncio.Future[LedgerResult] = asyncio.get_running_loop().create_future()
+    pending = start(request, deadline, completed)
+    try:
+        return await completed
+    finally:
+        pending.cancel()
 
 
 def _full(state: LedgerState, partitions: Sequence[TopicPartition]) -> Iterator[int]:
