@@ -73,6 +73,9 @@ class KafkaPython(ProducersByName[KafkaProducer]):
             fetch_max_wait_ms=100,
             reconnect_backoff_max_ms=500,
         )
+        while not consumer.partitions_for_topic(copying.source):
+            # A group whose leader learns of them only while it joins may stand still (docs/clients.md).
+            time.sleep(POLL_MS / 1000)
         ends = 0
         for number in itertools.count(1):
             if ends == copying.partitions:
