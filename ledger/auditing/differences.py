@@ -9,12 +9,14 @@ from ledger.cluster.rows import RESTORED
 from ledger.groups.rows import GROUP, OFFSET
 from ledger.image import all_rows, key_decoders
 from ledger.objects.rows import OBJECT, UPLOADER
+from ledger.partitions.isolation_rows import ABORTED_TRANSACTION, OPEN_TRANSACTION
 from ledger.partitions.rows import CHUNK, PARTITION, PRODUCER
 from ledger.rows import META, Row, digest
 from ledger.settings.rows import QUOTA, RESOURCE_CONFIG
 from ledger.state import LedgerState
 from ledger.swaps.rows import PIN, SWAP_RESULT
 from ledger.topics.rows import TOPIC
+from ledger.transactions.rows import PENDING, TRANSACTION
 
 SHOWN: Final = 3
 WHAT_ROWS_SAY: Final[Mapping[int, str]] = MappingProxyType(
@@ -34,8 +36,14 @@ WHAT_ROWS_SAY: Final[Mapping[int, str]] = MappingProxyType(
         OWNERS: "owners",
         PIN: "a pin",
         SWAP_RESULT: "the result of a swap",
+        OPEN_TRANSACTION: "an open transaction",
+        ABORTED_TRANSACTION: "an aborted transaction",
+        TRANSACTION: "a transactional id",
+        PENDING: "an offset that a transaction commits",
     }
 )
+OF_PARTITIONS: Final = (PARTITION, CHUNK, PRODUCER, OPEN_TRANSACTION, ABORTED_TRANSACTION)
+"""Their keys are the number of a partition, or begin with it."""
 
 
 def state_digest(state: LedgerState) -> bytes:
@@ -61,7 +69,7 @@ def _differing(one: LedgerState, other: LedgerState) -> Iterator[Row]:
 
 def _in_words(state: LedgerState, section: int, key: bytes) -> str:
     what = WHAT_ROWS_SAY.get(section, f"section {section}")
-    if section not in (PARTITION, CHUNK, PRODUCER):
+    if section not in OF_PARTITIONS:
         return what
     number = key_decoders()[section](key)
     log = state.logs.get(number if section == PARTITION else number[0])

@@ -19,6 +19,7 @@ from ledger.auditing.recheck import is_there_still
 from ledger.auditing.windows import objects_with_runs, places_of, without_overlaps
 from ledger.batch.records import Record, build_batch
 from ledger.formats.wal import TableBatch, encode_frame
+from ledger.partitions.isolation import AbortedTransaction
 from ledger.partitions.requests import CommitFile
 from ledger.partitions.state import PartitionLog
 from ledger.state import LedgerState
@@ -376,3 +377,11 @@ def test_differences_of_two_states_are_named() -> None:
     other.next_producer_id = 9
     assert state_digest(one) != state_digest(other)
     assert differences(one, other) == "the numbers of the whole ledger, offsets of t-1"
+
+
+def test_transactions_in_which_two_states_differ_are_named() -> None:
+    one, other = ledger().state, ledger().state
+    log = other.topics.by_name["t"].partitions[1]
+    log.begin_transaction(7, 0)
+    log.transactional().aborted.append(AbortedTransaction(3, 8, 1, 4))
+    assert differences(one, other) == "an open transaction of t-1, an aborted transaction of t-1"
