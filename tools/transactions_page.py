@@ -162,6 +162,20 @@ the last stable offset stay as they are, and readers of both isolation levels ge
 `dragoman ledger export` writes what a consumer of `read_committed` sees, or all records with
 `--isolation-level read_uncommitted` ([KafScale's layout](operations.md#kafscales-layout)).
 
+## What an audit compares
+
+[`dragoman audit`](operations.md#offline-commands) compares transactions and markers of each partition, from
+the log start offset on:
+
+- An aborted transaction ends at a marker of its producer that aborts. Of one that was merged the bytes of the
+  segment are read.
+- In between its producer has no other marker, as far as markers are not merged yet; after the first offset of
+  an open transaction neither.
+- The last stable offset after an aborted transaction is not above the first offset of one that was open then.
+
+It cannot say that a marker lacks its aborted transaction: a marker that aborts is right without one where its
+transaction was added to a partition into which nothing was written.
+
 ## Where it differs from Kafka
 
 - There is no `__transaction_state` and no `__consumer_offsets`: DescribeTransactions does not name the

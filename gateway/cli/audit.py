@@ -33,6 +33,7 @@ UNTRUSTED: Final = frozenset(
         DamageKind.IMAGE,
         DamageKind.SNAPSHOT,
         DamageKind.OBJECT_TABLE,
+        DamageKind.TRANSACTION,
         DamageKind.OVERLAP,
         DamageKind.GAP,
     }

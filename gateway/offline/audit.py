@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from gateway.offline.backup import all_pages
 from ledger.auditing.damages import Damage, DamageKind
 from ledger.auditing.frames import Reading
+from ledger.auditing.markers import MergedMarker, check_transactions, merged_markers
 from ledger.auditing.objects import Listing, ObjectCounts, check_table, object_uses, stray_damage
 from ledger.auditing.offsets import check_offsets
 from ledger.auditing.settled import check_settled
@@ -147,8 +148,9 @@ class StoreAudit:
                 continue
             chosen.add(number)
             totals.offsets += log.high_watermark - log.log_start
-            for damage in check_offsets(self._place_of(number), log):
-                self._report(damage)
+            for check in (check_offsets, check_transactions):
+                for damage in check(self._place_of(number), log):
+                    self._report(damage)
         return chosen
 
     async def _read(self, partitions: Set[int] | None) -> None:
@@ -173,7 +175,17 @@ class StoreAudit:
     def _task(self, found: ObjectRuns) -> ObjectTask:
         numbers = {run.number for run in found.runs}
         places = {number: self._place_of(number) for number in numbers}
-        return ObjectTask(found.locator, self._listing.sizes.get(found.number), found.runs, places)
+        size = self._listing.sizes.get(found.number)
+        return ObjectTask(found.locator, size, found.runs, places, self._markers_of(found))
+
+    def _markers_of(self, found: ObjectRuns) -> list[MergedMarker]:
+        """That a segment must have."""
+        return [
+            marker
+            for run in found.runs
+            if not run.dense
+            for marker in merged_markers(self._state.logs[run.number], run.base, run.last)
+        ]
 
     async def _read_objects(self, tasks: Iterator[ObjectTask]) -> None:
         for task in tasks:

@@ -21,6 +21,7 @@ class DamageKind(StrEnum):
     DAMAGED_BATCH = "damaged batch"
     WRONG_COUNT = "wrong count"
     FOREIGN_BATCH = "foreign batch"
+    TRANSACTION = "transaction"
     DAMAGED_FRAME = "damaged frame"
     DAMAGED_SEGMENT = "damaged segment"
     DAMAGED_INDEX = "damaged index"

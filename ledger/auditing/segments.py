@@ -5,8 +5,10 @@ The runs of the ledger begin at batches, so that a batch whose size is damaged t
 rest of its run.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from crc32c import crc32c
@@ -14,6 +16,7 @@ from crc32c import crc32c
 from ledger.auditing.batches import AuditedRun, BatchReader
 from ledger.auditing.damages import CHECK_DISK, PUT_BACK, RESTORE_METADATA, Damage, DamageKind, Place, Report
 from ledger.auditing.frames import PIECE_BYTES, Checked, ObjectGone, PlaceOf, Reading
+from ledger.auditing.markers import REMEDY, MarkerCheck, MergedMarker, by_partition, flaw_of_marker
 from ledger.batch.header import BatchHeader
 from ledger.errors import StoreDamaged
 from ledger.formats.segment import (
@@ -32,6 +35,8 @@ from ledger.keys import index_locator, segment_name
 from ledger.types import Position
 
 PUT_INDEX_BACK: Final = "no record is lost by this: reads do without an index; put it back from a copy"
+REMEDIES: Final = MappingProxyType({DamageKind.DAMAGED_BATCH: PUT_BACK, DamageKind.TRANSACTION: REMEDY})
+"""Of damages of a run; of others RESTORE_METADATA."""
 INDEX_PIECE_BYTES: Final = 4_096 * ENTRY_BYTES
 
 
@@ -39,9 +44,16 @@ class SegmentCheck:
     """Checks one segment and its index. Damages are reported as they are found."""
 
     def __init__(
-        self, locator: str, size: int, runs: Sequence[AuditedRun], place_of: PlaceOf, report: Report
+        self,
+        locator: str,
+        size: int,
+        runs: Sequence[AuditedRun],
+        place_of: PlaceOf,
+        report: Report,
+        markers: Sequence[MergedMarker] = (),
     ) -> None:
-        """`runs`: at least one, ascending by start, within `size` bytes and without overlaps."""
+        """`runs`: at least one, ascending by start, within `size` bytes and without overlaps. `markers`:
+        that must be in them, ascending."""
         self.locator = locator
         self._size = size
         self._end = size - TRAILER_BYTES
@@ -50,6 +62,7 @@ class SegmentCheck:
         self._report = report
         self._reported = 0
         self._seen = _Seen()
+        self._markers = by_partition(markers)
         self.checked = Checked()
 
     def reading(self) -> Reading[None]:
@@ -117,17 +130,34 @@ class SegmentCheck:
         self, start: int, end: int, run: AuditedRun | None, crc: int, index: "_IndexCheck"
     ) -> Reading[int]:
         """Returns the CRC-32C up to its end."""
-        sink = _Stretch(self, run)
+        sink = _Stretch(self, run, MarkerCheck(self._markers_of(run)))
         reader = BatchReader(start, end, sink)
         while start < end:
             piece = yield from _get(self.locator, start, min(PIECE_BYTES - start % PIECE_BYTES, end - start))
             crc = crc32c(piece, crc)
             reader.feed(piece)
             start += len(piece)
+            yield from self._read_markers(sink)
             yield from index.compare(self._seen)
         reader.finish()
         sink.finish()
         return crc
+
+    def _markers_of(self, run: AuditedRun | None) -> list[MergedMarker]:
+        if run is None:
+            return []
+        mine = self._markers.get(run.number, [])
+        begin = bisect_left(mine, run.base, key=_offset)
+        return mine[begin : bisect_right(mine, run.last, key=_offset)]
+
+    def _read_markers(self, stretch: "_Stretch") -> Reading[None]:
+        """Look into the control batches that have come and must be markers."""
+        found, stretch.found = stretch.found, []
+        for marker, position, size in found:
+            data = yield from _get(self.locator, position, size)
+            flaw = flaw_of_marker(marker, data)
+            if flaw:
+                stretch.say_of_marker(marker, flaw, position)
 
     def see(self, position: int, header: BatchHeader) -> bool:
         """Note a batch that is right. False if its offsets do not ascend."""
@@ -150,7 +180,7 @@ class SegmentCheck:
             self._segment(what, position)
             return
         place = self._place_of(run.number)
-        remedy = PUT_BACK if kind is DamageKind.DAMAGED_BATCH else RESTORE_METADATA
+        remedy = REMEDIES.get(kind, RESTORE_METADATA)
         self._count(
             Damage(kind, what, remedy, place.topic, place.partition, *offsets, self.locator, position)
         )
@@ -202,9 +232,12 @@ class _Seen:
 class _Stretch:
     """The batches of one run, or of bytes that belong to none (`BatchSink`)."""
 
-    def __init__(self, check: SegmentCheck, run: AuditedRun | None) -> None:
+    def __init__(self, check: SegmentCheck, run: AuditedRun | None, markers: MarkerCheck) -> None:
         self._check = check
         self._run = run
+        self._markers = markers
+        self.found: list[tuple[MergedMarker, int, int]] = []
+        """Markers with position and size of their batches, of which only the headers were looked at."""
         self._expected = 0 if run is None else run.base
         """The next offset of the run."""
         self._is_whole = True
@@ -225,6 +258,7 @@ class _Stretch:
             self._say(DamageKind.WRONG_COUNT, f"{what} records", (base, last), position)
         elif self._run is not None:
             self._check_offsets(self._run, base, last, position)
+        self._check_marker(position, header)
         self._expected = max(self._expected, last + 1)
 
     def lost(self, position: int, size: int, why: str) -> None:
@@ -235,6 +269,16 @@ class _Stretch:
         run = self._run
         if run is not None and self._is_whole and self._expected <= run.last:
             self._gap(run, run.last, run.end)
+
+    def say_of_marker(self, marker: MergedMarker, what: str, position: int) -> None:
+        self._say(DamageKind.TRANSACTION, what, (marker.offset, marker.offset), position)
+
+    def _check_marker(self, position: int, header: BatchHeader) -> None:
+        marker, flaw = self._markers.batch(header)
+        if marker is not None and flaw:
+            self.say_of_marker(marker, flaw, position)
+        elif marker is not None:
+            self.found.append((marker, position, header.size_bytes))
 
     def _is_miscounted(self, header: BatchHeader) -> bool:
         count = header.last_offset_delta + 1
@@ -341,6 +385,10 @@ class _IndexCheck:
         self.report(
             Damage(DamageKind.DAMAGED_INDEX, what, PUT_INDEX_BACK, object=self._key, position=position)
         )
+
+
+def _offset(marker: MergedMarker) -> int:
+    return marker.offset
 
 
 def _get(locator: str, start: int, size: int) -> Reading[memoryview]:

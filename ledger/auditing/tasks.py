@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ledger.auditing.batches import AuditedRun
-from ledger.auditing.damages import Damage, DamageKind, Place
+from ledger.auditing.damages import Damage, DamageKind, Place, Report
 from ledger.auditing.frames import PIECE_BYTES, LogFileCheck, ObjectGone, Reading, WalObjectCheck
+from ledger.auditing.markers import MergedMarker
 from ledger.auditing.objects import lost_runs
 from ledger.auditing.segments import SegmentCheck
 from ledger.auditing.windows import without_overlaps
@@ -20,12 +21,14 @@ MAX_DAMAGES: Final = 10_000
 
 class ObjectTask(NamedTuple):
     """An object with its readable runs, ascending by start. `size`: as the store has it in its list, None if
-    it has not. `places`: of the runs' partitions, by number."""
+    it has not. `places`: of the runs' partitions, by number. `markers`: that must be in its runs, if it is a
+    segment; ascending."""
 
     locator: str
     size: int | None
     runs: Sequence[AuditedRun]
     places: Mapping[int, Place]
+    markers: Sequence[MergedMarker] = ()
 
 
 @dataclass(slots=True)
@@ -66,7 +69,7 @@ def audit_object(task: ObjectTask, result: ObjectResult) -> Reading[None]:
         if not (short and damage.kind is DamageKind.DAMAGED_FRAME):
             result.report(damage)
 
-    check = _check_of(task.locator)(task.locator, task.size, runs, place_of, report)
+    check = _check_of(task, task.size, runs, report)
     try:
         yield from _in_pieces(check, task.size, result)
     except ObjectGone:
@@ -74,11 +77,15 @@ def audit_object(task: ObjectTask, result: ObjectResult) -> Reading[None]:
     result.batches, result.records = check.checked.batches, check.checked.records
 
 
-def _check_of(locator: str) -> type[WalObjectCheck] | type[SegmentCheck]:
+def _check_of(
+    task: ObjectTask, size: int, runs: Sequence[AuditedRun], report: Report
+) -> WalObjectCheck | SegmentCheck:
     """What checks an object, by its kind."""
+    locator, place_of = task.locator, task.places.__getitem__
     if is_segment(locator) or is_adopted(locator):
-        return SegmentCheck
-    return LogFileCheck if is_log(locator) else WalObjectCheck
+        return SegmentCheck(locator, size, runs, place_of, report, task.markers)
+    check = LogFileCheck if is_log(locator) else WalObjectCheck
+    return check(locator, size, runs, place_of, report)
 
 
 def _lose(task: ObjectTask, runs: Sequence[AuditedRun], size: int | None, result: ObjectResult) -> None:

@@ -19,6 +19,7 @@ from gateway.offline.audit import Findings
 from gateway.settings import Settings
 from ledger.auditing.damages import DamageKind
 from ledger.errors import StoreLocked, StoreUnavailable
+from ledger.partitions.isolation import AbortedTransaction
 from ledger.partitions.records import RecordsDeleted
 from ledger.ports import SegmentStore
 from ledger.topics.records import TopicDeleted
@@ -261,6 +262,33 @@ def test_a_store_out_of_reach_is_no_damage(tmp_path: Path, moto_s3: S3Server) ->
     )
     with pytest.raises(StoreUnavailable):
         audit(settings, AuditOptions())
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_an_aborted_transaction_without_its_marker_is_named(
+    local: Settings, run_audit: Run, is_alone: bool
+) -> None:
+    """By a snapshot; also where no journal is left that it is compared with."""
+
+    async def make(ledger: AuditedLedger) -> None:
+        await ledger.strayed()
+        recovered = await ledger.recovered()
+        log = recovered.state.topics.by_name["orders"].partitions[1]
+        log.transactional().aborted.append(AbortedTransaction(RECORDS, 7, 1, RECORDS + 1))
+        await ledger.put_snapshot(recovered)
+        if is_alone:
+            await ledger.stores.journal.raise_start(recovered.state.applied)
+
+    seed(local, make)
+    code, said = run_audit(local, repair=True)
+    assert (code, said["repaired"]) == (Exit.FINDINGS, [])
+    (damage,) = [one for one in said["damages"] if one["kind"] == "transaction"]
+    place = damage["topic"], damage["partition"], damage["offset"], damage["object"]
+    assert place == ("orders", 1, RECORDS, None)
+    assert damage["what"].endswith("ends here, where the ledger has records")
+    kinds = {one["kind"]: one["what"] for one in said["damages"]}
+    assert kinds.keys() - {"transaction", "stray object"} == (set() if is_alone else {"snapshot"})
+    assert is_alone or "an aborted transaction of orders-1" in kinds["snapshot"]
 
 
 class DeletedMeanwhile:

@@ -7,6 +7,7 @@ import pytest
 
 from ledger.auditing.batches import AuditedRun
 from ledger.auditing.damages import Damage, DamageKind, Place
+from ledger.auditing.markers import MergedMarker
 from ledger.auditing.tasks import MAX_DAMAGES, ObjectResult, ObjectTask
 from ledger.types import TopicId
 from pipeline.audit_lines import encoded_tasks, read_tasks, result_fields, result_of
@@ -15,8 +16,9 @@ from pipeline.jobs import audit
 TOPIC = TopicId(bytes(range(16)))
 RUNS = [AuditedRun(7, 100, 50, 0, 3, 1, True), AuditedRun(7, 150, 60, 4, 9, 2, False)]
 TASKS = [
-    ObjectTask("wal/0/a.wal", 4096, RUNS, {1: Place("t", TOPIC, 0), 2: Place("t", TOPIC, 5, True)}),
-    ObjectTask("wal/0/gone.wal", None, RUNS[:1], {1: Place("ü", TOPIC, 0)}),
+    ObjectTask("wal/0/a.wal", 4096, RUNS, {1: Place("t", TOPIC, 0), 2: Place("t", TOPIC, 5, True)}, []),
+    ObjectTask("wal/0/gone.wal", None, RUNS[:1], {1: Place("ü", TOPIC, 0)}, []),
+    ObjectTask("seg/a", 9, RUNS[1:], {2: Place("t", TOPIC, 5)}, [MergedMarker(2, 9, 2**62 - 1, 4)]),
 ]
 
 
