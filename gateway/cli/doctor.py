@@ -17,6 +17,7 @@ from gateway.offline.doctor import (
     check_no_gateway_writes,
     check_objects,
     check_versions,
+    note_transactions,
     state_now,
 )
 from gateway.offline.ledger_objects import LedgerObjects
@@ -111,6 +112,7 @@ async def _check_stores(settings: Settings, diagnosis: Diagnosis, whole: bool) -
             recovered = await check_journal(stores.journal, stores.blobs, diagnosis)
             if recovered is None:
                 return
+            note_transactions(recovered.state, diagnosis)
             if stores.image is not None:
                 await check_image(stores.journal, stores.image, stores.blobs, diagnosis)
             now = partial(state_now, stores.journal, stores.blobs, recovered.state)

@@ -6,6 +6,7 @@ is changed.
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from gateway.coordination.claim import check_claim
 from gateway.coordination.journal import stored_entries
@@ -27,6 +28,7 @@ from ledger.ports import Blobs, ImageStore, Journal, SegmentStore
 from ledger.rows import digest
 from ledger.settled.state import SettledLedgers
 from ledger.state import LedgerState
+from ledger.transactions.state import Transactions
 from ledger.types import Buffer, Position, StoredObject
 
 SHOWN = 3
@@ -55,6 +57,19 @@ async def check_journal(journal: Journal, blobs: Blobs, diagnosis: Diagnosis) ->
     except (StoreDamaged, StoreTooNew) as error:
         diagnosis.findings.append(f"journal: {error}")
     return recovered
+
+
+def note_transactions(state: LedgerState, diagnosis: Diagnosis) -> None:
+    """Those that are open. No finding: the next gateway goes on with them, and aborts what takes too long."""
+    known = state.part(Transactions).by_id.values()
+    begun = [(each.started_ms, each.transactional_id) for each in known if each.is_open]
+    if begun:
+        started_ms, oldest = min(begun)
+        diagnosis.notes.append(
+            f"transactions: {_counted(len(begun), 'is', 'are')} open, the oldest ({oldest}) since "
+            f"{datetime.fromtimestamp(started_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}; while a gateway runs, "
+            "`dragoman transactions list --state Ongoing` shows them"
+        )
 
 
 async def read_journal(journal: Journal, blobs: Blobs) -> Recovered:

@@ -1,14 +1,17 @@
 """Transactions for operators: what tools see of them, how partitions are freed, and what times out."""
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from typer.testing import CliRunner
 
 from gateway.addresses import parse_address
 from gateway.cli.client import Client
+from gateway.cli.main import app
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.describe_producers import DescribeProducersRequest, TopicRequest
@@ -210,3 +213,13 @@ def test_each_end_of_a_transaction_is_counted_once_by_its_outcome(gateway: Gatew
         for outcome in ("committed", "aborted", "fenced", "timed_out")
     }
     assert found == {"committed": 3, "aborted": 1, "fenced": 1, "timed_out": 0}
+
+
+def test_doctor_says_which_transactions_the_next_gateway_goes_on_with(gateway: Gateway) -> None:
+    opened(gateway, "billing-1", timeout_ms=600_000)
+    gateway.stop()
+    done = CliRunner().invoke(app, ["doctor", "--json", "--data-dir", str(gateway.data_dir)])
+    said = json.loads(done.stdout)
+    assert (done.exit_code, said["findings"]) == (0, [])
+    (note,) = [note for note in said["notes"] if note.startswith("transactions: ")]
+    assert note.startswith("transactions: 1 is open, the oldest (billing-1) since 20")

@@ -7,11 +7,19 @@ from adapters.segments.memory import MemorySegments
 from adapters.segments.segment_blobs import SegmentBlobs
 from adapters.segments.wal_and_segments import WalAndSegments
 from gateway.coordination.recovery import recover
-from gateway.offline.doctor import Diagnosis, check_no_gateway_writes, check_versions
+from gateway.offline.doctor import Diagnosis, check_no_gateway_writes, check_versions, note_transactions
 from ledger.batch.records import Record, build_batch
 from ledger.formats.segment import SegmentBatch, encode_segment
 from ledger.keys import index_locator, segment_locator
+from ledger.topics.requests import CreateTopic
+from ledger.transactions.requests import (
+    AddToTransaction,
+    InitTransactionalId,
+    ProducerEpoch,
+    TopicPartition,
+)
 from ledger.types import TopicId
+from tests.support.journalled import JournalledLedger, topic_id
 from tests.support.shards import open_shard
 
 NOW_MS = 1_700_000_000_000
@@ -55,3 +63,21 @@ async def test_segments_of_a_newer_version_and_what_is_no_segment_are_named() ->
     (finding,) = diagnosis.findings
     assert f"{newer} begins with a segment of version 2; {odd} begins with no segment" in finding
     assert "2 objects are" in finding and right not in finding
+
+
+def test_open_transactions_are_a_note_and_no_finding() -> None:
+    ledger, diagnosis = JournalledLedger(), Diagnosis()
+    ledger.submit(CreateTopic("t", topic_id(1), 1, {}))
+    ledger.submit(InitTransactionalId("idle", 60_000))
+    note_transactions(ledger.state, diagnosis)
+    assert diagnosis.notes == []
+    for name in ("older", "a young one"):
+        ledger.now_ms += 60_000
+        (producer,) = ledger.submit(InitTransactionalId(name, 60_000))
+        assert isinstance(producer, ProducerEpoch)
+        place = [TopicPartition(topic_id(1), 0)]
+        ledger.submit(AddToTransaction(name, producer.producer_id, producer.epoch, place))
+    note_transactions(ledger.state, diagnosis)
+    (note,) = diagnosis.notes
+    assert note.startswith("transactions: 2 are open, the oldest (older) since 1970-01-01T00:17:40Z; ")
+    assert diagnosis.findings == []
