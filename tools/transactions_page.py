@@ -135,7 +135,8 @@ dragoman transactions list --state Ongoing --longer-than 60000    # since more t
 dragoman transactions describe billing-1
 dragoman transactions abort billing-1                             # its producer is fenced
 ```
-Kafka's own `kafka-transactions.sh` works too, and `dragoman transactions` works with Apache Kafka. `/metrics`
+`dragoman cluster health` says how many are open, and warns of one that has been open for more than ten
+minutes. Kafka's own `kafka-transactions.sh` works too, and these commands work with Apache Kafka. `/metrics`
 has how many transactions are open, since when, and how they ended ([metrics.md](metrics.md)).
 
 At Apache Kafka a transaction may hang: a partition has it open, and its coordinator does not know it any

@@ -10,8 +10,9 @@ from gateway.addresses import Address
 from gateway.cli.admin_pages import admin_page
 from gateway.cli.client import ClientError
 from gateway.cli.contact import Contact
-from gateway.cli.endpoint import Endpoint
+from gateway.cli.endpoint import Endpoint, NotServed
 from gateway.cli.exits import Exit
+from gateway.cli.open_transactions import HOW_TO_LOOK, LONG_MS, OpenTransactions, open_transactions
 from gateway.cli.output import counted, print_json, print_table, print_text, talk
 
 SHOWN_PARTITIONS: Final = 5
@@ -47,12 +48,14 @@ class BrokerHealth:
 
 @dataclass(frozen=True, slots=True)
 class ClusterHealth:
-    """`warnings`: what needs an operator although clients are served."""
+    """`warnings`: what needs an operator although clients are served. `transactions`: None if the endpoint
+    does not say which are open."""
 
     is_healthy: bool
     brokers: Sequence[BrokerHealth]
     findings: Sequence[str]
     warnings: Sequence[str]
+    transactions: OpenTransactions | None
 
 
 def info(contact: Contact, as_json: bool) -> Exit:
@@ -94,17 +97,18 @@ def health(contact: Contact, admin: str | None, as_json: bool) -> Exit:
     with Endpoint(contact) as endpoint:
         metadata = endpoint.metadata()
         brokers = [_health_of(endpoint, broker) for broker in metadata.brokers]
+        transactions, warnings = _transactions(endpoint, brokers)
     findings = [
         f"broker {broker.broker} does not respond at its advertised address {broker.address}"
         for broker in brokers
         if broker.response_ms is None
     ]
     findings += _partition_findings(metadata.topics)
-    warnings: list[str] = []
     if admin is not None:
-        reasons, warnings = _readiness(admin, contact)
+        reasons, more = _readiness(admin, contact)
         findings += reasons
-    found = ClusterHealth(not findings, brokers, findings, warnings)
+        warnings += more
+    found = ClusterHealth(not findings, brokers, findings, warnings, transactions)
     if as_json:
         print_json(found)
     else:
@@ -122,6 +126,33 @@ def _health_of(endpoint: Endpoint, broker: Any) -> BrokerHealth:
     else:
         response_ms = round((time.perf_counter() - began) * 1000, 1)
     return BrokerHealth(broker.node_id, str(Address(broker.host, broker.port)), response_ms)
+
+
+def _transactions(
+    endpoint: Endpoint, brokers: Sequence[BrokerHealth]
+) -> tuple[OpenTransactions | None, list[str]]:
+    """Those that are open, and what to warn of."""
+    if any(broker.response_ms is None for broker in brokers):
+        return None, []  # it coordinates some of them
+    try:
+        found = open_transactions(endpoint)
+    except NotServed:
+        return None, []
+    except ClientError as error:
+        return None, [f"open transactions are unknown: {error}"]
+    if not found.long:
+        return found, []
+    one = found.long == 1
+    warning = (
+        f"{counted(found.long, 'transaction')} {'has' if one else 'have'} been open for more than "
+        f"{LONG_MS // 60_000} minutes, the oldest ({found.oldest}) for {_seconds(found)}: readers of "
+        f"committed records wait for {'it' if one else 'them'}; see `{HOW_TO_LOOK} --longer-than {LONG_MS}`"
+    )
+    return found, [warning]
+
+
+def _seconds(found: OpenTransactions) -> str:
+    return f"{(found.oldest_ms or 0) // 1000} s"
 
 
 def _partition_findings(topics: Sequence[Any]) -> list[str]:
@@ -168,7 +199,17 @@ def _print_health(found: ClusterHealth) -> None:
     for broker in found.brokers:
         if broker.response_ms is not None:
             print_text(f"ok     broker {broker.broker} at {broker.address}: {broker.response_ms} ms")
+    transactions = found.transactions
+    if transactions is not None and not transactions.long:
+        print_text(f"ok     open transactions: {_in_words(transactions)}")
     for finding in found.findings:
         print_text(f"FOUND  {finding}")
     for warning in found.warnings:
         print_text(f"warns  {warning}")
+
+
+def _in_words(transactions: OpenTransactions) -> str:
+    if transactions.oldest is None:
+        return str(transactions.open)
+    age = f"the oldest ({transactions.oldest}) for {_seconds(transactions)}"
+    return f"{transactions.open}, {age}; see `{HOW_TO_LOOK}`"

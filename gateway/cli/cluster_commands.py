@@ -18,7 +18,8 @@ Print who serves an endpoint, whether clients can use all of it, and the configs
 """)
 HEALTH_HELP = help_text("""
 Check that each broker responds at its advertised address, and that each partition has a leader and all its
-replicas in sync. With --admin also what the gateway there reports on /readyz.
+replicas in sync, and say which transactions are open. With --admin also what the gateway there reports on
+/readyz.
 
 Exits with 3 if anything was found.
 """)

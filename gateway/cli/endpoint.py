@@ -42,6 +42,10 @@ class Unreachable(ClientError):
     """The endpoint responds, but the address that it advertises does not: a retry is of no use."""
 
 
+class NotServed(ClientError):
+    """The endpoint has no such API, or only versions of it that are too old."""
+
+
 class Refusal(ClientError):
     """The endpoint responded with an error."""
 
@@ -258,10 +262,10 @@ class Endpoint:
         theirs = self._versions[address].get(int(key))
         assert ours is not None
         if theirs is None:
-            raise ClientError(f"{address} does not serve {key.name}")
+            raise NotServed(f"{address} does not serve {key.name}")
         version = min(ours[1], theirs[1], BY_NAME.get(key, ours[1]))
         if version < max(ours[0], theirs[0], lowest):
-            raise ClientError(
+            raise NotServed(
                 f"{address} serves {key.name} in versions {theirs[0]} to {theirs[1]} only: too old for this"
             )
         return version

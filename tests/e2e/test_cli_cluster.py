@@ -178,5 +178,6 @@ def test_health_counts_an_advertised_address_that_does_not_respond_and_what_read
     found = json.loads(done.stdout)
     assert done.returncode == 3 and not found["is_healthy"]
     assert found["findings"] == [f"broker 1 does not respond at its advertised address 127.0.0.1:{closed}"]
+    assert (found["transactions"], found["warnings"]) == (None, [])
     wrong = run(gateway, "cluster", "health", "--admin", gateway.bootstrap)
     assert wrong.returncode == 1 and "the admin address" in wrong.stderr

@@ -60,6 +60,19 @@ def test_an_open_transaction_is_listed_and_described(
     assert heading.endswith(", 2 partitions") and partitions.split() == [topic, "0,", "2"]
 
 
+def test_the_health_of_a_cluster_names_the_oldest_open_transaction(
+    endpoint: Endpoint, opened: Producer, topic: str
+) -> None:
+    done = run_here(endpoint, "cluster", "health", "--json")
+    found = json.loads(done.stdout)["transactions"]
+    # Other tests may have left one open.
+    assert done.returncode == 0 and found["open"] >= 1 and found["long"] == 0
+    assert found["oldest"] and 0 <= found["oldest_ms"] < 600_000
+    if found["open"] == 1:
+        assert found["oldest"] == topic
+    assert f"open transactions: {found['open']}, the oldest" in run_here(endpoint, "cluster", "health").stdout
+
+
 def test_the_list_is_filtered(endpoint: Endpoint, opened: Producer, topic: str) -> None:
     def ids(*flags: str) -> list[str]:
         return [line["transactional_id"] for line in json_of(endpoint, "list", *flags)]
