@@ -15,7 +15,7 @@ from tests.differential.steps import Create
 from tests.differential.transaction_steps import Begin, add_all, added, init
 from tests.support.gateway import Gateway
 
-TRANSACTION_COUNT = 988
+TRANSACTION_COUNT = 990
 
 
 @pytest.mark.parametrize(

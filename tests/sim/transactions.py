@@ -96,8 +96,8 @@ class Transactor:
         self._sequences = [0] * PARTITIONS
         self._made = 0
         self.committed = 0
-        self._ends_s = 0.0
-        """When the transaction may have timed out, in loop time."""
+        self._begun_s = self._ends_s = 0.0
+        """When the transaction began, and when it may have timed out, in loop time."""
         self._late = list[asyncio.Task[None]]()
 
     async def look(self) -> int:
@@ -131,7 +131,7 @@ class Transactor:
 
     async def _transact(self, offset: int, count: int) -> bool:
         """Whether it was committed. Raises Fenced, which is also the death of the instance."""
-        now_s = asyncio.get_running_loop().time()
+        now_s = self._begun_s = asyncio.get_running_loop().time()
         self._ends_s = now_s + self._timeout_ms / 1000
         attempt = self._history.begin(self._id, now_s, self._ends_s, (offset, offset + count))
         epoch = self._epoch
@@ -198,9 +198,11 @@ class Transactor:
             await self._client.pause()
 
     def _may_be_aborted(self, key: ApiKey) -> bool:
-        """Whether the transaction has timed out: then the commit contradicts its end, which was an abort."""
+        """Whether the transaction has timed out, or another instance has begun with its id, be it a zombie:
+        then the commit contradicts its end, which was an abort."""
         is_overdue = asyncio.get_running_loop().time() >= self._ends_s
-        return self._is_v2 and key is ApiKey.END_TXN and is_overdue
+        may_be = is_overdue or not self._history.is_alone(self._id, self._begun_s)
+        return self._is_v2 and key is ApiKey.END_TXN and may_be
 
     def _check_wrong(self) -> None:
         if self._is_wrong:

@@ -132,10 +132,14 @@ class TransactionalHistory:
             if first < last_stable and self._is_surely_open(attempt, now_s):
                 self.complain(f"{place}: {attempt.name} is open at {first}, last stable offset {last_stable}")
 
+    def is_alone(self, transactional_id: str, since_s: float) -> bool:
+        """Whether surely no producer has begun with this id since then, not even by a request that was lost.
+        A zombie that does aborts what its successor has open."""
+        return not self._taking[transactional_id] and self._taken_s[transactional_id] < since_s
+
     def _is_surely_open(self, attempt: Attempt, now_s: float) -> bool:
         """Its end was not requested, it is younger than its timeout, and no other producer has its id."""
-        name = attempt.transactional_id
-        is_alone = not self._taking[name] and self._taken_s[name] < attempt.begun_s
+        is_alone = self.is_alone(attempt.transactional_id, attempt.begun_s)
         return attempt.outcome is Outcome.OPEN and is_alone and now_s < attempt.ends_s
 
     # In the end

@@ -13,6 +13,7 @@ from tests.differential.group_steps import Join
 from tests.differential.steps import Create, Delete, Done
 from tests.differential.transaction_steps import (
     END_V1,
+    END_V2,
     PRODUCE_V1,
     READ_UNCOMMITTED,
     Begin,
@@ -162,6 +163,14 @@ _INIT = [
     ),
     *_init(
         "a stale epoch over an open transaction", init(producer=P, epoch=0), ZOMBIE, INIT_VERSIONS_WITH_EPOCH
+    ),
+    *(
+        # Its successor learns of it only when it commits.
+        Exchange(
+            f"init producer id: a stale epoch, then the end of its successor's transaction, v{v}",
+            *(INIT, 5, init(producer=P, epoch=0), ZOMBIE, (Call(END, v, end(epoch=1)), *LOOK)),
+        )
+        for v in (END_V1, END_V2)
     ),
     *_init(
         "another producer id over an open transaction",
