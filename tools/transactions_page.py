@@ -141,8 +141,9 @@ has how many transactions are open, since when, and how they ended ([metrics.md]
 
 At Apache Kafka a transaction may hang: a partition has it open, and its coordinator does not know it any
 more (`kafka-transactions.sh find-hanging`). `dragoman transactions abort --partition orders:0` lists what is
-open in a partition, and ends it there with `--start-offset`. Here partitions and coordinator share one
-journal, so none hangs; what is ended so goes on in its other partitions.
+open in a partition, and ends it there with `--start-offset`. What its coordinator still has open there is
+refused with the transactional id: a commit later on would leave half of it. Here partitions and coordinator
+share one journal, so none hangs.
 
 ## Bounds
 

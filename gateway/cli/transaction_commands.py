@@ -23,7 +23,8 @@ The producers of these transactional ids are fenced: they fail, and have to be s
     dragoman transactions abort billing-1
 
 A transaction that hangs in a partition, because its coordinator does not know it any more, is ended there
-alone. Without --start-offset the open transactions of the partition are printed.
+alone. Without --start-offset the open transactions of the partition are printed. One that its coordinator
+still has open is refused: abort it by its id.
 
     dragoman transactions abort --partition orders:0
     dragoman transactions abort --partition orders:0 --start-offset 1500

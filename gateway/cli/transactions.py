@@ -1,10 +1,12 @@
 """`dragoman transactions ...`: list, describe and abort transactions of any Kafka endpoint (KIP-664)."""
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gateway.cli.client import ClientError
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import LEADER_WAIT_S, RETRY_S, Endpoint, Refusal
 from gateway.cli.exits import Exit
@@ -240,7 +242,7 @@ def _abort(endpoint: Endpoint, name: str) -> TransactionDescription:
 
 
 def _abort_in_partition(contact: Contact, partition: str, start_offset: int | None, as_json: bool) -> Exit:
-    """Ends one transaction in a partition alone, whatever its coordinator knows of it."""
+    """Ends one transaction in a partition alone, if no coordinator has it open there."""
     topic, index = _parsed(partition)
     with Endpoint(contact) as endpoint:
         leaders = endpoint.topics([topic])[topic].leaders
@@ -251,6 +253,7 @@ def _abort_in_partition(contact: Contact, partition: str, start_offset: int | No
         if chosen is None:
             _show_open(found, as_json)
             raise UsageError("give one of these offsets as --start-offset" if found else _NOTHING_OPEN)
+        _check_that_it_hangs(endpoint, topic, index, chosen)
         _mark(endpoint, topic, index, leaders[index], chosen)
     talk(f"Aborted the transaction of producer {chosen.producer_id} in {topic}-{index}.")
     if as_json:
@@ -298,6 +301,22 @@ def _show_open(found: Sequence[OpenInPartition], as_json: bool) -> None:
             for each in found
         ]
         print_table(head, rows)
+
+
+def _check_that_it_hangs(endpoint: Endpoint, topic: str, index: int, chosen: OpenInPartition) -> None:
+    """ClientError if a coordinator ends this transaction, in all its partitions: without its records in this
+    one half of it would be there after a commit. As kafka-transactions.sh finds those that hang."""
+    for line in found_transactions(endpoint, ListOptions(producer_ids=[chosen.producer_id])):
+        if line.state in ENDED:
+            continue
+        found = describe_transaction(endpoint, line.transactional_id)
+        is_there = index in found.partitions.get(topic, ())
+        if is_there and found.producer_id == chosen.producer_id and found.state not in ENDED:
+            raise ClientError(
+                f"the transaction does not hang: transactional id {line.transactional_id} has it open "
+                f"({found.state}), and it may still be committed in its other partitions; to abort it in "
+                f"all of them: dragoman transactions abort {shlex.quote(line.transactional_id)}"
+            )
 
 
 def _mark(endpoint: Endpoint, topic: str, index: int, leader: int, chosen: OpenInPartition) -> None:

@@ -3,24 +3,33 @@ Kafka."""
 
 import json
 import subprocess
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from gateway.addresses import parse_address
+from gateway.cli.client import Client
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ledger.batch.header import TRANSACTIONAL_BIT
+from ledger.batch.records import Producer as BatchProducer
+from ledger.batch.records import Record, build_batch
 from tests.e2e.conftest import Endpoint
-from tests.support.command import run_here
+from tests.support.command import Reachable, run_here
+from tests.support.kafka import KafkaServer, running_kafka, why_missing
 from tests.support.topics import create_topics
 
 TIMEOUT_S: Final = 30.0
 
 
-def run(endpoint: Endpoint, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(endpoint: Reachable, *arguments: str) -> subprocess.CompletedProcess[str]:
     return run_here(endpoint, "transactions", *arguments)
 
 
-def json_of(endpoint: Endpoint, *arguments: str) -> Any:
+def json_of(endpoint: Reachable, *arguments: str) -> Any:
     done = run(endpoint, *arguments, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -108,7 +117,7 @@ def test_an_operator_aborts_a_transaction_and_fences_its_producer(
     assert again.returncode == 1 and "no transaction is open" in again.stderr
 
 
-def test_an_operator_ends_a_transaction_in_one_partition(
+def test_a_transaction_that_its_coordinator_has_open_is_not_ended_in_one_partition(
     endpoint: Endpoint, opened: Producer, topic: str
 ) -> None:
     partition = ("--partition", f"{topic}:2")
@@ -118,12 +127,49 @@ def test_an_operator_ends_a_transaction_in_one_partition(
     assert (start, int(producer_id)) == ("0", json_of(endpoint, "describe", topic)[0]["producer_id"])
     wrong = run(endpoint, "abort", *partition, "--start-offset", "1", "--yes")
     assert wrong.returncode == 2
-    done = run(endpoint, "abort", *partition, "--start-offset", start, "--yes")
-    assert done.returncode == 0, done.stderr
+    refused = run(endpoint, "abort", *partition, "--start-offset", start, "--yes")
+    assert refused.returncode == 1 and not refused.stdout
+    (sentence,) = refused.stderr.splitlines()
+    assert f"transactional id {topic} has it open" in sentence
+    assert sentence.endswith(f"dragoman transactions abort {topic}")
+    opened.commit_transaction(TIMEOUT_S)
+    read = ("consume", topic, "--isolation-level", "read_committed", "--to-end")
+    assert run_here(endpoint, *read).stdout.splitlines() == ["open", "open"]
     after = run(endpoint, "abort", *partition)
     assert after.returncode == 2 and "no transaction is open in this partition" in after.stderr
-    # The transaction goes on in its other partition.
-    assert json_of(endpoint, "describe", topic)[0]["state"] == "Ongoing"
+
+
+def open_without_coordinator(kafka: KafkaServer, topic: str) -> int:
+    """A transactional record in partition 1, which is in no transaction of its id. Its producer id."""
+    Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic}).init_transactions(TIMEOUT_S)
+    found = json_of(kafka, "describe", topic)[0]
+    batch = build_batch(
+        [Record(value=b"hangs")],
+        base_timestamp=time.time_ns() // 1_000_000,
+        producer=BatchProducer(found["producer_id"], found["producer_epoch"], 0),
+        flags=TRANSACTIONAL_BIT,
+    )
+    data = TopicProduceData(topic, partition_data=[PartitionProduceData(1, batch)])
+    with Client(parse_address(kafka.bootstrap, "bootstrap")) as client:
+        # Before version 12 it adds nothing to a transaction.
+        response = client.ask(ApiKey.PRODUCE, 11, ProduceRequest(topic, -1, 5_000, [data]))
+    assert response.responses[0].partition_responses[0].error_code == 0, response
+    return int(found["producer_id"])
+
+
+def test_an_operator_ends_a_transaction_that_hangs_in_one_partition() -> None:
+    """At Kafka alone, which verifies each partition of a transaction unless it is set otherwise."""
+    reason = why_missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with running_kafka({"transaction.partition.verification.enable": "false"}) as kafka:
+        create_topics(kafka.bootstrap, {"t": 2})
+        producer_id = open_without_coordinator(kafka, "t")
+        (hanging,) = json.loads(run(kafka, "abort", "--partition", "t:1", "--json").stdout)["open"]
+        assert (hanging["producer_id"], hanging["start_offset"]) == (producer_id, 0)
+        done = run(kafka, "abort", "--partition", "t:1", "--start-offset", "0", "--yes")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(run(kafka, "abort", "--partition", "t:1", "--json").stdout) == {"open": []}
 
 
 @pytest.mark.parametrize(
