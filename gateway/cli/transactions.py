@@ -242,13 +242,18 @@ def _abort(endpoint: Endpoint, name: str) -> TransactionDescription:
 
 
 def _abort_in_partition(contact: Contact, partition: str, start_offset: int | None, as_json: bool) -> Exit:
-    """Ends one transaction in a partition alone, if no coordinator has it open there."""
+    """Ends one transaction in a partition alone, if no coordinator has it open there. Without an offset it
+    lists those that are open."""
     topic, index = _parsed(partition)
     with Endpoint(contact) as endpoint:
         leaders = endpoint.topics([topic])[topic].leaders
         if index >= len(leaders):
             raise Refusal(f"partition {partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         found = _open_in(endpoint, topic, index, leaders[index])
+        if start_offset is None:
+            _show_open(found, as_json)
+            talk(_HOW_TO_END if found else f"{_NOTHING_OPEN.capitalize()}.")
+            return Exit.OK
         chosen = next((each for each in found if each.start_offset == start_offset), None)
         if chosen is None:
             _show_open(found, as_json)
@@ -262,6 +267,7 @@ def _abort_in_partition(contact: Contact, partition: str, start_offset: int | No
 
 
 _NOTHING_OPEN: Final = "no transaction is open in this partition"
+_HOW_TO_END: Final = "With one of these offsets as --start-offset the transaction is ended in this partition."
 
 
 def _parsed(partition: str) -> tuple[str, int]:

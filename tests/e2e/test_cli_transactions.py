@@ -122,11 +122,11 @@ def test_a_transaction_that_its_coordinator_has_open_is_not_ended_in_one_partiti
 ) -> None:
     partition = ("--partition", f"{topic}:2")
     which = run(endpoint, "abort", *partition)
-    assert which.returncode == 2 and "give one of these offsets" in which.stderr
+    assert which.returncode == 0 and "one of these offsets as --start-offset" in which.stderr
     start, producer_id, *_ = which.stdout.splitlines()[1].split()
     assert (start, int(producer_id)) == ("0", json_of(endpoint, "describe", topic)[0]["producer_id"])
     wrong = run(endpoint, "abort", *partition, "--start-offset", "1", "--yes")
-    assert wrong.returncode == 2
+    assert wrong.returncode == 2 and "give one of these offsets" in wrong.stderr
     refused = run(endpoint, "abort", *partition, "--start-offset", start, "--yes")
     assert refused.returncode == 1 and not refused.stdout
     (sentence,) = refused.stderr.splitlines()
@@ -135,8 +135,19 @@ def test_a_transaction_that_its_coordinator_has_open_is_not_ended_in_one_partiti
     opened.commit_transaction(TIMEOUT_S)
     read = ("consume", topic, "--isolation-level", "read_committed", "--to-end")
     assert run_here(endpoint, *read).stdout.splitlines() == ["open", "open"]
-    after = run(endpoint, "abort", *partition)
-    assert after.returncode == 2 and "no transaction is open in this partition" in after.stderr
+    ended = run(endpoint, "abort", *partition, "--start-offset", start, "--yes")
+    assert ended.returncode == 2 and "no transaction is open in this partition" in ended.stderr
+
+
+def test_that_nothing_is_open_in_a_partition_is_no_error(endpoint: Endpoint, topic: str) -> None:
+    create_topics(endpoint.bootstrap, {topic: 1})
+    partition = ("--partition", f"{topic}:0")
+    nothing = run(endpoint, "abort", *partition)
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    assert nothing.stderr == "No transaction is open in this partition.\n"
+    in_json = run(endpoint, "abort", *partition, "--json")
+    assert (in_json.returncode, json.loads(in_json.stdout)) == (0, {"open": []})
+    assert in_json.stderr == nothing.stderr
 
 
 def open_without_coordinator(kafka: KafkaServer, topic: str) -> int:
