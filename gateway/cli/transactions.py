@@ -132,15 +132,20 @@ def found_transactions(endpoint: Endpoint, options: ListOptions) -> list[Transac
 
 
 def describe(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:
+    """Those that are there, then a sentence for each that is not."""
+    found: list[TransactionDescription] = []
+    failures: list[Refusal] = []
     with Endpoint(contact) as endpoint:
-        found = [describe_transaction(endpoint, name) for name in names]
+        for name in names:
+            try:
+                found.append(describe_transaction(endpoint, name))
+            except Refusal as error:
+                failures.append(error)
     if as_json:
         print_json(found)
-        return Exit.OK
-    for at, description in enumerate(found):
-        if at:
-            print_text()
-        _print(description)
+    else:
+        _print_all(found)
+    raise_failures(failures)
     return Exit.OK
 
 
@@ -161,6 +166,13 @@ def describe_transaction(endpoint: Endpoint, name: str) -> TransactionDescriptio
         None if started_ms < 0 else started_ms,
         {topic.topic: sorted(topic.partitions) for topic in found.topics},
     )
+
+
+def _print_all(found: Sequence[TransactionDescription]) -> None:
+    for at, description in enumerate(found):
+        if at:
+            print_text()
+        _print(description)
 
 
 def _print(found: TransactionDescription) -> None:

@@ -104,6 +104,18 @@ def test_what_cannot_be_listed_or_described_is_said(endpoint: Endpoint) -> None:
     assert unknown.returncode == 1 and "TRANSACTIONAL_ID_NOT_FOUND" in unknown.stderr
 
 
+def test_what_is_found_is_described_before_what_is_not(
+    endpoint: Endpoint, opened: Producer, topic: str
+) -> None:
+    done = run(endpoint, "describe", "no-such-id", topic, "no-other")
+    assert done.returncode == 1 and done.stdout.startswith(f"{topic}: Ongoing")
+    first, second = done.stderr.splitlines()
+    assert "no-such-id: TRANSACTIONAL_ID_NOT_FOUND" in first and "no-other" in second
+    in_json = run(endpoint, "describe", "no-such-id", topic, "--json")
+    (found,) = json.loads(in_json.stdout)
+    assert in_json.returncode == 1 and found["transactional_id"] == topic
+
+
 def test_an_operator_aborts_a_transaction_and_fences_its_producer(
     endpoint: Endpoint, opened: Producer, topic: str
 ) -> None:
