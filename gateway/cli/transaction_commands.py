@@ -29,6 +29,10 @@ still has open is refused: abort it by its id.
     dragoman transactions abort --partition orders:0
     dragoman transactions abort --partition orders:0 --start-offset 1500
 """)
+LONGER_THAN_HELP = (
+    "Only if the last transaction began more than this ago, also if it has ended, or there was none yet; "
+    "for open ones add --state Ongoing."
+)
 
 Names = Annotated[
     list[str],
@@ -65,7 +69,7 @@ def list_(
     ] = None,
     longer_than: Annotated[
         int | None,
-        typer.Option("--longer-than", min=0, help="Only if it began more than this ago.", metavar="MS"),
+        typer.Option("--longer-than", min=0, help=LONGER_THAN_HELP, metavar="MS"),
     ] = None,
     pattern: Annotated[
         str | None, typer.Option("--pattern", help="Only ids that match all of it (RE2).", metavar="REGEX")
@@ -76,7 +80,7 @@ def list_(
     from gateway.cli.transactions import ListOptions, list_transactions
 
     contact = Contact(bootstrap, tls_ca, tls_cert, tls_key)
-    options = ListOptions(states or (), producer_ids or (), longer_than, pattern)
+    options = ListOptions(tuple(states or ()), tuple(producer_ids or ()), longer_than, pattern)
     end_with(lambda: list_transactions(contact, options, as_json))
 
 

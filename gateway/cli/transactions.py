@@ -73,7 +73,8 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What is None or empty lets everything pass."""
+    """What is None or empty lets everything pass. `longer_than_ms`: since the last transaction began, open or
+    not; an id that has had none passes, as in Kafka."""
 
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()
@@ -101,8 +102,14 @@ def list_transactions(contact: Contact, options: ListOptions, as_json: bool) -> 
     rows = [(line.transactional_id, line.producer_id, line.state) for line in lines]
     print_table(("transactional id", "producer id", "state"), rows)
     if not lines:
-        talk("There is no such transactional id; one begins when a producer with a transactional.id starts.")
+        talk(_NONE_MATCHES if options != ListOptions() else _NONE_THERE)
     return Exit.OK
+
+
+_NONE_MATCHES: Final = "No transactional id matches these filters."
+_NONE_THERE: Final = (
+    "There is no transactional id; one begins when a producer with a transactional.id starts."
+)
 
 
 def found_transactions(endpoint: Endpoint, options: ListOptions) -> list[TransactionLine]:

@@ -92,7 +92,25 @@ def test_the_list_is_filtered(endpoint: Endpoint, opened: Producer, topic: str) 
     assert topic not in ids("--longer-than", "3600000", "--state", "Ongoing")
     assert topic in ids("--pattern", f"{topic[:-1]}.")
     nothing = run(endpoint, "list", "--pattern", "no-such-id")
-    assert nothing.returncode == 0 and "There is no such transactional id" in nothing.stderr
+    assert nothing.returncode == 0 and "No transactional id matches these filters" in nothing.stderr
+
+
+def test_the_filter_by_duration_passes_ids_without_an_open_transaction(
+    endpoint: Endpoint, opened: Producer, topic: str
+) -> None:
+    """As its help says."""
+
+    def states(*flags: str) -> dict[str, str]:
+        found = json_of(endpoint, "list", "--pattern", f"{topic}.*", *flags)
+        return {line["transactional_id"]: line["state"] for line in found}
+
+    idle = Producer({"bootstrap.servers": endpoint.bootstrap, "transactional.id": f"{topic}-idle"})
+    idle.init_transactions(TIMEOUT_S)
+    assert states("--longer-than", "3600000") == {f"{topic}-idle": "Empty"}
+    opened.commit_transaction(TIMEOUT_S)
+    # Kafka responds before it has written the markers.
+    assert states("--longer-than", "1")[topic] in ("PrepareCommit", "CompleteCommit")
+    assert states("--longer-than", "1", "--state", "Ongoing") == {}
 
 
 def test_what_cannot_be_listed_or_described_is_said(endpoint: Endpoint) -> None:
