@@ -3,7 +3,7 @@
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from gateway.cli.client import ClientError
@@ -60,7 +60,8 @@ class TransactionLine:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """`started_ms` is None unless a transaction has begun; `partitions` are those of the open one."""
+    """`started_ms`: when the last transaction began, open or not; None if there was none. `partitions` are
+    those of the open one."""
 
     transactional_id: str
     state: str
@@ -183,15 +184,20 @@ def _print_all(found: Sequence[TransactionDescription]) -> None:
 
 
 def _print(found: TransactionDescription) -> None:
-    partitions = sum(map(len, found.partitions.values()))
-    began = "" if found.started_ms is None else f", began {shown_time(found.started_ms)}"
+    of_open = "" if found.state in ENDED else _of_open(found)
     print_text(
         f"{found.transactional_id}: {found.state}, producer {found.producer_id} epoch "
-        f"{found.producer_epoch}, timeout {found.timeout_ms} ms{began}, {counted(partitions, 'partition')}"
+        f"{found.producer_epoch}, timeout {found.timeout_ms} ms{of_open}"
     )
     rows = [(topic, ", ".join(map(str, indexes))) for topic, indexes in sorted(found.partitions.items())]
     if rows:
         print_table(("topic", "partitions"), rows)
+
+
+def _of_open(found: TransactionDescription) -> str:
+    partitions = sum(map(len, found.partitions.values()))
+    began = "" if found.started_ms is None else f", began {shown_time(found.started_ms)}"
+    return f"{began}, {counted(partitions, 'partition')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +243,15 @@ def _abort_all(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:
             else:
                 talk(f"Aborted the transaction of {name}; its producer is fenced.")
     if as_json:
-        print_json({"aborted": aborted})
+        print_json({"aborted": [_as_before(each) for each in aborted]})
     raise_failures(failures)
     return Exit.OK
+
+
+def _as_before(found: TransactionDescription) -> dict[str, Any]:
+    """What was aborted, as it was until then."""
+    fields = asdict(found)
+    return {"state_before" if name == "state" else name: value for name, value in fields.items()}
 
 
 def _abort(endpoint: Endpoint, name: str) -> TransactionDescription:

@@ -147,6 +147,24 @@ def test_an_operator_aborts_a_transaction_and_fences_its_producer(
     assert again.returncode == 1 and "no transaction is open" in again.stderr
 
 
+def test_an_aborted_transaction_is_printed_as_it_was_before(
+    endpoint: Endpoint, opened: Producer, topic: str
+) -> None:
+    (aborted,) = json_of(endpoint, "abort", topic, "--yes")["aborted"]
+    assert (aborted["transactional_id"], aborted["state_before"]) == (topic, "Ongoing")
+    assert aborted["partitions"] == {topic: [0, 2]} and "state" not in aborted
+
+
+def test_a_transaction_that_has_ended_is_not_described_as_open(
+    endpoint: Endpoint, opened: Producer, topic: str
+) -> None:
+    opened.commit_transaction(TIMEOUT_S)
+    deadline = time.monotonic() + TIMEOUT_S
+    while "CompleteCommit" not in (heading := run(endpoint, "describe", topic).stdout):
+        assert time.monotonic() < deadline, heading
+    assert heading.endswith("timeout 60000 ms\n")
+
+
 def test_a_transaction_that_its_coordinator_has_open_is_not_ended_in_one_partition(
     endpoint: Endpoint, opened: Producer, topic: str
 ) -> None:
