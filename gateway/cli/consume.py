@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.cli.client import ClientError
 from gateway.cli.consumer_member import GroupMember, Rebalanced
 from gateway.cli.contact import Contact
 from gateway.cli.endpoint import Endpoint, TopicInfo
@@ -77,17 +79,19 @@ def consume(contact: Contact, options: ConsumeOptions) -> Exit:
     _check(options)
     with Endpoint(contact) as endpoint:
         topics = endpoint.topics(options.topics)
+        ends: Mapping[Partition, int] = {}
         try:
             if options.group is None:
-                starts = _starts(endpoint, topics, options)
-                ends = _ends(endpoint, topics, options)
-                lines.print(fetched(endpoint, topics, starts, ends, isolation=options.isolation))
+                ends = _consume_alone(endpoint, topics, options, lines)
             else:
-                _consume_as_member(contact, endpoint, topics, options, lines)
+                ends = _consume_as_member(contact, endpoint, topics, options, lines)
         except _Enough:
             pass
         finally:
             talk(f"Consumed {counted(lines.printed, 'record')} of {', '.join(options.topics)}.")
+        if options.isolation == READ_COMMITTED:
+            with suppress(ClientError):
+                _talk_of_open_transactions(endpoint, topics, ends)
     return Exit.OK
 
 
@@ -100,13 +104,24 @@ def _check(options: ConsumeOptions) -> None:
         raise UsageError("--group and --partition: the group assigns the partitions; give one of them")
 
 
+def _consume_alone(
+    endpoint: Endpoint, topics: Mapping[str, TopicInfo], options: ConsumeOptions, lines: _Lines
+) -> dict[Partition, int]:
+    """Where it has stopped."""
+    starts = _starts(endpoint, topics, options)
+    ends = _ends(endpoint, topics, options)
+    lines.print(fetched(endpoint, topics, starts, ends, isolation=options.isolation))
+    return {} if ends is None else {part: ends[part] for part in starts}
+
+
 def _consume_as_member(
     contact: Contact,
     endpoint: Endpoint,
     topics: Mapping[str, TopicInfo],
     options: ConsumeOptions,
     lines: _Lines,
-) -> None:
+) -> dict[Partition, int]:
+    """The same for the partitions that the group has assigned."""
     assert options.group is not None
     ends = _ends(endpoint, topics, options)
     with GroupMember(contact, options.group, topics, lines.positions) as member:
@@ -118,11 +133,30 @@ def _consume_as_member(
             mine = None if ends is None else {part: ends.get(part, 0) for part in starts}
             try:
                 lines.print(fetched(endpoint, topics, starts, mine, member.tend, options.isolation))
-                if ends is not None:
-                    return
+                if mine is not None:
+                    return mine
                 _wait_for_rebalance(member)
             except Rebalanced as why:
                 talk(f"Group {options.group} rebalances ({why}).")
+
+
+def _talk_of_open_transactions(
+    endpoint: Endpoint, topics: Mapping[str, TopicInfo], ends: Mapping[Partition, int]
+) -> None:
+    """A hint, if records behind these ends wait for an open transaction. ClientError."""
+    if not ends:
+        return
+    # In this order: an end that grows in between does not look like an open transaction.
+    last = offsets_of_topics(endpoint, list(topics.values()), LATEST)
+    stable = offsets_of_topics(endpoint, list(topics.values()), LATEST, READ_COMMITTED)
+    waiting = [part for part, end in sorted(ends.items()) if end == stable[part] < last[part]]
+    if waiting:
+        topic, index = waiting[0]
+        more = f" and {counted(len(waiting) - 1, 'more partition')}" if len(waiting) > 1 else ""
+        talk(
+            f"Records of {topic}-{index} from offset {stable[topic, index]} on{more} wait for a transaction "
+            "that is open; see dragoman transactions list --state Ongoing"
+        )
 
 
 def _wait_for_rebalance(member: GroupMember) -> None:

@@ -225,9 +225,13 @@ def test_only_what_is_committed_is_read_if_that_is_wanted(endpoint: Endpoint, to
     read = ("consume", topic, "--to-end", "--isolation-level")
     everything = ["committed", "aborted", "plain", "open", "behind"]
     assert run(endpoint, *read, "read_uncommitted").stdout.split() == everything
-    assert run(endpoint, *read, "read_committed").stdout.split() == ["committed", "plain"]
+    waiting = run(endpoint, *read, "read_committed")
+    assert waiting.stdout.split() == ["committed", "plain"]
+    assert f"Records of {topic}-0 from offset 5 on wait for a transaction that is open" in waiting.stderr
+    member = run(endpoint, *read, "read_committed", "--group", f"{topic}-waiting")
+    assert member.stderr.splitlines()[-1] == waiting.stderr.splitlines()[-1]
     open_one.commit_transaction(CLIENT_TIMEOUT_S)
     done = run(endpoint, *read, "read_committed", "--group", f"{topic}-readers")
-    assert done.stdout.split() == ["committed", "plain", "open", "behind"]
+    assert done.stdout.split() == ["committed", "plain", "open", "behind"] and "wait for" not in done.stderr
     refused = run(endpoint, *read, "committed")
     assert refused.returncode == 2 and "read_uncommitted or read_committed" in refused.stderr
