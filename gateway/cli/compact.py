@@ -73,7 +73,7 @@ def _run(request: Mapping[str, Any], options: CompactOptions) -> Exit:
     if options.dry_run or not rows:
         if options.as_json:
             _print({"planned": planned, "summary": None}, options)
-        elif not options.dry_run:
+        elif not rows:
             talk("There is nothing to merge.")
         return Exit.OK
     summary = _merge(request, options, sum(topic["merged_runs"] for topic in planned))

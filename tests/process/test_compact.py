@@ -70,9 +70,10 @@ def test_the_plan_is_a_table_and_the_summary_one_sentence(filled: Gateway, tmp_p
     summary = done["summary"]
     assert (summary["runs"], summary["segments"], summary["damages"]) == (699, 1, [])
     assert summary["read_bytes"] <= 1.05 * summary["run_bytes"] + 8 * 1024
-    nothing = run(*data_dir)
-    assert (nothing.returncode, nothing.stdout) == (0, "")
-    assert nothing.stderr == "There is nothing to merge.\n"
+    for flags in ((), ("--dry-run",)):
+        nothing = run(*data_dir, *flags)
+        assert (nothing.returncode, nothing.stdout) == (0, "")
+        assert nothing.stderr == "There is nothing to merge.\n"
     # Nor is a running gateway needed for that.
     filled.terminate()
     alone = run(*data_dir)
