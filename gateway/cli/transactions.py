@@ -13,6 +13,7 @@ from gateway.cli.exits import Exit
 from gateway.cli.output import (
     UsageError,
     counted,
+    escaped,
     print_json,
     print_table,
     print_text,
@@ -47,6 +48,8 @@ STATES: Final = (
 ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 NOTHING: Final = "-"
 NO_START: Final = -1
+MAX_ID_SHOWN: Final = 100
+"""Characters of a transactional id in a table; --json has all of them."""
 FIRST_VERSION_WITH_DURATIONS: Final = 1
 FIRST_VERSION_WITH_PATTERNS: Final = 2
 
@@ -100,7 +103,7 @@ def list_transactions(contact: Contact, options: ListOptions, as_json: bool) -> 
     if as_json:
         print_json(lines)
         return Exit.OK
-    rows = [(line.transactional_id, line.producer_id, line.state) for line in lines]
+    rows = [(_shortened(line.transactional_id), line.producer_id, line.state) for line in lines]
     print_table(("transactional id", "producer id", "state"), rows)
     if not lines:
         talk(_NONE_MATCHES if options != ListOptions() else _NONE_THERE)
@@ -111,6 +114,12 @@ _NONE_MATCHES: Final = "No transactional id matches these filters."
 _NONE_THERE: Final = (
     "There is no transactional id; one begins when a producer with a transactional.id starts."
 )
+
+
+def _shortened(transactional_id: str) -> str:
+    """One id of any length must not pad the rows of all others."""
+    shown = escaped(transactional_id)
+    return shown if len(shown) <= MAX_ID_SHOWN else f"{shown[:MAX_ID_SHOWN]}..."
 
 
 def found_transactions(endpoint: Endpoint, options: ListOptions) -> list[TransactionLine]:

@@ -95,6 +95,17 @@ def test_the_list_is_filtered(endpoint: Endpoint, opened: Producer, topic: str) 
     assert nothing.returncode == 0 and "No transactional id matches these filters" in nothing.stderr
 
 
+def test_a_long_id_is_cut_in_the_table_alone(endpoint: Endpoint, topic: str) -> None:
+    long = f"{topic}-" + 300 * "x"
+    for name in (topic, long):
+        settings = {"bootstrap.servers": endpoint.bootstrap, "transactional.id": name}
+        Producer(settings).init_transactions(TIMEOUT_S)
+    pattern = ("--pattern", f"{topic}(-x+)?")
+    listed = run(endpoint, "list", *pattern).stdout.splitlines()
+    assert max(map(len, listed)) < 150 and any(f"{long[:100]}...  " in line for line in listed)
+    assert [line["transactional_id"] for line in json_of(endpoint, "list", *pattern)] == [topic, long]
+
+
 def test_the_filter_by_duration_passes_ids_without_an_open_transaction(
     endpoint: Endpoint, opened: Producer, topic: str
 ) -> None:
