@@ -112,7 +112,8 @@ these states never are.
 
 - **Its producer**, with a commit or an abort.
 - **A new producer with the same transactional id.** The open transaction is aborted, and the producer
-  before is fenced. So an application that is started again goes on at once.
+  before is fenced, with one line in the log, `transactions.fenced`. So an application that is started again
+  goes on at once.
 - **Time**, counted by the gateway that owns the journal: what takes longer than the producer's
   `transaction.timeout.ms` (at most `transactions.transaction.max.timeout.ms`) is aborted and its producer
   fenced, with one line in the log, `transaction.timed_out`. It is checked every

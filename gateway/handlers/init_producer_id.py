@@ -7,16 +7,21 @@ v1: throttled after the response. v2: flexible. v3: ProducerId and ProducerEpoch
 PRODUCER_FENCED. v5: TRANSACTION_ABORTABLE (KIP-890).
 """
 
+import asyncio
 from typing import Final
 
+from gateway.requests.audit import UNKNOWN_OUTCOME, audit
 from gateway.requests.context import RequestContext
 from gateway.requests.transactional_ids import refuse_transactions
 from gateway.transactions.coordinator import error_in_version
+from gateway.transactions.expiry import MAX_ID_SHOWN
+from gateway.transactions.pending import RETRIABLE
 from gateway.wire.error_names import ERROR_CODES
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ledger.errors import StoreError
 from ledger.requests import Refused
+from ledger.transactions.requests import ProducerEpoch
 from ledger.transactions.rules import Expected
 
 NO_ID: Final = -1
@@ -52,15 +57,39 @@ async def _transactional(
     expected = None
     if request.producer_id != NO_ID:
         expected = Expected(request.producer_id, request.producer_epoch)
-    begun = await context.services.transactions.init(
-        transactional_id, request.transaction_timeout_ms, expected, context.journal_deadline()
-    )
+    begun = await _begun(context, transactional_id, request.transaction_timeout_ms, expected)
     if isinstance(begun, Refused):
         version = context.header.api_version
         return _refused(
             context, ERROR_CODES[error_in_version(begun.error, version, FIRST_VERSION_WITH_FENCED)]
         )
     return InitProducerIdResponse(producer_id=begun.producer_id, producer_epoch=begun.epoch)
+
+
+async def _begun(
+    context: RequestContext, transactional_id: str, timeout_ms: int, expected: Expected | None
+) -> ProducerEpoch | Refused:
+    """With an event if an open transaction was aborted, or one was open and the outcome is unknown."""
+    transactions = context.services.transactions
+    had_open = transactions.has_open(transactional_id)
+    try:
+        begun = await transactions.init(transactional_id, timeout_ms, expected, context.journal_deadline())
+    except asyncio.CancelledError:
+        if had_open:
+            _audit(context, transactional_id, UNKNOWN_OUTCOME)
+        raise
+    if isinstance(begun, ProducerEpoch) and begun.aborted:
+        _audit(context, transactional_id, None, producer_id=begun.producer_id, epoch=begun.epoch)
+    elif isinstance(begun, Refused) and begun.error == RETRIABLE and had_open:
+        _audit(context, transactional_id, UNKNOWN_OUTCOME)
+    return begun
+
+
+def _audit(
+    context: RequestContext, transactional_id: str, refused: Refused | None, **producer: object
+) -> None:
+    shown = transactional_id[:MAX_ID_SHOWN]
+    audit(context, "transactions.fenced", refused, transactional_id=shown, **producer)
 
 
 def _refused(context: RequestContext, error: ErrorCode) -> InitProducerIdResponse:

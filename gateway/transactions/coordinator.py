@@ -64,10 +64,16 @@ class TransactionCoordinator:
         """Whether the journal may hold transactions."""
         return self._shard.state.feature_level >= LEVEL_WITH_TRANSACTIONS
 
+    def has_open(self, transactional_id: str) -> bool:
+        """Whether it has an open transaction, as far as the journal has been read here."""
+        known = self._shard.state.part(Transactions).by_id.get(transactional_id)
+        return known is not None and known.is_open
+
     async def init(
         self, transactional_id: str, timeout_ms: int, expected: Expected | None, deadline: float
     ) -> ProducerEpoch | Refused:
-        """InitProducerId. `expected`: what the producer believes to be; None: it is a new one."""
+        """InitProducerId. `expected`: what the producer believes to be; None: it is a new one. Refused with
+        RETRIABLE if the outcome is unknown."""
         if not transactional_id:
             return _EMPTY_ID
         if not 0 < timeout_ms <= self._max_timeout_ms:

@@ -161,6 +161,17 @@ def test_an_operator_frees_a_partition_of_a_transaction_that_hangs(gateway: Gate
         producer.commit_transaction(WAIT_S)
 
 
+def test_a_new_producer_that_aborts_an_open_transaction_leaves_a_line(gateway: Gateway) -> None:
+    opened(gateway, "taken")
+    fencing = opened(gateway, "taken")
+    fencing.commit_transaction(WAIT_S)
+    opened(gateway, "taken").commit_transaction(WAIT_S)
+    (line,) = [line for line in gateway.log_path.read_text().splitlines() if "transactions.fenced" in line]
+    event = json.loads(line)
+    assert (event["transactional_id"], event["level"]) == ("taken", "info")
+    assert event["principal"] and event["peer"] == "127.0.0.1" and event["client_id"] == "rdkafka"
+
+
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (1, -1), (2**63 - 1, 0)])
 def test_a_marker_that_cannot_be_is_refused(
     gateway: Gateway, client: Client, producer_id: int, epoch: int
