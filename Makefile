@@ -20,8 +20,9 @@ DATA ?= data
 # Of `make cluster`: the files of its etcd and S3.
 CLUSTER ?= data-cluster
 SERVE_ARGS ?=
-# Where `make demo` finds the gateway when `make run` had to take another port: BOOTSTRAP=127.0.0.1:PORT
-BOOTSTRAP ?=
+# Where `make demo` finds the gateway; when `make run` had to take another port: BOOTSTRAP=127.0.0.1:PORT
+BOOTSTRAP ?= 127.0.0.1:$(PORT)
+TAKEN := "for Kafka clients" "make demo BOOTSTRAP=127.0.0.1:{port}"
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
@@ -31,18 +32,18 @@ help: ## show this list
 # Ctrl-C is how it is meant to end: make has nothing to complain of.
 run: $(VENV)/.stamp-run ## start a gateway on 127.0.0.1:9092 in the foreground (PORT=, DATA=, SERVE_ARGS= for others)
 	@trap : INT; \
-	listen=$$($(PY) tools/free_port.py $(PORT) "for Kafka clients") && \
+	listen=$$($(PY) tools/free_port.py $(PORT) $(TAKEN)) && \
 	admin=$$($(PY) tools/free_port.py $(ADMIN_PORT) "for the admin pages") && \
 	$(VENV)/bin/dragoman serve --listen "PLAINTEXT://127.0.0.1:$$listen" --admin "127.0.0.1:$$admin" \
 	  --data-dir "$(DATA)" $(SERVE_ARGS); code=$$?; \
 	if [ $$code -eq 5 ]; then echo "A second gateway needs a directory of its own: make run DATA=other" >&2; fi; \
 	[ $$code -eq 130 ] || exit $$code
 
-demo: $(VENV)/.stamp-run ## produce and consume through the gateway that `make run` started
+demo: $(VENV)/.stamp-run ## produce and consume through the gateway that `make run` started (PORT=, BOOTSTRAP=)
 	@$(PY) -m gateway.cli.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
 
 cluster: $(VENV)/.stamp-test ## the same over etcd and S3 (SeaweedFS), started beside it (PORT=, CLUSTER= for its files)
-	@listen=$$($(PY) tools/free_port.py $(PORT) "for Kafka clients") && \
+	@listen=$$($(PY) tools/free_port.py $(PORT) $(TAKEN)) && \
 	admin=$$($(PY) tools/free_port.py $(ADMIN_PORT) "for the admin pages") && \
 	exec $(PY) -m tools.cluster --directory "$(CLUSTER)" --port "$$listen" --admin-port "$$admin"
 

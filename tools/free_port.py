@@ -21,12 +21,14 @@ def any_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def main(wanted: int, purpose: str) -> None:
+def main(wanted: int, purpose: str, how: str = "") -> None:
+    """`how` to go on with another one: a command with {port}."""
     port = wanted if is_free(wanted) else any_free_port()
     if port != wanted:
-        print(f"Port {wanted} is taken; {purpose}: port {port} instead.", file=sys.stderr)
+        then = f" ({how.format(port=port)})" if how else ""
+        print(f"Port {wanted} is taken; {purpose}: port {port} instead{then}.", file=sys.stderr)
     print(port)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), *sys.argv[2:])

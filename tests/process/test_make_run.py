@@ -1,6 +1,9 @@
 """`make run` on a terminal: its variables reach the gateway, and Ctrl-C is no error of make."""
 
+import re
 import signal
+import socket
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,6 +32,31 @@ def test_port_data_and_arguments_are_variables_and_ctrl_c_ends_it_quietly(tmp_pa
         # As of any command that Ctrl-C has ended, but only after the gateway, and without a complaint.
         assert terminal.exit_code() == -signal.SIGINT
     assert "gateway.stopped" in terminal.seen and "***" not in terminal.seen
+
+
+def test_where_the_port_is_taken_the_demo_that_finds_the_other_one_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        wanted = taken.getsockname()[1]
+        with make_run(tmp_path / "data", [wanted, *free_ports(1)]) as terminal:
+            terminal.wait_for("metrics")
+            (found,) = set(re.findall(r"PLAINTEXT://127.0.0.1:(\d+)", terminal.seen))
+            assert f"Port {wanted} is taken" in terminal.seen
+            assert f"(make demo BOOTSTRAP=127.0.0.1:{found})" in terminal.seen
+            terminal.write(CTRL_C)
+            assert terminal.exit_code() == -signal.SIGINT
+
+
+def demo_of(*variables: str) -> str:
+    """The command that it would run."""
+    settled = [word for target in INSTALLED for word in ("-o", target)]
+    command = ["make", "-C", str(ROOT), "-n", *settled, "demo", *variables]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_the_demo_finds_the_gateway_at_the_port_that_make_run_has() -> None:
+    assert "--bootstrap 127.0.0.1:9092" in demo_of("PORT=9092")
+    assert "--bootstrap 127.0.0.1:9192" in demo_of("PORT=9192")
+    assert "--bootstrap 127.0.0.1:7" in demo_of("PORT=9192", "BOOTSTRAP=127.0.0.1:7")
 
 
 def test_a_second_one_on_the_same_directory_says_how_to_name_another(tmp_path: Path) -> None:
