@@ -98,6 +98,10 @@ alone. The client libraries do all of this; Kafka Streams (`exactly_once_v2`) an
 Names and responses are those of Apache Kafka, with which the tests compare them: clients of both versions
 of the protocol are served (KIP-98, and KIP-890 with a new epoch for every transaction).
 
+[Two libraries may stand still](clients.md), at Kafka too: librdkafka in `send_offsets_to_transaction` when
+the connection to its broker breaks (watch the progress of the application from outside, and start it again),
+and a consumer of kafka-python while its group changes.
+
 ## The states of a transactional id
 """
 
