@@ -57,7 +57,7 @@ def is_of_version_1(exchange: Exchange) -> bool:
 
 
 EXCHANGES: Final = [one for one in TRANSACTIONS if is_of_version_1(one)]
-COUNT: Final = 367
+COUNT: Final = 368
 
 
 @pytest.fixture(scope="module")
