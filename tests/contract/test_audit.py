@@ -60,7 +60,9 @@ def run_audit(capsys: pytest.CaptureFixture[str]) -> Run:
     def run(settings: Settings, **options: Any) -> tuple[Exit, Any]:
         code = audit(settings, AuditOptions(as_json=True, **options))
         # The log is in front of it: without `serve` or a command line it goes to stdout.
-        return code, json.loads("{" + capsys.readouterr().out.partition("\n{")[2])
+        # After lines of the log, or without them: another test may have sent those elsewhere.
+        said = f"\n{capsys.readouterr().out}"
+        return code, json.loads("{" + said.partition("\n{")[2])
 
     return run
 
