@@ -46,8 +46,7 @@ class PendingRequest:
     def set_result(self, result: LedgerResult, /) -> None:
         completion = self._taken()
         if completion is not None:
-            self._observe(result)
-            _complete(completion, result)
+            self._complete(completion, result)
 
     def set_exception(self, error: Exception, /) -> None:
         """From the shard; or TimeoutError at the deadline."""
@@ -55,7 +54,7 @@ class PendingRequest:
         if completion is None:
             return
         if isinstance(error, (StoreError, TimeoutError)):
-            _complete(completion, Refused(RETRIABLE, str(error)))
+            self._complete(completion, Refused(RETRIABLE, str(error)))
         else:
             completion.set_exception(error)
 
@@ -69,11 +68,13 @@ class PendingRequest:
             self._deadlines.remove(self._tick, self)
         return completion
 
-
-def _complete(completion: Completion[LedgerResult], result: LedgerResult) -> None:
-    # An error here must not keep the shard from completing others.
-    try:
-        if not completion.done():
-            completion.set_result(result)
-    except Exception:
-        log.exception("transactions.not_answered")
+    def _complete(self, completion: Completion[LedgerResult], result: LedgerResult) -> None:
+        # An error here must not keep the shard from completing others, nor the caller from its result.
+        try:
+            try:
+                self._observe(result)
+            finally:
+                if not completion.done():
+                    completion.set_result(result)
+        except Exception:
+            log.exception("transactions.not_answered")

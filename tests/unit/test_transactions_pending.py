@@ -153,6 +153,15 @@ async def test_without_a_name_it_is_refused_before_the_shard_has_it(host: Host) 
     assert isinstance(refused, Refused) and refused.error == ErrorName.INVALID_REQUEST
 
 
+def test_an_observer_that_fails_keeps_no_result_from_its_caller_and_stops_no_shard() -> None:
+    def fail(result: LedgerResult) -> None:
+        raise ValueError("a bug")
+
+    called = Called()
+    PendingRequest(called, Deadlines(), fail).set_result(Done(1))
+    assert called.results == [Done(1)] and not called.errors
+
+
 class Answering:
     """A shard that completes at once."""
 
