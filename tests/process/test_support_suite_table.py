@@ -2,7 +2,14 @@
 
 import pytest
 
-from tests.support.suite_counts import AllowedSkip, Skip, read_allowed_skips, suite_of
+from tests.support.suite_counts import (
+    AllowedSkip,
+    Skip,
+    failure_lines,
+    read_allowed_skips,
+    read_counts,
+    suite_of,
+)
 
 SUITES = {
     "tests/unit/test_a.py": "def test_one(): pass\n\ndef test_two(): assert False\n",
@@ -38,11 +45,11 @@ def write(pytester: pytest.Pytester, files: dict[str, str]) -> None:
         path.write_text(text)
 
 
-def run(pytester: pytest.Pytester) -> pytest.RunResult:
+def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
     # Python puts the working directory before PYTHONPATH, so this tree's `tests` must not shadow ours:
     # it has no __init__.py, and a regular package wins over it.
     return pytester.runpytest_subprocess(
-        "-p", "tests.support.suite_table", "--import-mode=importlib", "-p", "no:cacheprovider"
+        "-p", "tests.support.suite_table", "--import-mode=importlib", "-p", "no:cacheprovider", *options
     )
 
 
@@ -63,6 +70,18 @@ def test_the_table_counts_each_suite_and_names_the_reasons(project: pytest.Pytes
         ]
     )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_counts_say_what_failed_and_what_ended_the_run(project: pytest.Pytester, workers: int) -> None:
+    """pytest lists no failures of a run that it ends itself; without a worker it would go on, and pass."""
+    breaks = "def pytest_runtest_protocol(item):\n    if item.name == 'test_last': raise OSError('full')\n"
+    write(project, SUITES | {"conftest.py": breaks, "tests/unit/test_z.py": "def test_last(): pass\n"})
+    result = run(project, "--suite-counts=counts.json", *(["-n", str(workers)] if workers else []))
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    lines = list(failure_lines(read_counts((project.path / "counts.json").read_text())))
+    assert "tests/unit/test_a.py::test_two: tests/unit/test_a.py:3: AssertionError" in lines
+    assert any(line.startswith("pytest: ") and "full" in line for line in lines)
 
 
 def test_a_skip_is_no_failure_outside_ci(project: pytest.Pytester) -> None:

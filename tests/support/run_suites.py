@@ -20,6 +20,7 @@ import pytest
 from tests.support.suite_counts import (
     Suites,
     allowed_skips,
+    failure_lines,
     is_ci,
     merged,
     read_counts,
@@ -116,6 +117,9 @@ def summary(suites: Suites) -> list[str]:
     if not suites:
         return []
     lines = ["", *table_lines(suites)]
+    failed = list(failure_lines(suites))
+    if failed:
+        lines += ["", "Failed:", *failed]
     refused = refused_skips(suites, allowed_skips(Path.cwd())) if is_ci() else []
     if refused:
         lines += ["", "Skips that CI does not allow:", *refusal_lines(refused)]

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 ALLOWED_SKIPS = Path("tests", "allowed_skips.txt")
+MAX_FAILURES = 40
+MAX_LINE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class SuiteCount:
     left_for_full: int = 0
     seconds: float = 0.0
     skips: list[Skip] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    """What failed, and the last line of why."""
 
     @property
     def run(self) -> int:
@@ -52,6 +56,7 @@ class SuiteCount:
         self.seconds += other.seconds
         # A module that is skipped as a whole is skipped in every part.
         self.skips += [skip for skip in other.skips if skip not in self.skips]
+        self.failures += other.failures
 
 
 Suites: TypeAlias = dict[str, SuiteCount]
@@ -62,6 +67,12 @@ def suite_of(nodeid: str) -> str:
     parts = nodeid.split("::", 1)[0].split("/")
     inside = parts[1:] if parts[0] == "tests" else parts
     return inside[0] if len(inside) > 1 else parts[0]
+
+
+def failure(what: str, why: str) -> str:
+    """One line: what failed, and the last line of why."""
+    lines = [line for line in why.splitlines() if line.strip()]
+    return f"{what}: {lines[-1].strip() if lines else 'no reason'}"[:MAX_LINE]
 
 
 def is_ci() -> bool:
@@ -125,6 +136,14 @@ def table_lines(suites: Mapping[str, SuiteCount]) -> Iterator[str]:
     for name, row, reason in zip(names, numbers, reasons(suites), strict=True):
         yield line_of(width, name, row, reason)
     yield line_of(width, "all", tuple(sum(column) for column in zip(*numbers, strict=True)), "")
+
+
+def failure_lines(suites: Mapping[str, SuiteCount]) -> Iterator[str]:
+    """What failed, for whoever sees no more than the end of a long run."""
+    failures = [failure for _, count in sorted(suites.items()) for failure in count.failures]
+    yield from failures[:MAX_FAILURES]
+    if len(failures) > MAX_FAILURES:
+        yield f"and {len(failures) - MAX_FAILURES} more"
 
 
 def refusal_lines(refused: Sequence[Skip]) -> Iterator[str]:

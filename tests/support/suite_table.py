@@ -9,6 +9,7 @@ Under pytest-xdist the workers choose the tests, and its controller hears what b
 """
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.support.suite_counts import (
     SuiteCount,
     Suites,
     allowed_skips,
+    failure,
     is_ci,
     refusal_lines,
     refused_skips,
@@ -30,6 +32,9 @@ from tests.support.suite_counts import (
 )
 
 FULL_VARIABLE = "DRAGOMAN_TEST_FULL"
+PYTEST = "pytest"
+"""In place of a suite, for what is the fault of none."""
+_RAISED = re.compile(r"(E +)?[A-Za-z_.]+(Error|Exception|Interrupt|Exit)\b")
 LEFT_FOR_FULL = "dragoman_left_for_full"
 """What a worker of pytest-xdist hands to its controller: how many long tests each suite has left out."""
 
@@ -75,7 +80,18 @@ class SuiteTable:
         if report.skipped:
             self.count(report.nodeid).skips.append(Skip(report.nodeid, skip_reason(report)))
         else:
-            self.count(report.nodeid).failed += 1
+            self._failed(report.nodeid, report.longreprtext)
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """pytest itself has failed, or a worker: the run is over, and pytest lists no failures then."""
+        lines = [line.strip() for line in str(excrepr).splitlines()]
+        # What a worker has raised is inside of what pytest-xdist raises.
+        self._failed(PYTEST, next((line for line in reversed(lines) if _RAISED.match(line)), lines[-1]))
+
+    def _failed(self, nodeid: str, why: str) -> None:
+        count = self.count(nodeid)
+        count.failed += 1
+        count.failures.append(failure(nodeid, why))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         count = self.count(report.nodeid)
@@ -83,7 +99,7 @@ class SuiteTable:
         if report.skipped:
             count.skips.append(Skip(report.nodeid, skip_reason(report)))
         elif report.failed:
-            count.failed += 1
+            self._failed(report.nodeid, report.longreprtext)
         elif report.when == "call":
             count.passed += 1
 
@@ -94,6 +110,9 @@ class SuiteTable:
                 suite: count.left_for_full for suite, count in self.suites.items() if count.left_for_full
             }
             return
+        if PYTEST in self.suites:
+            # pytest-xdist goes on without the worker that has ended so, and without its tests.
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         if is_ci() and self.refused and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         counts_path = session.config.getoption("--suite-counts")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.run_suites import PARTS, main, run_parts
-from tests.support.suite_counts import Skip, SuiteCount, written
+from tests.support.suite_counts import Skip, SuiteCount, failure, written
 
 
 class NotedPytest:
@@ -104,3 +104,20 @@ def test_one_table_adds_the_parts(
         "tests/unit/test_a.py: no sail in the wind",
         "tests/unit/test_b.py: no oar",
     ]
+
+
+def test_what_failed_is_named_at_the_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    why = "def test_a():\n>   assert 1 == 2\nE   assert 1 == 2\n\ntests/unit/test_a.py:7: AssertionError\n\n"
+    first = SuiteCount(failed=1, failures=[failure("tests/unit/test_a.py::test_a", why)])
+    second = SuiteCount(
+        failed=50, failures=[failure(f"tests/unit/test_b.py::test_{n}", "") for n in range(50)]
+    )
+    run_parts(PARTS, [], NotedPytest((1, 1), [first, second]))
+    lines = capsys.readouterr().out.splitlines()
+    begin = lines.index("Failed:")
+    assert lines[begin + 1] == "tests/unit/test_a.py::test_a: tests/unit/test_a.py:7: AssertionError"
+    assert lines[begin + 2] == "tests/unit/test_b.py::test_0: no reason"
+    assert lines[begin + 41] == "and 11 more"
