@@ -119,12 +119,12 @@ def main(arguments: Sequence[str]) -> int:
         console.print(f"the bench cannot run here: {reason}")
         return 2
     cases = [case for case in CASES if selected(case.names, options.only, NAMES)]
-    if not options.quick:
-        touch_free_memory()
     directory = Path(tempfile.mkdtemp(prefix="dragoman-pairs-"))
     try:
         with ExitStack() as stack:
             tree = stack.enter_context(checked_out(options.against, directory))
+            if not options.quick:
+                touch_free_memory()
             pair = [
                 RevisionGateway(BEFORE, tree, directory / BEFORE),
                 RevisionGateway(AFTER, ROOT, directory / AFTER),

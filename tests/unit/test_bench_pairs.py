@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from bench import pairs
 from bench.pairs import AFTER, BEFORE, RevisionGateway, main, parse, table_of
 from bench.results import Results
 
@@ -39,5 +40,7 @@ def test_a_case_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str])
     assert "no case begins with 'nonsense'" in capsys.readouterr().err
 
 
-def test_a_revision_that_there_is_not_ends_with_2() -> None:
+def test_a_revision_that_there_is_not_ends_with_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before gigabytes of memory are touched, which holds up all else on the machine."""
+    monkeypatch.setattr(pairs, "touch_free_memory", lambda: pytest.fail("memory was touched"))
     assert main(["--against", "no-such-revision"]) == 2
