@@ -49,6 +49,7 @@ async def test_lists_of_several_chunks_are_sorted_as_one(is_descending: bool) ->
     assert list(found.rows) == sorted(rows, key=by_size, reverse=is_descending)[2200:2400]
 
 
+@pytest.mark.serial
 async def test_a_long_list_leaves_the_event_loop_to_others() -> None:
     rows = [Line(f"topic-{i * 7919 % 200_003}", i * 31 % 977) for i in range(200_000)]
     request = PageRequest("9", "size", True, 3, 200)

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from adapters.blobs.memory import MemoryBlobs
 from adapters.segments.locators import WalLocators
 from adapters.segments.objects import READS_AT_ONCE, ObjectSegments
@@ -341,6 +343,7 @@ def test_small_data_keep_no_object_while_the_fetch_waits_for_others() -> None:
     far(main)
 
 
+@pytest.mark.serial
 async def test_a_fetch_of_very_many_objects_does_not_hold_the_loop() -> None:
     locators = WalLocators(0, os.urandom)
     locators.see(NOW_MS)
@@ -362,6 +365,7 @@ def test_an_object_of_many_batches_is_one_entry() -> None:
     far(main)
 
 
+@pytest.mark.serial
 async def test_a_large_fetch_of_cached_objects_does_not_hold_the_loop() -> None:
     async with far_world(cache_bytes=256 * MIB) as (world, blobs):
         await world.create(partitions=12)

@@ -602,6 +602,7 @@ async def test_pins_are_counted_with_the_age_of_the_oldest(gateway: InMemoryGate
     assert figures() == (0, 0)
 
 
+@pytest.mark.serial
 async def test_no_request_about_many_files_holds_the_event_loop(gateway: InMemoryGateway) -> None:
     files = [DescribeFilesFile(f"seg/{'a' * 22}/0/{number:020d}-{'b' * 36}.kfs") for number in range(45_000)]
     key = InternalApi.DISKLESS_DESCRIBE_FILES

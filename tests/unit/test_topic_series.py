@@ -108,6 +108,7 @@ async def longest_iteration(gateway: InMemoryGateway) -> float:
     return longest
 
 
+@pytest.mark.serial
 async def test_a_page_of_very_many_series_does_not_hold_the_event_loop() -> None:
     settings = {**LIMITS, "limits.partitions": "60000", "metrics.series": "100000"}
     with collected_as_in_a_process():

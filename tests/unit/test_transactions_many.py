@@ -85,6 +85,7 @@ class Held:
         return {step: seconds for step, seconds in self.longest.items() if seconds > HELD_S}
 
 
+@pytest.mark.serial
 @pytest.mark.timeout(900)
 async def test_nothing_that_goes_over_all_transactional_ids_holds_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
