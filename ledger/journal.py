@@ -7,9 +7,9 @@ By the nonce an owner knows an entry as its own that it finds after an unknown o
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import crc32c
+import msgspec
 
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.partitions.state import PartitionLog
@@ -36,8 +36,7 @@ HEAD_BYTES = _HEAD.size + _CRC.size
 MAX_ENTRY_BYTES = HEAD_BYTES + MAX_RECORDS_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One decoded journal entry."""
 
     epoch: int

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NewType, TypeAlias
 
+import msgspec
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Offset = NewType("Offset", int)
 TopicId = NewType("TopicId", bytes)
@@ -39,8 +41,7 @@ class Position:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True):
     """Where a segment store put a draft: one object, and the start of each batch in the order given."""
 
     locator: str

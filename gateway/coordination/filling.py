@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gateway.completion import Completion
 from ledger.journal import HEAD_BYTES, MAX_ENTRY_BYTES
@@ -14,8 +15,7 @@ from ledger.requests import LedgerResult, Request
 from ledger.types import DraftBatch, Placement
 
 
-@dataclass(slots=True)
-class Filling:
+class Filling(msgspec.Struct):
     """The entry that is being filled."""
 
     number: int
@@ -24,13 +24,13 @@ class Filling:
     max_batches: int
     is_first: bool
     """Whether all entries before it are applied."""
-    records: list[bytes] = field(default_factory=list)
+    records: list[bytes] = msgspec.field(default_factory=list)
     batches: Sequence[DraftBatch] = ()
     """Of the draft that is appended with it: at most one."""
     inline_bytes: int = 0
     """How much of the entry they are."""
     may_have_batches: bool = True
-    results: list[tuple[Completion[LedgerResult], LedgerResult]] = field(default_factory=list)
+    results: list[tuple[Completion[LedgerResult], LedgerResult]] = msgspec.field(default_factory=list)
     size: int = HEAD_BYTES
     work: int = 0
     files: int = 0
@@ -39,7 +39,7 @@ class Filling:
     """Whether the next entry may be decided before this one is applied."""
     is_needed: bool = False
     """Written also without a record."""
-    began_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+    began_at: float = msgspec.field(default_factory=lambda: asyncio.get_running_loop().time())
 
     def takes(self, request: Request) -> bool:
         if type(request) is CommitDraft and (self.batches or not self.may_have_batches):

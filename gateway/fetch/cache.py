@@ -88,6 +88,12 @@ class RunCache:
         """A whole object."""
         return self._read.use((locator, _WHOLE))
 
+    def written(self, locator: str, start: int) -> memoryview | None:
+        """The batch at `start`, if it was written here lately and need not be copied before it is served."""
+        view = self._written.views.get((locator, start))
+        is_own = view is not None and (len(view) < MIN_SHARED_BYTES or not _is_small_part(view))
+        return view if is_own else None
+
     def has_written(self, locator: str, start: int) -> bool:
         """Whether the batch at `start` was written here lately."""
         return (locator, start) in self._written.views

@@ -57,13 +57,17 @@ class SparseOffsetIndex:
             points = self._runs[key] = _Points()
             if len(self._runs) > self._max_runs:
                 self._runs.popitem(last=False)
-        at = bisect_left(points.offsets, offset)
-        if at < len(points.offsets) and points.offsets[at] == offset:
-            return
-        points.offsets.insert(at, offset)
+        offsets = points.offsets
+        at = len(offsets)
+        if at and offset <= offsets[-1]:
+            # Not of a reader that follows the log.
+            at = bisect_left(offsets, offset)
+            if offsets[at] == offset:
+                return
+        offsets.insert(at, offset)
         points.bases.insert(at, point.base)
         points.positions.insert(at, point.position)
-        if len(points.offsets) > self._max_points:
+        if len(offsets) > self._max_points:
             # Every second point is dropped, but not the newest, where consumers that follow the log continue.
             points.offsets = points.offsets[::-2][::-1]
             points.bases = points.bases[::-2][::-1]

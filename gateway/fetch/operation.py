@@ -9,14 +9,16 @@ state of its last plan, and partitions may have been planned at different times.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from gateway.coordination.ledger import Ledger
 from gateway.fetch.budget import NO_OWNER, FetchBudget, Share
 from gateway.fetch.offset_index import SparseOffsetIndex
 from gateway.fetch.partition_memory import PartitionMemory
-from gateway.fetch.planning import PartitionFetch, partition_response, plan, readable_bytes
+from gateway.fetch.planning import PartitionFetch, partition_response, plan, plan_ends, readable_bytes
 from gateway.fetch.purgatory import Purgatory
 from gateway.fetch.reader import RunReader
 from gateway.fetch.sessions import FetchContext, FetchSession, SessionPartition
@@ -92,6 +94,7 @@ class FetchOperation:
         "has_waited",
         "is_from_broker",
         "is_over",
+        "is_planned",
         "isolation",
         "max_bytes",
         "memory",
@@ -148,8 +151,8 @@ class FetchOperation:
         """The fetch waits for nothing more."""
         self.absent_count: int | None = None
         """Partitions that did not exist at the first plan. None before it."""
-        self.has_confirmed = False
-        """An error of some partition was confirmed."""
+        self.is_planned = self.has_confirmed = False
+        """All partitions were planned once; an error of some partition was confirmed."""
         self.has_waited = False
         """Since the last plan, so that the plan may be outdated."""
         self.stale_plans = 0
@@ -198,6 +201,7 @@ class FetchOperation:
             slices.leave()
             self.has_waited = True
         self.reportable = reportable
+        self.is_planned = True
         # Of a fetch at the end of its partitions there is none.
         return bool(reportable) and any(fetched.is_exceptional for fetched in reportable)
 
@@ -206,6 +210,8 @@ class FetchOperation:
         topics, offset_index = self.resources.shard.state.topics, self.resources.offset_index
         isolation, max_bytes = self.isolation, self.max_bytes
         reportable = []
+        if not self.is_planned:
+            partitions = plan_ends(partitions, topics)
         for fetched in partitions:
             # Most are at their end, and stay there until the next plan: that still holds.
             if not fetched.is_at_end or fetched.has_moved:

@@ -7,8 +7,9 @@ fills it with a part of that batch.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from gateway.fetch.offset_index import SparseOffsetIndex
 from gateway.fetch.sessions import SessionPartition
@@ -24,7 +25,7 @@ from ledger.batch.header import HEADER_BYTES, LEADER_EPOCH
 from ledger.partitions.isolation import AbortedTransaction as AbortedInLog
 from ledger.partitions.isolation import aborted_in
 from ledger.partitions.state import PartitionLog
-from ledger.topics.state import Topics
+from ledger.topics.state import Topic, Topics
 from ledger.types import ZERO_TOPIC_ID, Buffer, TopicId
 
 READ_COMMITTED: Final = 1
@@ -34,12 +35,12 @@ NO_REPLICA: Final = -1
 FIRST_BATCH_BYTES: Final = 4 * 1024
 """Bytes to read at least where the first batch must be served whatever its size."""
 
+_NO_LOGS: Final[Sequence[PartitionLog | None]] = ()
 _ABSENT: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _MAY_BE_OUTDATED: Final = _ABSENT | {ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.OFFSET_OUT_OF_RANGE}
 
 
-@dataclass(slots=True, eq=False)
-class PartitionFetch:
+class PartitionFetch(msgspec.Struct, eq=False):
     """One partition of a fetch under way. `request` is as it was when the fetch began: a later request of the
     session may change that of `partition` meanwhile."""
 
@@ -123,9 +124,9 @@ def plan(
     fetched: PartitionFetch, topics: Topics, isolation: int, max_bytes: int, offset_index: SparseOffsetIndex
 ) -> None:
     """Find the partition and what can be served of it, or its error. May be repeated on a newer state."""
-    fetched.error, fetched.stream = ErrorCode.NONE, None
+    log = find_log(fetched.partition, topics)
+    fetched.log, fetched.error, fetched.stream = log, ErrorCode.NONE, None
     fetched.is_diverging = fetched.is_at_end = fetched.is_first_cut = False
-    log = fetched.log = find_log(fetched.partition, topics)
     if log is None:
         fetched.error = _absence(fetched.partition, topics)
         return
@@ -156,16 +157,54 @@ def plan(
         _open(fetched, log, isolation, max(fetched.max_bytes, HEADER_BYTES), offset_index)
 
 
+def plan_ends(partitions: Sequence[PartitionFetch], topics: Topics) -> Sequence[PartitionFetch]:
+    """Plan for the first time those partitions that are read up to their end, as most are: what `plan` does,
+    without a call for each, and with one look-up for adjacent partitions of a topic. Returns the others."""
+    others: list[PartitionFetch] = []
+    topic: Topic | None = None
+    name, topic_id, logs = "", b"", _NO_LOGS
+    for fetched in partitions:
+        partition, request = fetched.partition, fetched.request
+        if partition.topic_id is not topic_id or partition.name != name:
+            topic_id, name = partition.topic_id, partition.name
+            topic = find_topic(partition, topics)
+            logs = _NO_LOGS if topic is None else topic.partitions.made
+        index = request.index
+        log = logs[index] if 0 <= index < len(logs) else None
+        if (
+            log is None
+            or topic is None
+            or request.fetch_offset != log.high_watermark
+            or request.last_fetched_epoch > LEADER_EPOCH
+            or request.current_leader_epoch > LEADER_EPOCH
+            or fetched.is_from_broker
+        ):
+            others.append(fetched)
+            continue
+        partition.name = topic.name
+        fetched.log = log
+        fetched.was_found = fetched.is_at_end = True
+        fetched.high_watermark, fetched.last_stable, fetched.log_start = (
+            log.high_watermark,
+            log.last_stable,
+            log.log_start,
+        )
+    return others
+
+
+def find_topic(partition: SessionPartition, topics: Topics) -> Topic | None:
+    """The topic by its id if the partition has one, else by name."""
+    if partition.topic_id != ZERO_TOPIC_ID:
+        return topics.by_id.get(TopicId(partition.topic_id))
+    return topics.by_name.get(partition.name)
+
+
 def find_log(partition: SessionPartition, topics: Topics) -> PartitionLog | None:
     """The partition by its topic's id if it has one, else by name; keeps the name of a resolved id."""
-    if partition.topic_id != ZERO_TOPIC_ID:
-        topic = topics.by_id.get(TopicId(partition.topic_id))
-        if topic is not None:
-            partition.name = topic.name
-    else:
-        topic = topics.by_name.get(partition.name)
+    topic = find_topic(partition, topics)
     if topic is None:
         return None
+    partition.name = topic.name
     index, made = partition.request.index, topic.partitions.made
     return made[index] or topic.partitions[index] if 0 <= index < len(made) else None
 
@@ -220,6 +259,17 @@ def partition_response(
 ) -> FetchPartitionResponse:
     """The partition's part of the response, with the values that Kafka sends together with an error."""
     index = fetched.request.index
+    if fetched.is_at_end:
+        # As most are: there are no records, and so no aborted transactions.
+        return FetchPartitionResponse(
+            index,
+            0,
+            fetched.high_watermark,
+            fetched.last_stable,
+            fetched.log_start,
+            () if isolation == READ_COMMITTED else None,
+            is_empty=True,
+        )
     if fetched.error is not ErrorCode.NONE:
         never_there = fetched.is_absent and not fetched.was_found
         return FetchPartitionResponse(index, fetched.error, aborted_transactions=() if never_there else None)

@@ -67,11 +67,7 @@ class Purgatory:
         happens."""
         waiting = self._waiting
         for log in logs:
-            fetches = waiting.get(log.number)
-            if fetches is None:
-                waiting[log.number] = {fetch: None}
-            else:
-                fetches[fetch] = None
+            waiting.setdefault(log.number, {})[fetch] = None
 
     async def wait(self, fetch: ParkedFetch, deadline: float) -> bool:
         """As `park`, for a fetch that has entered with all of its partitions."""
@@ -107,9 +103,10 @@ class Purgatory:
                 fetch.wake()
 
     def leave(self, fetch: ParkedFetch, logs: Sequence[PartitionLog]) -> None:
+        waiting = self._waiting
         for log in logs:
-            fetches = self._waiting.get(log.number)
+            fetches = waiting.get(log.number)
             if fetches is not None:
                 fetches.pop(fetch, None)
                 if not fetches:
-                    del self._waiting[log.number]
+                    del waiting[log.number]

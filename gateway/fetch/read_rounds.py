@@ -64,7 +64,8 @@ async def _wait_for_share(operation: FetchOperation, size: int) -> bool:
 
 async def _read_rounds(operation: FetchOperation, missing: Sequence[MissingBytes]) -> bool:
     while missing:
-        stale = await _read_round(operation, missing)
+        missing = _not_written(operation, missing)
+        stale = await _read_round(operation, missing) if missing else []
         if stale and operation.stale_plans < MAX_STALE_PLANS:
             operation.stale_plans += 1
             await operation.barrier()
@@ -80,6 +81,19 @@ async def _read_rounds(operation: FetchOperation, missing: Sequence[MissingBytes
             if missing and not await _wait_for_share(operation, planned_bytes(missing)):
                 return True
     return True
+
+
+def _not_written(operation: FetchOperation, missing: Sequence[MissingBytes]) -> list[MissingBytes]:
+    """Those that cannot be taken at once from what was written here lately."""
+    reader, left = operation.resources.reader, operation.resources.options.round_bytes
+    unread = []
+    for part in missing:
+        size = min(part.size, part.stream.available)
+        if size > left or not reader.take_written(part.stream, size):
+            unread.append(part)
+        else:
+            left -= size
+    return unread
 
 
 def _holds_enough(operation: FetchOperation, missing: Sequence[MissingBytes]) -> bool:

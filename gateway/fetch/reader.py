@@ -4,6 +4,7 @@ kept by the system, else as `ObjectReads` does."""
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from gateway.fetch.cache import RunCache
@@ -114,6 +115,22 @@ class RunReader:
                 failures[index] = failure
             at += len(group)
         return failures
+
+    def take_written(self, stream: BatchStream, wanted: int) -> bool:
+        """Read about `wanted` bytes of a stream at once, if they are all of batches that were written here
+        lately. False: nothing was read."""
+        run = stream.runs[-1]
+        if is_marker(run):
+            return False
+        try:
+            locator = self._find_object(run.object_number).locator
+        except KeyError:
+            return False
+        before = len(stream.batches)
+        if not stream.take_written(partial(self.cache.written, locator), wanted):
+            return False
+        self.hit_bytes += sum([len(batch.data) for batch in stream.batches[before:]])
+        return True
 
     def served(self, stream: BatchStream, last: StoredBatch) -> None:
         """A client gets the batches of this stream up to this one."""

@@ -10,11 +10,11 @@ partitions, which it holds also while it waits, has a budget of its own
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Final, NamedTuple
 
 import structlog
+from msgspec.structs import replace
 
 from gateway.coordination.ledger import Ledger
 from gateway.fetch.budget import NO_OWNER, FetchBudget

@@ -24,6 +24,8 @@ from enum import Enum
 from itertools import chain
 from typing import Final, TypeAlias
 
+import msgspec
+
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import (
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -58,8 +60,7 @@ PartitionKey: TypeAlias = tuple[str | bytes, int]
 _NO_SESSIONS: Final[Mapping[int, PartitionKey]] = {}
 
 
-@dataclass(slots=True)
-class SessionPartition:
+class SessionPartition(msgspec.Struct):
     """One partition of a fetch, and what its session last sent to the client about it.
 
     `name` is empty until the topic id is resolved.
@@ -140,8 +141,7 @@ class FetchKind(Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class FetchContext:
+class FetchContext(msgspec.Struct, frozen=True):
     """A fetch as its session makes it: which partitions, in which order."""
 
     kind: FetchKind
@@ -416,9 +416,12 @@ def _requested(request: FetchRequest, by_id: bool) -> dict[PartitionKey, Session
     """The request's partitions in its order. Of a partition that is named twice the last counts."""
     requested: dict[PartitionKey, SessionPartition] = {}
     for topic in request.topics:
-        key = topic.topic_id if by_id else topic.name
-        for partition in topic.partitions:
-            requested[key, partition.index] = SessionPartition(topic.name, topic.topic_id, partition)
+        name, topic_id = topic.name, topic.topic_id
+        key = topic_id if by_id else name
+        requested |= {
+            (key, partition.index): SessionPartition(name, topic_id, partition)
+            for partition in topic.partitions
+        }
     return requested
 
 

@@ -10,7 +10,7 @@ the offset. Batches from the cache were checked before. In a segment offsets are
 CRC covers: they ascend, and a batch that comes after a gap does not overlap the next one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -23,6 +23,7 @@ from ledger.batch.header import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC,
+    WALKED,
     BatchHeader,
     WalkedBatch,
     no_whole_batch,
@@ -188,6 +189,35 @@ class BatchStream:
         if not self.found and wanted < self._seek_bytes:
             wanted = self._seek_bytes
         return wanted if wanted < unread else unread
+
+    def take_written(self, written: Callable[[int], memoryview | None], wanted: int) -> bool:
+        """Take about `wanted` bytes of batches that were written here lately, as readers at the end of a log
+        do. `written` has the whole batch of a position in the object of the last run, if it is there. False
+        if one is not, or if the stream is anywhere but between batches of that run: nothing is taken then."""
+        run = self.runs[-1]
+        is_plain = self._skipping is None and self._cut is None and self._table is None and self.found
+        if not (is_plain and run.dense and self._at == len(self.runs) - 1 and run.last < self.bound):
+            return False
+        position, base, end, taken = self._position, self._next_offset, run.start + run.size, 0
+        batches: list[StoredBatch] = []
+        while position < end and (taken < wanted or not batches):
+            data = written(position)
+            if data is None:
+                return False
+            _, _, _, attributes, last_offset_delta, max_timestamp = WALKED.unpack_from(data)
+            position += len(data)
+            taken += len(data)
+            last = base + last_offset_delta
+            batches.append(StoredBatch(run, position, base, last, attributes, max_timestamp, data))
+            base = last + 1
+        is_whole = position == end
+        is_in_run = position <= end and base <= run.last + 1 and is_whole == (base > run.last)
+        if not is_in_run or batches[0].last_offset < self.offset:
+            return False
+        self.batches += batches
+        self._position, self._next_offset, self.next_size = position, base, 0
+        self._at += is_whole
+        return True
 
     def take(self, byte_range: ByteRange, stored: Sequence[Buffer], cached: Sequence[Buffer] = ()) -> int:
         """Take what was read of a range, in the order of `ranges`: what the cache had of its beginning, and

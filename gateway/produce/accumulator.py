@@ -5,8 +5,9 @@ Batches of a partition keep their order of arrival, and are adjacent in their dr
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from gateway.telemetry.traces import RequestTrace
 from ledger.batch.header import BatchHeader
@@ -58,8 +59,7 @@ class ProduceCompletion:
             self.set_result(None)
 
 
-@dataclass(slots=True, eq=False)
-class PendingBatch:
+class PendingBatch(msgspec.Struct, eq=False):
     """One batch that is not committed yet. Its result is written into the fields below and counted by its
     completion."""
 

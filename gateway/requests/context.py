@@ -4,6 +4,8 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+import msgspec
+
 from gateway.addresses import Listener
 from gateway.configs.service import ConfigService
 from gateway.coordination.ledger import Ledger
@@ -89,8 +91,7 @@ class Services:
     """Metadata of some topics with very many partitions. Apart, as there are more of these."""
 
 
-@dataclass(slots=True)
-class RequestContext:
+class RequestContext(msgspec.Struct):
     """One request's surroundings. `error` is what the request is counted under; handlers may set it."""
 
     header: RequestHeader

@@ -10,8 +10,9 @@ newer client can learn what is spoken (KIP-511: error 35 in a body of version 0)
 import struct
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import Malformed
@@ -42,8 +43,7 @@ class Request(NamedTuple):
     """An ApiVersions of a version out of range: its response is error 35 in a body of version 0."""
 
 
-@dataclass(slots=True)
-class _Pending:
+class _Pending(msgspec.Struct):
     frame_bytes: int
     response: list[Buffer] | None = None
     response_bytes: int = 0

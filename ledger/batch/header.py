@@ -71,7 +71,7 @@ _BASE_OFFSET = struct.Struct(">q")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
-_WALKED = struct.Struct(">qi4xb4xhi8xq")
+WALKED = struct.Struct(">qi4xb4xhi8xq")
 # Kafka compares the length field with the smallest record that any format ever had before it looks
 # at the magic.
 _MIN_LENGTH_OF_ANY_MAGIC = 14
@@ -239,7 +239,7 @@ def walk(view: memoryview) -> Iterator[WalkedBatch]:
 def walk_whole(view: memoryview) -> Iterator[WalkedBatch]:
     """The same up to the first that is cut off, or no batch: where stored bytes are read piece by piece."""
     position, end = 0, len(view)
-    unpack = _WALKED.unpack_from
+    unpack = WALKED.unpack_from
     while end - position >= HEADER_BYTES:
         base_offset, length, magic, attributes, last_offset_delta, max_timestamp = unpack(view, position)
         size = length + LENGTH_PREFIX_BYTES
@@ -253,7 +253,7 @@ def no_whole_batch(rest: memoryview) -> BatchError:
     """Why `walk_whole` stopped before these bytes."""
     if len(rest) < HEADER_BYTES:
         return _corrupt(f"{len(rest)} bytes are too few for a batch header")
-    _, length, magic, *_ = _WALKED.unpack_from(rest)
+    _, length, magic, *_ = WALKED.unpack_from(rest)
     return _corrupt(f"no batch: magic {magic}, {length + LENGTH_PREFIX_BYTES} bytes of {len(rest)}")
 
 

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import msgspec
 from crc32c import crc32c
 
 from ledger.records import FIRST_LEVEL
@@ -54,8 +55,7 @@ ENTRY_BYTES: Final = _ENTRY.size
 TRAILER_BYTES: Final = _CRC.size
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedFrame:
+class EncodedFrame(msgspec.Struct, frozen=True):
     """A frame to write: `buffers` in this order, `size` bytes in all; `starts` in the order of the draft."""
 
     buffers: list[Buffer]

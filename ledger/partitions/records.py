@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
 from ledger.errors import StoreDamaged
 from ledger.objects.state import Origin, origin_of
 from ledger.objects.uploads import NO_UPLOADER, Upload, Uploader
@@ -28,8 +30,7 @@ BatchRow: TypeAlias = tuple[int, int, int, int, int, int, int]
 """(size, record count, max timestamp, producer id, producer epoch, base sequence, attributes)."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileCommitted:
+class FileCommitted(msgspec.Struct, frozen=True):
     """Batches of one object got their offsets. `runs` in object order, their batches in `batches`.
 
     `origin` and `upload` are None at feature level 1, and where the request has none.

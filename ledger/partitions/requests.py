@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
+import msgspec
+
 from ledger.objects.state import Origin
 from ledger.objects.uploads import Upload
 from ledger.partitions.records import BATCH, RUN
@@ -42,8 +44,7 @@ ProducerKey: TypeAlias = tuple[TopicId, int, int, int]
 """(topic id, partition, producer id, producer epoch)."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitFile:
+class CommitFile(msgspec.Struct, frozen=True):
     """Number the batches of one object (KIP-1164 DisklessCommitFile).
 
     `origin`: of an object whose locator carries no creation time, or that is no WAL object. `upload`: which
@@ -71,8 +72,7 @@ class CommitFile:
         return len(self.batches)
 
 
-@dataclass(frozen=True, slots=True)
-class CommitPlaced:
+class CommitPlaced(msgspec.Struct, frozen=True):
     """Number the batches of a draft that is appended with the entry of this commit (`Journal.place`).
 
     Unlike a `CommitFile` it is decided once, and never again: until its entry is durable its batches are

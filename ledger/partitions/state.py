@@ -87,8 +87,10 @@ class PartitionLog:
     def last_stable(self) -> int:
         """The last stable offset, at which readers of committed records end: the first of an open
         transaction, or the high watermark."""
-        first = self.isolation.first_open
-        return self.high_watermark if first is None else max(first, self.log_start)
+        isolation = self.isolation
+        if not isolation.open:
+            return self.high_watermark
+        return max(next(iter(isolation.open.values())), self.log_start)
 
     def append(
         self, object_number: int, start: int, size: int, base: int, last: int, max_timestamp: int

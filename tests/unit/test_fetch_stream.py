@@ -100,6 +100,69 @@ def test_bytes_that_lengthen_a_run_are_counted_from_where_the_last_reader_stoppe
     assert open_stream(log, 9, 11, 10**6, offset_index).found is False
 
 
+WRITTEN = [batch_of(*values) for values in ([b"a"], [b"b" * 40] * 3, [b"c" * 900], [b"d"] * 7)]
+WRITTEN_RUN = Run(100, 111, 1, 500, sum(map(len, WRITTEN)), 0)
+
+
+def written_at(*indexes: int) -> dict[int, memoryview]:
+    """Some of the batches, by where they are in the object."""
+    starts = [500 + sum(map(len, WRITTEN[:index])) for index in range(len(WRITTEN))]
+    return {starts[index]: memoryview(WRITTEN[index]) for index in indexes}
+
+
+@pytest.mark.parametrize("wanted", [1, 200, 10**9])
+@pytest.mark.parametrize("first", range(4))
+def test_what_was_written_lately_is_taken_as_what_is_read(first: int, wanted: int) -> None:
+    offset_index, data = SparseOffsetIndex(), bytes(500) + b"".join(WRITTEN)
+    offset, position = [(100, 500), (101, 500 + len(WRITTEN[0])), *list_of_later()][first]
+    offset_index.note(WRITTEN_RUN, Point(offset, offset, position))
+    read, taken = (BatchStream([WRITTEN_RUN], offset, 112, offset_index) for _ in range(2))
+    written, all_written = written_at(*range(4)), []
+    read_all(read, data)
+    while not taken.at_end:
+        before = len(taken.batches)
+        assert taken.take_written(written.get, wanted)
+        all_written.append(len(taken.batches) - before)
+    assert taken.batches == read.batches
+    assert taken.available == read.available == len(data) - position
+    assert all_written == ([4 - first] if wanted == 10**9 else all_written)
+    assert wanted > 1 or all_written == [1] * (4 - first)
+
+
+def list_of_later() -> list[tuple[int, int]]:
+    """Offset and position of the third batch and of the fourth."""
+    third = 500 + len(WRITTEN[0]) + len(WRITTEN[1])
+    return [(104, third), (105, third + len(WRITTEN[2]))]
+
+
+def test_a_stream_goes_on_with_the_store_where_nothing_was_written_lately() -> None:
+    data = bytes(500) + b"".join(WRITTEN)
+    stream = BatchStream([WRITTEN_RUN], 100, 112, SparseOffsetIndex())
+    assert not stream.take_written(written_at(0, 2, 3).get, 10**9)
+    assert not stream.batches
+    assert stream.take_written(written_at(0, 2, 3).get, 1)
+    assert not stream.take_written(written_at(0, 2, 3).get, 1)
+    assert read_all(stream, data) == [(100, 100), (101, 103), (104, 104), (105, 111)]
+
+
+def test_only_batches_of_the_last_run_whose_offsets_follow_are_taken_without_a_read() -> None:
+    written = written_at(*range(4))
+
+    def takes(runs: list[Run], offset: int, bound: int) -> bool:
+        return BatchStream(runs, offset, bound, SparseOffsetIndex()).take_written(written.get, 10**9)
+
+    assert takes([WRITTEN_RUN], 100, 112)
+    # The place of the offset is to be found; the bound is inside; one of two runs is before it.
+    assert not takes([WRITTEN_RUN], 101, 112)
+    assert not takes([WRITTEN_RUN], 100, 111)
+    assert not takes([Run(90, 99, 1, 0, 500, 0), WRITTEN_RUN], 90, 112)
+    # The batches have other offsets than the run: of a segment, too few, too many.
+    assert not takes([WRITTEN_RUN._replace(dense=False)], 100, 112)
+    assert not takes([WRITTEN_RUN._replace(last=112)], 100, 113)
+    assert not takes([WRITTEN_RUN._replace(last=110)], 100, 111)
+    assert not takes([WRITTEN_RUN._replace(size=WRITTEN_RUN.size - 1)], 100, 112)
+
+
 def test_no_range_is_too_short_for_a_batch_header() -> None:
     size = len(batch_of(b"a"))
     runs = [Run(i, i, i, 0, size, 0) for i in range(3)]

@@ -6,8 +6,9 @@ requests, `fetch_encoding` writes responses, both by hand.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from gateway.wire.errors import UnsupportedVersion
 from gateway.wire.messages.absent import AbsentPartitions
@@ -27,8 +28,7 @@ SESSIONLESS_EPOCH: Final = -1
 NO_HIGH_WATERMARK: Final = 2**63 - 1
 
 
-@dataclass(slots=True)
-class FetchPartition:
+class FetchPartition(msgspec.Struct):
     index: int
     current_leader_epoch: int
     fetch_offset: int
@@ -39,8 +39,7 @@ class FetchPartition:
     high_watermark: int = NO_HIGH_WATERMARK
 
 
-@dataclass(slots=True)
-class FetchTopic:
+class FetchTopic(msgspec.Struct):
     """`name` is empty from version 13 on, `topic_id` is zero before."""
 
     name: str
@@ -48,8 +47,7 @@ class FetchTopic:
     partitions: list[FetchPartition]
 
 
-@dataclass(slots=True)
-class ForgottenTopic:
+class ForgottenTopic(msgspec.Struct):
     """Partitions that leave the session."""
 
     name: str
@@ -57,8 +55,7 @@ class ForgottenTopic:
     partitions: list[int]
 
 
-@dataclass(slots=True)
-class FetchRequest:
+class FetchRequest(msgspec.Struct):
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -89,8 +86,7 @@ class SnapshotId(NamedTuple):
     epoch: int
 
 
-@dataclass(slots=True)
-class FetchPartitionResponse:
+class FetchPartitionResponse(msgspec.Struct):
     index: int
     error_code: int
     high_watermark: int = -1
@@ -103,17 +99,17 @@ class FetchPartitionResponse:
     diverging_epoch: EpochEndOffset | None = None
     current_leader: LeaderIdAndEpoch | None = None
     snapshot_id: SnapshotId | None = None
+    is_empty: bool = False
+    """There is nothing but offsets, as of most partitions, which are encoded by one pack. Not on the wire."""
 
 
-@dataclass(slots=True)
-class FetchTopicResponse:
+class FetchTopicResponse(msgspec.Struct):
     name: str
     topic_id: bytes
     partitions: Sequence[FetchPartitionResponse]
 
 
-@dataclass(slots=True)
-class FetchResponse:
+class FetchResponse(msgspec.Struct):
     topics: Sequence[FetchTopicResponse]
     error_code: int = 0
     session_id: int = NO_SESSION_ID

@@ -4,6 +4,7 @@ What is decoded is the body after the request header. Bytes after the message ar
 """
 
 from collections.abc import Callable, Generator
+from itertools import starmap
 from struct import Struct
 from struct import error as struct_error
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -47,7 +48,8 @@ _PARTITION_V4 = Struct(">iqi")
 _PARTITION_V5 = Struct(">iqqi")
 _PARTITION_V9 = Struct(">iiqqi")
 _PARTITION_V12 = Struct(">iiqiqi")
-_UNTAGGED_V12 = Struct(">iiqiqiB")
+_UNTAGGED_V12 = Struct(">iiqiqix")
+"""Without the number of tagged fields after each, which is 0."""
 
 _Topic = TypeVar("_Topic")
 _Partition = TypeVar("_Partition")
@@ -255,10 +257,7 @@ def _untagged_partitions(body: memoryview, pos: int, count: int) -> list[FetchPa
     rows = body[pos : pos + count * size]
     if len(rows) != count * size or any(rows[size - 1 :: size]):
         return None
-    return [
-        FetchPartition(index, epoch, offset, last_epoch, log_start, max_bytes)
-        for index, epoch, offset, last_epoch, log_start, max_bytes, _ in _UNTAGGED_V12.iter_unpack(rows)
-    ]
+    return list(starmap(FetchPartition, _UNTAGGED_V12.iter_unpack(rows)))
 
 
 def _classic_partitions(

@@ -113,7 +113,20 @@ def _encode_partitions(
 ) -> None:
     flexible = version >= FIRST_FLEXIBLE
     for partition in partitions:
-        if flexible and _encode_empty(between, partition):
+        if partition.is_empty and flexible:
+            between.append(
+                _PARTITION_V12_EMPTY.pack(
+                    partition.index,
+                    0,
+                    partition.high_watermark,
+                    partition.last_stable_offset,
+                    partition.log_start_offset,
+                    0 if partition.aborted_transactions is None else 1,
+                    partition.preferred_read_replica,
+                    1,
+                    0,
+                )
+            )
             continue
         _encode_partition_head(between, version, partition)
         if partition.records:
@@ -137,34 +150,6 @@ def _encode_end(buffers: list[Buffer], between: list[bytes], version: int, respo
         between.append(encode_endpoints(response.node_endpoints if version >= 16 else ()))
     if between:
         buffers.append(b"".join(between))
-
-
-def _encode_empty(between: list[bytes], partition: FetchPartitionResponse) -> bool:
-    """One pack for a partition that has nothing new, as most have. False if this one has something."""
-    aborted = partition.aborted_transactions
-    if (
-        partition.records
-        or partition.records is None
-        or aborted
-        or partition.diverging_epoch is not None
-        or partition.current_leader is not None
-        or partition.snapshot_id is not None
-    ):
-        return False
-    between.append(
-        _PARTITION_V12_EMPTY.pack(
-            partition.index,
-            partition.error_code,
-            partition.high_watermark,
-            partition.last_stable_offset,
-            partition.log_start_offset,
-            0 if aborted is None else 1,
-            partition.preferred_read_replica,
-            1,
-            0,
-        )
-    )
-    return True
 
 
 def _encode_partition_head(between: list[bytes], version: int, partition: FetchPartitionResponse) -> None:

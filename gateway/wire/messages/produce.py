@@ -5,11 +5,12 @@ views of it. The generated module of the same name serves the other direction, a
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from gateway.wire.errors import Malformed, NeedsSlices, UnsupportedVersion
 from gateway.wire.primitives import (
@@ -53,15 +54,13 @@ _LONGEST_KNOWN: Final = 249
 _SMALL_COUNTS = tuple(encode_uvarint(count + 1) for count in range(127))
 
 
-@dataclass(slots=True)
-class ProducePartition:
+class ProducePartition(msgspec.Struct):
     index: int
     records: memoryview | None
     """A view of the frame: the batches as sent, not validated."""
 
 
-@dataclass(slots=True)
-class ProduceTopic:
+class ProduceTopic(msgspec.Struct):
     """`name` is empty from version 13 on, `topic_id` is zero before."""
 
     name: str
@@ -69,8 +68,7 @@ class ProduceTopic:
     partitions: list[ProducePartition]
 
 
-@dataclass(slots=True)
-class ProduceRequest:
+class ProduceRequest(msgspec.Struct):
     transactional_id: str | None
     acks: int
     """0 none, 1 leader, -1 all; other values are decoded too."""
@@ -97,8 +95,7 @@ class NodeEndpoint(NamedTuple):
     rack: str | None = None
 
 
-@dataclass(slots=True)
-class ProducePartitionResponse:
+class ProducePartitionResponse(msgspec.Struct):
     index: int
     error_code: int
     base_offset: int = -1
@@ -109,15 +106,13 @@ class ProducePartitionResponse:
     current_leader: LeaderIdAndEpoch | None = None
 
 
-@dataclass(slots=True)
-class ProduceTopicResponse:
+class ProduceTopicResponse(msgspec.Struct):
     name: str
     topic_id: bytes
     partitions: Sequence[ProducePartitionResponse]
 
 
-@dataclass(slots=True)
-class ProduceResponse:
+class ProduceResponse(msgspec.Struct):
     topics: Sequence[ProduceTopicResponse]
     throttle_time_ms: int = 0
     node_endpoints: Sequence[NodeEndpoint] = ()
