@@ -5,6 +5,7 @@ import pytest
 pytest_plugins = [
     "pytester",
     "tests.support.workers",
+    "tests.support.unset_logs",
     "tests.support.suite_table",
     "tests.support.kafka",
     "tests.support.etcd",

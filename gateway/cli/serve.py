@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,7 +110,7 @@ async def _serve(settings: Settings, ready_file: Path | None, stop: "_Stop") -> 
             # Another gateway has the shard now, as one that holds the directory would have it.
             code = Exit.IN_USE
             stop.reason = gateway.shard.why_not
-            print(f"dragoman: {stop.reason}", file=sys.stderr)  # noqa: T201
+            _say(stop.reason)
         calming.cancel()
         notify(STOPPING)
         log.info("gateway.stopping", reason=stop.reason)
@@ -261,5 +262,11 @@ def _own_command() -> str:
 
 
 def _complain(error: Exception, code: Exit) -> Exit:
-    print(f"dragoman: {error}", file=sys.stderr)  # noqa: T201
+    _say(str(error))
     return code
+
+
+def _say(reason: str) -> None:
+    # Whoever started this process may see no more than its exit code.
+    with suppress(OSError):
+        print(f"dragoman: {reason}", file=sys.stderr)  # noqa: T201

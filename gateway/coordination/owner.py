@@ -226,14 +226,14 @@ class Owner:
             self.successor = await named_successor(self._journal, self._replica.state)
             if self.successor:
                 self.broken = OwnershipLost(f"{self.successor} has taken it over: {error}", error.certain)
-            log.error("shard.ownership_lost", shard=self._journal.shard, reason=str(self.broken))
             self.lost.set()
+            log.error("shard.ownership_lost", shard=self._journal.shard, reason=str(self.broken))
         except Exception as error:
             # A bug: nothing more may be decided on a state that may be wrong.
-            log.exception("shard.failed", shard=self._journal.shard)
             await self._end_proof()
             self._break(error)
             self.lost.set()
+            log.exception("shard.failed", shard=self._journal.shard)
 
     async def _write_all(self) -> None:
         """What waits."""

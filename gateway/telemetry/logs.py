@@ -6,8 +6,9 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TextIO, cast
 
 import structlog
 
@@ -31,6 +32,8 @@ FLOODABLE: Final = frozenset(
 FLOOD_BYTES: Final = 6000
 """Written of one such family at one level within FLOOD_S."""
 FLOOD_S: Final = 5.0
+_UNWRITABLE: Final = (OSError, ValueError, AttributeError)
+"""No space or no reader; a closed file; no stderr at all."""
 LINE_BYTES: Final = 120
 """Approximate size of a line without its texts."""
 
@@ -47,7 +50,9 @@ def set_up_logs(log: Log) -> None:
         if as_text
         else structlog.processors.JSONRenderer()
     )
+    lines = _Lines()
     processors: list[structlog.typing.Processor] = [
+        lines.mention_lost,
         harmless,
         Floods(),
         structlog.processors.add_log_level,
@@ -58,10 +63,41 @@ def set_up_logs(log: Log) -> None:
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[log.level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # It has of a file what is used of it.
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, lines)),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(handlers=[_FromLibraries()], level=max(_LEVELS[log.level], logging.WARNING))
+
+
+class _Lines:
+    """Lines of the log on what is stderr at the time. One that cannot be written is lost, and hinders nobody:
+    neither a full disk nor a reader that is gone may fail what a line only tells of. The first line that can
+    be written again has the number of those that were lost."""
+
+    def __init__(self) -> None:
+        self._lost = 0
+
+    def mention_lost(
+        self, _: object, __: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        """A processor."""
+        if self._lost:
+            event["lines_lost"] = self._lost
+        return event
+
+    def write(self, text: str) -> None:
+        with suppress(*_UNWRITABLE):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """The end of a line: it is written, or it is not."""
+        try:
+            sys.stderr.flush()
+        except _UNWRITABLE:
+            self._lost += 1
+        else:
+            self._lost = 0
 
 
 def warn_of_variables(environment: Mapping[str, str]) -> None:

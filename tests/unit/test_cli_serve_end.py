@@ -12,6 +12,7 @@ import pytest
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli import serve
 from gateway.cli.exits import Exit
+from gateway.coordination import owner
 from gateway.coordination.journal import OwnershipLost
 from gateway.settings import Settings
 from ledger.partitions.requests import ReserveProducerIds
@@ -19,14 +20,23 @@ from ledger.ports import AppendOutcome
 from ledger.types import DraftBatch
 
 
+class FailingLog:
+    def __getattr__(self, name: str) -> None:
+        raise OSError("the log cannot be written")
+
+
+@pytest.mark.parametrize("log_fails", [False, True])
 @pytest.mark.parametrize(
     ("reason", "code"),
     [(OwnershipLost("journal entry 7 was written by another gateway"), 5), (ZeroDivisionError(), 1)],
     ids=["taken over", "a fault"],
 )
 def test_a_lost_shard_ends_the_process_with_a_code_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: Exception, code: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: Exception, code: int, log_fails: bool
 ) -> None:
+    if log_fails:
+        monkeypatch.setattr(owner, "log", FailingLog())
+
     @asynccontextmanager
     async def losing(settings: Settings) -> AsyncIterator[RunningGateway]:
         async with running_gateway(settings) as gateway:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import structlog
@@ -54,6 +55,35 @@ def test_machines_get_one_json_object_a_line() -> None:
     assert events[0]["count"] == 3 and events[0]["level"] == "info" and events[0]["timestamp"]
     assert "ZeroDivisionError" in events[1]["exception"]
     assert (events[2]["library"], events[2]["message"]) == ("library", "an old warning")
+
+
+LOSING = """
+import sys
+import structlog
+from gateway.settings import Log
+from gateway.telemetry.logs import set_up_logs
+
+set_up_logs(Log(format="json"))
+log = structlog.get_logger()
+log.info("first")
+closed = open("/dev/null", "w")
+closed.close()
+for sys.stderr in (open("/dev/full", "w"), open("/dev/full", "w", buffering=1), closed, None):
+    log.info("lost")
+    log.error("lost")
+sys.stderr = sys.__stderr__
+log.info("next")
+log.info("last")
+"""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no file that is always full")
+def test_a_line_that_cannot_be_written_is_counted_and_hinders_nobody() -> None:
+    finished = subprocess.run([sys.executable, "-c", LOSING], capture_output=True, text=True, timeout=60)
+    assert finished.returncode == 0, finished.stderr
+    events = [json.loads(line) for line in finished.stderr.splitlines() if line.startswith("{")]
+    assert [event["event"] for event in events] == ["first", "next", "last"]
+    assert [event.get("lines_lost") for event in events] == [None, 8, None]
 
 
 def test_what_strangers_choose_cannot_write_on_a_terminal() -> None:
