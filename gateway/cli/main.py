@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Annotated, Final
+from typing import Annotated, Final, TextIO
 
 import typer
 
@@ -191,9 +191,21 @@ def main() -> None:
     try:
         app()
     except SystemExit as ended:
-        if isinstance(ended.code, int) and any(map(sys.modules.get, HAVE_THREADS)):
+        is_silenced = not _is_flushed(sys.stderr) and _is_flushed(sys.stdout)
+        if isinstance(ended.code, int) and (is_silenced or any(map(sys.modules.get, HAVE_THREADS))):
+            # Python would end with 120 where messages cannot be written: here the code says what happened.
             _leave(ended.code)
         raise
+
+
+def _is_flushed(stream: TextIO | None) -> bool:
+    """False: what was written to it is lost, as its disk is full or its reader is gone."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _leave(code: int) -> None:
@@ -201,12 +213,7 @@ def _leave(code: int) -> None:
     that wants to call it, if only to free an object, is killed within that library, and the process with it
     (SIGABRT)."""
     for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except (OSError, ValueError):
-            # Its reader is gone.
-            continue
+        _is_flushed(stream)
     os._exit(code)
 
 

@@ -28,7 +28,7 @@ from gateway.network.acceptor import ListenFailed
 from gateway.network.unix_sockets import SocketFailed
 from gateway.settings import ConfigError, Settings, Storage
 from gateway.store_assembly import StoreUrls
-from gateway.telemetry.logs import log_loop_errors, set_up_logs, warn_of_variables
+from gateway.telemetry.logs import log_loop_errors, on_terminal, set_up_logs, warn_of_variables
 from gateway.version import product_version
 from ledger.errors import StoreError, StoreLocked
 
@@ -92,7 +92,7 @@ async def _serve(settings: Settings, ready_file: Path | None, stop: "_Stop") -> 
         if ready_file is not None:
             write_ready_file(ready_file, gateway)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, gateway)
-        if sys.stderr.isatty() and settings.log.format != "json" and settings.log.level in LIVELY:
+        if on_terminal() and settings.log.format != "json" and settings.log.level in LIVELY:
             _greet(settings, gateway)
         services = gateway.services
         log.info(
@@ -268,5 +268,5 @@ def _complain(error: Exception, code: Exit) -> Exit:
 
 def _say(reason: str) -> None:
     # Whoever started this process may see no more than its exit code.
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         print(f"dragoman: {reason}", file=sys.stderr)  # noqa: T201

@@ -230,10 +230,12 @@ class Owner:
             log.error("shard.ownership_lost", shard=self._journal.shard, reason=str(self.broken))
         except Exception as error:
             # A bug: nothing more may be decided on a state that may be wrong.
-            await self._end_proof()
-            self._break(error)
-            self.lost.set()
-            log.exception("shard.failed", shard=self._journal.shard)
+            try:
+                log.exception("shard.failed", shard=self._journal.shard)
+            finally:
+                await self._end_proof()
+                self._break(error)
+                self.lost.set()
 
     async def _write_all(self) -> None:
         """What waits."""

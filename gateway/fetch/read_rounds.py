@@ -12,6 +12,7 @@ from typing import Final
 from gateway.fetch.operation import FetchOperation
 from gateway.fetch.planning import MissingBytes, PartitionFetch, planned_bytes, share_out
 from gateway.fetch.reader import MissingObject, ReadRequest
+from gateway.fetch.turns import Turn
 from gateway.telemetry.logs import QuietLog
 from gateway.wire.errors import ErrorCode
 from ledger.errors import StoreError
@@ -64,8 +65,8 @@ async def _wait_for_share(operation: FetchOperation, size: int) -> bool:
 
 async def _read_rounds(operation: FetchOperation, missing: Sequence[MissingBytes]) -> bool:
     while missing:
-        missing = _not_written(operation, missing)
-        stale = await _read_round(operation, missing) if missing else []
+        missing, left = await _not_written(operation, missing)
+        stale = await _read_round(operation, missing, left) if missing else []
         if stale and operation.stale_plans < MAX_STALE_PLANS:
             operation.stale_plans += 1
             await operation.barrier()
@@ -83,17 +84,22 @@ async def _read_rounds(operation: FetchOperation, missing: Sequence[MissingBytes
     return True
 
 
-def _not_written(operation: FetchOperation, missing: Sequence[MissingBytes]) -> list[MissingBytes]:
-    """Those that cannot be taken at once from what was written here lately."""
+async def _not_written(
+    operation: FetchOperation, missing: Sequence[MissingBytes]
+) -> tuple[list[MissingBytes], int]:
+    """Take at once what was written here lately. Returns what has to be read, and how many bytes more this
+    round may hold."""
     reader, left = operation.resources.reader, operation.resources.options.round_bytes
-    unread = []
+    unread, turn = [], Turn() if reader.objects is not None else None
     for part in missing:
         size = min(part.size, part.stream.available)
+        if turn is not None:
+            await turn.take(size)
         if size > left or not reader.take_written(part.stream, size):
             unread.append(part)
         else:
             left -= size
-    return unread
+    return unread, left
 
 
 def _holds_enough(operation: FetchOperation, missing: Sequence[MissingBytes]) -> bool:
@@ -128,18 +134,16 @@ def _cut_short(operation: FetchOperation, missing: Sequence[MissingBytes]) -> li
 
 
 async def _read_round(
-    operation: FetchOperation, missing: Sequence[MissingBytes]
+    operation: FetchOperation, missing: Sequence[MissingBytes], max_bytes: int
 ) -> list[tuple[PartitionFetch, str]]:
-    """One read of the store for all partitions. Returns those of which the store does not have what was
-    planned, with the reason."""
+    """One read of the store for all partitions, of about `max_bytes`, which may be 0. Returns those of which
+    the store does not have what was planned, with the reason."""
     reads = [ReadRequest(part.stream, part.size) for part in missing]
     operation.has_waited = True
     resources = operation.resources
     latest = asyncio.get_running_loop().time() + resources.options.ledger_wait_s
     try:
-        failures = await resources.reader.read(
-            reads, resources.options.round_bytes, max(operation.deadline, latest)
-        )
+        failures = await resources.reader.read(reads, max_bytes, max(operation.deadline, latest))
     except StoreError as error:
         failures = [error] * len(missing)
     stale: list[tuple[PartitionFetch, str]] = []

@@ -1,14 +1,15 @@
 """Events as lines on stderr: a fixed name, then fields. Never a payload, never a password."""
 
 import asyncio
+import errno
 import logging
 import math
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, TextIO
 
 import structlog
 
@@ -41,12 +42,10 @@ LINE_BYTES: Final = 120
 def set_up_logs(log: Log) -> None:
     """Configure structlog for this process: readable text on a terminal, else JSON, unless the
     settings say which. What libraries log comes out in the same form."""
-    as_text = log.format == "text" or (log.format == "auto" and sys.stderr.isatty())
+    as_text = log.format == "text" or (log.format == "auto" and on_terminal())
     renderer: structlog.typing.Processor = (
         # A traceback with the values of variables would show payloads and secrets.
-        structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-        )
+        structlog.dev.ConsoleRenderer(colors=on_terminal(), exception_formatter=structlog.dev.plain_traceback)
         if as_text
         else structlog.processors.JSONRenderer()
     )
@@ -63,20 +62,22 @@ def set_up_logs(log: Log) -> None:
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[log.level]),
-        # It has of a file what is used of it.
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, lines)),
+        logger_factory=lambda *_: lines,
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(handlers=[_FromLibraries()], level=max(_LEVELS[log.level], logging.WARNING))
 
 
 class _Lines:
-    """Lines of the log on what is stderr at the time. One that cannot be written is lost, and hinders nobody:
-    neither a full disk nor a reader that is gone may fail what a line only tells of. The first line that can
-    be written again has the number of those that were lost."""
+    """Writes lines of the log to what is stderr at the time. One that cannot be written is lost, and hinders
+    nobody: neither a full disk nor a reader that is gone may fail what a line only tells of. The first line
+    that can be written again has the number of those that were lost."""
 
     def __init__(self) -> None:
         self._lost = 0
+        self._is_torn = False
+        """The last line was written in part."""
+        self._lock = threading.Lock()
 
     def mention_lost(
         self, _: object, __: str, event: structlog.typing.EventDict
@@ -86,18 +87,40 @@ class _Lines:
             event["lines_lost"] = self._lost
         return event
 
-    def write(self, text: str) -> None:
-        with suppress(*_UNWRITABLE):
-            sys.stderr.write(text)
+    def msg(self, message: str) -> None:
+        """Write one line, past the buffer of stderr, which would write a lost line later after all."""
+        with self._lock:
+            line = f"\n{message}\n" if self._is_torn else f"{message}\n"
+            try:
+                # What was printed before comes before.
+                sys.stderr.flush()
+                self._write(sys.stderr, line)
+            except _UNWRITABLE:
+                self._lost += 1
+            else:
+                self._lost, self._is_torn = 0, False
 
-    def flush(self) -> None:
-        """The end of a line: it is written, or it is not."""
-        try:
-            sys.stderr.flush()
-        except _UNWRITABLE:
-            self._lost += 1
-        else:
-            self._lost = 0
+    debug = info = warning = error = critical = msg
+
+    def _write(self, stream: TextIO, line: str) -> None:
+        buffer = getattr(stream, "buffer", None)
+        if buffer is None:
+            stream.write(line)
+            return
+        raw = getattr(buffer, "raw", buffer)
+        left = memoryview(line.encode(errors="backslashreplace"))
+        while left:
+            written = raw.write(left)
+            if written is None:
+                raise BlockingIOError(errno.EAGAIN, "stderr takes nothing now")
+            left = left[written:]
+            self._is_torn = bool(left)
+
+
+def on_terminal() -> bool:
+    """Whether stderr is one; false without any."""
+    stream = sys.stderr
+    return stream is not None and not stream.closed and stream.isatty()
 
 
 def warn_of_variables(environment: Mapping[str, str]) -> None:

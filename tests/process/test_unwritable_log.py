@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -47,9 +49,17 @@ def reader_gone(gateway: Gateway) -> Iterator[None]:
     yield
 
 
+@pytest.fixture(params=["", "1"], ids=["buffered", "unbuffered"])
+def environment(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Python's stderr is one thing or the other, and fails in other ways."""
+    return {"PYTHONUNBUFFERED": request.param}
+
+
 @pytest.mark.parametrize("unwritable", [full_disk, reader_gone])
-def test_a_gateway_goes_on_without_its_log(tmp_path: Path, unwritable: Unwritable) -> None:
-    gateway = Unread(tmp_path / "gateway")
+def test_a_gateway_goes_on_without_its_log(
+    tmp_path: Path, unwritable: Unwritable, environment: dict[str, str]
+) -> None:
+    gateway = Unread(tmp_path / "gateway", env=environment)
     try:
         with unwritable(gateway):
             # Each of these is worth a line.
@@ -63,7 +73,9 @@ def test_a_gateway_goes_on_without_its_log(tmp_path: Path, unwritable: Unwritabl
         gateway.stop()
 
 
-def test_a_start_that_is_refused_has_its_exit_code_without_a_log(tmp_path: Path) -> None:
+def test_a_start_that_is_refused_has_its_exit_code_without_a_log(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
     first, second = (
         Gateway(tmp_path / "first"),
         Gateway(tmp_path / "second", data_dir=tmp_path / "first" / "data"),
@@ -76,6 +88,15 @@ def test_a_start_that_is_refused_has_its_exit_code_without_a_log(tmp_path: Path)
     finally:
         first.stop()
         second.stop()
+
+
+def test_a_wrong_setting_has_its_exit_code_where_nothing_can_say_so(environment: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "gateway.cli.main", "serve", "--set", "no.such=1"]
+    with FULL.open("wb") as full:
+        finished = subprocess.run(
+            command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=full, timeout=WAIT_S
+        )
+    assert (finished.returncode, finished.stdout) == (Exit.USAGE, b"")
 
 
 def values_after_producing(gateway: Gateway, values: list[bytes]) -> list[bytes | None]:

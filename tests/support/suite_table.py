@@ -84,7 +84,7 @@ class SuiteTable:
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """pytest itself has failed, or a worker: the run is over, and pytest lists no failures then."""
-        lines = [line.strip() for line in str(excrepr).splitlines()]
+        lines = ["", *[line.strip() for line in str(excrepr).splitlines()]]
         # What a worker has raised is inside of what pytest-xdist raises.
         self._failed(PYTEST, next((line for line in reversed(lines) if _RAISED.match(line)), lines[-1]))
 

@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gateway.fetch import planning
 from gateway.fetch.budget import FetchBudget
+from gateway.fetch.operation import FetchOptions
+from gateway.fetch.reader import ReadRequest
 from gateway.fetch.sessions import SessionPartition
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
@@ -168,3 +171,25 @@ def test_an_empty_partition_is_encoded_like_one_with_records_without_the_records
         for aborted in ((), None):
             empty, one = body(version, aborted, ()), body(version, aborted, [b"r"])
             assert one.replace(b"\x02r", b"\x01") == empty
+
+
+async def test_a_round_holds_no_more_with_what_was_written_lately(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The share of the budget is for both: what is taken at once, and what is read."""
+    large = batch_of(bytes(1_000))
+    async with reading_world(FetchOptions(round_bytes=len(large) + 50)) as world:
+        await world.create(partitions=2)
+        for partition in range(2):
+            await world.produce(large, partition=partition)
+        run = world.log(partition=1).find(0, 1, 1)[0]
+        world.cache.discard_written(world.shard.state.objects.by_number[run.object_number].locator, run.start)
+        reader, most = world.fetch_service.reader, list[int]()
+        read = reader.read
+
+        def noted(reads: Sequence[ReadRequest], max_bytes: int, deadline: float = 0.0) -> Any:
+            most.append(max_bytes)
+            return read(reads, max_bytes, deadline)
+
+        monkeypatch.setattr(reader, "read", noted)
+        fetched = parts(await world.fetch(("t", 0, 0), ("t", 1, 0)))
+        assert [records_of(part) for part in fetched] == [with_base(large, 0)] * 2
+        assert most[0] == 50

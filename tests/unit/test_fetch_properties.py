@@ -121,7 +121,7 @@ async def compare(world, model: Model, fetched: Fetched) -> None:  # type: ignor
     drafts,
     st.lists(fetches, min_size=1, max_size=8),
     st.sampled_from([0, 2_000, 10**8]),
-    st.sampled_from([1, 10**8]),
+    st.sampled_from([1, 300, 2_000, 10**8]),
     st.booleans(),
 )
 def test_fetches_return_what_the_model_returns(
