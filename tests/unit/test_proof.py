@@ -3,13 +3,14 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
 from adapters.blobs.memory import MemoryBlobs
 from adapters.metadata.memory import MemoryMetadata
-from adapters.proof import prove_blobs, prove_metadata
-from ledger.errors import AlreadyExists, OutcomeUnknown, StoreUnavailable, StoreUnfit
+from adapters.proof import DELETES, prove_blobs, prove_metadata
+from ledger.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreUnavailable, StoreUnfit
 from ledger.ports import BlobInfo, Lost, PutOutcome, Versioned, Won
 from ledger.types import Buffer
 from tests.support.faulty import Fault, Faults, FaultyBlobs, FaultyMetadata
@@ -72,10 +73,59 @@ async def test_a_store_whose_old_versions_come_back_with_a_delete_is_refused() -
 
         async def put(self, key: str, value: bytes, expect: str | None) -> PutOutcome:
             outcome = await super().put(key, value, expect)
-            return Won("also") if key.endswith("/again") and outcome == Lost() else outcome
+            return Won("also") if "/again" in key and outcome == Lost() else outcome
 
     with pytest.raises(StoreUnfit, match="expected a deleted version succeeded"):
         await prove_metadata(ForgetsDeletes(exclusive=False, unique_versions=False), "the store")
+
+
+class LateMetadata(MemoryMetadata):
+    """A create that was sent twice comes once more after the first deletes."""
+
+    def __init__(self, late: int) -> None:
+        super().__init__(exclusive=False, unique_versions=False)
+        self.late = late
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        present = {key: await self.get(key) for key in keys}
+        await super().delete(keys)
+        for key, found in present.items():
+            if len(keys) == 1 and found is not None and self.late:
+                self.late -= 1
+                await self.put(key, found.value, None)
+
+
+class LateBlobs(MemoryBlobs):
+    """The same."""
+
+    def __init__(self, late: int) -> None:
+        super().__init__()
+        self.late = late
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        with suppress(NotFound):
+            found = await self.get(keys[0])
+            await super().delete(keys)
+            if len(keys) == 1 and self.late:
+                self.late -= 1
+                await self.put(keys[0], [found])
+            return
+        await super().delete(keys)
+
+
+async def test_a_create_that_came_again_after_the_delete_is_no_broken_promise() -> None:
+    metadata, blobs = LateMetadata(DELETES - 1), LateBlobs(DELETES - 1)
+    await prove_metadata(metadata, "the store")
+    await prove_blobs(blobs, "the bucket")
+    assert (metadata.late, blobs.late) == (0, 0)
+    assert await metadata.scan("") == [] and await blobs.list("") == []
+
+
+async def test_one_that_comes_again_every_time_is() -> None:
+    with pytest.raises(StoreUnfit, match="a deleted key can still be read"):
+        await prove_metadata(LateMetadata(DELETES), "the store")
+    with pytest.raises(StoreUnfit, match="a deleted key can still be read"):
+        await prove_blobs(LateBlobs(DELETES), "the bucket")
 
 
 class LyingBlobs(MemoryBlobs):
