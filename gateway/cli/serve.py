@@ -267,6 +267,6 @@ def _complain(error: Exception, code: Exit) -> Exit:
 
 
 def _say(reason: str) -> None:
-    # Whoever started this process may see no more than its exit code.
+    # What started this process may see no more than its exit code.
     with suppress(OSError, ValueError):
         print(f"dragoman: {reason}", file=sys.stderr)  # noqa: T201
