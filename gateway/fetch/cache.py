@@ -91,6 +91,7 @@ class RunCache:
     def written(self, locator: str, start: int) -> memoryview | None:
         """The batch at `start`, if it was written here lately and need not be copied before it is served."""
         view = self._written.views.get((locator, start))
+        # Smaller ones were copied when they came.
         is_own = view is not None and (len(view) < MIN_SHARED_BYTES or not _is_small_part(view))
         return view if is_own else None
 
@@ -129,12 +130,12 @@ class RunCache:
         return True
 
     def _at(self, locator: str, position: int) -> memoryview | None:
-        key = (locator, position)
-        view = self._written.views.get(key)
+        view = self.written(locator, position)
         if view is not None:
-            # Smaller ones were copied when they came.
-            is_own = len(view) < MIN_SHARED_BYTES or not _is_small_part(view)
-            return view if is_own else self._copied(key)
+            return view
+        key = (locator, position)
+        if key in self._written.views:
+            return self._copied(key)
         view = self._read.use(key)
         if view is not None:
             return view

@@ -69,9 +69,9 @@ def set_up_logs(log: Log) -> None:
 
 
 class _Lines:
-    """Writes lines of the log to what is stderr at the time. One that cannot be written is lost, and hinders
-    nobody: neither a full disk nor a reader that is gone may fail what a line only tells of. The first line
-    that can be written again has the number of those that were lost."""
+    """Writes lines of the log to what is stderr at the time. One that cannot be written is lost, and fails
+    nothing else: neither a full disk nor a reader that is gone is an error of the event. The first line that
+    can be written again has the number of those that were lost."""
 
     def __init__(self) -> None:
         self._lost = 0

@@ -1,4 +1,4 @@
-"""A log that cannot be written: its disk is full, or who read it is gone."""
+"""A log that cannot be written: its disk is full, or its reader is gone."""
 
 import os
 import signal
@@ -76,10 +76,8 @@ def test_a_gateway_goes_on_without_its_log(
 def test_a_start_that_is_refused_has_its_exit_code_without_a_log(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    first, second = (
-        Gateway(tmp_path / "first"),
-        Gateway(tmp_path / "second", data_dir=tmp_path / "first" / "data"),
-    )
+    first = Gateway(tmp_path / "first")
+    second = Unread(tmp_path / "second", env=environment, data_dir=first.data_dir)
     second.log_path = FULL
     try:
         first.start()

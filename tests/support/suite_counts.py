@@ -139,7 +139,7 @@ def table_lines(suites: Mapping[str, SuiteCount]) -> Iterator[str]:
 
 
 def failure_lines(suites: Mapping[str, SuiteCount]) -> Iterator[str]:
-    """What failed, for whoever sees no more than the end of a long run."""
+    """What failed, for a reader of no more than the end of a long run."""
     failures = [failure for _, count in sorted(suites.items()) for failure in count.failures]
     yield from failures[:MAX_FAILURES]
     if len(failures) > MAX_FAILURES:

@@ -91,6 +91,10 @@ async def longest_turn_of_an_image(host: Embedded) -> float:
     assert await others >= 3
     rows, _ = await host.image.rows()
     assert (host.checkpointer.imaged, digest(rows)) == (applied, expected)
+    # The next image has what came meanwhile.
+    await host.checkpointer.write_image()
+    rows, _ = await host.image.rows()
+    assert digest(rows) == digest(all_rows(host.shard.state))
     return longest
 
 

@@ -97,7 +97,7 @@ sys.stdout.write(disk.has.decode())
 
 
 @pytest.mark.parametrize("buffered", [False, True])
-def test_a_line_that_cannot_be_written_is_counted_and_hinders_nobody(buffered: bool) -> None:
+def test_a_line_that_cannot_be_written_is_counted_and_fails_nothing_else(buffered: bool) -> None:
     script = LOSING.replace("{buffered}", str(buffered))
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert finished.returncode == 0, finished.stderr
