@@ -16,6 +16,7 @@ from adapters.local_log.files import ActiveFile
 from adapters.local_log.opening import LocalLog, open_local_log
 from ledger.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from ledger.ports import Unknown
+from tests.support.held_requests import until
 from tests.support.local_logs import NOW_MS, Written, draft, entries_of, entry, killed, opened_log
 
 ROLL_BYTES: Final = 1_100_000
@@ -223,9 +224,8 @@ async def test_an_append_whose_bytes_are_there_is_not_reported_before_a_new_file
         await log.journal.append(0, entry(0))
         failing.which = lambda _: failing.names[-1] != "posix_fallocate"
         appending = asyncio.ensure_future(log.journal.append(1, entry(1)))
-        await asyncio.wait([appending], timeout=0.2)
+        await until(lambda: "entry 1" in log.journal.unknown_entry)
         assert not appending.done()
-        assert "entry 1" in log.journal.unknown_entry
         assert not log.journal.takes(1, 1)
         # Killed now, it may be there.
         async with opened_log(killed(tmp_path), roll_bytes=ROLL_BYTES) as other:
@@ -253,7 +253,7 @@ async def test_a_log_that_is_closed_while_an_outcome_is_unknown_says_so(
         await log.journal.append(0, entry(0))
         failing.which = lambda _: failing.names[-1] != "posix_fallocate"
         appending = asyncio.ensure_future(log.journal.append(1, entry(1)))
-        await asyncio.wait([appending], timeout=0.1)
+        await until(lambda: "entry 1" in log.journal.unknown_entry)
         await log.close()
         assert isinstance(await appending, Unknown)
 

@@ -21,6 +21,7 @@ from adapters.threads import Overdue
 from ledger.errors import StoreDamaged, StoreLocked, StoreTooNew, StoreUnavailable
 from ledger.keys import KEY_PARTS
 from ledger.ports import Lost, PutOutcome, Unknown, Versioned, Won
+from tests.support.deadlines import Patience
 
 
 @pytest.fixture
@@ -53,6 +54,7 @@ def wal_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
+WAIT_S = 60.0
 PART = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,4}"
 KEYS = st.from_regex(rf"{PART}(/{PART}){{0,2}}", fullmatch=True).filter(
     lambda key: key.partition("/")[0] not in KEY_PARTS
@@ -262,15 +264,17 @@ def test_after_an_unclean_end_the_structure_is_checked(path: Path, tmp_path: Pat
 
 
 async def test_a_disk_that_hangs_makes_the_outcome_unknown_after_the_deadline(path: Path) -> None:
-    store = SqliteMetadata(path, deadline_s=0.2)
+    patience = Patience()
+    store = SqliteMetadata(path, threads=patience.threads)
     may_go = threading.Event()
-    blocker = asyncio.ensure_future(store._threads.run(may_go.wait, 10))
-    await asyncio.sleep(0)
-    assert await store.put("a", b"x", None) == Unknown(
-        f"the metadata store {path} did not answer within 0.2 s"
-    )
-    with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.2 s"):
-        await store.get("a")
+    with patience.lost():
+        blocker = asyncio.ensure_future(store._threads.run(may_go.wait, WAIT_S))
+        await asyncio.sleep(0)
+        assert await store.put("a", b"x", None) == Unknown(
+            f"the metadata store {path} did not answer within 0.1 s"
+        )
+        with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.1 s"):
+            await store.get("a")
     may_go.set()
     with pytest.raises(Overdue):
         await blocker
