@@ -7,6 +7,7 @@ now (pruned numbers are free again): the CRC in the locator says which batches a
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from ledger.errors import OutcomeUnknown, StoreDamaged, StoreTooNew, StoreUnavailable
@@ -92,9 +93,15 @@ class InlineFrames:
         reading = self._reading.get(locator)
         if reading is None:
             reading = self._reading[locator] = asyncio.create_task(self._load(locator))
-            reading.add_done_callback(lambda _: self._reading.pop(locator, None))
+            reading.add_done_callback(partial(self._ended, locator))
         # A reader that gives up ends no read that others wait for.
         return await asyncio.shield(reading)
+
+    def _ended(self, locator: str, reading: asyncio.Task[bytes | None]) -> None:
+        self._reading.pop(locator, None)
+        # Its readers may all have given up; an error that nobody takes would be logged with all of its stack.
+        if not reading.cancelled():
+            reading.exception()
 
     async def _load(self, locator: str) -> bytes | None:
         key = locator.rpartition("-")[0]

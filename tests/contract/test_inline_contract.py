@@ -3,8 +3,10 @@ the entry and its batches are there together or not at all, and a reader never g
 """
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -209,6 +211,37 @@ async def test_readers_of_an_entry_share_one_read_that_none_of_them_ends(store: 
     cancelled.cancel()
     assert [(await reader)[0] for reader in others] == [batch.data for batch in batches[1:]]
     assert counting.reads == 1
+
+
+async def test_a_read_that_fails_after_its_reader_has_left_is_no_news(store: MetadataStore) -> None:
+    """An owner that has lost its store leaves such reads behind: a stack of each would fill the log."""
+
+    class Failing(HeldMetadata):
+        began = asyncio.Event()
+        ended = asyncio.Event()
+
+        async def get(self, key: str) -> Versioned | None:
+            self.began.set()
+            await self.ended.wait()
+            raise StoreUnavailable("gone")
+
+    batches = draft(1)
+    wanted = positions(await append(journal_over(store), 0, batches), batches)
+    unheard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    failing = Failing(store)
+    frames = InlineFrames(failing, 0)
+    reader = asyncio.create_task(frames.read(wanted))
+    await failing.began.wait()
+    reader.cancel()
+    await asyncio.wait([reader])
+    failing.ended.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    # Its stack holds the read.
+    del reader
+    gc.collect()
+    assert unheard == []
 
 
 async def test_entries_kept_in_memory_are_bounded(store: MetadataStore) -> None:

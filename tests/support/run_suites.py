@@ -71,7 +71,7 @@ def is_choice(argument: str) -> bool:
 def estimate() -> str:
     if os.environ.get(FULL_VARIABLE) == "1":
         return "hours, for the long runs are among them"
-    return "less than half an hour on 2 cores"
+    return "about an hour on 2 cores"
 
 
 Pytest: TypeAlias = Callable[[Sequence[str]], int]

@@ -73,7 +73,7 @@ def test_the_first_line_says_how_long_it_takes(
     monkeypatch.delenv("DRAGOMAN_TEST_FULL", raising=False)
     main([], NotedPytest())
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Tests: less than half an hour on 2 cores, in 2 parts."
+    assert lines[0] == "Tests: about an hour on 2 cores, in 2 parts."
     assert [line[:12] for line in lines[1:3]] == ["Part 1 of 2:", "Part 2 of 2:"]
 
 
