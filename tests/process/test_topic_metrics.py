@@ -50,7 +50,7 @@ def commit(gateway: Gateway, group: str, topic: str, offset: int) -> None:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + 3 * WAIT_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
