@@ -227,9 +227,12 @@ def test_flags_for_lines_do_not_go_with_json(gateway: Gateway, flags: list[str])
 def test_progress_on_a_terminal_counts_while_records_go(gateway: Gateway, tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     produce = shlex.join([*COMMAND, "produce", "counted", "-b", gateway.bootstrap])
-    script.write_text(f"(seq 5000; sleep 1; seq 5000) | {produce}\n")
+    seen = tmp_path / "seen"
+    waits = f"until [ -e {shlex.quote(str(seen))} ]; do sleep 0.1; done"
+    script.write_text(f"(seq 5000; {waits}; seq 5000) | {produce}\n")
     with Terminal(["bash", str(script)]) as terminal:
         terminal.wait_for("5000 records")
         assert "Produced" not in terminal.seen
+        seen.touch()
         assert terminal.exit_code() == 0
         assert "Produced 10000 records" in terminal.seen
