@@ -7,9 +7,16 @@ of a megabyte all the time, and makes almost no cycles (docs/decisions/0009-hot-
 import asyncio
 import ctypes
 import gc
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Final
+
+import structlog
+
+from gateway.cli.huge_pages import huge_page_bytes, resident_bytes, use_huge_pages
+
+log = structlog.get_logger()
 
 MIB: Final = 1024 * 1024
 
@@ -29,12 +36,14 @@ CALM_BYTES: Final = 16 * MIB
 """At most this traffic within CALM_S is a calm time: free memory is returned to the system."""
 BUSY_BYTES: Final = 64 * MIB
 """At least this traffic since the last return is a busy time."""
+CHANGED_BYTES: Final = 16 * MIB
+"""After so much memory has come or gone, what is there is put into huge pages again."""
 
 
 def tune_allocator(environment: Mapping[str, str]) -> bool:
     """Keep freed buffers for the next ones. Call this before there are threads. False, without a change,
     where the C library is not glibc or the environment has settings of its own."""
-    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in environment):
+    if has_own_allocator(environment):
         return False
     libc = _glibc()
     if libc is None:
@@ -42,6 +51,11 @@ def tune_allocator(environment: Mapping[str, str]) -> bool:
     for setting, value in (_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX):
         libc.mallopt(setting, value)
     return True
+
+
+def has_own_allocator(environment: Mapping[str, str]) -> bool:
+    """Whether the operator has settings of the allocator: then how memory is used is left to them."""
+    return any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in environment)
 
 
 def relax_collector() -> None:
@@ -65,16 +79,26 @@ def give_back() -> None:
         libc.malloc_trim(0)
 
 
-async def give_back_when_calm(moved_bytes: Callable[[], float], calm_s: float = CALM_S) -> None:
-    """Until cancelled: after each busy time, return its memory to the system. `moved_bytes` is the traffic so
-    far."""
+async def tend_memory(
+    moved_bytes: Callable[[], float], *, in_huge_pages: bool, look_s: float = CALM_S
+) -> None:
+    """Until cancelled: after each busy time return its memory to the system, and keep what stays in huge
+    pages. `moved_bytes` is the traffic so far."""
+    huge_page = huge_page_bytes() if in_huge_pages else 0
     seen = given_back_at = moved_bytes()
+    put_at = -math.inf
     while True:
-        await asyncio.sleep(calm_s)
+        if huge_page and abs(resident_bytes() - put_at) >= CHANGED_BYTES:
+            pages = await use_huge_pages(huge_page)
+            put_at = resident_bytes()
+            log.debug("process.huge_pages", bytes=pages * huge_page, resident_bytes=put_at)
+        await asyncio.sleep(look_s)
         before, seen = seen, moved_bytes()
         if seen - before <= CALM_BYTES and seen - given_back_at >= BUSY_BYTES:
             given_back_at = seen
             await asyncio.to_thread(give_back)
+            # Huge pages of which parts were free are none any more.
+            put_at = -math.inf
 
 
 def _glibc() -> ctypes.CDLL | None:

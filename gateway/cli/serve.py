@@ -20,7 +20,13 @@ from rich.markup import escape
 from gateway.addresses import PLAINTEXT, Address
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli.exits import Exit
-from gateway.cli.process import give_back_when_calm, relax_collector, tune_allocator, tune_collector
+from gateway.cli.process import (
+    has_own_allocator,
+    relax_collector,
+    tend_memory,
+    tune_allocator,
+    tune_collector,
+)
 from gateway.cli.systemd import READY, STOPPING, notify, reloading
 from gateway.config import load_settings, parse_assignment
 from gateway.coordination.journal import OwnershipLost
@@ -104,14 +110,17 @@ async def _serve(settings: Settings, ready_file: Path | None, stop: "_Stop") -> 
         )
         notify(READY, f"STATUS=serving {', '.join(_listening_on(gateway))}")
         tune_collector()
-        calming = asyncio.create_task(give_back_when_calm(services.metrics.moved_bytes))
+        in_huge_pages = not has_own_allocator(os.environ)
+        tending = asyncio.create_task(
+            tend_memory(services.metrics.moved_bytes, in_huge_pages=in_huge_pages), name="memory"
+        )
         code = await stop.wait(gateway.ended)
         if code is Exit.FAILED and isinstance(gateway.shard.broken, OwnershipLost):
             # Another gateway has the shard now, as one that holds the directory would have it.
             code = Exit.IN_USE
             stop.reason = gateway.shard.why_not
             _say(stop.reason)
-        calming.cancel()
+        tending.cancel()
         notify(STOPPING)
         log.info("gateway.stopping", reason=stop.reason)
     if ready_file is not None:

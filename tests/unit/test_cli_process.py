@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from gateway.cli import process
+from tests.support.held_requests import until
 from tests.support.versions import ROOT
 
 glibc_only = pytest.mark.skipif(process._glibc() is None, reason="the C library is not glibc")
@@ -72,7 +73,7 @@ def test_what_is_free_is_held_until_it_is_given_back() -> None:
 async def test_memory_is_given_back_once_after_a_busy_time(monkeypatch: pytest.MonkeyPatch) -> None:
     moved, given_back = [0], list[int]()
     monkeypatch.setattr(process, "give_back", lambda: given_back.append(moved[0]))
-    calming = asyncio.ensure_future(process.give_back_when_calm(lambda: moved[0], 0.01))
+    calming = asyncio.ensure_future(process.tend_memory(lambda: moved[0], in_huge_pages=False, look_s=0.01))
     await asyncio.sleep(0.05)
     assert not given_back
     for _ in range(5):
@@ -84,6 +85,54 @@ async def test_memory_is_given_back_once_after_a_busy_time(monkeypatch: pytest.M
     await asyncio.sleep(0.05)
     assert len(given_back) == 1
     calming.cancel()
+
+
+async def test_memory_is_put_into_huge_pages_when_much_has_come_or_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moved, resident, put_at, looks = [0], [process.CHANGED_BYTES], list[int](), [0]
+
+    async def put(size: int) -> int:
+        put_at.append(resident[0])
+        return 3
+
+    def look() -> int:
+        looks[0] += 1
+        return resident[0]
+
+    monkeypatch.setattr(process, "huge_page_bytes", lambda: 2 * process.MIB)
+    monkeypatch.setattr(process, "use_huge_pages", put)
+    monkeypatch.setattr(process, "resident_bytes", look)
+    monkeypatch.setattr(process, "give_back", lambda: None)
+    tending = asyncio.ensure_future(process.tend_memory(lambda: moved[0], in_huge_pages=True, look_s=0.001))
+    for changed in (1.0, 1.9, 3.0, 2.0):
+        resident[0], looks[0] = int(changed * process.CHANGED_BYTES), 0
+        await until(lambda: looks[0] > 4)
+    assert put_at == [int(changed * process.CHANGED_BYTES) for changed in (1.0, 3.0, 2.0)]
+    # What was returned to the system was part of huge pages, however little it was.
+    moved[0] += process.BUSY_BYTES
+    await until(lambda: len(put_at) == 4)
+    tending.cancel()
+
+
+async def test_memory_stays_as_it_is_where_there_are_no_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = [0]
+
+    def moved() -> int:
+        looks[0] += 1
+        return 0
+
+    async def put(size: int) -> int:
+        raise AssertionError
+
+    monkeypatch.setattr(process, "use_huge_pages", put)
+    for has_some, wanted in ((True, False), (False, True)):
+        monkeypatch.setattr(process, "huge_page_bytes", lambda some=has_some: some * process.MIB)
+        tending = asyncio.ensure_future(process.tend_memory(moved, in_huge_pages=wanted, look_s=0.001))
+        looks[0] = 0
+        await until(lambda: looks[0] > 4)
+        assert not tending.done()
+        tending.cancel()
 
 
 def test_another_c_library_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
