@@ -27,7 +27,8 @@ from gateway.cli.transaction_commands import transactions_app
 
 PLATFORMS: Final = ("linux", "darwin")
 WITHOUT_PROFILE: Final = ("serve", "settings", "ledger", "audit", "compact", "spark-script")
-"""Commands that are no Kafka clients: a profile that cannot be read does not concern them."""
+"""Commands that are no Kafka clients: a profile that cannot be read does not concern them. `doctor` is
+one with --against."""
 HAVE_THREADS: Final = ("obstore", "grpc")
 """Libraries whose threads go on until the process ends."""
 HELP = help_text("""

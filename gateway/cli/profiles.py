@@ -35,10 +35,10 @@ def profile_values(name: str | None) -> dict[str, str]:
     """Values of flags by FIELDS: of a profile, or of the default one. ConfigError if the one that is named
     does not exist, or the file cannot be used."""
     file = profile_file()
-    if not file.exists():
-        if name or os.environ.get(FILE_VARIABLE):
-            wanted = f"--profile {name}" if name else FILE_VARIABLE
-            raise ConfigError(f"{wanted}: there is no file {file}")
+    named_by = f"--profile {name}" if name else FILE_VARIABLE if os.environ.get(FILE_VARIABLE) else ""
+    if not _is_there(file, named_by):
+        if named_by:
+            raise ConfigError(f"{named_by}: there is no file {file}")
         return {}
     content = _read(file)
     profiles = content.get("profiles", {})
@@ -68,6 +68,20 @@ def defaults_of(command: Any, values: Mapping[str, str]) -> dict[str, Any]:
     if below is None:
         return dict(values)
     return {name: defaults_of(one, values) for name, one in below.items()}
+
+
+def _is_there(file: Path, named_by: str) -> bool:
+    """ConfigError if that cannot be seen and something names the file. Otherwise it is not there: a directory
+    of another user, whose HOME a command was given, has no profiles for this one."""
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        if named_by:
+            raise ConfigError(f"{named_by}: cannot read {file}: {error.strerror}") from None
+        return False
+    return True
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from gateway.cli.debug_bundle import secret_values, url_without_secrets, without_secrets
 from tests.support.command import COMMAND, WAIT_S, run
 from tests.support.gateway import Gateway
+from tests.support.processes import without_power
 
 PASSWORD = "hunter2-hunter2"
 CLOSED = "127.0.0.1:1"
@@ -27,11 +28,20 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def dragoman(
-    *arguments: str, environment: Mapping[str, str], without: tuple[str, ...] = ()
+    *arguments: str,
+    environment: Mapping[str, str],
+    without: tuple[str, ...] = (),
+    before: Callable[[], None] | None = None,
 ) -> subprocess.CompletedProcess[str]:
+    """`before` is called in its process, as `preexec_fn`."""
     own = {name: value for name, value in os.environ.items() if name not in without}
     return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=WAIT_S, env={**own, **environment}
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        env={**own, **environment},
+        preexec_fn=before,
     )
 
 
@@ -83,6 +93,42 @@ def test_a_profile_that_cannot_be_used_is_one_sentence(
     assert done.returncode == 2 and complaint in done.stderr and "Traceback" not in done.stderr
     # It does not concern what is no client.
     assert dragoman("settings", environment={"DRAGOMAN_CLIENT_CONFIG": str(file)}).returncode == 0
+
+
+@pytest.fixture
+def closed_home(tmp_path: Path) -> Iterator[Path]:
+    """A home whose file of profiles is in a directory that `without_power` may not look into."""
+    home = tmp_path / "home"
+    directory = home / ".config" / "dragoman"
+    directory.mkdir(parents=True)
+    (directory / "client.toml").write_text("[profiles.a]\nbootstrap = 'x:1'")
+    directory.chmod(0)
+    yield home
+    directory.chmod(0o700)
+
+
+@pytest.mark.parametrize("command", [["topics", "list", "-b", CLOSED], ["doctor"]], ids=["client", "doctor"])
+def test_a_home_that_cannot_be_looked_into_has_no_profiles(
+    closed_home: Path, tmp_path: Path, command: list[str]
+) -> None:
+    own = {"HOME": str(closed_home), "DRAGOMAN_STORAGE_DATA_DIR": str(tmp_path / "none")}
+    done = dragoman(*command, environment=own, without=("XDG_CONFIG_HOME",), before=without_power)
+    assert "Traceback" not in done.stderr
+    assert "cannot connect to 127.0.0.1:1" in done.stderr or "there is no ledger in" in done.stderr
+
+
+@pytest.mark.parametrize("by", ["--profile a", "DRAGOMAN_CLIENT_CONFIG"])
+def test_a_file_of_profiles_that_is_named_and_cannot_be_looked_into_is_one_sentence(
+    closed_home: Path, by: str
+) -> None:
+    flags = by.split() if by.startswith("--") else []
+    file = closed_home / ".config/dragoman/client.toml"
+    own = {"HOME": str(closed_home)} | ({} if flags else {by: str(file)})
+    done = dragoman(
+        *flags, "topics", "list", environment=own, without=("XDG_CONFIG_HOME",), before=without_power
+    )
+    assert done.returncode == 2
+    assert done.stderr == f"dragoman: {by}: cannot read {file}: Permission denied\n"
 
 
 def test_completion_uses_the_profile(gateway: Gateway, environment: dict[str, str]) -> None:

@@ -1,7 +1,6 @@
 """The command line: what it says, how it ends, and with which exit code."""
 
 import asyncio
-import ctypes
 import json
 import os
 import signal
@@ -20,6 +19,7 @@ import pytest
 from adapters.metadata.sqlite import SqliteMetadata
 from gateway.host import clock_ms
 from tests.support.ports import free_ports
+from tests.support.processes import without_power
 from tests.support.shards import open_shard
 from tests.support.terminal import Terminal
 
@@ -263,14 +263,6 @@ def unreadable(tmp_path: Path) -> Path:
     else:
         directory.chmod(0)
     return directory
-
-
-def without_power() -> None:
-    """Root with the permissions of any user: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH dropped."""
-    if os.getuid() == 0:
-        libc = ctypes.CDLL(None, use_errno=True)
-        for capability in (1, 2):
-            assert libc.prctl(24, capability, 0, 0, 0) == 0
 
 
 @pytest.mark.parametrize(("command", "code"), [(["doctor"], 3), (["ledger", "show"], 4)])

@@ -1,6 +1,7 @@
 """Child processes of tests: own process group, stopped by their own handle, never by name."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -27,6 +28,15 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
     """The process must have been started with `start_new_session=True`: its pid is its group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
+
+
+def without_power() -> None:
+    """As `preexec_fn`: root with the permissions of any user (CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
+    dropped)."""
+    if os.getuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        for capability in (1, 2):
+            assert libc.prctl(24, capability, 0, 0, 0) == 0
 
 
 def tail_of(path: Path, max_bytes: int = 8192) -> str:
