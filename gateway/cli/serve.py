@@ -27,6 +27,7 @@ from gateway.cli.process import (
     tune_allocator,
     tune_collector,
 )
+from gateway.cli.stop import Stop
 from gateway.cli.systemd import READY, STOPPING, notify, reloading
 from gateway.config import load_settings, parse_assignment
 from gateway.coordination.journal import OwnershipLost
@@ -77,7 +78,7 @@ def run_gateway(
 async def _served(settings: Settings, ready_file: Path | None) -> Exit:
     opening = asyncio.current_task()
     assert opening is not None
-    stop = _Stop(opening)
+    stop = Stop(opening)
     try:
         return await _serve(settings, ready_file, stop)
     except asyncio.CancelledError:
@@ -88,7 +89,7 @@ async def _served(settings: Settings, ready_file: Path | None) -> Exit:
         return stop.code
 
 
-async def _serve(settings: Settings, ready_file: Path | None, stop: "_Stop") -> Exit:
+async def _serve(settings: Settings, ready_file: Path | None, stop: Stop) -> Exit:
     log_loop_errors(asyncio.get_running_loop())
     if ready_file is not None:
         # The file of a gateway that was killed must not be taken for that of this one.
@@ -133,42 +134,6 @@ def _reload(gateway: RunningGateway) -> None:
     notify(*reloading())
     gateway.reload()
     notify(READY)
-
-
-class _Stop:
-    """Waits for a signal, or for the loss of the shard. A second signal ends the process at once."""
-
-    def __init__(self, opening: asyncio.Task[Any]) -> None:
-        """`opening` is cancelled by a signal that comes before the gateway is open: it may wait for long."""
-        self.reason = "shard lost"
-        self.is_open = False
-        self.has_cancelled = False
-        self.code = Exit.FAILED
-        self._opening = opening
-        self._requested = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._on_signal, signal.SIGTERM, Exit.OK)
-        # Until there is something to reload: the default would end the process.
-        loop.add_signal_handler(signal.SIGHUP, log.info, "gateway.nothing_to_reload")
-        loop.add_signal_handler(signal.SIGINT, self._on_signal, signal.SIGINT, Exit.INTERRUPTED)
-
-    async def wait(self, lost: asyncio.Event) -> Exit:
-        waits = [asyncio.create_task(self._requested.wait()), asyncio.create_task(lost.wait())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
-        return self.code
-
-    def _on_signal(self, number: signal.Signals, code: Exit) -> None:
-        if self._requested.is_set():
-            log.warning("gateway.killed", signal=number.name)
-            os._exit(code or Exit.FAILED)
-        self.reason, self.code = number.name, code
-        self._requested.set()
-        if not self.is_open:
-            self.has_cancelled = True
-            self._opening.cancel()
 
 
 def write_ready_file(path: Path, gateway: RunningGateway) -> None:

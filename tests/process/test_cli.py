@@ -333,6 +333,15 @@ def test_systemd_is_notified_when_a_gateway_is_ready_has_reloaded_and_stops(tmp_
             process.wait()
 
 
+def test_a_stop_signal_that_comes_twice_at_once_drains_as_one_does(tmp_path: Path) -> None:
+    with serving(tmp_path) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.002)
+        code, talk = stop(process, signal.SIGTERM)
+    assert code == 0, talk
+    assert "gateway.killed" not in talk and '"gateway.stopped"' in talk
+
+
 def test_an_interrupted_gateway_ends_with_130(tmp_path: Path) -> None:
     with serving(tmp_path) as (process, _):
         assert stop(process, signal.SIGINT)[0] == 130

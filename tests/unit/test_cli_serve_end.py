@@ -1,4 +1,4 @@
-"""How `dragoman serve` ends when its shard is lost."""
+"""How `dragoman serve` ends: when its shard is lost, and by signals."""
 
 import asyncio
 import os
@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import structlog
 
 from gateway.assembly import RunningGateway, running_gateway
 from gateway.cli import serve
 from gateway.cli.exits import Exit
+from gateway.cli.stop import Stop
 from gateway.coordination import owner
 from gateway.coordination.journal import OwnershipLost
 from gateway.settings import Settings
@@ -80,3 +82,44 @@ def test_a_signal_ends_a_gateway_that_waits_before_it_is_open(
     flags = {"admin.listen": "", "storage.data_dir": str(tmp_path / "data")}
     assert serve.run_gateway(None, flags, [], None) == code
     assert closed
+
+
+async def ends_after(first: signal.Signals, second: signal.Signals, after_s: float) -> list[int]:
+    """Exit codes with which the process was ended at once by the second of two signals."""
+    ended: list[int] = []
+    now_s = 1000.0
+    opening = asyncio.create_task(asyncio.sleep(0))
+    stop = Stop(opening, lambda: now_s, ended.append)
+    stop.is_open = True
+    os.kill(os.getpid(), first)
+    async with asyncio.timeout(20.0):
+        assert await stop.wait(asyncio.Event()) == Exit.OK
+    now_s += after_s
+    heard = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, heard.set)
+    os.kill(os.getpid(), second)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    async with asyncio.timeout(20.0):
+        await heard.wait()
+    await opening
+    return ended
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
+@pytest.mark.parametrize("after_s", [0.0, 0.9])
+def test_a_signal_that_comes_twice_within_a_second_is_one(second: signal.Signals, after_s: float) -> None:
+    assert asyncio.run(ends_after(signal.SIGTERM, second, after_s)) == []
+
+
+@pytest.mark.parametrize(
+    ("second", "code"),
+    [(signal.SIGTERM, Exit.FAILED), (signal.SIGINT, Exit.INTERRUPTED)],
+    ids=["TERM", "INT"],
+)
+def test_a_later_second_signal_ends_the_process_at_once_and_says_what_was_cut_off(
+    second: signal.Signals, code: Exit
+) -> None:
+    with structlog.testing.capture_logs() as lines:
+        assert asyncio.run(ends_after(signal.SIGTERM, second, 1.1)) == [code]
+    (line,) = [line for line in lines if line["event"] == "gateway.killed"]
+    assert line["signal"] == second.name and "requests under way were cut off" in line["reason"]
