@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
@@ -31,6 +31,8 @@ RETRY_S: Final = 0.2
 MAX_BATCH_RECORDS: Final = 5_000
 MAX_BATCH_BYTES: Final = 512 * 1024
 MAX_SEQUENCE: Final = 0x7FFFFFFF
+NO_KEY: Final = '; keys come from --key-separator TEXT, or from the field "key" with --format json'
+TOO_LARGE: Final = "; how large one may be is the topic config max.message.bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +252,7 @@ class Sender:
         if self.is_idempotent:
             producer = producer._replace(base_sequence=batch.sequence)
         data = build_batch(batch.records, self._codec, base_timestamp=batch.base_timestamp, producer=producer)
-        base_offset = self._deliver(partition, data)
+        base_offset = self._deliver(partition, data, batch.records)
         self.sent += count
         self.ends[partition] = base_offset + count - 1
         return base_offset
@@ -272,7 +274,7 @@ class Sender:
             # The reader of stdout has closed it; the records are sent nevertheless.
             discard_stdout()
 
-    def _deliver(self, partition: int, data: bytes) -> int:
+    def _deliver(self, partition: int, data: bytes, records: Sequence[Record]) -> int:
         topic = TopicProduceData(self._topic.name, partition_data=[PartitionProduceData(partition, data)])
         request = ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[topic])
         deadline = time.monotonic() + self.patience_s
@@ -284,11 +286,7 @@ class Sender:
                 result = response.partition_responses[0]
                 if not result.error_code or result.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                     return int(result.base_offset)
-                failure: ClientError = Refusal(
-                    f"records for {self._topic.name}-{partition} were refused",
-                    result.error_code,
-                    result.error_message,
-                )
+                failure: ClientError = _refused(f"{self._topic.name}-{partition}", result, records)
                 may_repeat = isinstance(failure, Refusal) and failure.error.retriable
             except Unreachable:
                 raise
@@ -305,6 +303,19 @@ class Sender:
             self._topic = self._endpoint.topics([self._topic.name])[self._topic.name]
         except ClientError:
             return  # the next attempt reports the error
+
+
+def _refused(where: str, result: Any, records: Sequence[Record]) -> Refusal:
+    """Of a response to these records. What was wrong with one of them says more than that something was."""
+    reason = result.error_message
+    for wrong in result.record_errors[:1]:
+        reason = (wrong.batch_index_error_message or reason or "").rstrip(".")
+        has_key = wrong.batch_index >= len(records) or records[wrong.batch_index].key is not None
+        if result.error_code == ErrorCode.INVALID_RECORD and not has_key:
+            reason += NO_KEY
+    if result.error_code == ErrorCode.MESSAGE_TOO_LARGE:
+        reason = (reason or "a batch is too large") + TOO_LARGE
+    return Refusal(f"records for {where} were refused", result.error_code, reason)
 
 
 def _new_producer(endpoint: Endpoint) -> Producer:

@@ -90,6 +90,22 @@ def test_a_refused_batch_names_what_was_acknowledged_before_it(gateway: Gateway)
     _, talk = process.communicate("x" + rest, timeout=WAIT_S)
     assert process.returncode == 1
     assert "MESSAGE_TOO_LARGE" in talk and "lines 1 to 20 are acknowledged" in talk
+    assert "the limit is 2000" in talk and "max.message.bytes" in talk
+
+
+def test_records_without_a_key_for_a_compacted_topic_name_the_flag_that_gives_keys(gateway: Gateway) -> None:
+    run(gateway, "topics", "create", "compacted", "--set", "cleanup.policy=compact")
+    done = run(gateway, "produce", "compacted", stdin="a\n")
+    assert done.returncode == 1 and "INVALID_RECORD (a compacted topic takes only" in done.stderr
+    assert "--key-separator" in done.stderr and "One or more" not in done.stderr
+
+
+def test_a_record_that_is_refused_for_its_timestamp_needs_no_key(gateway: Gateway) -> None:
+    run(gateway, "topics", "create", "bounded", "--set", "message.timestamp.before.max.ms=1000")
+    line = '{"value": "v", "timestamp_ms": 1000}\n'
+    done = run(gateway, "produce", "bounded", "--format", "json", stdin=line)
+    assert done.returncode == 1 and "timestamp 1000 is outside the bounds" in done.stderr
+    assert "--key-separator" not in done.stderr
 
 
 def test_typed_lines_are_acknowledged_when_they_end_by_ctrl_c(gateway: Gateway) -> None:
