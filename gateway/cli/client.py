@@ -14,6 +14,8 @@ from gateway.wire.messages import codec
 
 CLIENT_ID: Final = "dragoman"
 MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
+HTTP: Final = b"HTTP"
+WEB_PAGE: Final = "that is a web page, perhaps the admin address; name the Kafka port, --bootstrap HOST:PORT"
 _LENGTH: Final = struct.Struct(">i")
 
 
@@ -31,6 +33,18 @@ class NotConnected(ClientError):
         self.reason = reason_of(error)
         super().__init__(f"cannot connect to {address}: {self.reason}")
         self.hint = hint_for(error)
+
+
+class Unreadable(ClientError):
+    """What it responded is not Kafka's protocol in clear. `size`: its first four bytes, read as a length."""
+
+    def __init__(self, address: Address, size: int) -> None:
+        head = size.to_bytes(4, "big", signed=True)
+        super().__init__(f"{address} {_what_responded(head, size)}")
+        if head == HTTP:
+            self.hint = (
+                "that is a web page, perhaps the admin address; name the Kafka port, --bootstrap HOST:PORT"
+            )
 
 
 class Client:
@@ -70,7 +84,7 @@ class Client:
             self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
             (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
             if not 4 <= size <= MAX_RESPONSE_BYTES:
-                raise ClientError(f"{self._address} {_unreadable(size)}")
+                raise Unreadable(self._address, size)
             response = memoryview(self._read(size))
         except OSError as error:
             raise ClientError(f"{self._address} did not respond to {key.name}: {reason_of(error)}") from error
@@ -89,13 +103,11 @@ class Client:
         return bytes(received)
 
 
-def _unreadable(size: int) -> str:
-    """What a response is if its first four bytes cannot be its length."""
-    head = size.to_bytes(4, "big", signed=True)
+def _what_responded(head: bytes, size: int) -> str:
     # An alert or a handshake of any version of TLS.
     if head[:2] in (b"\x15\x03", b"\x16\x03"):
         return "responded in TLS"
-    return "responded in HTTP" if head == b"HTTP" else f"sent a response of {size} bytes"
+    return "responded in HTTP" if head == HTTP else f"sent a response of {size} bytes"
 
 
 def _connected(address: Address, timeout: float, tls: ssl.SSLContext | None) -> socket.socket:

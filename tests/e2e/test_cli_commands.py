@@ -154,6 +154,13 @@ def test_an_endpoint_that_does_not_exist_is_reported_with_the_remedy(tmp_path: P
     assert finished.returncode == 1 and "--bootstrap HOST:PORT" in finished.stderr
 
 
+def test_a_web_page_is_not_taken_for_a_listener_that_speaks_tls(gateway: Gateway) -> None:
+    command = [*COMMAND, "topics", "list", "-b", gateway.admin.address]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+    assert finished.returncode == 1 and "responded in HTTP: that is a web page" in finished.stderr
+    assert "admin address" in finished.stderr and "TLS" not in finished.stderr
+
+
 def test_the_partitioner_agrees_with_kafka() -> None:
     # What org.apache.kafka.common.utils.Utils.murmur2 gives for these keys.
     from gateway.cli.partitioner import murmur2
