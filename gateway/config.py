@@ -5,7 +5,6 @@ A setting is named `section.key`. A value comes from a flag, else the environmen
 (`broker.num.partitions`), with the dots as underscores in the environment.
 """
 
-import difflib
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Meta
 
+from gateway.nearest import did_you_mean
 from gateway.settings import SECRET, ConfigError, Settings, Storage
 
 ENVIRONMENT_PREFIX: Final = "DRAGOMAN_"
@@ -36,8 +36,6 @@ _SERVICE_LINK: Final = re.compile(
     r"DRAGOMAN_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
 _LINKED_PORT: Final = re.compile(r"DRAGOMAN_(\w+_)?PORT=(tcp|udp|sctp)://.*", re.DOTALL)
-NEAR: Final = 0.75
-"""How similar a name must be to be proposed instead of a wrong one (`difflib` ratio)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +202,7 @@ def _is_mistaken(variable: str) -> bool:
 
 def _nearest_variable(variable: str) -> str:
     """Compared without the prefix, which would make all of them alike."""
-    near = _nearest(
+    near = did_you_mean(
         variable.removeprefix(ENVIRONMENT_PREFIX),
         [name.removeprefix(ENVIRONMENT_PREFIX) for name in _BY_ENVIRONMENT],
     )
@@ -214,7 +212,7 @@ def _nearest_variable(variable: str) -> str:
 def _checked(name: str, value: Any, source: str, *, text: bool) -> Any:
     setting = SETTINGS.get(name)
     if setting is None:
-        raise ConfigError(f"unknown setting {name} ({source}){_nearest(name, list(SETTINGS))}")
+        raise ConfigError(f"unknown setting {name} ({source}){did_you_mean(name, list(SETTINGS))}")
     if text and setting.is_list:
         value = [part.strip() for part in value.split(",") if part.strip()]
     try:
@@ -223,13 +221,6 @@ def _checked(name: str, value: Any, source: str, *, text: bool) -> Any:
         reason = str(error).split(" - at ")[0]
         shown = "..." if setting.is_secret else repr(value)
         raise ConfigError(f"{name} = {shown} ({source}): {_lower_first(reason)}") from None
-
-
-def _nearest(wrong: str, right: Sequence[str]) -> str:
-    close = difflib.get_close_matches(wrong, right, n=1, cutoff=NEAR)
-    # A name without its section: data_dir, DATA_DIR.
-    close = close or [name for name in right if name.endswith((f".{wrong}", f"_{wrong}"))]
-    return f"; did you mean {close[0]}?" if len(close) == 1 else ""
 
 
 def _lower_first(text: str) -> str:

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from gateway.cli.endpoint import Endpoint, Refusal
 from gateway.cli.output import UsageError
+from gateway.configs.topic_configs import TOPIC_CONFIGS
+from gateway.nearest import did_you_mean
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from gateway.wire.messages.generated.incremental_alter_configs import (
@@ -70,7 +72,17 @@ def alter_configs(
     if changed.error_code:
         whose = name if kind == TOPIC_RESOURCE else f"broker {name}" if name else "all brokers"
         what = f"configs of {whose} stay as they are"
-        raise Refusal(what, changed.error_code, changed.error_message)
+        names = [change.name for change in changes] if kind == TOPIC_RESOURCE else ()
+        raise Refusal(what, changed.error_code, with_nearest(changed.error_message, names))
+
+
+def with_nearest(refused: str | None, names: Sequence[str]) -> str | None:
+    """The message of a refusal of these topic configs: with the known name that is nearest, if it names one
+    that is not known."""
+    for name in names:
+        if refused and name in refused and name not in TOPIC_CONFIGS:
+            return refused.rstrip(".") + did_you_mean(name, list(TOPIC_CONFIGS))
+    return refused
 
 
 def assignments(texts: Sequence[str], flag: str) -> dict[str, str]:

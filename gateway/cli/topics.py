@@ -2,7 +2,7 @@
 
 import base64
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from gateway.cli.resource_configs import (
     assignments,
     config_changes,
     described_configs,
+    with_nearest,
 )
 from gateway.cli.topic_sizes import TopicSize, topic_sizes
 from gateway.wire.apis import ApiKey
@@ -141,7 +142,10 @@ def create(contact: Contact, options: CreateOptions) -> Exit:
     with Endpoint(contact) as endpoint:
         response = endpoint.ask_controller(ApiKey.CREATE_TOPICS, request, 4)
     tolerated = ErrorCode.TOPIC_ALREADY_EXISTS if options.if_not_exists else None
-    created, existing, failures = _sorted_out(response.topics, "created", tolerated)
+    names = [config.name for config in configs]
+    created, existing, failures = _sorted_out(
+        response.topics, "created", tolerated, lambda topic: _explained(topic, names)
+    )
     for name in existing:
         talk(f"{name} exists already; its partitions and configs stay as they are.")
     if options.as_json:
@@ -150,11 +154,21 @@ def create(contact: Contact, options: CreateOptions) -> Exit:
     return Exit.OK
 
 
+def _explained(topic: Any, configs: Sequence[str]) -> str | None:
+    """Why a topic was not created, and what to write instead."""
+    if topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+        return f"{(topic.error_message or 'it exists').rstrip('.')}; with --if-not-exists that is no error"
+    return with_nearest(topic.error_message, configs)
+
+
 def _sorted_out(
-    topics: Sequence[Any], done: str, tolerated: ErrorCode | None
+    topics: Sequence[Any],
+    done: str,
+    tolerated: ErrorCode | None,
+    explained: Callable[[Any], str | None] = lambda topic: topic.error_message,
 ) -> tuple[list[str], list[str], list[Refusal]]:
     """Names of the topics that are `done` (a participle), which is printed; names of those with the tolerated
-    error; the other errors."""
+    error; the other errors, each with why it was not done."""
     names, passed, failures = [], [], []
     for topic in topics:
         if not topic.error_code:
@@ -163,9 +177,7 @@ def _sorted_out(
         elif topic.error_code == tolerated:
             passed.append(topic.name)
         else:
-            failures.append(
-                Refusal(f"topic {topic.name} was not {done}", topic.error_code, topic.error_message)
-            )
+            failures.append(Refusal(f"topic {topic.name} was not {done}", topic.error_code, explained(topic)))
     return names, passed, failures
 
 

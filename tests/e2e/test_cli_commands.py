@@ -41,6 +41,7 @@ def test_a_topic_that_exists_is_an_error_unless_that_is_allowed(gateway: Gateway
     assert run(gateway, "topics", "create", "once", "-p", "2").returncode == 0
     again = run(gateway, "topics", "create", "once", "-p", "3")
     assert again.returncode == 1 and "TOPIC_ALREADY_EXISTS" in again.stderr
+    assert "--if-not-exists" in again.stderr
     allowed = run(gateway, "topics", "create", "once", "twice", "-p", "3", "--if-not-exists", "--json")
     assert allowed.returncode == 0 and json.loads(allowed.stdout) == {
         "created": ["twice"],
@@ -133,6 +134,9 @@ def test_an_interrupted_consumer_ends_with_130(gateway: Gateway) -> None:
         (["produce", "ten", "--codec", "zip"], 2, "none, gzip"),
         (["produce", "ten", "--key-separator", ":"], 1, "line 1 has no ':'"),
         (["topics", "create", "bad/name"], 1, "INVALID_TOPIC_EXCEPTION"),
+        (["topics", "create", "x", "--set", "retention.mss=1"], 1, "did you mean retention.ms?"),
+        (["topics", "create", "x", "--set", "nonsense=1"], 1, "name: nonsense)"),
+        (["topics", "alter", "ten", "--set", "retention.mss=1"], 1, "did you mean retention.ms?"),
         (["topics", "alter", "ten"], 2, "nothing to alter"),
         (["topics", "alter", "ten", "--set", "x"], 2, "expected NAME=VALUE"),
     ],
