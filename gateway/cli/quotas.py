@@ -19,12 +19,13 @@ from gateway.wire.messages.generated.alter_client_quotas import (
 from gateway.wire.messages.generated.describe_client_quotas import DescribeClientQuotasRequest
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
+OF_ADDRESSES: Final = "connection_creation_rate"
 QUOTAS: Final = (
     "producer_byte_rate",
     "consumer_byte_rate",
     "request_percentage",
     "controller_mutation_rate",
-    "connection_creation_rate",
+    OF_ADDRESSES,
 )
 DEFAULT: Final = "<default>"
 
@@ -100,8 +101,7 @@ def alter_quotas(
     operations = [OpData(name, _number(name, text)) for name, text in assignments(sets, "quota").items()]
     operations += [OpData(name, 0.0, remove=True) for name in unsets]
     for operation in operations:
-        if operation.key not in QUOTAS:
-            raise UsageError(f"quota {operation.key}: expected one of {', '.join(QUOTAS)}")
+        _check_quota(operation.key, entity)
     parts = [AlterClientQuotasRequestEntityData(kind, name) for kind, name in entity.items()]
     request = AlterClientQuotasRequest([AlterClientQuotasRequestEntryData(parts, operations)])
     with Endpoint(contact) as endpoint:
@@ -119,6 +119,16 @@ def alter_quotas(
             }
         )
     return Exit.OK
+
+
+def _check_quota(name: str, entity: Entity) -> None:
+    """UsageError for a quota that the entity cannot have."""
+    if name not in QUOTAS:
+        raise UsageError(f"quota {name}: expected one of {', '.join(QUOTAS)}")
+    if IP in entity and name != OF_ADDRESSES:
+        raise UsageError(f"quota {name}: an address has only {OF_ADDRESSES}")
+    if IP not in entity and name == OF_ADDRESSES:
+        raise UsageError(f"quota {name}: only addresses have it; give --ip or --default-ip")
 
 
 def _line(entry: Any) -> QuotaLine:

@@ -120,6 +120,9 @@ def test_defaults_and_pairs_of_user_and_client_id_are_entities_of_their_own(
         (["set", "producer_byte_rate=much", "--user", "a"], "expected a number"),
         (["set", "producer_byte_rate=1", "--user", "a", "--default-user"], "give one of them"),
         (["set", "producer_byte_rate=1", "--ip", "::1", "--user", "a"], "give --ip alone"),
+        (["set", "producer_byte_rate=1", "--ip", "10.0.0.1"], "only connection_creation_rate"),
+        (["unset", "producer_byte_rate", "--default-ip"], "only connection_creation_rate"),
+        (["set", "connection_creation_rate=1", "--user", "a"], "give --ip or --default-ip"),
     ],
 )
 def test_a_quota_that_cannot_be_is_refused_before_it_is_sent(
