@@ -230,13 +230,20 @@ class AbortOptions:
 
 def abort(contact: Contact, options: AbortOptions) -> Exit:
     """UsageError, ClientError."""
-    if bool(options.names) is (options.partition is not None):
-        raise UsageError("give transactional ids, or --partition TOPIC:N")
+    _check_abort(options)
     if options.partition is None:
-        if options.start_offset is not None:
-            raise UsageError("--start-offset needs --partition TOPIC:N")
         return _abort_all(contact, options.names, options.as_json)
     return _abort_in_partition(contact, options.partition, options.start_offset, options.as_json)
+
+
+def _check_abort(options: AbortOptions) -> None:
+    """UsageError for flags that do not fit."""
+    if options.names and options.partition is not None:
+        raise UsageError("give transactional ids or --partition TOPIC:N, not both")
+    if options.start_offset is not None and options.partition is None:
+        raise UsageError("--start-offset needs --partition TOPIC:N")
+    if not options.names and options.partition is None:
+        raise UsageError("give transactional ids, or --partition TOPIC:N")
 
 
 def _abort_all(contact: Contact, names: Sequence[str], as_json: bool) -> Exit:

@@ -243,15 +243,18 @@ def test_an_operator_ends_a_transaction_that_hangs_in_one_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    "flags",
+    ("flags", "complaint"),
     [
-        (),
-        ("a", "--partition", "t:0"),
-        ("a", "--start-offset", "0"),
-        ("--partition", "t"),
+        ((), "give transactional ids, or --partition"),
+        (("a", "--partition", "t:0"), "not both"),
+        (("a", "--start-offset", "0"), "--start-offset needs --partition"),
+        (("--start-offset", "4"), "--start-offset needs --partition"),
+        (("--partition", "t"), "expected TOPIC:N"),
     ],
-    ids=["nothing", "both", "an offset alone", "no number"],
+    ids=["nothing", "both", "an offset of an id", "an offset alone", "no number"],
 )
-def test_flags_that_contradict_each_other_are_refused(endpoint: Endpoint, flags: Sequence[str]) -> None:
+def test_flags_that_contradict_each_other_are_refused(
+    endpoint: Endpoint, flags: Sequence[str], complaint: str
+) -> None:
     done = run(endpoint, "abort", *flags, "--yes")
-    assert done.returncode == 2 and done.stderr
+    assert done.returncode == 2 and complaint in done.stderr
