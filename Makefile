@@ -32,8 +32,8 @@ help: ## show this list
 # Ctrl-C is how it is meant to end: make has nothing to complain of.
 run: $(VENV)/.stamp-run ## start a gateway on 127.0.0.1:9092 in the foreground (PORT=, DATA=, SERVE_ARGS= for others)
 	@trap : INT; \
-	listen=$$($(PY) tools/free_port.py $(PORT) $(TAKEN)) && \
-	admin=$$($(PY) tools/free_port.py $(ADMIN_PORT) "for the admin pages") && \
+	listen=$$($(PY) tools/free_port.py "$(PORT)" $(TAKEN)) && \
+	admin=$$($(PY) tools/free_port.py "$(ADMIN_PORT)" "for the admin pages") && \
 	$(VENV)/bin/dragoman serve --listen "PLAINTEXT://127.0.0.1:$$listen" --admin "127.0.0.1:$$admin" \
 	  --data-dir "$(DATA)" $(SERVE_ARGS); code=$$?; \
 	if [ $$code -eq 5 ]; then echo "A second gateway needs a directory of its own: make run DATA=other" >&2; fi; \
@@ -43,8 +43,8 @@ demo: $(VENV)/.stamp-run ## produce and consume through the gateway that `make r
 	@$(PY) -m gateway.cli.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
 
 cluster: $(VENV)/.stamp-test ## the same over etcd and S3 (SeaweedFS), started beside it (PORT=, CLUSTER= for its files)
-	@listen=$$($(PY) tools/free_port.py $(PORT) $(TAKEN)) && \
-	admin=$$($(PY) tools/free_port.py $(ADMIN_PORT) "for the admin pages") && \
+	@listen=$$($(PY) tools/free_port.py "$(PORT)" $(TAKEN)) && \
+	admin=$$($(PY) tools/free_port.py "$(ADMIN_PORT)" "for the admin pages") && \
 	exec $(PY) -m tools.cluster --directory "$(CLUSTER)" --port "$$listen" --admin-port "$$admin"
 
 test: test-setup ## run all tests, end with a table of suites and skips

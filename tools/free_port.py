@@ -2,6 +2,9 @@
 
 import socket
 import sys
+from typing import Final
+
+MAX_PORT: Final = 65535
 
 
 def is_free(port: int) -> bool:
@@ -21,8 +24,16 @@ def any_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def main(wanted: int, purpose: str, how: str = "") -> None:
+def parsed(text: str, purpose: str) -> int:
+    """SystemExit with one sentence if it is no port."""
+    if not (text.isascii() and text.isdecimal() and int(text) <= MAX_PORT):
+        sys.exit(f"Port {text!r} {purpose}: expected a number from 0 to {MAX_PORT}.")
+    return int(text)
+
+
+def main(text: str, purpose: str, how: str = "") -> None:
     """`how` to go on with another one: a command with {port}."""
+    wanted = parsed(text, purpose)
     port = wanted if is_free(wanted) else any_free_port()
     if port != wanted:
         then = f" ({how.format(port=port)})" if how else ""
@@ -31,4 +42,4 @@ def main(wanted: int, purpose: str, how: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.argv[2:])
+    main(*sys.argv[1:])

@@ -4,13 +4,20 @@ import socket
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.ports import free_ports
 from tests.support.versions import ROOT
 
 
+def run(text: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "tools/free_port.py"), text, "for clients"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+
 def asked_for(port: int) -> tuple[int, str]:
-    command = [sys.executable, str(ROOT / "tools/free_port.py"), str(port), "for clients"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    done = run(str(port))
+    assert done.returncode == 0
     return int(done.stdout), done.stderr
 
 
@@ -25,3 +32,10 @@ def test_a_taken_port_is_replaced_and_both_are_named() -> None:
         port, note = asked_for(wanted)
     assert port != wanted
     assert str(wanted) in note and str(port) in note
+
+
+@pytest.mark.parametrize("text", ["abc", "", "-1", "65536", "9.5"])
+def test_what_is_no_port_is_one_sentence(text: str) -> None:
+    done = run(text)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == f"Port {text!r} for clients: expected a number from 0 to 65535.\n"
