@@ -30,7 +30,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 # Ctrl-C is how it is meant to end: make has nothing to complain of.
-run: $(VENV)/.stamp-run ## start a gateway on 127.0.0.1:9092 in the foreground (PORT=, DATA=, SERVE_ARGS= for others)
+run: $(VENV)/.stamp-run ## start a gateway on 127.0.0.1:9092 in the foreground (PORT=, ADMIN_PORT=, DATA=, SERVE_ARGS= for others)
 	@trap : INT; \
 	listen=$$($(PY) tools/free_port.py "$(PORT)" $(TAKEN)) && \
 	admin=$$($(PY) tools/free_port.py "$(ADMIN_PORT)" "for the admin pages") && \
@@ -42,7 +42,7 @@ run: $(VENV)/.stamp-run ## start a gateway on 127.0.0.1:9092 in the foreground (
 demo: $(VENV)/.stamp-run ## produce and consume through the gateway that `make run` started (PORT=, BOOTSTRAP=)
 	@$(PY) -m gateway.cli.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
 
-cluster: $(VENV)/.stamp-test ## the same over etcd and S3 (SeaweedFS), started beside it (PORT=, CLUSTER= for its files)
+cluster: $(VENV)/.stamp-test ## the same over etcd and S3 (SeaweedFS), started beside it (PORT=, ADMIN_PORT=, CLUSTER= for its files)
 	@listen=$$($(PY) tools/free_port.py "$(PORT)" $(TAKEN)) && \
 	admin=$$($(PY) tools/free_port.py "$(ADMIN_PORT)" "for the admin pages") && \
 	exec $(PY) -m tools.cluster --directory "$(CLUSTER)" --port "$$listen" --admin-port "$$admin"

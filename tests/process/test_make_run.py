@@ -34,6 +34,15 @@ def test_port_data_and_arguments_are_variables_and_ctrl_c_ends_it_quietly(tmp_pa
     assert "gateway.stopped" in terminal.seen and "***" not in terminal.seen
 
 
+def test_make_help_and_the_readme_name_every_variable_of_make_run() -> None:
+    listed = subprocess.run(["make", "-C", str(ROOT), "help"], check=True, capture_output=True, text=True)
+    (shown,) = [line for line in listed.stdout.splitlines() if line.startswith("  make run ")]
+    (written,) = [line for line in (ROOT / "README.md").read_text().splitlines() if "(choose with" in line]
+    for variable in ("PORT=", "ADMIN_PORT=", "DATA=", "SERVE_ARGS="):
+        # Not as the end of a longer name.
+        assert re.search(rf"\b{variable}", shown) and re.search(rf"\b{variable}", written), variable
+
+
 def test_where_the_port_is_taken_the_demo_that_finds_the_other_one_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         wanted = taken.getsockname()[1]
