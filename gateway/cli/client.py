@@ -42,9 +42,7 @@ class Unreadable(ClientError):
         head = size.to_bytes(4, "big", signed=True)
         super().__init__(f"{address} {_what_responded(head, size)}")
         if head == HTTP:
-            self.hint = (
-                "that is a web page, perhaps the admin address; name the Kafka port, --bootstrap HOST:PORT"
-            )
+            self.hint = WEB_PAGE
 
 
 class Client:

@@ -37,7 +37,8 @@ CALM_BYTES: Final = 16 * MIB
 BUSY_BYTES: Final = 64 * MIB
 """At least this traffic since the last return is a busy time."""
 CHANGED_BYTES: Final = 16 * MIB
-"""After so much memory has come or gone, what is there is put into huge pages again."""
+CHANGED_SHARE: Final = 0.25
+"""After so much memory has come or gone, and so much of what there was, it is put into huge pages again."""
 
 
 def tune_allocator(environment: Mapping[str, str]) -> bool:
@@ -88,7 +89,7 @@ async def tend_memory(
     seen = given_back_at = moved_bytes()
     put_at = -math.inf
     while True:
-        if huge_page and abs(resident_bytes() - put_at) >= CHANGED_BYTES:
+        if huge_page and abs(resident_bytes() - put_at) >= max(CHANGED_BYTES, CHANGED_SHARE * put_at):
             pages = await use_huge_pages(huge_page)
             put_at = resident_bytes()
             log.debug("process.huge_pages", bytes=pages * huge_page, resident_bytes=put_at)

@@ -105,13 +105,13 @@ async def test_memory_is_put_into_huge_pages_when_much_has_come_or_gone(
     monkeypatch.setattr(process, "resident_bytes", look)
     monkeypatch.setattr(process, "give_back", lambda: None)
     tending = asyncio.ensure_future(process.tend_memory(lambda: moved[0], in_huge_pages=True, look_s=0.001))
-    for changed in (1.0, 1.9, 3.0, 2.0):
+    for changed in (1.0, 1.9, 3.0, 2.0, 40.0, 45.0):
         resident[0], looks[0] = int(changed * process.CHANGED_BYTES), 0
         await until(lambda: looks[0] > 4)
-    assert put_at == [int(changed * process.CHANGED_BYTES) for changed in (1.0, 3.0, 2.0)]
+    assert put_at == [int(changed * process.CHANGED_BYTES) for changed in (1.0, 3.0, 2.0, 40.0)]
     # What was returned to the system was part of huge pages, however little it was.
     moved[0] += process.BUSY_BYTES
-    await until(lambda: len(put_at) == 4)
+    await until(lambda: len(put_at) == 5)
     tending.cancel()
 
 
