@@ -38,6 +38,8 @@ from gateway.config import secret_of
 from gateway.coordination.cluster_id import cluster_id_bytes
 from gateway.datadir import (
     DATA_SETTING,
+    FORMAT_FILE,
+    LOCK_FILE,
     LOG_SETTING,
     VERSION_WITH_LOG,
     DataDirectory,
@@ -121,6 +123,15 @@ def _is_new(directory: Path) -> bool:
     try:
         return format_of(directory) is None and not (directory / METADATA_FILE).exists()
     except (OSError, StoreError):
+        return False  # opening the directory reports the reason
+
+
+def is_of_gateway(directory: Path) -> bool:
+    """Whether a gateway has stores in a directory. A log alone says nothing: operators copy the records of a
+    backup next to it."""
+    try:
+        return any((directory / name).exists() for name in (FORMAT_FILE, LOCK_FILE, METADATA_FILE))
+    except OSError:
         return False  # opening the directory reports the reason
 
 

@@ -10,6 +10,7 @@ from gateway.cli.offline_state import offline_ledger, recover_offline, run, warn
 from gateway.cli.output import UsageError, counted, print_json, print_table, print_text, shown_time, talk
 from gateway.cli.ownership import hand_over
 from gateway.coordination.blob_keys import applied_of
+from gateway.coordination.claim import is_claimed
 from gateway.coordination.recovery import snapshot_keys
 from gateway.offline.backup import (
     Backup,
@@ -28,6 +29,7 @@ from gateway.store_assembly import (
     Stores,
     StoreUrls,
     directory_of,
+    is_of_gateway,
     log_directory_of,
     opened_blobs,
     opened_source,
@@ -36,6 +38,7 @@ from gateway.store_assembly import (
 )
 from ledger.errors import StoreDamaged, StoreLocked
 
+SHARD = 0
 SHOWN_OBJECTS = 10
 HOUR_MS = 3_600_000
 HOLD_HOURS = 48
@@ -102,11 +105,7 @@ def _when(unix_ms: int) -> str:
 def backup(settings: Settings, to: str, as_json: bool, hold_hours: int = HOLD_HOURS) -> Exit:
     """Write a backup and print its last entry, and until when its objects stay. A gateway that uses the data
     directory makes the snapshot for it."""
-    urls = urls_of(settings.storage)
-    if "://" in to and to == urls.blobs:
-        raise UsageError("--to is where the data is: name another place")
-    if "://" not in to and Path(to).resolve() in {Path(settings.storage.data_dir).resolve(), _data_of(urls)}:
-        raise UsageError("--to is the data directory itself: name another, best on another disk")
+    run(lambda: _check_target(settings, to))
     hold_ms = hold_hours * HOUR_MS
     try:
         made = run(lambda: _backup(settings, to, hold_ms))
@@ -125,6 +124,29 @@ def backup(settings: Settings, to: str, as_json: bool, hold_hours: int = HOLD_HO
             f"release hold {made.hold} (dragoman ledger holds)."
         )
     return Exit.OK
+
+
+async def _check_target(settings: Settings, to: str) -> None:
+    """UsageError for the data of a gateway, this or another one: its next start would compare its journal
+    with the snapshot of this ledger. StoreError if that cannot be found out."""
+    urls = urls_of(settings.storage)
+    directory = directory_of(to) if "://" in to else Path(to)
+    if to == urls.blobs:
+        raise UsageError("--to is where the data is: name another place")
+    if directory is not None and directory.resolve() in {
+        Path(settings.storage.data_dir).resolve(),
+        _data_of(urls),
+    }:
+        raise UsageError("--to is the data directory itself: name another, best on another disk")
+    is_used = directory is not None and is_of_gateway(directory)
+    if not is_used:
+        async with opened_source(to, settings.storage) as blobs:
+            is_used = await is_claimed(blobs, SHARD)
+    if is_used:
+        raise UsageError(
+            f"--to {to} has the data of a gateway, which may not start beside a backup of another ledger: "
+            "name an empty place, or that of earlier backups"
+        )
 
 
 async def _backup(settings: Settings, to: str, hold_ms: int) -> HeldBackup:
@@ -190,7 +212,7 @@ async def _restore(settings: Settings, source: str) -> tuple[Restored, int]:
         found = await read_backup(blobs)
     async with AsyncExitStack() as stack:
         stores = await _opened_for_restore(settings, stack)
-        own = await snapshot_keys(stores.blobs, 0)
+        own = await snapshot_keys(stores.blobs, SHARD)
         newest = applied_of(own[-1]) if own else 0
         done = await restore_backup(
             found, stores.journal, stores.blobs, stores.image, stores.segments, _now_ms()

@@ -19,7 +19,12 @@ from typing import Any
 
 import structlog
 
-from gateway.coordination.cluster_id import claim_cluster_id, verify_cluster_id, verify_unclaimed
+from gateway.coordination.cluster_id import (
+    claim_cluster_id,
+    cluster_id_in,
+    verify_cluster_id,
+    verify_unclaimed,
+)
 from gateway.coordination.mark import verify_mark
 from gateway.coordination.shard import Shard
 from ledger.cluster.owners import Owners
@@ -102,6 +107,11 @@ async def claim_data(shard: Shard, blobs: Blobs, *, is_lasting: bool) -> None:
     if is_lasting:
         claim = Claim(state.cluster_id, state.epoch, state.applied - 1, shard.replica.last_nonce)
         await put_claim(blobs, shard.journal.shard, claim)
+
+
+async def is_claimed(blobs: Blobs, shard: int) -> bool:
+    """Whether these blobs are next to the data of a gateway, of any cluster. Those of a backup are not."""
+    return await cluster_id_in(blobs) is not None or bool(await _keys(blobs, shard))
 
 
 async def check_claim(journal: Journal, blobs: Blobs) -> None:

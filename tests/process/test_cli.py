@@ -302,6 +302,30 @@ def test_a_single_thing_is_counted_as_one(tmp_path: Path) -> None:
     assert made.stderr.startswith("Backed up 1 journal entry (0 topics), the last of ")
 
 
+@pytest.mark.parametrize("mark", ["format", "lock", "metadata.db", "blobs/cluster-id"])
+def test_a_backup_is_refused_where_a_gateway_has_its_data(tmp_path: Path, mark: str) -> None:
+    data_dir, other = tmp_path / "data", tmp_path / "other"
+    asyncio.run(ledger_of_one_entry(data_dir))
+    (other / mark).parent.mkdir(parents=True)
+    (other / mark).touch()
+    before = sorted(other.rglob("*"))
+    for to in (str(other), f"file://{other}"):
+        refused = run("ledger", "backup", "--data-dir", str(data_dir), "--to", to)
+        assert refused.returncode == 2, refused.stderr
+        assert f"--to {to} has the data of a gateway" in only_sentence(refused)
+        assert sorted(other.rglob("*")) == before
+
+
+def test_a_backup_is_accepted_next_to_an_earlier_one_and_its_records(tmp_path: Path) -> None:
+    data_dir, to = tmp_path / "data", tmp_path / "backup"
+    asyncio.run(ledger_of_one_entry(data_dir))
+    for _ in range(2):
+        made = run("ledger", "backup", "--data-dir", str(data_dir), "--to", str(to))
+        assert made.returncode == 0, made.stderr
+        # As operators copy them.
+        (to / "log" / "0").mkdir(parents=True, exist_ok=True)
+
+
 @pytest.mark.parametrize("command", [("ledger", "show"), ("doctor",)])
 def test_an_error_is_a_sentence_on_stderr_also_where_json_is_wanted(
     tmp_path: Path, command: tuple[str, ...]

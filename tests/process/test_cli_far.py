@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from adapters.s3.bucket import open_bucket
+from gateway.coordination.claim import claim_data
 from gateway.host import clock_ms
 from tests.support.s3_servers import BUCKET, S3Server
 from tests.support.s3_stores import PATIENT
@@ -108,3 +109,25 @@ async def test_a_ledger_in_a_bucket_is_checked_with_its_bucket(moto_s3: S3Server
         "journal: 1 entry is readable, begun from its first entry",
     ):
         assert note in notes
+
+
+async def test_a_backup_is_refused_in_a_bucket_that_a_gateway_has_claimed(
+    moto_s3: S3Server, own_bucket: str
+) -> None:
+    own, other = s3_url(moto_s3, own_bucket, "own"), s3_url(moto_s3, own_bucket, "other")
+    for url in (own, other):
+        bucket = open_bucket(url, PATIENT)
+        store, blobs = bucket.metadata(), bucket.blobs()
+        shard = await open_shard(store, blobs, None, 1, clock_ms)
+        await claim_data(shard, blobs, is_lasting=True)
+        await shard.close()
+        await store.close()
+    client: Any = moto_s3.boto3_client()
+    before = client.list_objects_v2(Bucket=own_bucket)["KeyCount"]
+    refused = run("ledger", "backup", "--to", other, *urls(own))
+    assert refused.returncode == 2, refused.stderr
+    assert "has the data of a gateway" in only_sentence(refused)
+    assert client.list_objects_v2(Bucket=own_bucket)["KeyCount"] == before
+    for _ in range(2):
+        made = run("ledger", "backup", "--to", s3_url(moto_s3, own_bucket, "backup"), *urls(own))
+        assert made.returncode == 0, made.stderr
