@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from ledger.errors import StoreUnavailable
 from ledger.types import Buffer
@@ -19,25 +20,30 @@ DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 """Stored files are for the gateway's user alone."""
 
+OTHER_PLACE: Final = "another place with --data-dir"
 _REASONS = {
-    errno.ENOSPC: "no space is left on the device; free some or choose another place with --data-dir",
-    errno.EDQUOT: "the disk quota is used up; raise it or choose another place with --data-dir",
-    errno.EROFS: "the file system is read-only; mount it writable or choose another place with --data-dir",
-    errno.EACCES: "permission is denied; make it writable for this user or choose another with --data-dir",
-    errno.EPERM: "permission is denied; make it writable for this user or choose another with --data-dir",
-    errno.ENOENT: "its parent directory does not exist; create it or choose another place with --data-dir",
-    errno.ENOTDIR: "a part of the path is a file, not a directory; choose another place with --data-dir",
-    errno.EISDIR: "it is a directory, not a file; choose another place with --data-dir",
+    errno.ENOSPC: "no space is left on the device; free some or choose {other}",
+    errno.EDQUOT: "the disk quota is used up; raise it or choose {other}",
+    errno.EROFS: "the file system is read-only; mount it writable or choose {other}",
+    errno.EACCES: "permission is denied; make it writable for this user or choose {other}",
+    errno.EPERM: "permission is denied; make it writable for this user or choose {other}",
+    errno.ENOENT: "its parent directory does not exist; create it or choose {other}",
+    errno.ENOTDIR: "a part of the path is a file, not a directory; choose {other}",
+    errno.EISDIR: "it is a directory, not a file; choose {other}",
     errno.EMFILE: "too many files are open; raise the limit of this process (ulimit -n)",
     errno.ENFILE: "too many files are open on this machine; raise the limit (fs.file-max)",
-    errno.EIO: "the disk reports an I/O error; check it (dmesg) and choose another with --data-dir",
+    errno.EIO: "the disk reports an I/O error; check it (dmesg) and choose {other}",
     errno.EFBIG: "the file would become too large; raise the limit of this process (ulimit -f)",
 }
 
 
-def explain(error: OSError, what: str, path: str | os.PathLike[str]) -> StoreUnavailable:
-    """One sentence: what was tried on which path, why it failed, and the remedy."""
-    reason = _REASONS.get(error.errno or 0) or f"{os.strerror(error.errno or 0)}; check this path"
+def explain(
+    error: OSError, what: str, path: str | os.PathLike[str], other: str = OTHER_PLACE
+) -> StoreUnavailable:
+    """One sentence: what was tried on which path, why it failed, and the remedy. `other`: what may be chosen
+    in its place, with the name of the flag or argument that does."""
+    known = _REASONS.get(error.errno or 0)
+    reason = known.format(other=other) if known else f"{os.strerror(error.errno or 0)}; check this path"
     return StoreUnavailable(f"cannot {what} {os.fspath(path)}: {reason}")
 
 
@@ -165,8 +171,10 @@ def read_resident(fd: int, start: int, size: int) -> memoryview | None:
 class Directories:
     """The directories under a root, each made durable once before anything in it is called durable."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, other: str = OTHER_PLACE) -> None:
+        """`other`: as for `explain`."""
         self.root = root
+        self._other = other
         self._durable: set[Path] = set()
         self._lock = threading.Lock()
 
@@ -175,7 +183,7 @@ class Directories:
         try:
             self._make(self.root)
         except OSError as error:
-            raise explain(error, "open the directory", self.root) from error
+            raise explain(error, "open the directory", self.root, self._other) from error
 
     def ensure(self, directory: Path) -> None:
         """Create `directory` (the root or below it) with all its parents, durably. OSError if it fails."""

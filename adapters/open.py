@@ -14,6 +14,7 @@ from typing import Final
 from adapters.blobs.files import Access as Access
 from adapters.blobs.files import FileBlobs
 from adapters.blobs.memory import MemoryBlobs
+from adapters.disk import OTHER_PLACE as OTHER_PLACE
 from adapters.disk import Directories
 from adapters.far import FarOptions as FarOptions
 from adapters.far import FarStores as FarStores
@@ -255,27 +256,34 @@ def open_blobs(
     *,
     far: FarStores | None = None,
     deadline_s: float = DEADLINE_S,
+    other: str = OTHER_PLACE,
 ) -> Blobs:
     """`memory:`, `file:DIR`, whose parent must exist (the blobs are in `DIR/blobs`), or `s3://`.
-    `deadline_s`: of a call to a local one."""
+    `deadline_s`: of a call to a local one. `other`: what may be chosen instead, for errors of its disk."""
     match _split(url):
         case ("memory", ""):
             return MemoryBlobs()
         case ("file", path) if path:
             if access is not Access.READ_ONLY:
-                Directories(Path(path)).open_root()
-            return FileBlobs(os.path.join(path, BLOBS_DIRECTORY), deadline_s, access)
+                Directories(Path(path), other).open_root()
+            return FileBlobs(os.path.join(path, BLOBS_DIRECTORY), deadline_s, access, other=other)
         case ("s3", _):
             return (far or FarStores()).blobs(url)
     raise _unknown("blob", url, BLOB_URLS)
 
 
-def open_kafscale(url: str, access: Access = Access.READ_ONLY, *, far: FarStores | None = None) -> Blobs:
+def open_kafscale(
+    url: str,
+    access: Access = Access.READ_ONLY,
+    *,
+    far: FarStores | None = None,
+    other: str = OTHER_PLACE,
+) -> Blobs:
     """A bucket in KafScale's layout, `s3://`, or a copy of one: `file:DIR`, which has its keys as paths.
-    Nothing of it is proved."""
+    Nothing of it is proved. `other`: as for `open_blobs`."""
     match _split(url):
         case ("file", path) if path:
-            return FileBlobs(path, JOB_DEADLINE_S, access)
+            return FileBlobs(path, JOB_DEADLINE_S, access, other=other)
         case ("s3", _):
             return (far or FarStores()).blobs(url)
     raise _unknown("KafScale", url, KAFSCALE_URLS)

@@ -14,6 +14,7 @@ import structlog
 from adapters.open import LOG_DIRECTORY as LOG_DIRECTORY
 from adapters.open import (
     MEMORY,
+    OTHER_PLACE,
     Access,
     FarOptions,
     FarStores,
@@ -183,23 +184,28 @@ async def opened_stores(
         yield stores
 
 
-def opened_blobs(place: str, storage: Storage) -> AbstractAsyncContextManager[Blobs]:
+def opened_blobs(
+    place: str, storage: Storage, other: str = OTHER_PLACE
+) -> AbstractAsyncContextManager[Blobs]:
     """The blobs of a backup, for writing: a directory, or a URL of a far store that is reached with the
-    settings `storage`. Without a lock, so unfinished puts of other processes are left alone."""
-    return _opened_blobs(place, storage, Access.SHARED)
+    settings `storage`. Without a lock, so unfinished puts of other processes are left alone. `other`: what
+    may be chosen instead, for errors of a disk."""
+    return _opened_blobs(place, storage, Access.SHARED, other)
 
 
-def opened_source(place: str, storage: Storage) -> AbstractAsyncContextManager[Blobs]:
+def opened_source(
+    place: str, storage: Storage, other: str = OTHER_PLACE
+) -> AbstractAsyncContextManager[Blobs]:
     """The blobs of a data directory, of a backup or of a far store, for reading: nothing in it is created or
-    changed."""
-    return _opened_blobs(place, storage, Access.READ_ONLY)
+    changed. `other`: as for `opened_blobs`."""
+    return _opened_blobs(place, storage, Access.READ_ONLY, other)
 
 
 @asynccontextmanager
-async def _opened_blobs(place: str, storage: Storage, access: Access) -> AsyncIterator[Blobs]:
+async def _opened_blobs(place: str, storage: Storage, access: Access, other: str) -> AsyncIterator[Blobs]:
     try:
         far = FarStores(_far_options(storage))
-        blobs = open_blobs(place if "://" in place else f"file:{place}", access, far=far)
+        blobs = open_blobs(place if "://" in place else f"file:{place}", access, far=far, other=other)
     except UnknownStore as error:
         raise ConfigError(str(error)) from error
     try:

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from adapters.disk import (
     FILE_MODE,
+    OTHER_PLACE,
     Directories,
     check_writable,
     explain,
@@ -52,10 +53,11 @@ class FileBlobs:
         deadline_s: float = DEADLINE_S,
         access: Access = Access.OWNED,
         threads: NewThreads = StoreThreads,
+        other: str = OTHER_PLACE,
     ) -> None:
         """Open `directory`, creating it if its parent is there. StoreUnavailable with one sentence for
-        the operator."""
-        self._files = _BlobFiles(Path(directory), access)
+        the operator, who may choose `other` instead."""
+        self._files = _BlobFiles(Path(directory), access, other)
         self._threads = threads(f"the blobs in {os.fspath(directory)}", THREADS, deadline_s)
         try:
             self._threads.run_now(self._files.open)
@@ -82,10 +84,11 @@ class FileBlobs:
 class _BlobFiles:
     """Plain blocking calls, from many threads."""
 
-    def __init__(self, root: Path, access: Access) -> None:
+    def __init__(self, root: Path, access: Access, other: str) -> None:
         self._root = root
         self._access = access
-        self._directories = Directories(root)
+        self._other = other
+        self._directories = Directories(root, other)
 
     def open(self) -> None:
         """Every directory is synced: a process that died between a link and the sync after it left a blob
@@ -100,7 +103,7 @@ class _BlobFiles:
                         sync_directory(path)
             check_writable(self._root)
         except OSError as error:
-            raise explain(error, "write to the directory", self._root) from error
+            raise explain(error, "write to the directory", self._root, self._other) from error
 
     def _open_for_reading(self) -> None:
         try:
@@ -108,7 +111,7 @@ class _BlobFiles:
                 # If permission is missing, the error of this call has the reason.
                 os.scandir(self._root).close()
         except OSError as error:
-            raise explain(error, "read the directory", self._root) from error
+            raise explain(error, "read the directory", self._root, self._other) from error
 
     def _clean(self, path: str, names: list[str]) -> bool:
         """Remove leftovers of unfinished puts. True if the directory itself is gone."""
@@ -136,7 +139,7 @@ class _BlobFiles:
             self._discard(incoming)
             if error.errno in (errno.ENOTDIR, errno.EISDIR):
                 raise ValueError(f"blob key {key!r} is below another key") from error
-            raise explain(error, "write the blob", path) from error
+            raise explain(error, "write the blob", path, self._other) from error
         self._discard(incoming)
         self._sync(path.parent, key)
 
@@ -168,7 +171,7 @@ class _BlobFiles:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise NotFound(f"there is no blob {path}") from error
         except OSError as error:
-            raise explain(error, "read the blob", path) from error
+            raise explain(error, "read the blob", path, self._other) from error
         if data is None or len(data) != end - start:
             raise NotFound(f"blob {path} has {length} bytes, no range from {start} to {end}")
         return data
@@ -177,7 +180,7 @@ class _BlobFiles:
         try:
             return list(islice(self._walk(self._root, "", prefix, after), max(limit, 0)))
         except OSError as error:
-            raise explain(error, "list the blobs in", self._root) from error
+            raise explain(error, "list the blobs in", self._root, self._other) from error
 
     def delete(self, keys: Sequence[str]) -> None:
         self._check_writes()
@@ -188,7 +191,7 @@ class _BlobFiles:
                 with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                     path.unlink()
             except OSError as error:
-                raise explain(error, "delete the blob", path) from error
+                raise explain(error, "delete the blob", path, self._other) from error
             changed.add(path.parent)
         for directory in changed:
             self._sync(directory, "of the deleted blobs")
@@ -223,7 +226,9 @@ class _BlobFiles:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise OutcomeUnknown(f"{explain(error, 'sync the directory', directory)} ({key})") from error
+            raise OutcomeUnknown(
+                f"{explain(error, 'sync the directory', directory, self._other)} ({key})"
+            ) from error
 
     def _walk(self, directory: Path, base: str, prefix: str, after: str) -> Iterator[BlobInfo]:
         """Blobs in the order of their keys: a directory sorts as its name followed by `/`."""

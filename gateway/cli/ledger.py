@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from gateway.cli.exits import Exit
-from gateway.cli.ledger_snapshot import online_backup
+from gateway.cli.ledger_snapshot import OTHER_TARGET, online_backup
 from gateway.cli.offline_state import offline_ledger, recover_offline, run, warn_of_writer
 from gateway.cli.output import UsageError, counted, print_json, print_table, print_text, shown_time, talk
 from gateway.cli.ownership import hand_over
@@ -42,6 +42,7 @@ SHARD = 0
 SHOWN_OBJECTS = 10
 HOUR_MS = 3_600_000
 HOLD_HOURS = 48
+OTHER_SOURCE = "another place with --from"
 
 
 def show(settings: Settings, as_json: bool) -> Exit:
@@ -140,7 +141,7 @@ async def _check_target(settings: Settings, to: str) -> None:
         raise UsageError("--to is the data directory itself: name another, best on another disk")
     is_used = directory is not None and is_of_gateway(directory)
     if not is_used:
-        async with opened_source(to, settings.storage) as blobs:
+        async with opened_source(to, settings.storage, OTHER_TARGET) as blobs:
             is_used = await is_claimed(blobs, SHARD)
     if is_used:
         raise UsageError(
@@ -151,7 +152,7 @@ async def _check_target(settings: Settings, to: str) -> None:
 
 async def _backup(settings: Settings, to: str, hold_ms: int) -> HeldBackup:
     async with offline_ledger(settings) as (stores, journal, image):
-        async with opened_blobs(to, settings.storage) as target:
+        async with opened_blobs(to, settings.storage, OTHER_TARGET) as target:
             places = BackupPlaces(stores.blobs, target, to)
             made, recovered = await write_held_backup(journal, image, places, hold_ms, _now_ms)
         await warn_of_writer(journal, recovered.state)
@@ -207,7 +208,7 @@ def _metadata_of(settings: Settings) -> str:
 
 async def _restore(settings: Settings, source: str) -> tuple[Restored, int]:
     """Returns what was restored, and the number of entries in the newest snapshot of the data directory."""
-    async with opened_source(source, settings.storage) as blobs:
+    async with opened_source(source, settings.storage, OTHER_SOURCE) as blobs:
         # Before anything is created in the data directory.
         found = await read_backup(blobs)
     async with AsyncExitStack() as stack:

@@ -21,6 +21,7 @@ from pipeline.snapshot_messages import TakenSnapshot
 
 TIMEOUT_S: Final = 600.0
 """A large ledger takes a minute or two."""
+OTHER_TARGET: Final = "another place with --to"
 
 
 def snapshot(settings: Settings, tls: TlsFiles, as_json: bool) -> Exit:
@@ -79,7 +80,10 @@ def _link(place: Mapping[str, Any]) -> Link:
 
 async def _copy(settings: Settings, key: str, to: str) -> None:
     own = urls_of(settings.storage).blobs.removeprefix("file:")
-    async with opened_source(own, settings.storage) as source, opened_blobs(to, settings.storage) as target:
+    async with (
+        opened_source(own, settings.storage) as source,
+        opened_blobs(to, settings.storage, OTHER_TARGET) as target,
+    ):
         try:
             content = await source.get(key)
         except NotFound:

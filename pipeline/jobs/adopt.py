@@ -34,7 +34,8 @@ def run(request: JobRequest, say: Say) -> None:
         # A gateway that is out of reach is found before a bucket is read.
         peer.describe()
         runner = stack.enter_context(asyncio.Runner())
-        blobs = open_kafscale(place, far=FarStores(FarOptions(**request.far)))
+        far = FarStores(FarOptions(**request.far))
+        blobs = open_kafscale(place, far=far, other="another SOURCE")
         source = stack.enter_context(closing(Source(blobs, runner, totals)))
         spool = Spool(stack.enter_context(tempfile.TemporaryFile()))
         plan = BucketPlan(source, totals, progress)

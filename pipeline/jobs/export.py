@@ -23,6 +23,7 @@ from pipeline.rounds import JobError
 from pipeline.segments import SLOW, places_of
 
 PROGRESS_S: Final = 1.0
+OTHER_TARGET: Final = "another TARGET"
 
 
 def run(request: JobRequest, say: Say) -> None:
@@ -33,7 +34,8 @@ def run(request: JobRequest, say: Say) -> None:
     with ExitStack() as stack:
         place = stack.enter_context(opened(request))
         runner = stack.enter_context(asyncio.Runner())
-        blobs = open_kafscale(url, Access.SHARED, far=FarStores(FarOptions(**request.far)))
+        far = FarStores(FarOptions(**request.far))
+        blobs = open_kafscale(url, Access.SHARED, far=far, other=OTHER_TARGET)
         target = stack.enter_context(closing(Target(blobs, runner, totals)))
         pin = Pin(place.peer, os.urandom, time.monotonic)
         try:

@@ -326,6 +326,16 @@ def test_a_backup_is_accepted_next_to_an_earlier_one_and_its_records(tmp_path: P
         (to / "log" / "0").mkdir(parents=True, exist_ok=True)
 
 
+def test_a_backup_that_cannot_be_written_names_its_own_flag(tmp_path: Path) -> None:
+    data_dir, file = tmp_path / "data", tmp_path / "file"
+    asyncio.run(ledger_of_one_entry(data_dir))
+    file.touch()
+    for to in (tmp_path / "no" / "where", file):
+        failed = run("ledger", "backup", "--data-dir", str(data_dir), "--to", str(to))
+        assert failed.returncode == 4, failed.stderr
+        assert only_sentence(failed).endswith("choose another place with --to")
+
+
 @pytest.mark.parametrize("command", [("ledger", "show"), ("doctor",)])
 def test_an_error_is_a_sentence_on_stderr_also_where_json_is_wanted(
     tmp_path: Path, command: tuple[str, ...]

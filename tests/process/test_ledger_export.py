@@ -112,7 +112,11 @@ def test_what_is_wrong_with_an_export_is_one_sentence(gateway: Gateway, tmp_path
         (["/mnt/target", *data_dir], 2, "TARGET is s3://BUCKET/PREFIX[?endpoint=URL], or file:DIR"),
         (["file:t", "--namespace", "a/b", *data_dir], 2, "--namespace: 'a/b' cannot be a part of a key"),
         ([f"file:{tmp_path}/t", "--topics", "absent", *data_dir], 1, "there is no topic absent"),
-        ([f"file:{tmp_path}/no/where", *data_dir], 4, "no/where"),
+        (
+            [f"file:{tmp_path}/no/where", *data_dir],
+            4,
+            "no/where: its parent directory does not exist; create it or choose another TARGET\n",
+        ),
         ([f"file:{tmp_path}/t", "--data-dir", str(tmp_path)], 2, "there is no ledger in"),
     ):
         failed = run(*arguments)
