@@ -146,7 +146,8 @@ async def _beginnings(
         if loaded.applied >= start and await continues(journal, loaded.applied, loaded.nonce, start):
             yield Recovered(loaded.state, loaded.nonce, IMAGE)
         else:
-            log.warning("image.of_another_journal", applied=loaded.applied, start=start)
+            # As after a restore: nobody has to do anything. What contradicts a journal is damage, see below.
+            log.info("image.of_another_journal", applied=loaded.applied, start=start)
     if blobs is not None:
         for key in reversed(await snapshot_keys(blobs, journal.shard)):
             recovered = await _from_snapshot(journal, blobs, key, start)
@@ -161,7 +162,7 @@ async def _from_snapshot(journal: Journal, blobs: Blobs, key: str, start: int) -
     if snapshot is None:
         return None
     if not await continues(journal, snapshot.applied, snapshot.nonce, start):
-        log.warning("snapshot.of_another_journal", key=key)
+        log.info("snapshot.of_another_journal", key=key)
         return None
     try:
         # In a thread, as a gateway that takes its shard over again goes on serving fetches.

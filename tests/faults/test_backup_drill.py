@@ -154,6 +154,23 @@ def test_a_restored_ledger_is_itself_backed_up_and_restored(backed_up: BackedUp,
         gateway.terminate()
 
 
+def test_after_a_restore_no_log_line_is_between_what_a_command_says(
+    backed_up: BackedUp, tmp_path: Path
+) -> None:
+    """Next to the data is a snapshot of the journal that was replaced."""
+    gateway, _ = backed_up
+    data = str(gateway.data_dir)
+    gateway.start()
+    produce(gateway, "orders", 500, 10)
+    said(dragoman("ledger", "snapshot", "--data-dir", data))
+    gateway.terminate()
+    lose_metadata(gateway.data_dir)
+    said(dragoman("ledger", "restore", "--from", str(tmp_path / "backup"), "--data-dir", data))
+    for command, sentence in (("doctor", "Nothing found.\n"), ("audit", "No damage.\n")):
+        looked_at = dragoman(command, "--data-dir", data)
+        assert (looked_at.returncode, looked_at.stderr) == (0, sentence)
+
+
 def holds(gateway: Gateway, *arguments: str) -> list[dict[str, object]]:
     listed = dragoman("ledger", "holds", "--data-dir", str(gateway.data_dir), "--json", *arguments)
     return list(json.loads(said(listed)))
