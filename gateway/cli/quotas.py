@@ -71,10 +71,7 @@ def entity_of(flags: EntityFlags) -> dict[str, str | None]:
 def list_quotas(contact: Contact, entity: Entity, as_json: bool) -> Exit:
     """Those of entities that have all of these parts; all if it is empty."""
     with Endpoint(contact) as endpoint:
-        response = endpoint.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest([], False))
-    if response.error_code:
-        raise Refusal("quotas cannot be listed", response.error_code, response.error_message)
-    lines = [line for line in map(_line, response.entries or ()) if entity.items() <= line.entity.items()]
+        lines = [line for line in _all_quotas(endpoint) if entity.items() <= line.entity.items()]
     lines.sort(key=lambda line: _shown(line.entity))
     if as_json:
         print_json(lines)
@@ -90,6 +87,13 @@ def list_quotas(contact: Contact, entity: Entity, as_json: bool) -> Exit:
     return Exit.OK
 
 
+def _all_quotas(endpoint: Endpoint) -> list[QuotaLine]:
+    response = endpoint.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest([], False))
+    if response.error_code:
+        raise Refusal("quotas cannot be listed", response.error_code, response.error_message)
+    return [_line(entry) for entry in response.entries or ()]
+
+
 def alter_quotas(
     contact: Contact, entity: Entity, sets: Sequence[str], unsets: Sequence[str], as_json: bool
 ) -> Exit:
@@ -98,18 +102,19 @@ def alter_quotas(
             "say whose quota: --user, --client-id or --ip NAME, or --default-user, --default-client-id, "
             "--default-ip"
         )
-    operations = [OpData(name, _number(name, text)) for name, text in assignments(sets, "quota").items()]
-    operations += [OpData(name, 0.0, remove=True) for name in unsets]
-    for operation in operations:
-        _check_quota(operation.key, entity)
+    operations = _operations(entity, sets, unsets)
     parts = [AlterClientQuotasRequestEntityData(kind, name) for kind, name in entity.items()]
     request = AlterClientQuotasRequest([AlterClientQuotasRequestEntryData(parts, operations)])
     with Endpoint(contact) as endpoint:
+        unknown = _unknown(endpoint, entity, unsets) if unsets else []
         (result,) = endpoint.ask_controller(ApiKey.ALTER_CLIENT_QUOTAS, request).entries
     if result.error_code:
         what = f"quotas of {_shown(entity)} stay as they are"
         raise Refusal(what, result.error_code, result.error_message or None)
-    talk(f"Changed the quotas of {_shown(entity)}.")
+    for name in unknown:
+        talk(f"There is no quota {name} of {_shown(entity)}, so to unset it has no effect.")
+    if sets or len(unknown) < len(unsets):
+        talk(f"Changed the quotas of {_shown(entity)}.")
     if as_json:
         print_json(
             {
@@ -119,6 +124,21 @@ def alter_quotas(
             }
         )
     return Exit.OK
+
+
+def _operations(entity: Entity, sets: Sequence[str], unsets: Sequence[str]) -> list[OpData]:
+    """UsageError for what is no quota of the entity, or no number."""
+    operations = [OpData(name, _number(name, text)) for name, text in assignments(sets, "quota").items()]
+    operations += [OpData(name, 0.0, remove=True) for name in unsets]
+    for operation in operations:
+        _check_quota(operation.key, entity)
+    return operations
+
+
+def _unknown(endpoint: Endpoint, entity: Entity, unsets: Sequence[str]) -> list[str]:
+    """Quotas that this entity does not have: an endpoint reports no error if one of these is unset."""
+    known = {name for line in _all_quotas(endpoint) if line.entity == entity for name in line.quotas}
+    return [name for name in unsets if name not in known]
 
 
 def _check_quota(name: str, entity: Entity) -> None:

@@ -101,6 +101,20 @@ def test_quotas_are_set_listed_and_unset(endpoint: Endpoint, topic: str) -> None
     assert json_of(endpoint, "quotas", "list", *client) == []
 
 
+def test_a_quota_that_is_not_set_is_unset_without_effect_and_that_is_said(
+    endpoint: Endpoint, topic: str
+) -> None:
+    client = ("--client-id", topic)
+    done = run(endpoint, "quotas", "unset", "consumer_byte_rate", *client)
+    assert done.returncode == 0 and "Changed" not in done.stderr
+    assert f"There is no quota consumer_byte_rate of client-id {topic}, so to unset it has no effect." in (
+        done.stderr
+    )
+    assert run(endpoint, "quotas", "set", "producer_byte_rate=1", *client).returncode == 0
+    both = run(endpoint, "quotas", "unset", "consumer_byte_rate", "producer_byte_rate", *client)
+    assert "no effect" in both.stderr and f"Changed the quotas of client-id {topic}." in both.stderr
+
+
 def test_defaults_and_pairs_of_user_and_client_id_are_entities_of_their_own(
     endpoint: Endpoint, topic: str
 ) -> None:
