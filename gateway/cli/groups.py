@@ -111,8 +111,12 @@ def list_groups(contact: Contact, states: Sequence[str], with_lag: bool, as_json
     ]
     print_table(("group", "state", "protocol type", *(("lag",) if with_lag else ())), rows)
     if not lines:
-        talk("There is no such group; one begins when a consumer with a group.id joins or commits.")
+        talk(_NONE_MATCHES if states else _NONE_THERE)
     return Exit.OK
+
+
+_NONE_MATCHES: Final = "No group matches these filters."
+_NONE_THERE: Final = "There is no group; one begins when a consumer with a group.id joins or commits."
 
 
 def _with_lag(endpoint: Endpoint, lines: Sequence[GroupLine]) -> list[GroupLine]:

@@ -108,6 +108,12 @@ def test_a_simple_group_is_listed_described_and_deleted(endpoint: Endpoint, fill
     assert gone.returncode == 1 and gone.stdout == "" and "GROUP_ID_NOT_FOUND" in gone.stderr
 
 
+def test_a_list_says_that_its_filter_leaves_no_group(endpoint: Endpoint, filled: str) -> None:
+    commit(endpoint, f"empty-{filled}", filled, 3)
+    listed = run(endpoint, "list", "--state", "CompletingRebalance")
+    assert (listed.returncode, listed.stderr) == (0, "No group matches these filters.\n")
+
+
 def test_members_are_shown_with_what_they_read(endpoint: Endpoint, filled: str) -> None:
     group = f"living-{filled}"
     with living(endpoint, group, filled) as reader:
