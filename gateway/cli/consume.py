@@ -80,6 +80,7 @@ def consume(contact: Contact, options: ConsumeOptions) -> Exit:
     with Endpoint(contact) as endpoint:
         topics = endpoint.topics(options.topics)
         ends: Mapping[Partition, int] = {}
+        has_begun = True
         try:
             if options.group is None:
                 ends = _consume_alone(endpoint, topics, options, lines)
@@ -87,8 +88,13 @@ def consume(contact: Contact, options: ConsumeOptions) -> Exit:
                 ends = _consume_as_member(contact, endpoint, topics, options, lines)
         except _Enough:
             pass
+        except UsageError:
+            # Of --from, --until or --partition; a group reads them again at each rebalance.
+            has_begun = lines.printed > 0
+            raise
         finally:
-            talk(f"Consumed {counted(lines.printed, 'record')} of {', '.join(options.topics)}.")
+            if has_begun:
+                talk(f"Consumed {counted(lines.printed, 'record')} of {', '.join(options.topics)}.")
         if options.isolation == READ_COMMITTED:
             with suppress(ClientError):
                 _talk_of_open_transactions(endpoint, topics, ends)

@@ -58,6 +58,16 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.parametrize("wrong", [("--from", "foo"), ("--until", "foo"), ("--partition", "7")])
+def test_where_to_read_that_cannot_be_is_the_only_thing_said(
+    endpoint: Endpoint, filled: str, wrong: tuple[str, str]
+) -> None:
+    flag, value = wrong
+    done = run(endpoint, "consume", filled, *wrong, *(() if flag == "--until" else ("--to-end",)))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"dragoman: {flag} {value}: ") and done.stderr.count("\n") == 1
+
+
 def committed(endpoint: Endpoint, group: str) -> dict[int, int | None]:
     done = run(endpoint, "groups", "describe", group, "--json")
     if done.returncode:
