@@ -38,6 +38,8 @@ def holds(settings: Settings, released: Sequence[str], as_json: bool) -> Exit:
     now_ms = time.time_ns() // 1_000_000
     rows = [(hold.name, shown_time(hold.made_ms), _until(hold, now_ms), hold.backup) for hold in left]
     print_table(("hold", "made", "until", "backup"), rows)
+    if not left:
+        talk("There is no hold; dragoman ledger backup makes one.")
     return Exit.OK
 
 

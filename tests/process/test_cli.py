@@ -326,6 +326,14 @@ def test_a_backup_is_accepted_next_to_an_earlier_one_and_its_records(tmp_path: P
         (to / "log" / "0").mkdir(parents=True, exist_ok=True)
 
 
+def test_a_list_of_holds_says_that_there_is_none(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    asyncio.run(ledger_of_one_entry(data_dir))
+    listed = run("ledger", "holds", "--data-dir", str(data_dir))
+    assert listed.returncode == 0
+    assert listed.stderr == "There is no hold; dragoman ledger backup makes one.\n"
+
+
 def test_a_backup_that_cannot_be_written_names_its_own_flag(tmp_path: Path) -> None:
     data_dir, file = tmp_path / "data", tmp_path / "file"
     asyncio.run(ledger_of_one_entry(data_dir))
