@@ -241,9 +241,10 @@ def _in_words(damage: Damage) -> str:
 
 def _totals(totals: AuditTotals) -> list[str]:
     objects = totals.objects
+    markers = f", {counted(totals.markers, 'transaction marker')}" if totals.markers else ""
     lines = [
         f"offsets: {totals.offsets} in {counted(totals.partitions, 'partition')} of "
-        f"{counted(totals.topics, 'topic')}, {counted(totals.runs, 'run')}",
+        f"{counted(totals.topics, 'topic')}, {counted(totals.runs, 'run')}{markers}",
         f"batches: {totals.batches} with {counted(totals.records, 'record')}, "
         f"{_size(totals.read_bytes)} read",
         f"objects: {objects.live} live ({_size(objects.live_bytes)}), {objects.garbage} garbage "

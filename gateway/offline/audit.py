@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from gateway.offline.backup import all_pages
 from ledger.auditing.damages import Damage, DamageKind
 from ledger.auditing.frames import Reading
-from ledger.auditing.markers import MergedMarker, check_transactions, merged_markers
+from ledger.auditing.markers import MergedMarker, check_transactions, markers_in_runs, merged_markers
 from ledger.auditing.objects import Listing, ObjectCounts, check_table, object_uses, stray_damage
 from ledger.auditing.offsets import check_offsets
 from ledger.auditing.settled import check_settled
@@ -81,13 +81,14 @@ class AuditProgress:
 
 @dataclass(slots=True)
 class AuditTotals:
-    """What was looked at. `offsets`: from the log start offsets to the high watermarks. `settled`: settled
-    ledgers."""
+    """What was looked at. `offsets`: from the log start offsets to the high watermarks. `runs`: of batches in
+    objects; `markers`: ends of transactions that are in none, an offset each. `settled`: settled ledgers."""
 
     topics: int = 0
     partitions: int = 0
     offsets: int = 0
     runs: int = 0
+    markers: int = 0
     batches: int = 0
     records: int = 0
     read_bytes: int = 0
@@ -148,6 +149,7 @@ class StoreAudit:
                 continue
             chosen.add(number)
             totals.offsets += log.high_watermark - log.log_start
+            totals.markers += markers_in_runs(log)
             for check in (check_offsets, check_transactions):
                 for damage in check(self._place_of(number), log):
                     self._report(damage)

@@ -34,6 +34,11 @@ class MergedMarker(NamedTuple):
     """The first offset of the transaction."""
 
 
+def markers_in_runs(log: PartitionLog) -> int:
+    """How many offsets from the log start offset on are markers that no segment has yet."""
+    return sum(1 for run in log.runs() if run.last >= log.log_start and is_marker(run))
+
+
 def merged_markers(log: PartitionLog, base: int, last: int) -> Iterator[MergedMarker]:
     """Those that a run of a segment with these offsets must have; none below the log start offset."""
     aborted = log.isolation.aborted

@@ -1,14 +1,17 @@
 """`dragoman audit` as it is called: what it prints, and its exit codes."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.support.data_files import damage_last_batch, files_with_records, object_of
 from tests.support.gateway import Gateway, running_gateway
+from tests.support.versions import ROOT
 
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
+TRANSACTIONS = ROOT / "tests" / "fixtures" / "data_directory_v6" / "directory"
 WAIT_S = 60.0
 
 
@@ -45,6 +48,15 @@ def test_a_stopped_gateway_is_audited_and_a_running_one_is_named(tmp_path: Path)
     assert f"{object_of(stored)} at byte " in found
     assert "does not match its CRC-32C; put the object back from a copy" in found
     assert all(line.startswith("seen   ") for line in seen)
+
+
+def test_the_offsets_of_an_audit_are_those_of_records_and_of_markers(tmp_path: Path) -> None:
+    directory = str(shutil.copytree(TRANSACTIONS, tmp_path / "directory"))
+    totals = json.loads(run("audit", "--data-dir", directory, "--json").stdout)["totals"]
+    assert totals["markers"] > 0
+    assert totals["offsets"] == totals["records"] + totals["markers"]
+    shown = run("audit", "--data-dir", directory).stdout
+    assert f" of 2 topics, {totals['runs']} runs, {totals['markers']} transaction markers\n" in shown
 
 
 def test_usage_and_stores_out_of_reach_are_one_sentence(tmp_path: Path) -> None:
