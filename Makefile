@@ -1,8 +1,11 @@
 # Every target needs only Python 3.11+ on PATH; the rest is set up in .venv and .cache.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-# pip must not run twice at a time in one environment.
+# pip must not run twice at a time in one environment: not in one make, nor in two.
 .NOTPARALLEL:
+LOCKED := tools/locked.py sh -ec
+# By another make, for which this one has waited.
+IS_DONE = [ $@ -nt pyproject.toml ] && [ $@ -nt requirements/run.txt ]
 .PHONY: help run demo cluster test test-unit test-full lint bench wheel changelog audit pins protobuf clean test-setup
 
 VENV := .venv
@@ -102,18 +105,16 @@ $(PY):
 	    $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done); \
 	if [ -z "$$python" ]; then \
 	  echo "Dragoman needs Python 3.11 or newer with venv and pip on PATH (make PYTHON=/path/to/python)." >&2; exit 1; fi; \
-	echo "Setting up $(VENV) with $$($$python --version)" >&2; \
-	$$python -m venv --clear $(VENV) && $(PIP) --require-hashes -r requirements/pip.txt
+	$$python $(LOCKED) "[ -x $(PY) ] && exit; \
+	  echo 'Setting up $(VENV) with $$($$python --version)' >&2; \
+	  $$python -m venv --clear $(VENV); $(PIP) --require-hashes -r requirements/pip.txt"
 
 # One stamp an extra, so that `make run` installs only what a gateway needs.
 $(VENV)/.stamp-run: $(PINS) | $(PY)
-	@echo "Installing Dragoman" >&2
-	@$(PINNED)
-	@$(OURSELVES)
-	@touch $@
+	@$(PY) $(LOCKED) '$(IS_DONE) && exit; echo "Installing Dragoman" >&2; \
+	  $(PINNED); $(OURSELVES); touch $@'
 
 $(VENV)/.stamp-%: requirements/%.txt $(PINS) | $(PY)
-	@echo "Installing Dragoman and what '$*' needs" >&2
-	@$(PINNED) -r requirements/$*.txt
-	@$(OURSELVES)
-	@touch $@ $(VENV)/.stamp-run
+	@$(PY) $(LOCKED) '$(IS_DONE) && [ $@ -nt requirements/$*.txt ] && exit; \
+	  echo "Installing Dragoman and what \"$*\" needs" >&2; \
+	  $(PINNED) -r requirements/$*.txt; $(OURSELVES); touch $@ $(VENV)/.stamp-run'
