@@ -6,6 +6,7 @@ pytest_plugins = [
     "pytester",
     "tests.support.workers",
     "tests.support.unset_logs",
+    "tests.support.hung_tests",
     "tests.support.suite_table",
     "tests.support.kafka",
     "tests.support.etcd",
