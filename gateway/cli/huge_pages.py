@@ -86,9 +86,13 @@ def _use_some(starts: Iterator[int], size: int) -> tuple[int, bool]:
 
 
 def _pieces(size: int) -> list[int]:
-    """Where a huge page may begin, in private memory without a file."""
+    """Where a huge page may begin, in private memory without a file. None where the system does not say."""
     found = list[int]()
-    for line in MAPS.read_text().splitlines():
+    try:
+        lines = MAPS.read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
         addresses, rights, _, _, inode, *name = line.split(maxsplit=5)
         is_anonymous = not name or name[0] == HEAP or name[0].startswith(NAMED)
         if not is_anonymous or rights != "rw-p" or inode != "0":

@@ -75,3 +75,12 @@ def test_a_system_without_huge_pages_or_with_very_large_ones(
     for text, found in (("2097152\n", 2 * 1024 * 1024), ("536870912\n", 0), ("none", 0)):
         (tmp_path / "size").write_text(text)
         assert huge_page_bytes() == (found if sys.platform == "linux" else 0)
+
+
+async def test_a_system_that_does_not_say_what_is_in_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(huge_pages, "MAPS", tmp_path / "maps")
+    monkeypatch.setattr(huge_pages, "STATM", tmp_path / "statm")
+    assert await huge_pages.use_huge_pages(2 * 1024 * 1024) == 0
+    assert huge_pages.resident_bytes() == 0
