@@ -89,10 +89,7 @@ async def tend_memory(
     seen = given_back_at = moved_bytes()
     put_at = -math.inf
     while True:
-        if huge_page and abs(resident_bytes() - put_at) >= max(CHANGED_BYTES, CHANGED_SHARE * put_at):
-            pages = await use_huge_pages(huge_page)
-            put_at = resident_bytes()
-            log.debug("process.huge_pages", bytes=pages * huge_page, resident_bytes=put_at)
+        # First: a process that ends soon is spared it, and clients that connect at the start do not wait.
         await asyncio.sleep(look_s)
         before, seen = seen, moved_bytes()
         if seen - before <= CALM_BYTES and seen - given_back_at >= BUSY_BYTES:
@@ -100,6 +97,10 @@ async def tend_memory(
             await asyncio.to_thread(give_back)
             # Huge pages of which parts were free are none any more.
             put_at = -math.inf
+        if huge_page and abs(resident_bytes() - put_at) >= max(CHANGED_BYTES, CHANGED_SHARE * put_at):
+            pages = await use_huge_pages(huge_page)
+            put_at = resident_bytes()
+            log.debug("process.huge_pages", bytes=pages * huge_page, resident_bytes=put_at)
 
 
 def _glibc() -> ctypes.CDLL | None:
