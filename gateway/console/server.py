@@ -321,10 +321,11 @@ class Console:
         if group is None:
             raise Denied(404, "unknown", "There is no such group.")
         state = self._services.shard.state
-        offsets = list(self._services.group_offsets.of(group_id).items())
         wanted = PageRequest(page=first // rows, rows=rows)
+        # The list of very many is a part of the first slice.
         slices = self._slices(request)
         try:
+            offsets = list(self._services.group_offsets.of(group_id).items())
             page = await page_of(offsets, wanted, _place_of(state.topics.by_id), slices)
         finally:
             slices.leave()
