@@ -99,7 +99,7 @@ class InlineFrames:
 
     def _ended(self, locator: str, reading: asyncio.Task[bytes | None]) -> None:
         self._reading.pop(locator, None)
-        # Its readers may all have given up; an error that nobody takes would be logged with all of its stack.
+        # Its readers may all have given up; an error without a reader would be logged with all of its stack.
         if not reading.cancelled():
             reading.exception()
 

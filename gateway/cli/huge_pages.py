@@ -2,7 +2,7 @@
 
 A gateway that is woken for one record finds the processor's caches cold. With pages of 4 KiB it also waits
 for the addresses of thousands of pages, in a virtual machine for those of the host too. Linux since 6.1 makes
-a huge page of what is in memory when it is asked to (MADV_COLLAPSE); by itself it seldom does
+a huge page of what is in memory at a request (MADV_COLLAPSE); by itself it seldom does
 (docs/decisions/0076-memory-in-huge-pages.md). Where it does not, nothing changes.
 """
 

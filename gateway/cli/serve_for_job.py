@@ -29,6 +29,7 @@ import uvloop
 from gateway.assembly import running_gateway
 from gateway.cli.exits import Exit
 from gateway.cli.process import relax_collector, tune_allocator, tune_collector
+from gateway.cli.stop import first_of
 from gateway.coordination.absence import Absence
 from gateway.coordination.journal import OwnershipLost
 from gateway.network.acceptor import ListenFailed
@@ -126,11 +127,7 @@ class _Ending:
         threading.Thread(target=self._end_with_stdin, name="stdin", daemon=True).start()
 
     async def wait(self, lost: asyncio.Event) -> None:
-        waits = [asyncio.create_task(self._requested.wait()), asyncio.create_task(lost.wait())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+        await first_of(self._requested, lost)
 
     def _end_with_stdin(self) -> None:
         with suppress(OSError):

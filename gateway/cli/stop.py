@@ -19,6 +19,15 @@ SAME_S: Final = 1.0
 the command and then to the group that the command is in."""
 
 
+async def first_of(*events: asyncio.Event) -> None:
+    """Until one of them is set."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    await asyncio.gather(*waits, return_exceptions=True)
+
+
 class Stop:
     """Waits for a signal, or for the loss of the shard. A second signal, later than SAME_S, ends the process
     at once."""
@@ -47,11 +56,7 @@ class Stop:
         loop.add_signal_handler(signal.SIGINT, self._on_signal, signal.SIGINT, Exit.INTERRUPTED)
 
     async def wait(self, lost: asyncio.Event) -> Exit:
-        waits = [asyncio.create_task(self._requested.wait()), asyncio.create_task(lost.wait())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+        await first_of(self._requested, lost)
         return self.code
 
     def _on_signal(self, number: signal.Signals, code: Exit) -> None:

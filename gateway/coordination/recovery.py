@@ -146,7 +146,7 @@ async def _beginnings(
         if loaded.applied >= start and await continues(journal, loaded.applied, loaded.nonce, start):
             yield Recovered(loaded.state, loaded.nonce, IMAGE)
         else:
-            # As after a restore: nobody has to do anything. What contradicts a journal is damage, see below.
+            # As after a restore: no action is needed. What contradicts a journal is damage, see below.
             log.info("image.of_another_journal", applied=loaded.applied, start=start)
     if blobs is not None:
         for key in reversed(await snapshot_keys(blobs, journal.shard)):

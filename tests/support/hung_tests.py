@@ -1,7 +1,7 @@
 """Pytest plugin: a test that goes on long after its timeout ends its process, with the stacks of all threads.
 
 pytest-timeout raises in the handler of a signal. An event loop of uvloop logs what a handler raises and goes
-on, so a test that hangs in one would take the whole run to its limit, and nobody would know which it was.
+on, so a test that hangs in one would take the whole run to its limit, and its name would be in no report.
 """
 
 import faulthandler

@@ -39,7 +39,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has 
 
 def measured(share: float) -> list[int]:
     """Of a process that has written to this share of its pages: huge pages and memory that came, and huge
-    pages as counted, each in bytes; and whether the system makes huge pages when it is asked to."""
+    pages as counted, each in bytes; and whether the system makes huge pages at a request."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", IN_MEMORY, str(share)]
     done = subprocess.run(command, env=env, check=True, capture_output=True, timeout=60)
