@@ -54,7 +54,7 @@ from gateway.settings import Admin
 from gateway.telemetry.logs import QuietLog
 from gateway.wire.connection import CloseConnection
 from gateway.world import World
-from ledger.groups.state import CommittedOffset, OffsetKey
+from ledger.groups.state import OffsetKey
 from ledger.topics.state import Topic
 from ledger.types import TopicId
 
@@ -322,13 +322,14 @@ class Console:
             raise Denied(404, "unknown", "There is no such group.")
         state = self._services.shard.state
         wanted = PageRequest(page=first // rows, rows=rows)
-        # The list of very many is a part of the first slice.
+        # Only their keys: a pair for each of very many takes some milliseconds to make, and to free.
+        keys = list(self._services.group_offsets.of(group_id))
         slices = self._slices(request)
         try:
-            offsets = list(self._services.group_offsets.of(group_id).items())
-            page = await page_of(offsets, wanted, _place_of(state.topics.by_id), slices)
+            page = await page_of(keys, wanted, _place_of(state.topics.by_id), slices)
         finally:
             slices.leave()
+        offsets = self._services.group_offsets.of(group_id)
         return _json(
             {
                 "name": group_id,
@@ -337,9 +338,10 @@ class Console:
                 "protocol": group.protocol,
                 "memberCount": len(group.members),
                 "members": views.members(group),
-                "offsetCount": len(offsets),
+                "offsetCount": len(keys),
                 "first": first,
-                "offsets": [views.offset_row(state, key, committed) for key, committed in page.rows],
+                # Some may have been deleted meanwhile.
+                "offsets": [views.offset_row(state, key, offsets[key]) for key in page.rows if key in offsets],
             }
         )
 
@@ -418,11 +420,11 @@ def _log_of(topic: Topic, index: int) -> tuple[int, int]:
     return (0, 0) if log is None else (log.log_start, log.high_watermark)
 
 
-def _place_of(topics: Mapping[TopicId, Topic]) -> Callable[[tuple[OffsetKey, CommittedOffset]], Any]:
+def _place_of(topics: Mapping[TopicId, Topic]) -> Callable[[OffsetKey], Any]:
     """Offsets are sorted by topic name and partition; those of deleted topics come first."""
 
-    def place(one: tuple[OffsetKey, CommittedOffset]) -> tuple[str, int]:
-        (topic_id, partition), _ = one
+    def place(key: OffsetKey) -> tuple[str, int]:
+        topic_id, partition = key
         topic = topics.get(topic_id)
         return (topic.name if topic is not None else "", partition)
 

@@ -70,14 +70,14 @@ def is_ready(server: Endpoint) -> bool:
     return coordinates_transactions(server) and coordinates_groups(server) and gives_producer_ids(server)
 
 
-def played(path: Path, server: KafkaServer | Gateway) -> str:
+def played(path: Path, server: KafkaServer | Gateway, *, settles_later: bool = False) -> str:
     prefix = f"s{time.time_ns() % 10**8}-{next(NUMBERS)}"
     blocks = read_transcript(path.read_text())
-    return write_transcript(Play(server, prefix, is_ready).run(blocks))
+    return write_transcript(Play(server, prefix, is_ready, settles_later=settles_later).run(blocks))
 
 
 def check_kafka(path: Path, kafka: KafkaServer, *, renew: bool) -> None:
-    outcome = played(path, kafka)
+    outcome = played(path, kafka, settles_later=True)
     if renew:
         path.write_text(outcome)
     assert outcome == path.read_text(), "if Kafka is as it should be: pytest --renew-transcripts"

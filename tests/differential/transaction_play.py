@@ -101,14 +101,21 @@ class Producer:
 class Play:
     """One transcript from beginning to end."""
 
-    def __init__(self, server: Server, prefix: str, is_ready: Callable[[Endpoint], bool]) -> None:
-        """`is_ready`: whether the server serves transactions, after its restart."""
+    def __init__(
+        self, server: Server, prefix: str, is_ready: Callable[[Endpoint], bool], *, settles_later: bool = False
+    ) -> None:
+        """`is_ready`: whether the server serves transactions, after its restart. `settles_later`: as Kafka,
+        it answers before a transaction's markers are written and before groups hear of a deleted topic; the
+        play waits for these, so that what it shows does not depend on the load of the machine."""
         self._server = server
         self._is_ready = is_ready
+        self._settles_later = settles_later
         self._conversation = Conversation(server, prefix, time.time_ns() // 1_000_000)
         self._producers: dict[str, Producer] = {}
         self._labels: dict[int, str] = {}
         """By producer id, the transactional id that it belongs to."""
+        self._committed_to: set[tuple[str, str]] = set()
+        """Groups and partitions, as "t-0", for which offsets were committed."""
         self._lines: list[str] = []
         self._logs = Logs(self._conversation, self._labels)
 
@@ -127,6 +134,8 @@ class Play:
         lines = self._logs.do(command)
         if lines is not None:
             self._lines += lines
+            if self._settles_later and command.endswith(" is deleted"):
+                self._wait_until_forgotten(command.split()[1])
             return
         match command.split():
             case ["the", "server", "restarts"]:
@@ -140,7 +149,7 @@ class Play:
             case ["describe", name]:
                 self._describe(name)
             case ["offset", group, place]:
-                self._show_offset(group, place)
+                self._say(f"offset {group} {place}: {self._offset(group, place)}")
             case [name, "times", "out"]:
                 wait_until(lambda: self._state(name).transaction_state not in OPEN_STATES, TIMES_OUT_S)
                 self._describe(name)
@@ -224,6 +233,7 @@ class Play:
                 return error
         version = END_V2 if producer.bumps else END_V1
         row = place[0], int(place[2:]), offset
+        self._committed_to.add((group, place))
         return self._ask(offsets_committed(row, version=version, group=named, **producer.fields)) or "taken"
 
     def _end(self, producer: Producer, commit: bool, options: dict[str, str]) -> str:
@@ -233,6 +243,8 @@ class Play:
         response = self._response(ended(commit, version=END_V2 if producer.bumps else END_V1, **fields))
         if response.error_code:
             return ErrorCode(response.error_code).name
+        if self._settles_later:
+            wait_until(lambda: not self._state(producer.transactional_id).transaction_state.startswith("Prepare"))
         if not producer.bumps:
             return "done"
         return self._adopt(producer, response)
@@ -270,12 +282,17 @@ class Play:
     def _state(self, name: str) -> Any:
         return self._response(described("{" + name + "}")).transaction_states[0]
 
-    def _show_offset(self, group: str, place: str) -> None:
+    def _offset(self, group: str, place: str) -> str:
         call = group_offsets("{" + group + "}", topic=place[0])
         rows = self._response(call).groups[0].topics[0].partitions
         row = next(row for row in rows if row.partition_index == int(place[2:]))
         shown = ErrorCode(row.error_code).name if row.error_code else str(row.committed_offset)
-        self._say(f"offset {group} {place}: {'none' if shown == '-1' else shown}")
+        return "none" if shown == "-1" else shown
+
+    def _wait_until_forgotten(self, topic: str) -> None:
+        """Until no group has an offset in a deleted topic, nor one that waits for its transaction."""
+        committed = [(group, place) for group, place in self._committed_to if place[0] == topic]
+        wait_until(lambda: all(self._offset(*one) == "none" for one in committed), TIMES_OUT_S)
 
     def _show_log(self, place: str) -> None:
         partition = self._fetched(place, 0)
