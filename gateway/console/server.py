@@ -341,7 +341,9 @@ class Console:
                 "offsetCount": len(keys),
                 "first": first,
                 # Some may have been deleted meanwhile.
-                "offsets": [views.offset_row(state, key, offsets[key]) for key in page.rows if key in offsets],
+                "offsets": [
+                    views.offset_row(state, key, offsets[key]) for key in page.rows if key in offsets
+                ],
             }
         )
 

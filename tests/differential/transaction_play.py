@@ -102,7 +102,12 @@ class Play:
     """One transcript from beginning to end."""
 
     def __init__(
-        self, server: Server, prefix: str, is_ready: Callable[[Endpoint], bool], *, settles_later: bool = False
+        self,
+        server: Server,
+        prefix: str,
+        is_ready: Callable[[Endpoint], bool],
+        *,
+        settles_later: bool = False,
     ) -> None:
         """`is_ready`: whether the server serves transactions, after its restart. `settles_later`: as Kafka,
         it answers before a transaction's markers are written and before groups hear of a deleted topic; the
@@ -126,6 +131,8 @@ class Play:
             for block in blocks:
                 for command in block.commands:
                     self._do(command)
+                    if self._settles_later:
+                        self._settle(command.split())
                 lines, self._lines = self._lines, []
                 played.append(block.with_outcome(lines))
         return played
@@ -134,8 +141,6 @@ class Play:
         lines = self._logs.do(command)
         if lines is not None:
             self._lines += lines
-            if self._settles_later and command.endswith(" is deleted"):
-                self._wait_until_forgotten(command.split()[1])
             return
         match command.split():
             case ["the", "server", "restarts"]:
@@ -243,8 +248,6 @@ class Play:
         response = self._response(ended(commit, version=END_V2 if producer.bumps else END_V1, **fields))
         if response.error_code:
             return ErrorCode(response.error_code).name
-        if self._settles_later:
-            wait_until(lambda: not self._state(producer.transactional_id).transaction_state.startswith("Prepare"))
         if not producer.bumps:
             return "done"
         return self._adopt(producer, response)
@@ -289,10 +292,18 @@ class Play:
         shown = ErrorCode(row.error_code).name if row.error_code else str(row.committed_offset)
         return "none" if shown == "-1" else shown
 
-    def _wait_until_forgotten(self, topic: str) -> None:
-        """Until no group has an offset in a deleted topic, nor one that waits for its transaction."""
-        committed = [(group, place) for group, place in self._committed_to if place[0] == topic]
-        wait_until(lambda: all(self._offset(*one) == "none" for one in committed), TIMES_OUT_S)
+    def _settle(self, words: Sequence[str]) -> None:
+        """Wait for what a command still does after its response."""
+        match words:
+            case ["topic", topic, "is", "deleted"]:
+                # No group has an offset in it, nor one that waits for its transaction.
+                committed = [one for one in self._committed_to if one[1][0] == topic]
+                wait_until(lambda: all(self._offset(*one) == "none" for one in committed), TIMES_OUT_S)
+            case [name, "commits" | "aborts"]:
+                ended = self._producers[name].transactional_id
+                wait_until(
+                    lambda: not self._state(ended).transaction_state.startswith("Prepare"), TIMES_OUT_S
+                )
 
     def _show_log(self, place: str) -> None:
         partition = self._fetched(place, 0)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.quiet import worst_slowness
 from tests.support.suite_counts import (
     ALLOWED_SKIPS,
     AllowedSkip,
@@ -32,6 +33,8 @@ from tests.support.suite_counts import (
 )
 
 FULL_VARIABLE = "DRAGOMAN_TEST_FULL"
+TOLD_FROM = 1.5
+"""How much slower than a quiet machine this one has to be for a line about it."""
 PYTEST = "pytest"
 """In place of a suite, for what is the fault of none."""
 _RAISED = re.compile(r"(E +)?[A-Za-z_.]+(Error|Exception|Interrupt|Exit)\b")
@@ -120,6 +123,9 @@ class SuiteTable:
             Path(counts_path).write_text(written(self.suites))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        slower = worst_slowness()
+        if slower > TOLD_FROM:
+            terminalreporter.write_line(f"memory took up to {slower:.1f} times as long as on a quiet machine")
         if not self.suites or terminalreporter.config.getoption("--suite-counts") is not None:
             return
         terminalreporter.section("suites")

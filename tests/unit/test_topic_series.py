@@ -21,6 +21,7 @@ from ledger.types import TopicId
 from tests.support.caller import collected_as_in_a_process
 from tests.support.in_memory import InMemoryGateway, in_memory_gateway
 from tests.support.prometheus import check_metrics
+from tests.support.quiet import as_if_quiet
 
 TOPICS: Final = 1_000
 LIMITS: Final = {"limits.partitions": "10000", "limits.topic_partitions": "10000", "metrics.topics": "true"}
@@ -97,13 +98,14 @@ async def test_a_group_that_does_not_fit_hides_no_smaller_one() -> None:
 
 
 async def longest_iteration(gateway: InMemoryGateway) -> float:
-    """Of the event loop while a page is made, in CPU seconds."""
+    """Of the event loop while a page is made, in CPU seconds of a quiet machine."""
     making = asyncio.ensure_future(gateway.running.services.metrics.page())
     longest, before = 0.0, time.thread_time()
     while not making.done():
         await asyncio.sleep(0)
         now = time.thread_time()
         longest, before = max(longest, now - before), now
+    longest = as_if_quiet(longest)
     check_metrics(making.result().decode())
     return longest
 
