@@ -327,7 +327,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if not self._is_paused:
             self._pause(False)
         if self._pipeline.is_idle and not (self._outbound.is_paused or self._is_aborted):
-            self._outbound.transport.close()
+            self._outbound.close()
 
     @property
     def _is_held_back(self) -> bool:

@@ -1,10 +1,14 @@
 """What a connection sends: responses on their way to the client, and what is released when they are sent."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.network.tls_writer import PacedWriter
+from ledger.types import Buffer
+
+MAX_JOINED_BYTES: Final = 64 * 1024
+"""Responses that wait for others of the same iteration are sent at this size."""
 
 
 class _NotConnected(asyncio.Transport):
@@ -32,6 +36,8 @@ class Outbound:
 
     __slots__ = (
         "_is_aborted",
+        "_joined",
+        "_joined_bytes",
         "_unsent_before",
         "held_since",
         "is_paused",
@@ -63,6 +69,9 @@ class Outbound:
         """When the client was last seen to read something meanwhile."""
         self._unsent_before = 0
         self._is_aborted = False
+        self._joined: list[Buffer] = []
+        """Responses that wait for others, to be sent with them by one call of the system."""
+        self._joined_bytes = 0
 
     def connect(self, transport: asyncio.Transport, send_bytes: int) -> None:
         self.transport = self.sink = transport
@@ -73,6 +82,7 @@ class Outbound:
 
     def disconnect(self) -> None:
         """The connection is lost: nothing more is sent."""
+        self._forget_joined()
         self.transport = self.sink = _NOT_CONNECTED
         self.tls_writer = None
         self.release_sent()
@@ -80,10 +90,38 @@ class Outbound:
     def abort(self) -> None:
         """Close now; what was not sent is lost."""
         self._is_aborted = True
+        self._forget_joined()
         if self.tls_writer is not None:
             self.tls_writer.clear()
         self.transport.abort()
         self.release_sent()
+
+    def close(self) -> None:
+        """Close when all that is here is sent."""
+        self.flush()
+        self.transport.close()
+
+    def send(self, buffers: Sequence[Buffer], *, goes_on: bool) -> None:
+        """Send responses. With `goes_on`, when others of the connection may be ready in this iteration of the
+        event loop, they are sent together with these, in the next iteration at the latest: a call of the
+        system for each costs as much as a tenth of the request, and wakes the client each time."""
+        if not goes_on and not self._joined:
+            self.sink.writelines(buffers)
+            return
+        if not self._joined:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._joined += buffers
+        self._joined_bytes += sum(map(len, buffers))
+        if not goes_on or self._joined_bytes >= MAX_JOINED_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits for others."""
+        if self._joined:
+            joined = self._joined
+            self._forget_joined()
+            if not self.transport.is_closing():
+                self.sink.writelines(joined)
 
     def pause(self, now: float) -> None:
         """The transport has enough."""
@@ -129,4 +167,7 @@ class Outbound:
         if self._is_aborted:
             return 0
         waiting = self.tls_writer.waiting_bytes if self.tls_writer is not None else 0
-        return waiting + self.transport.get_write_buffer_size()
+        return waiting + self._joined_bytes + self.transport.get_write_buffer_size()
+
+    def _forget_joined(self) -> None:
+        self._joined, self._joined_bytes = [], 0

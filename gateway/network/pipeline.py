@@ -292,7 +292,8 @@ class RequestPipeline:
         released = self.rules.answered(request.slot, buffers)
         outbound = self._outbound
         if released and not outbound.transport.is_closing():
-            outbound.sink.writelines(released)
+            # Of several Produce requests under way one draft often takes all.
+            outbound.send(released, goes_on=self._running_is_pipelined and len(self.running) > 1)
 
     def finished(self, request: asyncio.Task[None] | PipelinedRequest) -> None:
         """This request is not under way any more."""
