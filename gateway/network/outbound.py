@@ -37,10 +37,10 @@ class Outbound:
     __slots__ = (
         "_is_aborted",
         "_joined",
-        "_joined_bytes",
         "_unsent_before",
         "held_since",
         "is_paused",
+        "joined_bytes",
         "moved_at",
         "on_sent",
         "sink",
@@ -70,8 +70,8 @@ class Outbound:
         self._unsent_before = 0
         self._is_aborted = False
         self._joined: list[Buffer] = []
-        """Responses that wait for others, to be sent with them by one call of the system."""
-        self._joined_bytes = 0
+        self.joined_bytes = 0
+        """Of responses that wait for the next, to be sent by one call of the system."""
 
     def connect(self, transport: asyncio.Transport, send_bytes: int) -> None:
         self.transport = self.sink = transport
@@ -101,22 +101,26 @@ class Outbound:
         self.flush()
         self.transport.close()
 
-    def send(self, buffers: Sequence[Buffer], *, goes_on: bool) -> None:
-        """Send responses. With `goes_on`, when others of the connection may be ready in this iteration of the
-        event loop, they are sent together with these, in the next iteration at the latest: a call of the
-        system for each costs as much as a tenth of the request, and wakes the client each time."""
-        if not goes_on and not self._joined:
-            self.sink.writelines(buffers)
-            return
-        if not self._joined:
-            asyncio.get_running_loop().call_soon(self.flush)
-        self._joined += buffers
-        self._joined_bytes += sum(map(len, buffers))
-        if not goes_on or self._joined_bytes >= MAX_JOINED_BYTES:
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """Send responses, and those before them that wait."""
+        if self._joined:
+            self.join(buffers)
             self.flush()
+        else:
+            self.sink.writelines(buffers)
+
+    def join(self, buffers: Sequence[Buffer]) -> bool:
+        """Send these responses together with the next, or by `flush`: a call of the system for each costs as
+        much as a tenth of a request, and wakes the client each time. Whether they are the first that wait."""
+        is_first = not self._joined
+        self._joined += buffers
+        self.joined_bytes += sum(map(len, buffers))
+        if self.joined_bytes >= MAX_JOINED_BYTES:
+            self.flush()
+        return is_first
 
     def flush(self) -> None:
-        """Send what waits for others."""
+        """Send what waits."""
         if self._joined:
             joined = self._joined
             self._forget_joined()
@@ -167,7 +171,7 @@ class Outbound:
         if self._is_aborted:
             return 0
         waiting = self.tls_writer.waiting_bytes if self.tls_writer is not None else 0
-        return waiting + self._joined_bytes + self.transport.get_write_buffer_size()
+        return waiting + self.joined_bytes + self.transport.get_write_buffer_size()
 
     def _forget_joined(self) -> None:
-        self._joined, self._joined_bytes = [], 0
+        self._joined, self.joined_bytes = [], 0

@@ -291,9 +291,13 @@ class RequestPipeline:
         """Send a response, and later ones that waited for it; or keep it until the earlier ones are sent."""
         released = self.rules.answered(request.slot, buffers)
         outbound = self._outbound
-        if released and not outbound.transport.is_closing():
-            # Of several Produce requests under way one draft often takes all.
-            outbound.send(released, goes_on=self._running_is_pipelined and len(self.running) > 1)
+        if not released or outbound.transport.is_closing():
+            return
+        if len(self.running) == 1 or not self._running_is_pipelined:
+            outbound.send(released)
+        elif outbound.join(released):
+            # One draft often takes all that are under way: others are ready in this iteration.
+            self._loop.call_soon(self._send_joined)
 
     def finished(self, request: asyncio.Task[None] | PipelinedRequest) -> None:
         """This request is not under way any more."""
@@ -306,13 +310,17 @@ class RequestPipeline:
             self._free_at = self.worked_at
         if self._backlog:
             self.start_ready()
-        if not self._is_starting:
-            # Else the caller that starts requests does it when all are started.
+        if not self._is_starting and not self._outbound.joined_bytes:
+            # Else it is done when all are started, or sent.
             self.owner.update_flow_control()
 
     @property
     def _is_one_by_one(self) -> bool:
         return self._muted_until > 0 and self._loop.time() < self._muted_until + ONE_BY_ONE_SECONDS
+
+    def _send_joined(self) -> None:
+        self._outbound.flush()
+        self.owner.update_flow_control()
 
     def _go_on(self) -> None:
         self.start_ready()
