@@ -174,6 +174,16 @@ def parse_assignment(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def given_by_command(flags: Mapping[str, object], assignments: Sequence[str]) -> dict[str, object]:
+    """The settings of a command line by their names: those that have flags of their own, and those of --set.
+    Errors: ConfigError for a setting that is given both ways, since one of them would be overruled."""
+    given: dict[str, object] = dict(parse_assignment(text) for text in assignments)
+    for name in flags:
+        if name in given:
+            raise ConfigError(f"{name} is given twice: by --set and by its own flag; leave one of them out")
+    return given | dict(flags)
+
+
 def _flatten(prefix: str, table: Mapping[str, Any]) -> Sequence[tuple[str, Any]]:
     pairs: list[tuple[str, Any]] = []
     for key, value in table.items():

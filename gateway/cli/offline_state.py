@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from gateway.cli.output import UsageError, talk
-from gateway.config import load_settings, parse_assignment
+from gateway.config import given_by_command, load_settings
 from gateway.coordination.recovery import Recovered, recover
 from gateway.offline.backup import ReadOnlyImage
 from gateway.settings import Settings
@@ -31,10 +31,9 @@ def settings_for(
 ) -> Settings:
     """The settings of `serve`, and logs of warnings and errors alone. `flags` by their settings, and
     `assignments` SECTION.KEY=VALUE."""
-    named = {**flags, "storage.data_dir": data_dir, "log.level": "warning"}
-    given: dict[str, object] = dict(parse_assignment(text) for text in assignments)
-    given |= {name: value for name, value in named.items() if value is not None}
-    settings = load_settings(given, os.environ, Path(config) if config else None)
+    named = {**flags, "storage.data_dir": data_dir}
+    given = given_by_command({name: value for name, value in named.items() if value is not None}, assignments)
+    settings = load_settings({**given, "log.level": "warning"}, os.environ, Path(config) if config else None)
     set_up_logs(settings.log)
     warn_of_variables(os.environ)
     return settings

@@ -29,7 +29,7 @@ from gateway.cli.process import (
 )
 from gateway.cli.stop import Stop
 from gateway.cli.systemd import READY, STOPPING, notify, reloading
-from gateway.config import load_settings, parse_assignment
+from gateway.config import given_by_command, load_settings
 from gateway.coordination.journal import OwnershipLost
 from gateway.network.acceptor import ListenFailed
 from gateway.network.unix_sockets import SocketFailed
@@ -55,8 +55,8 @@ def run_gateway(
 ) -> Exit:
     """Load settings and serve. Prints one sentence for an error and returns the exit code."""
     try:
-        given = dict(parse_assignment(text) for text in assignments)
-        settings = load_settings({**given, **flags}, os.environ, Path(config) if config else None)
+        given = given_by_command(flags, assignments)
+        settings = load_settings(given, os.environ, Path(config) if config else None)
         set_up_logs(settings.log)
         warn_of_variables(os.environ)
         tune_allocator(os.environ)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import SETTINGS, load_settings, parse_assignment, unknown_variables
+from gateway.config import SETTINGS, given_by_command, load_settings, parse_assignment, unknown_variables
 from gateway.settings import ConfigError, Settings
 
 
@@ -125,6 +125,14 @@ def test_an_assignment_needs_an_equals_sign() -> None:
     assert parse_assignment("log.level=debug") == ("log.level", "debug")
     with pytest.raises(ConfigError, match="section"):
         parse_assignment("log.level")
+
+
+def test_a_setting_is_given_by_its_flag_or_by_set_and_not_by_both() -> None:
+    flags = {"admin.listen": "127.0.0.1:1"}
+    given = given_by_command(flags, ["log.level=debug", "log.level=info"])
+    assert given == {"admin.listen": "127.0.0.1:1", "log.level": "info"}
+    with pytest.raises(ConfigError, match=r"admin\.listen is given twice"):
+        given_by_command(flags, ["admin.listen=127.0.0.1:2"])
 
 
 def test_the_largest_request_must_fit_into_the_budget() -> None:
