@@ -116,7 +116,7 @@ async def test_no_iteration_takes_longer_than_20_ms(
 
 
 async def test_what_a_request_was_decoded_to_does_not_go_in_one_iteration(gateway: InMemoryGateway) -> None:
-    key, version, count = ApiKey.OFFSET_COMMIT, RANGES[ApiKey.OFFSET_COMMIT][1], 50_000
+    key, version, count = ApiKey.OFFSET_COMMIT, RANGES[ApiKey.OFFSET_COMMIT][1], 150_000
     caller = Caller(gateway)
     body = of_many_elements(key, version, count)[1]
     requested = asyncio.ensure_future(caller.ask(key, version, body))
@@ -125,4 +125,5 @@ async def test_what_a_request_was_decoded_to_does_not_go_in_one_iteration(gatewa
         await asyncio.sleep(0)
         now = sys.getallocatedblocks()
         most_freed, before = max(most_freed, before - now), now
-    assert most_freed < 3 * count  # of five or six blocks an element
+    # Of five or six blocks an element; a slice of a quick machine frees 150,000.
+    assert most_freed < 3 * count
