@@ -1,7 +1,9 @@
 """Local files: what makes them durable, and what to tell the operator when they fail."""
 
+import ctypes
 import errno
 import fcntl
+import mmap
 import os
 import sys
 import threading
@@ -15,6 +17,8 @@ from ledger.types import Buffer
 IOV_MAX = 1024
 NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 """Linux: read what is in memory, or fail."""
+_CACHESTAT: Final = ctypes.c_long(451)
+"""The number of that call of Linux, on all processors."""
 ZEROS_BYTES = 256 * 1024
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -166,6 +170,32 @@ def read_resident(fd: int, start: int, size: int) -> memoryview | None:
         # Not in memory, or a file system without such reads. A failing disk fails the read that follows.
         return None
     return memoryview(buffer).toreadonly() if have == size else None
+
+
+class _PageCacheRange(ctypes.Structure):
+    _fields_ = (("start", ctypes.c_uint64), ("size", ctypes.c_uint64))
+
+
+class _PageCacheCounts(ctypes.Structure):
+    """Pages, as <linux/mman.h> has them."""
+
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("cached", "dirty", "writing", "evicted", "lately"))
+
+
+# Without letting another thread have the interpreter: the call itself waits for nothing.
+_libc = ctypes.PyDLL(None) if sys.platform == "linux" else None
+
+
+def is_resident(fd: int, start: int, size: int) -> bool | None:
+    """Whether the page cache has all of [start, start + size). To ask makes the system do nothing, where even a
+    read that must not wait makes it read ahead. None where it does not say (before Linux 6.5)."""
+    if _libc is None:
+        return None
+    of, counts = _PageCacheRange(start, size), _PageCacheCounts()
+    if _libc.syscall(_CACHESTAT, fd, ctypes.byref(of), ctypes.byref(counts), 0):
+        return None
+    pages = (start + size - 1) // mmap.PAGESIZE - start // mmap.PAGESIZE + 1
+    return bool(counts.cached >= pages)
 
 
 class Directories:

@@ -1,7 +1,7 @@
 """Files of a local log as objects with record batches: read by position, listed and freed."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +28,13 @@ FREED_AT_ONCE: Final = 4
 class LogRanges(FileRanges):
     """Reads and lists files of the logs of a directory. Used by many threads."""
 
-    def __init__(self, root: Path, max_open: int = OPEN_FILES, max_gap: int = 0) -> None:
-        super().__init__(root, max_open, lambda locator: log_file_id(locator) is not None, max_gap)
+    def __init__(self, root: Path, is_written: Callable[[str], bool], max_gap: int = 0) -> None:
+        """`is_written`: whether the file of this locator may be the one that is written."""
+        super().__init__(root, OPEN_FILES, lambda locator: log_file_id(locator) is not None, max_gap)
+        self._is_written = is_written
+
+    def is_written(self, locator: str) -> bool:
+        return self._is_written(locator)
 
     def is_still(self, fd: int, locator: str, read: RangeReader = read_at) -> bool | None:
         """A header is durable before the first frame of another file is written over what was read."""
@@ -70,7 +75,7 @@ class LogFiles:
         self._writer = writer
         self._writing = writing
         self._reading = reading
-        self._ranges = LogRanges(writer.directory.root)
+        self._ranges = LogRanges(writer.directory.root, self._is_active)
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
         return await read_ranges(self._ranges, self._reading, positions)
@@ -99,6 +104,9 @@ class LogFiles:
     def close_files(self) -> None:
         self._ranges.close()
 
+    def _is_active(self, locator: str) -> bool:
+        return log_file_id(locator) == self._writer.tail.file_id
+
 
 class LogFilesRead:
     """The log files of a gateway, read by another process: nothing is written or locked."""
@@ -112,7 +120,8 @@ class LogFilesRead:
         """StoreUnavailable if there is no such directory. It need not have a log."""
         root = Path(directory)
         verify_readable(root)
-        self._ranges = LogRanges(root, max_gap=ENTRY_GAP_BYTES)
+        # Which one the gateway writes is not known here.
+        self._ranges = LogRanges(root, lambda locator: True, ENTRY_GAP_BYTES)
         self._reading = threads(f"the local log in {root}", READ_THREADS, deadline_s)
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:

@@ -2,18 +2,19 @@
 
 What the page cache of the system has is read on the event loop's thread, which needs no hand-over, and whose
 caches then have the bytes that are checked and sent next. Everything else is read by threads of the store: no
-disk is waited for on the event loop.
+disk is waited for on the event loop. A large range that is read for the first time goes past the page cache.
 """
 
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from adapters.disk import explain, read_at, read_resident
+from adapters.disk import explain, is_resident, read_at, read_resident
+from adapters.segments.direct_reads import DirectReads, ReadOnce
 from adapters.segments.ranges import MergedRange, merge_adjacent
 from adapters.threads import Threads
 from ledger.types import Buffer, Position
@@ -41,6 +42,14 @@ class _ReadFile:
     fd: int
     users: int = 0
     is_evicted: bool = False
+    direct_fd: int = -1
+    """For reads past the page cache, from the first one on."""
+    read_once: ReadOnce = field(default_factory=ReadOnce)
+
+    def close(self) -> None:
+        os.close(self.fd)
+        if self.direct_fd >= 0:
+            os.close(self.direct_fd)
 
 
 class FileRanges:
@@ -55,6 +64,7 @@ class FileRanges:
         self._is_known = is_known
         self._max_gap = max_gap
         self._files: OrderedDict[str, _ReadFile] = OrderedDict()
+        self._direct = DirectReads()
         self._lock = threading.Lock()
 
     def read(self, positions: Sequence[Position]) -> list[Buffer | None]:
@@ -86,6 +96,10 @@ class FileRanges:
         name is not. None if `read` has not found that out."""
         return True
 
+    def is_written(self, locator: str) -> bool:
+        """Whether its file may be being written: a read past the page cache would make the writer wait."""
+        return False
+
     def forget(self, locators: Sequence[str]) -> None:
         """Keep these files open no longer."""
         with self._lock:
@@ -108,7 +122,7 @@ class FileRanges:
         try:
             # A read allocates its size, so it requests no more than there is.
             size = min(merged.size, os.fstat(file.fd).st_size - merged.start)
-            data = memoryview(read_at(file.fd, merged.start, size) if size > 0 else b"")
+            data = self._read_file(file, merged, size) if size > 0 else memoryview(b"")
             is_still = self.is_still(file.fd, merged.locator)
         finally:
             self._release(file)
@@ -116,6 +130,21 @@ class FileRanges:
             self.forget([merged.locator])
         elif size >= 0:
             _take_pieces(merged, positions, data, found)
+
+    def _read_file(self, file: _ReadFile, merged: MergedRange, size: int) -> memoryview:
+        if self._is_direct(merged, size):
+            with self._lock:
+                was_read = file.read_once.note(merged.start, size)
+                if file.direct_fd < 0 and not was_read:
+                    file.direct_fd = self._direct.open(self._root / merged.locator)
+            if not was_read and file.direct_fd >= 0:
+                data = self._direct.read(file.direct_fd, merged.start, size)
+                if data is not None:
+                    return data
+        return memoryview(read_at(file.fd, merged.start, size))
+
+    def _is_direct(self, merged: MergedRange, size: int) -> bool:
+        return self._direct.takes(size) and not self.is_written(merged.locator)
 
     def _read_merged_resident(
         self, merged: MergedRange, positions: Sequence[Position], found: list[Buffer | None]
@@ -129,6 +158,9 @@ class FileRanges:
                 return False
             self._files.move_to_end(merged.locator)
             size = min(merged.size, os.fstat(file.fd).st_size - merged.start)
+            if self._is_direct(merged, size) and is_resident(file.fd, merged.start, size) is False:
+                # Its part that is there is not worth to be read twice.
+                return False
             data = read_resident(file.fd, merged.start, size) if size > 0 else memoryview(b"")
             is_still = self.is_still(file.fd, merged.locator, read_resident)
         finally:
@@ -155,13 +187,13 @@ class FileRanges:
         with self._lock:
             file.users -= 1
             if file.is_evicted and not file.users:
-                os.close(file.fd)
+                file.close()
 
     def _evict(self, file: _ReadFile) -> None:
         # A file in use is closed by its last user: its number must not come to mean another file.
         file.is_evicted = True
         if not file.users:
-            os.close(file.fd)
+            file.close()
 
 
 def _take_pieces(

@@ -159,6 +159,10 @@ class WalReader(FileRanges):
     def __init__(self, root: Path, max_open: int) -> None:
         super().__init__(root, max_open, lambda locator: wal_created_ms(locator, ENDING) is not None)
 
+    def is_written(self, locator: str) -> bool:
+        """Any of them may be."""
+        return True
+
     def objects(self, after: str, limit: int) -> list[StoredObject]:
         """The WAL files of all shards, ascending by locator."""
         base = self._root / WAL_PREFIX.rstrip("/")

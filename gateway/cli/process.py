@@ -9,6 +9,7 @@ import ctypes
 import gc
 import math
 import os
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -39,6 +40,9 @@ BUSY_BYTES: Final = 64 * MIB
 CHANGED_BYTES: Final = 16 * MIB
 CHANGED_SHARE: Final = 0.25
 """After so much memory has come or gone, and so much of what there was, it is put into huge pages again."""
+BUSY_PUT_S: Final = 600.0
+"""In a busy time not more often than this: most of what comes and goes then are buffers of what passes
+through, and to put a buffer into a huge page copies it for nothing."""
 
 
 def tune_allocator(environment: Mapping[str, str]) -> bool:
@@ -87,19 +91,22 @@ async def tend_memory(
     pages. `moved_bytes` is the traffic so far."""
     huge_page = huge_page_bytes() if in_huge_pages else 0
     seen = given_back_at = moved_bytes()
-    put_at = -math.inf
+    put_at, put_when = -math.inf, -math.inf
     while True:
         # First: a process that ends soon is spared it, and clients that connect at the start do not wait.
         await asyncio.sleep(look_s)
         before, seen = seen, moved_bytes()
+        now = time.monotonic()
         if seen - before <= CALM_BYTES and seen - given_back_at >= BUSY_BYTES:
             given_back_at = seen
             await asyncio.to_thread(give_back)
             # Huge pages of which parts were free are none any more.
             put_at = -math.inf
-        if huge_page and abs(resident_bytes() - put_at) >= max(CHANGED_BYTES, CHANGED_SHARE * put_at):
+        if not huge_page or (seen - before >= BUSY_BYTES and now - put_when < BUSY_PUT_S):
+            continue
+        if abs(resident_bytes() - put_at) >= max(CHANGED_BYTES, CHANGED_SHARE * put_at):
             pages = await use_huge_pages(huge_page)
-            put_at = resident_bytes()
+            put_at, put_when = resident_bytes(), now
             log.debug("process.huge_pages", bytes=pages * huge_page, resident_bytes=put_at)
 
 

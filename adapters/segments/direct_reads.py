@@ -1,0 +1,169 @@
+"""Reads past the page cache of the system, into memory that is used again. Plain blocking calls.
+
+What comes through the page cache takes pages for it, which a virtual machine may have to get from its host
+first, and is copied once more. A consumer that catches up reads each byte once, so these pages serve nobody.
+What is read a second time, by other consumers, is better kept there
+(docs/decisions/0079-reads-past-the-page-cache.md).
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+import threading
+from collections import OrderedDict
+from contextlib import suppress
+from typing import Final
+
+BLOCK_BYTES: Final = 4096
+"""Where such a read begins and ends, in the file and in memory: enough for every disk that is in use."""
+MIN_BYTES: Final = 32 * 1024
+"""Of a read. For less of it the system reads ahead, which a read past its cache does not have."""
+MAX_BYTES: Final = 4 * 1024 * 1024
+MIN_CAPACITY: Final = 256 * 1024
+FREE_BYTES: Final = 32 * 1024 * 1024
+"""Kept for the next reads, of the whole process."""
+CHUNK_BYTES: Final = 64 * 1024
+"""So fine is it known what of a file was read."""
+_NOT_TAKEN: Final = (errno.EINVAL, errno.EOPNOTSUPP)
+"""By a file system that has no such reads, or that wants larger blocks."""
+
+
+class ReadOnce:
+    """What of one file was read past the cache, in chunks."""
+
+    __slots__ = ("_chunks",)
+
+    def __init__(self) -> None:
+        self._chunks = 0
+
+    def note(self, start: int, size: int) -> bool:
+        """Note a read. Whether half of it or more was noted before."""
+        first, last = start // CHUNK_BYTES, (start + size - 1) // CHUNK_BYTES
+        wanted = ((1 << (last - first + 1)) - 1) << first
+        known = (self._chunks & wanted).bit_count()
+        self._chunks |= wanted
+        return 2 * known >= last - first + 1
+
+
+class DirectReads:
+    """Of the files of one directory. Used by many threads."""
+
+    def __init__(self) -> None:
+        self.is_possible = hasattr(os, "O_DIRECT") and hasattr(os, "preadv")
+
+    def takes(self, size: int) -> bool:
+        """Whether a read of so many bytes is better made here."""
+        return self.is_possible and MIN_BYTES <= size <= MAX_BYTES
+
+    def open(self, path: str | os.PathLike[str]) -> int:
+        """A descriptor for such reads; -1, and they are not possible, where the file system has none."""
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
+        except OSError as error:
+            if error.errno not in _NOT_TAKEN:
+                raise
+        self.is_possible = False
+        return -1
+
+    def read(self, fd: int, start: int, size: int) -> memoryview | None:
+        """The bytes [start, start + size), at most MAX_BYTES, fewer only where the file ends; None if such
+        reads are not possible here. Their memory is used again when no view of it is left."""
+        first = start - start % BLOCK_BYTES
+        skipped = start - first
+        wanted = -(-(skipped + size) // BLOCK_BYTES) * BLOCK_BYTES
+        memory = READ_MEMORY.take(wanted)
+        have = 0
+        try:
+            while have < skipped + size:
+                count = os.preadv(fd, [memory[have:wanted]], first + have)
+                have += count
+                if not count or count % BLOCK_BYTES:
+                    break
+        except OSError as error:
+            if error.errno not in _NOT_TAKEN:
+                raise
+            self.is_possible = False
+            return None
+        return memory[skipped : min(skipped + size, have)].toreadonly()
+
+
+class ReadMemory:
+    """Pieces of memory that begin at a page. Used by many threads."""
+
+    def __init__(self, free_bytes: int) -> None:
+        self._max_free_bytes = free_bytes
+        self._lock = threading.Lock()
+        self._free: OrderedDict[int, list[mmap.mmap]] = OrderedDict()
+        """By their capacity, those that were wanted last at the end."""
+        self.free_bytes = 0
+
+    def take(self, size: int) -> memoryview:
+        """So many bytes, with anything in them. They are free again when no view of them is left."""
+        capacity = MIN_CAPACITY
+        while capacity + 2 * BLOCK_BYTES < size:
+            capacity *= 2
+        capacity += 2 * BLOCK_BYTES
+        with self._lock:
+            pages = self._free_of(capacity)
+        if pages is None:
+            pages = mmap.mmap(-1, capacity)
+        lease = _lease_of(capacity).from_buffer(pages)
+        lease.lend(pages, self)
+        return memoryview(lease).cast("B")[:size]
+
+    def give_back(self, pages: mmap.mmap) -> None:
+        """Called when nothing refers to what was in them, by whichever thread let it go: perhaps by one that
+        is in `take`, so this waits for nobody."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self.free_bytes += len(pages)
+            self._free.setdefault(len(pages), []).append(pages)
+            while self.free_bytes > self._max_free_bytes:
+                capacity, unused = next(iter(self._free.items()))
+                if unused:
+                    self.free_bytes -= len(unused.pop())
+                if not unused:
+                    del self._free[capacity]
+        finally:
+            self._lock.release()
+
+    def _free_of(self, capacity: int) -> mmap.mmap | None:
+        found = self._free.get(capacity)
+        if not found:
+            return None
+        self._free.move_to_end(capacity)
+        self.free_bytes -= capacity
+        return found.pop()
+
+
+class _Lease(ctypes.Array[ctypes.c_ubyte]):
+    """Pages that are lent: every view of them refers to it."""
+
+    _length_ = 0
+    _type_ = ctypes.c_ubyte
+
+    def lend(self, pages: mmap.mmap, memory: ReadMemory) -> None:
+        self._pages, self._memory = pages, memory
+
+    def __del__(self) -> None:
+        # Not there if its memory was never lent.
+        with suppress(AttributeError):
+            self._memory.give_back(self._pages)
+
+
+_LEASES: Final[dict[int, type[_Lease]]] = {}
+
+
+def _lease_of(capacity: int) -> type[_Lease]:
+    """A ctypes class has one length."""
+    found = _LEASES.get(capacity)
+    if found is None:
+        found = _LEASES[capacity] = type(
+            "_Lease", (_Lease,), {"_length_": capacity, "_type_": ctypes.c_ubyte}
+        )
+    return found
+
+
+READ_MEMORY: Final = ReadMemory(FREE_BYTES)

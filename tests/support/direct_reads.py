@@ -1,0 +1,62 @@
+"""A disk of which direct reads are noted, and that can refuse, fail or shorten them."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from adapters.segments.direct_reads import BLOCK_BYTES, MAX_BYTES
+
+DIRECT_FLAG: Final = getattr(os, "O_DIRECT", 0)
+
+
+class NotedReads:
+    """Not every file system has direct reads, so those of a test go through the page cache, and leave nothing
+    there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.directs: list[tuple[int, int]] = []
+        """Position and bytes of each."""
+        self.opened: list[str] = []
+        """Paths of the files that were opened for them."""
+        self.opens_direct = True
+        self.error = 0
+        self.longest = 2 * MAX_BYTES
+        self._fds: set[int] = set()
+        self._open, self._preadv = os.open, os.preadv
+        monkeypatch.setattr(os, "open", self._opened)
+        monkeypatch.setattr(os, "preadv", self._read)
+
+    def _opened(self, path: Any, flags: int, *more: Any) -> int:
+        # Those of writes are somebody else's.
+        is_direct = bool(flags & DIRECT_FLAG) and not flags & os.O_WRONLY
+        if is_direct and not self.opens_direct:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        fd = self._open(path, flags & ~DIRECT_FLAG if is_direct else flags, *more)
+        self._fds.discard(fd)
+        if is_direct:
+            self._fds.add(fd)
+            self.opened.append(os.fspath(path))
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # as nothing is read ahead
+        return fd
+
+    def _read(self, fd: int, buffers: Any, at: int, *flags: int) -> int:
+        if fd not in self._fds:
+            return self._preadv(fd, buffers, at, *flags)
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error))
+        (buffer,) = buffers
+        assert at % BLOCK_BYTES == 0 == len(buffer) % BLOCK_BYTES
+        self.directs.append((at, len(buffer)))
+        count = self._preadv(fd, [buffer[: self.longest]], at)
+        os.posix_fadvise(fd, at, len(buffer), os.POSIX_FADV_DONTNEED)
+        return count
+
+
+def forget_pages(path: Path) -> None:
+    """The page cache shall have nothing of the file."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
