@@ -187,8 +187,8 @@ _libc = ctypes.PyDLL(None) if sys.platform == "linux" else None
 
 
 def is_resident(fd: int, start: int, size: int) -> bool | None:
-    """Whether the page cache has all of [start, start + size). To ask makes the system do nothing, where even a
-    read that must not wait makes it read ahead. None where it does not say (before Linux 6.5)."""
+    """Whether the page cache has all of [start, start + size). To ask has no effect: even a read that
+    must not wait makes the system read ahead. None where it does not say (before Linux 6.5)."""
     if _libc is None:
         return None
     of, counts = _PageCacheRange(start, size), _PageCacheCounts()
