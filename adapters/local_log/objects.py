@@ -76,6 +76,8 @@ class LogFiles:
         self._writing = writing
         self._reading = reading
         self._ranges = LogRanges(writer.directory.root, self._is_active)
+        self._active: tuple[bytes | None, str] = (None, "")
+        """The file that is written, by its id: its locator."""
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:
         return await read_ranges(self._ranges, self._reading, positions)
@@ -105,7 +107,13 @@ class LogFiles:
         self._ranges.close()
 
     def _is_active(self, locator: str) -> bool:
-        return log_file_id(locator) == self._writer.tail.file_id
+        file_id = self._writer.tail.file_id
+        known, active = self._active
+        if file_id != known:
+            # Asked for each range that is read, and another one only after megabytes.
+            active = self._writer.directory.locator(file_id) if file_id is not None else ""
+            self._active = file_id, active
+        return locator == active
 
 
 class LogFilesRead:
