@@ -20,7 +20,6 @@ BLOCK_BYTES: Final = 4096
 MIN_BYTES: Final = 32 * 1024
 """Of a read. For less of it the system reads ahead, which a read past its cache does not have."""
 MAX_BYTES: Final = 4 * 1024 * 1024
-MIN_CAPACITY: Final = 256 * 1024
 FREE_BYTES: Final = 32 * 1024 * 1024
 """Kept for the next reads, of the whole process."""
 CHUNK_BYTES: Final = 64 * 1024
@@ -99,11 +98,9 @@ class ReadMemory:
         self.free_bytes = 0
 
     def take(self, size: int) -> memoryview:
-        """So many bytes, with anything in them. They are free again when no view of them is left."""
-        capacity = MIN_CAPACITY
-        while capacity + 2 * BLOCK_BYTES < size:
-            capacity *= 2
-        capacity += 2 * BLOCK_BYTES
+        """So many bytes, with anything in them; they take up to an eighth more. They are free again when no
+        view of them is left."""
+        capacity = _capacity_of(size)
         with self._lock:
             pages = self._free_of(capacity)
         if pages is None:
@@ -154,6 +151,12 @@ class _Lease(ctypes.Array[ctypes.c_ubyte]):
 
 
 _LEASES: Final[dict[int, type[_Lease]]] = {}
+
+
+def _capacity_of(size: int) -> int:
+    """Eight capacities for each doubling: what is read next has seldom exactly this size."""
+    step = max(1 << max(size.bit_length() - 4, 0), 4 * BLOCK_BYTES)
+    return -(-size // step) * step
 
 
 def _lease_of(capacity: int) -> type[_Lease]:

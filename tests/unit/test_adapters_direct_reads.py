@@ -198,9 +198,16 @@ def test_memory_is_used_again_when_no_view_of_it_is_left(disk: NotedReads, tmp_p
     assert memory.free_bytes == 0 and bytes(kept) == b"bc"
     del other
     (freed,) = {memory.free_bytes}
-    assert freed == MIB + 2 * BLOCK_BYTES
+    assert freed == MIB
     again = memory.take(MIB - 5)
     assert (len(again), bytes(again[:4]), memory.free_bytes, bytes(kept)) == (MIB - 5, b"wxyz", 0, b"bc")
+
+
+@pytest.mark.parametrize("size", [MIN_BYTES, 200_001, 1_000_100, MIB + 1, MAX_BYTES + BLOCK_BYTES])
+def test_a_piece_takes_an_eighth_more_at_most(size: int) -> None:
+    memory = ReadMemory(2 * MAX_BYTES)
+    assert len(memory.take(size)) == size
+    assert size <= memory.free_bytes <= max(size * 9 / 8, size + 4 * BLOCK_BYTES)
 
 
 def test_the_memory_that_is_kept_is_bounded() -> None:
