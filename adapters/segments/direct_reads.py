@@ -22,7 +22,7 @@ MIN_BYTES: Final = 32 * 1024
 MAX_BYTES: Final = 4 * 1024 * 1024
 FREE_BYTES: Final = 32 * 1024 * 1024
 """Kept for the next reads, of the whole process."""
-CHUNK_BYTES: Final = 64 * 1024
+CHUNK_BYTES: Final = 16 * 1024
 """So fine is it known what of a file was read."""
 _NOT_TAKEN: Final = (errno.EINVAL, errno.EOPNOTSUPP)
 """By a file system that has no such reads, or that wants larger blocks."""
@@ -37,12 +37,13 @@ class ReadOnce:
         self._chunks = 0
 
     def note(self, start: int, size: int) -> bool:
-        """Note a read. Whether half of it or more was noted before."""
-        first, last = start // CHUNK_BYTES, (start + size - 1) // CHUNK_BYTES
-        wanted = ((1 << (last - first + 1)) - 1) << first
+        """Note a read of at least MIN_BYTES. Whether half of it or more was noted before."""
+        # Those that are in it as a whole: it shares the others with what comes before and after it.
+        first, end = -(-start // CHUNK_BYTES), (start + size) // CHUNK_BYTES
+        wanted = ((1 << (end - first)) - 1) << first
         known = (self._chunks & wanted).bit_count()
         self._chunks |= wanted
-        return 2 * known >= last - first + 1
+        return 2 * known >= end - first
 
 
 class DirectReads:
@@ -56,18 +57,17 @@ class DirectReads:
         return self.is_possible and MIN_BYTES <= size <= MAX_BYTES
 
     def open(self, path: str | os.PathLike[str]) -> int:
-        """A descriptor for such reads; -1, and they are not possible, where the file system has none."""
+        """A descriptor for such reads, or -1: the file system has none, no more files may be open, or the
+        file has lost its name since it was opened for other reads, which go on."""
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
         except OSError as error:
-            if error.errno not in _NOT_TAKEN:
-                raise
-        self.is_possible = False
+            self.is_possible = self.is_possible and error.errno not in _NOT_TAKEN
         return -1
 
     def read(self, fd: int, start: int, size: int) -> memoryview | None:
-        """The bytes [start, start + size), at most MAX_BYTES, fewer only where the file ends; None if such
-        reads are not possible here. Their memory is used again when no view of it is left."""
+        """The bytes [start, start + size), at most MAX_BYTES; None if such reads do not give all of them, as
+        past the end of a file. Their memory is used again when no view of it is left. OSError."""
         first = start - start % BLOCK_BYTES
         skipped = start - first
         wanted = -(-(skipped + size) // BLOCK_BYTES) * BLOCK_BYTES
@@ -78,13 +78,13 @@ class DirectReads:
                 count = os.preadv(fd, [memory[have:wanted]], first + have)
                 have += count
                 if not count or count % BLOCK_BYTES:
-                    break
+                    break  # the file ends there, or a file system has less for one call
         except OSError as error:
             if error.errno not in _NOT_TAKEN:
                 raise
             self.is_possible = False
             return None
-        return memory[skipped : min(skipped + size, have)].toreadonly()
+        return memory[skipped : skipped + size].toreadonly() if have >= skipped + size else None
 
 
 class ReadMemory:

@@ -132,16 +132,26 @@ class FileRanges:
             _take_pieces(merged, positions, data, found)
 
     def _read_file(self, file: _ReadFile, merged: MergedRange, size: int) -> memoryview:
-        if self._is_direct(merged, size):
-            with self._lock:
-                was_read = file.read_once.note(merged.start, size)
-                if file.direct_fd < 0 and not was_read:
-                    file.direct_fd = self._direct.open(self._root / merged.locator)
-            if not was_read and file.direct_fd >= 0:
-                data = self._direct.read(file.direct_fd, merged.start, size)
-                if data is not None:
-                    return data
+        if self._is_direct(merged, size) and (fd := self._direct_fd(file, merged, size)) >= 0:
+            data = self._direct.read(fd, merged.start, size)
+            if data is not None:
+                return data
         return memoryview(read_at(file.fd, merged.start, size))
+
+    def _direct_fd(self, file: _ReadFile, merged: MergedRange, size: int) -> int:
+        """For this read, or -1 if the page cache shall have it."""
+        with self._lock:
+            was_read = file.read_once.note(merged.start, size)
+            if was_read or file.direct_fd >= 0:
+                return -1 if was_read else file.direct_fd
+        opened = self._direct.open(self._root / merged.locator)
+        with self._lock:
+            if file.direct_fd < 0:
+                file.direct_fd, opened = opened, -1
+        if opened >= 0:
+            # Another thread was quicker.
+            os.close(opened)
+        return file.direct_fd
 
     def _is_direct(self, merged: MergedRange, size: int) -> bool:
         return self._direct.takes(size) and not self.is_written(merged.locator)

@@ -255,7 +255,8 @@ class _WrittenEntries(_Entries):
 
 def _whole_bytes(view: memoryview) -> int:
     """What a view keeps in memory."""
-    return len(view.obj) if isinstance(view.obj, bytes | bytearray) else len(view)
+    whole = view.obj
+    return len(whole) if isinstance(whole, bytes | bytearray) else memoryview(whole).nbytes
 
 
 def _is_small_part(view: memoryview) -> bool:

@@ -1,6 +1,5 @@
 """A disk of which direct reads are noted, and that can refuse, fail or shorten them."""
 
-import errno
 import os
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +20,7 @@ class NotedReads:
         """Position and bytes of each."""
         self.opened: list[str] = []
         """Paths of the files that were opened for them."""
-        self.opens_direct = True
+        self.open_error = 0
         self.error = 0
         self.longest = 2 * MAX_BYTES
         self._fds: set[int] = set()
@@ -32,8 +31,8 @@ class NotedReads:
     def _opened(self, path: Any, flags: int, *more: Any) -> int:
         # Those of writes are somebody else's.
         is_direct = bool(flags & DIRECT_FLAG) and not flags & os.O_WRONLY
-        if is_direct and not self.opens_direct:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        if is_direct and self.open_error:
+            raise OSError(self.open_error, os.strerror(self.open_error))
         fd = self._open(path, flags & ~DIRECT_FLAG if is_direct else flags, *more)
         self._fds.discard(fd)
         if is_direct:

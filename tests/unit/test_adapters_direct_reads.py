@@ -86,10 +86,12 @@ def test_a_large_range_is_read_in_whole_blocks(
     assert at + size - BLOCK_BYTES < end <= at + size
 
 
-def test_short_reads_go_on(files: FileRanges, disk: NotedReads) -> None:
-    disk.longest = 3 * BLOCK_BYTES
+@pytest.mark.parametrize(("longest", "reads"), [(3 * BLOCK_BYTES, 86), (3 * BLOCK_BYTES + 5, 1)])
+def test_short_reads_go_on(files: FileRanges, disk: NotedReads, longest: int, reads: int) -> None:
+    """At the beginning of a block; elsewhere through the page cache."""
+    disk.longest = longest
     assert read(files, (7, MIB)) == expected((7, MIB))
-    assert len(disk.directs) > 80
+    assert len(disk.directs) == reads
 
 
 def test_small_and_very_large_ranges_go_through_the_page_cache(files: FileRanges, disk: NotedReads) -> None:
@@ -158,12 +160,13 @@ async def test_of_a_log_the_file_that_is_written_is_read_through_the_page_cache(
 
 @pytest.mark.parametrize("at_open", [True, False])
 def test_a_file_system_without_such_reads(files: FileRanges, disk: NotedReads, at_open: bool) -> None:
-    disk.opens_direct, disk.error = not at_open, errno.EINVAL
+    disk.open_error = disk.error = errno.EINVAL
+    disk.open_error *= at_open
     for at in (0, MIB):
         assert read(files, (at, MIB)) == expected((at, MIB))
     assert not disk.directs
     # Not tried again.
-    disk.opens_direct, disk.error = True, 0
+    disk.open_error = disk.error = 0
     assert read(files, (9 * MIB, MIB)) == expected((9 * MIB, MIB))
     assert not disk.directs
 
@@ -174,6 +177,26 @@ def test_a_failing_disk_fails_the_read(files: FileRanges, disk: NotedReads) -> N
         read(files, (0, MIB))
     disk.error = 0
     assert read(files, (MIB, MIB)) == expected((MIB, MIB))
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOENT, errno.EACCES])
+def test_what_can_be_read_needs_no_second_descriptor(files: FileRanges, disk: NotedReads, error: int) -> None:
+    """None may be left, or another process has deleted the file since it was opened."""
+    disk.open_error = error
+    assert read(files, (0, MIB)) == expected((0, MIB))
+    disk.open_error = 0
+    assert read(files, (20 * MIB, MIB)) == expected((20 * MIB, MIB))
+    assert len(disk.directs) == 1
+
+
+@pytest.mark.parametrize("size", [MIN_BYTES, 48_700, 100_000, 999_875])
+def test_a_reader_that_goes_on_reads_all_of_it_past_the_cache(
+    files: FileRanges, disk: NotedReads, size: int
+) -> None:
+    """Adjacent ranges share chunks, and the later one was not read for that."""
+    for number in range(9):
+        assert read(files, (5 + number * size, size)) == expected((5 + number * size, size))
+    assert len(disk.directs) == 9
 
 
 def test_past_the_end_there_is_nothing(files: FileRanges, disk: NotedReads) -> None:
@@ -243,12 +266,14 @@ def test_threads_never_share_memory() -> None:
 
 def test_what_was_read_once_is_known_in_chunks() -> None:
     once = ReadOnce()
-    assert not once.note(0, 10 * CHUNK_BYTES)
+    assert not once.note(5, 10 * CHUNK_BYTES)
     assert once.note(3 * CHUNK_BYTES, 2 * CHUNK_BYTES)
     # Less than half of it was read before.
     assert not once.note(8 * CHUNK_BYTES, 10 * CHUNK_BYTES)
-    assert once.note(2**31 - 5, 5) is False
-    assert once.note(2**31 - 5, 5)
+    for at in (MIN_BYTES - 1, 2**31 - MIN_BYTES):
+        assert not ReadOnce().note(at, MIN_BYTES)
+    once.note(2**31 - MIN_BYTES, MIN_BYTES)
+    assert once.note(2**31 - MIN_BYTES, MIN_BYTES)
 
 
 def test_sizes_that_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
