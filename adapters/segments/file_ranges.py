@@ -184,14 +184,29 @@ class FileRanges:
     def _acquire(self, locator: str) -> _ReadFile:
         with self._lock:
             file = self._files.get(locator)
-            if file is None:
-                file = _ReadFile(os.open(self._root / locator, os.O_RDONLY | os.O_CLOEXEC))
-                self._files[locator] = file
+            if file is not None:
+                return self._used(locator, file)
+        # Without the lock, for which the event loop waits when files are deleted.
+        opened = _ReadFile(os.open(self._root / locator, os.O_RDONLY | os.O_CLOEXEC))
+        with self._lock:
+            file = self._files.get(locator)
+            if file is None and os.fstat(opened.fd).st_nlink:
+                file = self._files[locator] = opened
                 if len(self._files) > self._max_open:
                     self._evict(self._files.popitem(last=False)[1])
-            self._files.move_to_end(locator)
-            file.users += 1
-            return file
+            if file is not None:
+                self._used(locator, file)
+        if file is not opened:
+            # Another thread was quicker; or the file was deleted, and would never be forgotten.
+            opened.close()
+        if file is None:
+            raise FileNotFoundError(locator)
+        return file
+
+    def _used(self, locator: str, file: _ReadFile) -> _ReadFile:
+        self._files.move_to_end(locator)
+        file.users += 1
+        return file
 
     def _release(self, file: _ReadFile) -> None:
         with self._lock:

@@ -103,13 +103,57 @@ def test_while_a_thread_opens_a_file_nothing_waits_for_it(files: FileRanges, pat
     opening.start()
     began = time.monotonic()
     try:
-        while files.read_resident([Position(NAME, 0, 5)])[1] == []:
+        for _ in range(100):
+            assert files.read_resident([Position(NAME, 0, 5)])[1] == []
+            files.forget(["other"])
             time.sleep(0.001)
-        assert time.monotonic() - began < 2.0
+        assert opening.is_alive() and time.monotonic() - began < 2.0
     finally:
         (path.parent / "pipe").open("wb").close()
         opening.join()
-    assert files.read_resident([Position(NAME, 0, 5)])[1] == []
+
+
+def test_a_file_that_is_deleted_while_it_is_opened_is_not_kept_open(
+    files: FileRanges, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_file = os.open
+
+    def open_slowly(opened: Path, flags: int) -> int:
+        fd = open_file(opened, flags)
+        path.unlink()
+        files.forget([NAME])
+        return fd
+
+    monkeypatch.setattr(os, "open", open_slowly)
+    assert files.read([Position(NAME, 0, 5)]) == [None]
+    monkeypatch.undo()
+    assert not [
+        fd for fd in os.listdir("/proc/self/fd") if str(path) in os.path.realpath(f"/proc/self/fd/{fd}")
+    ]
+
+
+def test_of_two_threads_that_open_a_file_one_keeps_it(
+    files: FileRanges, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_file, both = os.open, threading.Barrier(2)
+
+    def open_together(opened: Path, flags: int) -> int:
+        both.wait(10)
+        return open_file(opened, flags)
+
+    monkeypatch.setattr(os, "open", open_together)
+    found: list[object] = []
+    threads = [
+        threading.Thread(target=lambda: found.extend(files.read([Position(NAME, 0, 5)]))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    monkeypatch.undo()
+    assert found == [BYTES[:5]] * 2
+    is_open = [os.path.realpath(f"/proc/self/fd/{fd}") == str(path) for fd in os.listdir("/proc/self/fd")]
+    assert is_open.count(True) == 1
 
 
 def test_a_system_without_such_reads_has_threads(files: FileRanges, monkeypatch: pytest.MonkeyPatch) -> None:
