@@ -21,6 +21,7 @@ READ_THREADS: Final = 4
 ENTRY_GAP_BYTES: Final = 4 * 1024
 """Between the batches of two frames are heads, a table and an entry: of small frames a job reads them too,
 so that it reads several at once. Fetches do not: their responses would keep more in memory than they say."""
+UNENDED_FILES: Final = 2
 FREED_AT_ONCE: Final = 4
 """Appends wait while files are removed, which takes milliseconds for each of 64 MiB."""
 
@@ -55,6 +56,24 @@ class LogRanges(FileRanges):
         with suppress(FileNotFoundError):
             return (self._root / locator).stat().st_size
         return None
+
+
+class _Ended:
+    """Which files of a log another process has ended. Used by many threads."""
+
+    def __init__(self, root: Path) -> None:
+        self._base = root / LOG_PREFIX.rstrip("/")
+        self._ended: dict[str, frozenset[str]] = {}
+        """By shard."""
+
+    def may_be_written(self, locator: str) -> bool:
+        """It has ended if two are newer: the one that is written, and one that was prepared to follow it.
+        Names are in this order, unless a clock was set back: then a read may make a writer wait."""
+        shard = locator.split("/")[1]
+        if locator in self._ended.get(shard, ()):
+            return False
+        ended = self._ended[shard] = frozenset(sorted(_in_shard(self._base, shard, ""))[:-UNENDED_FILES])
+        return locator not in ended
 
 
 def _listed(directory: Path) -> list[str]:
@@ -128,8 +147,7 @@ class LogFilesRead:
         """StoreUnavailable if there is no such directory. It need not have a log."""
         root = Path(directory)
         verify_readable(root)
-        # Which one the gateway writes is not known here.
-        self._ranges = LogRanges(root, lambda locator: True, ENTRY_GAP_BYTES)
+        self._ranges = LogRanges(root, _Ended(root).may_be_written, ENTRY_GAP_BYTES)
         self._reading = threads(f"the local log in {root}", READ_THREADS, deadline_s)
 
     async def read(self, positions: Sequence[Position]) -> Sequence[Buffer | None]:

@@ -85,8 +85,8 @@ async def entries_of(log: LocalLog, first: int = 0) -> dict[int, bytes]:
 @asynccontextmanager
 async def opened_log(directory: Path, **more: Any) -> AsyncIterator[LocalLog]:
     """Of a host of which it is not known whether it has lost power, unless `boot` says so."""
-    of_tests: dict[str, Any] = {"roll_bytes": ROLL_BYTES, "boot": NO_BOOT}
-    log = open_local_log(directory, clock=lambda: NOW_MS, **(of_tests | more))
+    of_tests: dict[str, Any] = {"roll_bytes": ROLL_BYTES, "boot": NO_BOOT, "clock": lambda: NOW_MS}
+    log = open_local_log(directory, **(of_tests | more))
     try:
         yield log
     finally:

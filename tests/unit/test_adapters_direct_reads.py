@@ -5,12 +5,14 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from adapters.disk import is_resident
+from adapters.local_log.objects import LogFilesRead
 from adapters.segments.direct_reads import (
     BLOCK_BYTES,
     CHUNK_BYTES,
@@ -24,7 +26,7 @@ from adapters.segments.file_ranges import FileRanges, read_ranges
 from adapters.threads import StoreThreads
 from ledger.types import Position
 from tests.support.direct_reads import DIRECT_FLAG, NotedReads, forget_pages
-from tests.support.local_logs import Written, opened_log
+from tests.support.local_logs import NOW_MS, Written, opened_log
 
 MIB: Final = 1 << 20
 NAME: Final = "some"
@@ -156,6 +158,26 @@ async def test_of_a_log_the_file_that_is_written_is_read_through_the_page_cache(
     files = list(dict.fromkeys(at.locator for at in written.batches))
     assert len(files) > 1
     assert disk.opened == [str(tmp_path / locator) for locator in files[:-1]]
+
+
+async def test_a_job_reads_log_files_that_have_ended_past_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which one the gateway writes it does not know: the newest, or the one before that."""
+    written = Written()
+    async with opened_log(tmp_path, clock=count(NOW_MS).__next__) as log:
+        for number in range(18):
+            await written.append(log, number, 600_000)
+        for path in (tmp_path / "log/0").glob("*.log"):
+            forget_pages(path)
+        disk = NotedReads(monkeypatch)
+        job = LogFilesRead(tmp_path)
+        found = await job.read(list(written.batches))
+        await job.close()
+    assert [bytes(data or b"") for data in found] == list(written.batches.values())
+    files = list(dict.fromkeys(at.locator for at in written.batches))
+    assert len(files) > 2
+    assert disk.opened == [str(tmp_path / locator) for locator in files[:-2]]
 
 
 @pytest.mark.parametrize("at_open", [True, False])
