@@ -63,16 +63,24 @@ class _Ended:
 
     def __init__(self, root: Path) -> None:
         self._base = root / LOG_PREFIX.rstrip("/")
-        self._ended: dict[str, frozenset[str]] = {}
-        """By shard."""
+        self._ended: dict[str, tuple[int, frozenset[str]]] = {}
+        """By shard, and when its directory was changed last."""
 
     def may_be_written(self, locator: str) -> bool:
         """It has ended if two are newer: the one that is written, and one that was prepared to follow it.
         Names are in this order, unless a clock was set back: then a read may make a writer wait."""
         shard = locator.split("/")[1]
-        if locator in self._ended.get(shard, ()):
+        changed_ns, ended = self._ended.get(shard, (0, frozenset[str]()))
+        if locator in ended:
             return False
-        ended = self._ended[shard] = frozenset(sorted(_in_shard(self._base, shard, ""))[:-UNENDED_FILES])
+        try:
+            now_ns = os.stat(self._base / shard).st_mtime_ns
+            if now_ns != changed_ns:
+                ended = frozenset(sorted(_in_shard(self._base, shard, ""))[:-UNENDED_FILES])
+                self._ended[shard] = now_ns, ended
+        except OSError:
+            # What is open can be read without it.
+            return True
         return locator not in ended
 
 

@@ -98,8 +98,8 @@ class ReadMemory:
         self.free_bytes = 0
 
     def take(self, size: int) -> memoryview:
-        """So many bytes, with anything in them; they take up to an eighth more. They are free again when no
-        view of them is left."""
+        """So many bytes, with anything in them; they take up to an eighth or 16 KiB more. They are free again
+        when no view of them is left."""
         capacity = _capacity_of(size)
         with self._lock:
             pages = self._free_of(capacity)

@@ -64,6 +64,8 @@ class FileRanges:
         self._is_known = is_known
         self._max_gap = max_gap
         self._files: OrderedDict[str, _ReadFile] = OrderedDict()
+        self._forgets = 0
+        """How often files were forgotten."""
         self._direct = DirectReads()
         self._lock = threading.Lock()
 
@@ -103,6 +105,7 @@ class FileRanges:
     def forget(self, locators: Sequence[str]) -> None:
         """Keep these files open no longer."""
         with self._lock:
+            self._forgets += 1
             for locator in locators:
                 file = self._files.pop(locator, None)
                 if file is not None:
@@ -132,8 +135,9 @@ class FileRanges:
             _take_pieces(merged, positions, data, found)
 
     def _read_file(self, file: _ReadFile, merged: MergedRange, size: int) -> memoryview:
-        if self._is_direct(merged, size) and (fd := self._direct_fd(file, merged, size)) >= 0:
-            data = self._direct.read(fd, merged.start, size)
+        if self._is_direct(merged, size) and not is_resident(file.fd, merged.start, size):
+            fd = self._direct_fd(file, merged, size)
+            data = self._direct.read(fd, merged.start, size) if fd >= 0 else None
             if data is not None:
                 return data
         return memoryview(read_at(file.fd, merged.start, size))
@@ -159,7 +163,7 @@ class FileRanges:
     def _read_merged_resident(
         self, merged: MergedRange, positions: Sequence[Position], found: list[Buffer | None]
     ) -> bool:
-        # Another thread may hold it while it opens a file, which takes as long as the disk does.
+        # A thread that holds it may be waiting for a processor.
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -183,24 +187,25 @@ class FileRanges:
 
     def _acquire(self, locator: str) -> _ReadFile:
         with self._lock:
-            file = self._files.get(locator)
+            file, forgets = self._files.get(locator), self._forgets
             if file is not None:
                 return self._used(locator, file)
         # Without the lock, for which the event loop waits when files are deleted.
         opened = _ReadFile(os.open(self._root / locator, os.O_RDONLY | os.O_CLOEXEC))
         with self._lock:
             file = self._files.get(locator)
-            if file is None and os.fstat(opened.fd).st_nlink:
+            if file is None and forgets != self._forgets:
+                # It may have been this file that was deleted meanwhile: nobody would have it forgotten again.
+                opened.users, opened.is_evicted = 1, True
+                return opened
+            if file is None:
                 file = self._files[locator] = opened
                 if len(self._files) > self._max_open:
                     self._evict(self._files.popitem(last=False)[1])
-            if file is not None:
-                self._used(locator, file)
+            self._used(locator, file)
         if file is not opened:
-            # Another thread was quicker; or the file was deleted, and would never be forgotten.
+            # Another thread was quicker.
             opened.close()
-        if file is None:
-            raise FileNotFoundError(locator)
         return file
 
     def _used(self, locator: str, file: _ReadFile) -> _ReadFile:

@@ -85,7 +85,11 @@ def give_back() -> None:
 
 
 async def tend_memory(
-    moved_bytes: Callable[[], float], *, in_huge_pages: bool, look_s: float = CALM_S
+    moved_bytes: Callable[[], float],
+    *,
+    in_huge_pages: bool,
+    look_s: float = CALM_S,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Until cancelled: after each busy time return its memory to the system, and keep what stays in huge
     pages. `moved_bytes` is the traffic so far."""
@@ -96,7 +100,7 @@ async def tend_memory(
         # First: a process that ends soon is spared it, and clients that connect at the start do not wait.
         await asyncio.sleep(look_s)
         before, seen = seen, moved_bytes()
-        now = time.monotonic()
+        now = clock()
         if seen - before <= CALM_BYTES and seen - given_back_at >= BUSY_BYTES:
             given_back_at = seen
             await asyncio.to_thread(give_back)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from adapters.disk import is_resident
 from adapters.segments.direct_reads import BLOCK_BYTES, MAX_BYTES
 
 DIRECT_FLAG: Final = getattr(os, "O_DIRECT", 0)
@@ -23,10 +24,14 @@ class NotedReads:
         self.open_error = 0
         self.error = 0
         self.longest = 2 * MAX_BYTES
+        self.listings = 0
+        """Of directories."""
+        self.listing_error = 0
         self._fds: set[int] = set()
-        self._open, self._preadv = os.open, os.preadv
+        self._open, self._preadv, self._listdir = os.open, os.preadv, os.listdir
         monkeypatch.setattr(os, "open", self._opened)
         monkeypatch.setattr(os, "preadv", self._read)
+        monkeypatch.setattr(os, "listdir", self._listed)
 
     def _opened(self, path: Any, flags: int, *more: Any) -> int:
         # Those of writes are somebody else's.
@@ -41,6 +46,12 @@ class NotedReads:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # as nothing is read ahead
         return fd
 
+    def _listed(self, path: Any) -> list[str]:
+        if self.listing_error:
+            raise OSError(self.listing_error, os.strerror(self.listing_error))
+        self.listings += 1
+        return self._listdir(path)
+
     def _read(self, fd: int, buffers: Any, at: int, *flags: int) -> int:
         if fd not in self._fds:
             return self._preadv(fd, buffers, at, *flags)
@@ -54,8 +65,10 @@ class NotedReads:
         return count
 
 
-def forget_pages(path: Path) -> None:
-    """The page cache shall have nothing of the file."""
+def forget_pages(path: Path) -> bool:
+    """The page cache shall have nothing of the file. False where it has nevertheless, as a file system in
+    memory does, or where it does not say."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return is_resident(file.fileno(), 0, 1) is False

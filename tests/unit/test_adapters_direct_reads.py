@@ -38,7 +38,8 @@ pytestmark = pytest.mark.skipif(not DIRECT_FLAG, reason="this system has no dire
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NotedReads:
     (tmp_path / NAME).write_bytes(CONTENT)
-    forget_pages(tmp_path / NAME)
+    if not forget_pages(tmp_path / NAME):
+        pytest.skip("this system keeps the file in memory, or does not say whether it does")
     return NotedReads(monkeypatch)
 
 
@@ -173,10 +174,15 @@ async def test_a_job_reads_log_files_that_have_ended_past_the_page_cache(
         disk = NotedReads(monkeypatch)
         job = LogFilesRead(tmp_path)
         found = await job.read(list(written.batches))
+        # What is open needs no descriptor for a look at the directory.
+        disk.listing_error = errno.EMFILE
+        again = await job.read(list(written.batches))
         await job.close()
-    assert [bytes(data or b"") for data in found] == list(written.batches.values())
+    for data in (found, again):
+        assert [bytes(one or b"") for one in data] == list(written.batches.values())
     files = list(dict.fromkeys(at.locator for at in written.batches))
     assert len(files) > 2
+    assert disk.listings <= 2
     assert disk.opened == [str(tmp_path / locator) for locator in files[:-2]]
 
 

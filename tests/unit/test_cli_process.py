@@ -118,12 +118,14 @@ async def test_memory_is_put_into_huge_pages_when_much_has_come_or_gone(
 async def test_in_a_busy_time_memory_is_seldom_put_into_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes and goes then are buffers, which a huge page would be a copy of."""
     moved, resident, put_at, is_busy = [0], [process.CHANGED_BYTES], list[int](), [True]
+    now, looks = [1000.0], [0]
 
     async def put(size: int) -> int:
         put_at.append(resident[0])
         return 3
 
     def move() -> int:
+        looks[0] += 1
         moved[0] += process.BUSY_BYTES * is_busy[0]
         resident[0] += process.CHANGED_BYTES * 100 * is_busy[0]
         return moved[0]
@@ -132,12 +134,14 @@ async def test_in_a_busy_time_memory_is_seldom_put_into_huge_pages(monkeypatch: 
     monkeypatch.setattr(process, "use_huge_pages", put)
     monkeypatch.setattr(process, "resident_bytes", lambda: resident[0])
     monkeypatch.setattr(process, "give_back", lambda: None)
-    monkeypatch.setattr(process, "BUSY_PUT_S", 0.5)
-    tending = asyncio.ensure_future(process.tend_memory(move, in_huge_pages=True, look_s=0.001))
-    await asyncio.sleep(0.2)
-    # Once, since it never was before.
-    assert len(put_at) == 1
-    await until(lambda: len(put_at) == 2)
+    tend = process.tend_memory(move, in_huge_pages=True, look_s=0.001, clock=lambda: now[0])
+    tending = asyncio.ensure_future(tend)
+    for puts in (1, 2):
+        # Once, since it never was before or the time is over.
+        looks[0] = 0
+        await until(lambda: looks[0] > 9)
+        assert len(put_at) == puts
+        now[0] += process.BUSY_PUT_S
     is_busy[0] = False
     await until(lambda: len(put_at) == 3)
     assert put_at[2] == resident[0]
