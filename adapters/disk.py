@@ -19,6 +19,10 @@ NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 """Linux: read what is in memory, or fail."""
 _CACHESTAT: Final = ctypes.c_long(451)
 """The number of that call of Linux, on all processors."""
+BLOCK_BYTES: Final = 4096
+"""Where direct I/O begins and ends, in the file and in memory: enough for every disk that is in use."""
+NO_DIRECT_IO: Final = (errno.EINVAL, errno.EOPNOTSUPP)
+"""Errors of a file system that has none, or that wants larger blocks."""
 ZEROS_BYTES = 256 * 1024
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600

@@ -1,7 +1,6 @@
 """Writes past the page cache of the system: whole blocks, from memory of the log's own. Plain blocking
 calls."""
 
-import errno
 import mmap
 import os
 from collections.abc import Sequence
@@ -9,15 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from adapters.disk import BLOCK_BYTES, NO_DIRECT_IO
 from ledger.formats.local_log import aligned
 from ledger.types import Buffer
 
-BLOCK_BYTES: Final = 4096
-"""Where such a write begins and ends, in the file and in memory: enough for every disk that is in use."""
 PIECE_BYTES: Final = 4 * 1024 * 1024
 """Written at a time."""
-_NOT_TAKEN: Final = (errno.EINVAL, errno.EOPNOTSUPP)
-"""By a file system that has no such writes, or that wants larger blocks."""
 
 
 class DirectWrites:
@@ -32,7 +28,7 @@ class DirectWrites:
         try:
             return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_DIRECT)
         except OSError as error:
-            if error.errno not in _NOT_TAKEN:
+            if error.errno not in NO_DIRECT_IO:
                 raise
         self.is_possible = False
         return -1
@@ -51,7 +47,7 @@ class DirectWrites:
                 size = self._memory.load(left)
                 position += self._memory.write(fd, size, position)
         except OSError as error:
-            if error.errno not in _NOT_TAKEN:
+            if error.errno not in NO_DIRECT_IO:
                 raise
             self.is_possible = False
             return None

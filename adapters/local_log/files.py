@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from adapters.disk import (
+    BLOCK_BYTES,
     FILE_MODE,
     Directories,
     allocate,
@@ -22,7 +23,7 @@ from adapters.disk import (
     write_all,
     write_synced,
 )
-from adapters.local_log.direct import BLOCK_BYTES, DirectWrites
+from adapters.local_log.direct import DirectWrites
 from ledger.errors import StoreLocked
 from ledger.formats.local_log import HEADER_BYTES, LogHeader, aligned, encode_header, read_header
 from ledger.formats.local_log_pruned import Pruned, decode_pruned

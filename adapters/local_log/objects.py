@@ -22,6 +22,7 @@ ENTRY_GAP_BYTES: Final = 4 * 1024
 """Between the batches of two frames are heads, a table and an entry: of small frames a job reads them too,
 so that it reads several at once. Fetches do not: their responses would keep more in memory than they say."""
 UNENDED_FILES: Final = 2
+"""Of a log, the newest: the one that is written, and one that may have been prepared to follow it."""
 FREED_AT_ONCE: Final = 4
 """Appends wait while files are removed, which takes milliseconds for each of 64 MiB."""
 
@@ -67,8 +68,8 @@ class _Ended:
         """By shard, and when its directory was changed last."""
 
     def may_be_written(self, locator: str) -> bool:
-        """It has ended if two are newer: the one that is written, and one that was prepared to follow it.
-        Names are in this order, unless a clock was set back: then a read may make a writer wait."""
+        """It has ended if UNENDED_FILES are newer. Names are in the order of their files, unless a clock was
+        set back: then a read may make the writer wait."""
         shard = locator.split("/")[1]
         changed_ns, ended = self._ended.get(shard, (0, frozenset[str]()))
         if locator in ended:
@@ -113,7 +114,7 @@ class LogFiles:
         """As `SegmentStore.objects`; the file that is written has the size of its frames."""
         found = await self._reading.read(self._ranges.objects, after, limit)
         tail = self._writer.tail
-        active = self._writer.directory.locator(tail.file_id) if tail.file_id is not None else ""
+        active = self._locator(tail.file_id)
         return [replace(one, size=tail.position) if one.locator == active else one for one in found]
 
     async def abandon(self, locator: str) -> None:
@@ -134,13 +135,16 @@ class LogFiles:
         self._ranges.close()
 
     def _is_active(self, locator: str) -> bool:
-        file_id = self._writer.tail.file_id
+        return locator == self._locator(self._writer.tail.file_id)
+
+    def _locator(self, file_id: bytes | None) -> str:
+        """Of the file that is written; "" without one."""
         known, active = self._active
         if file_id != known:
-            # Asked for each range that is read, and another one only after megabytes.
+            # This is called for each range that is read, and the file is another one only after megabytes.
             active = self._writer.directory.locator(file_id) if file_id is not None else ""
             self._active = file_id, active
-        return locator == active
+        return active
 
 
 class LogFilesRead:

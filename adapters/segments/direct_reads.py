@@ -1,13 +1,12 @@
 """Reads past the page cache of the system, into memory that is used again. Plain blocking calls.
 
 What comes through the page cache takes pages for it, which a virtual machine may have to get from its host
-first, and is copied once more. A consumer that catches up reads each byte once, so these pages serve nobody.
-What is read a second time, by other consumers, is better kept there
+first, and is copied once more. A consumer that catches up reads each byte once, and no other read uses these
+pages. What is read a second time, by other consumers, is better kept there
 (docs/decisions/0079-reads-past-the-page-cache.md).
 """
 
 import ctypes
-import errno
 import mmap
 import os
 import threading
@@ -15,8 +14,9 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import Final
 
-BLOCK_BYTES: Final = 4096
-"""Where such a read begins and ends, in the file and in memory: enough for every disk that is in use."""
+from adapters.disk import BLOCK_BYTES, NO_DIRECT_IO
+from ledger.formats.local_log import aligned
+
 MIN_BYTES: Final = 32 * 1024
 """Of a read. For less of it the system reads ahead, which a read past its cache does not have."""
 MAX_BYTES: Final = 4 * 1024 * 1024
@@ -24,8 +24,6 @@ FREE_BYTES: Final = 32 * 1024 * 1024
 """Kept for the next reads, of the whole process."""
 CHUNK_BYTES: Final = 16 * 1024
 """So fine is it known what of a file was read."""
-_NOT_TAKEN: Final = (errno.EINVAL, errno.EOPNOTSUPP)
-"""By a file system that has no such reads, or that wants larger blocks."""
 
 
 class ReadOnce:
@@ -62,7 +60,7 @@ class DirectReads:
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
         except OSError as error:
-            self.is_possible = self.is_possible and error.errno not in _NOT_TAKEN
+            self.is_possible = self.is_possible and error.errno not in NO_DIRECT_IO
         return -1
 
     def read(self, fd: int, start: int, size: int) -> memoryview | None:
@@ -70,7 +68,7 @@ class DirectReads:
         past the end of a file. Their memory is used again when no view of it is left. OSError."""
         first = start - start % BLOCK_BYTES
         skipped = start - first
-        wanted = -(-(skipped + size) // BLOCK_BYTES) * BLOCK_BYTES
+        wanted = aligned(skipped + size, BLOCK_BYTES)
         memory = READ_MEMORY.take(wanted)
         have = 0
         try:
@@ -80,7 +78,7 @@ class DirectReads:
                 if not count or count % BLOCK_BYTES:
                     break  # the file ends there, or a file system has less for one call
         except OSError as error:
-            if error.errno not in _NOT_TAKEN:
+            if error.errno not in NO_DIRECT_IO:
                 raise
             self.is_possible = False
             return None
@@ -111,7 +109,7 @@ class ReadMemory:
 
     def give_back(self, pages: mmap.mmap) -> None:
         """Called when nothing refers to what was in them, by whichever thread let it go: perhaps by one that
-        is in `take`, so this waits for nobody."""
+        is in `take`, so this waits for no lock."""
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -156,7 +154,7 @@ _LEASES: Final[dict[int, type[_Lease]]] = {}
 def _capacity_of(size: int) -> int:
     """Eight capacities for each doubling: what is read next has seldom exactly this size."""
     step = max(1 << max(size.bit_length() - 4, 0), 4 * BLOCK_BYTES)
-    return -(-size // step) * step
+    return aligned(size, step)
 
 
 def _lease_of(capacity: int) -> type[_Lease]:

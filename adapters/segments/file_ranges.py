@@ -195,7 +195,7 @@ class FileRanges:
         with self._lock:
             file = self._files.get(locator)
             if file is None and forgets != self._forgets:
-                # It may have been this file that was deleted meanwhile: nobody would have it forgotten again.
+                # It may have been this file that was deleted meanwhile: no later call would forget it.
                 opened.users, opened.is_evicted = 1, True
                 return opened
             if file is None:

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.disk import is_resident
-from adapters.segments.direct_reads import BLOCK_BYTES, MAX_BYTES
+from adapters.disk import BLOCK_BYTES, is_resident
+from adapters.segments.direct_reads import MAX_BYTES
 
 DIRECT_FLAG: Final = getattr(os, "O_DIRECT", 0)
 
@@ -34,7 +34,7 @@ class NotedReads:
         monkeypatch.setattr(os, "listdir", self._listed)
 
     def _opened(self, path: Any, flags: int, *more: Any) -> int:
-        # Those of writes are somebody else's.
+        # Not those of direct writes.
         is_direct = bool(flags & DIRECT_FLAG) and not flags & os.O_WRONLY
         if is_direct and self.open_error:
             raise OSError(self.open_error, os.strerror(self.open_error))

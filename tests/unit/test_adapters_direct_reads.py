@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from adapters.disk import is_resident
+from adapters.disk import BLOCK_BYTES, is_resident
 from adapters.local_log.objects import LogFilesRead
+from adapters.local_log.opening import LocalLog
 from adapters.segments.direct_reads import (
-    BLOCK_BYTES,
     CHUNK_BYTES,
     MAX_BYTES,
     MIN_BYTES,
@@ -27,6 +27,7 @@ from adapters.threads import StoreThreads
 from ledger.types import Position
 from tests.support.direct_reads import DIRECT_FLAG, NotedReads, forget_pages
 from tests.support.local_logs import NOW_MS, Written, opened_log
+from tests.support.open_files import open_below
 
 MIB: Final = 1 << 20
 NAME: Final = "some"
@@ -145,15 +146,21 @@ def test_a_file_that_is_being_written_is_read_through_the_page_cache(
     assert not disk.directs
 
 
+async def written_large(log: LocalLog, directory: Path, entries: int) -> Written:
+    """Of which the page cache has nothing."""
+    written = Written()
+    for number in range(entries):
+        await written.append(log, number, 600_000)
+    for path in (directory / "log/0").glob("*.log"):
+        forget_pages(path)
+    return written
+
+
 async def test_of_a_log_the_file_that_is_written_is_read_through_the_page_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = Written()
     async with opened_log(tmp_path) as log:
-        for number in range(9):
-            await written.append(log, number, 600_000)
-        for path in (tmp_path / "log/0").glob("*.log"):
-            forget_pages(path)
+        written = await written_large(log, tmp_path, 9)
         disk = NotedReads(monkeypatch)
         await written.verify_batches(log)
     files = list(dict.fromkeys(at.locator for at in written.batches))
@@ -165,12 +172,8 @@ async def test_a_job_reads_log_files_that_have_ended_past_the_page_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which one the gateway writes it does not know: the newest, or the one before that."""
-    written = Written()
     async with opened_log(tmp_path, clock=count(NOW_MS).__next__) as log:
-        for number in range(18):
-            await written.append(log, number, 600_000)
-        for path in (tmp_path / "log/0").glob("*.log"):
-            forget_pages(path)
+        written = await written_large(log, tmp_path, 18)
         disk = NotedReads(monkeypatch)
         job = LogFilesRead(tmp_path)
         found = await job.read(list(written.batches))
@@ -234,11 +237,10 @@ def test_past_the_end_there_is_nothing(files: FileRanges, disk: NotedReads) -> N
 def test_both_descriptors_are_closed(files: FileRanges, disk: NotedReads, tmp_path: Path) -> None:
     read(files, (0, MIB))
     files.forget([NAME])
-    below = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
-    assert not [path for path in below if path.startswith(str(tmp_path))]
+    assert not open_below(tmp_path)
 
 
-def test_memory_is_used_again_when_no_view_of_it_is_left(disk: NotedReads, tmp_path: Path) -> None:
+def test_memory_is_used_again_when_no_view_of_it_is_left() -> None:
     memory = ReadMemory(8 * MIB)
     first = memory.take(MIB)
     first[:4] = b"abcd"
@@ -266,9 +268,18 @@ def test_the_memory_that_is_kept_is_bounded() -> None:
     views = [memory.take(size) for size in (MIB, 2 * MIB, MIB, 300_000)]
     views.clear()
     assert 0 < memory.free_bytes <= 3 * MIB
-    # What was wanted last is what stays.
-    assert memory.take(300_000) is not None
-    del views
+
+
+def test_the_memory_that_was_wanted_last_is_kept() -> None:
+    memory = ReadMemory(3 * MIB)
+    small, large, more = (memory.take(size) for size in (300_000, 2 * MIB, MIB))
+    del small, large
+    small = memory.take(300_000)
+    del small, more
+    before = memory.free_bytes
+    assert before < 2 * MIB
+    taken = [memory.take(300_000), memory.take(MIB)]
+    assert memory.free_bytes == 0 and len(taken) == 2
 
 
 def test_threads_never_share_memory() -> None:

@@ -14,6 +14,7 @@ from adapters import disk
 from adapters.segments.file_ranges import MAX_RESIDENT_BYTES, FileRanges, read_ranges
 from adapters.threads import StoreThreads
 from ledger.types import Position
+from tests.support.open_files import open_below
 
 NAME = "some"
 BYTES = os.urandom(300_000)
@@ -126,9 +127,7 @@ def test_a_file_that_is_deleted_while_it_is_opened_is_not_kept_open(
     monkeypatch.setattr(os, "open", open_slowly)
     assert files.read([Position(NAME, 0, 5)]) == [BYTES[:5]]
     monkeypatch.undo()
-    assert not [
-        fd for fd in os.listdir("/proc/self/fd") if str(path) in os.path.realpath(f"/proc/self/fd/{fd}")
-    ]
+    assert not open_below(path.parent)
 
 
 def test_of_two_threads_that_open_a_file_one_keeps_it(
@@ -151,8 +150,7 @@ def test_of_two_threads_that_open_a_file_one_keeps_it(
         thread.join(10)
     monkeypatch.undo()
     assert found == [BYTES[:5]] * 2
-    is_open = [os.path.realpath(f"/proc/self/fd/{fd}") == str(path) for fd in os.listdir("/proc/self/fd")]
-    assert is_open.count(True) == 1
+    assert open_below(path.parent) == [str(path)]
 
 
 def test_a_system_without_such_reads_has_threads(files: FileRanges, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +16,7 @@ from adapters.segments.wal_files import WalReader
 from ledger.errors import StoreUnavailable
 from ledger.types import DraftBatch, Position, TopicId
 from tests.support.deadlines import Patience
+from tests.support.open_files import open_below
 from tests.support.wal_frames import Frame, scan_frames
 
 NOW_MS = 1_700_000_000_000
@@ -278,16 +278,6 @@ async def test_a_deleted_file_that_was_being_read_frees_its_bytes(store: WalSegm
     await read(store, position)
     await store.delete([position.locator])
     assert not [path for path in open_below(tmp_path) if position.locator in path]
-
-
-def open_below(directory: Path) -> list[str]:
-    """The files of this directory that this process has open. What else the tests of this process have open
-    comes and goes meanwhile."""
-    paths = []
-    for fd in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):
-            paths.append(os.readlink(f"/proc/self/fd/{fd}"))
-    return [path for path in paths if path.startswith(f"{directory}/")]
 
 
 async def test_a_closed_store_says_so(tmp_path: Path) -> None:

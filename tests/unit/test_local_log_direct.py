@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.local_log.direct import BLOCK_BYTES, PIECE_BYTES, DirectWrites
+from adapters.disk import BLOCK_BYTES
+from adapters.local_log.direct import PIECE_BYTES, DirectWrites
 from adapters.local_log.files import DIRECT_BYTES, ActiveFile
 from ledger.errors import StoreUnavailable
 from tests.support.local_logs import Written, killed, opened_log
