@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -202,6 +203,29 @@ def is_resident(fd: int, start: int, size: int) -> bool | None:
     return bool(counts.cached >= pages)
 
 
+def give_to_owner(made: int, directory: Path) -> None:
+    """What root makes in a directory of another user (an open file or directory `made`) belongs to that user:
+    a gateway that runs as such a user could not read what a command or a job of root leaves there. Where root
+    may not give files away, as in some containers, it stays root's."""
+    if os.geteuid():
+        return
+    with suppress(OSError):
+        owner = directory.stat()
+        if owner.st_uid and not os.fstat(made).st_uid:
+            os.fchown(made, owner.st_uid, owner.st_gid)
+
+
+def _give_directory(path: Path) -> None:
+    if os.geteuid():
+        return
+    # The other user might have put a link to something of root's in its place.
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        give_to_owner(fd, path.parent)
+    finally:
+        os.close(fd)
+
+
 class Directories:
     """The directories under a root, each made durable once before anything in it is called durable."""
 
@@ -240,6 +264,7 @@ class Directories:
     def _make(self, path: Path) -> None:
         try:
             path.mkdir(DIRECTORY_MODE)
+            _give_directory(path)
             made = True
         except FileExistsError:
             made = False

@@ -189,7 +189,8 @@ class Housekeeping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=0,
             le=1_000_000_000,
             description="With more runs of record batches than this outside of segments, or when four of "
-            "five objects are small, a child process of low priority merges them; 0 = never",
+            "five of at least 1,000 objects are small, a child process of low priority merges them; "
+            "0 = never",
         ),
     ] = 100_000
 

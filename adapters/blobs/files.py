@@ -15,6 +15,7 @@ from adapters.disk import (
     Directories,
     check_writable,
     explain,
+    give_to_owner,
     read_at,
     sync_data,
     sync_directory,
@@ -203,6 +204,7 @@ class _BlobFiles:
     def _write_synced(self, path: Path, parts: Sequence[Buffer]) -> None:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
+            give_to_owner(fd, path.parent)
             write_all(fd, parts)
             sync_data(fd)
         finally:

@@ -24,13 +24,12 @@ class DirectWrites:
         self._memory: _Memory | None = None
 
     def open(self, path: Path) -> int:
-        """A descriptor for such writes; -1, and they are not possible, where the file system has none."""
+        """A descriptor for such writes, or -1. They are not possible where the file system has none; any
+        other error, as when too many files are open, may be over by the next write."""
         try:
             return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_DIRECT)
         except OSError as error:
-            if error.errno not in NO_DIRECT_IO:
-                raise
-        self.is_possible = False
+            self.is_possible = error.errno not in NO_DIRECT_IO
         return -1
 
     def write(self, fd: int, parts: Sequence[Buffer], position: int) -> bytes | None:
@@ -62,7 +61,8 @@ class _Memory:
 
     def __init__(self) -> None:
         """OSError."""
-        pages = mmap.mmap(-1, PIECE_BYTES)
+        # Shared memory, the default, has no huge pages on most systems.
+        pages = mmap.mmap(-1, PIECE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             with suppress(OSError):
                 # Fewer pages are to be looked up for each write.

@@ -232,13 +232,13 @@ class ActiveFile:
         self.position += size
 
     def _write_direct(self, buffers: Sequence[Buffer]) -> bool:
-        """False if the file system does not take such writes: then nothing of it counts."""
+        """False if such writes cannot be made, here or now: then nothing of it counts."""
         inside = self.position % BLOCK_BYTES
         at = self.position - inside
         with self._lock:
             if self._direct_fd < 0 and self._direct.is_possible:
                 self._direct_fd = self._direct.open(self.path)
-            if not self._direct.is_possible:
+            if self._direct_fd < 0 or not self._direct.is_possible:
                 return False
             begun = self._begun_block
             if begun is None:

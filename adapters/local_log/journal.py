@@ -64,8 +64,7 @@ class LocalLogJournal:
 
     @property
     def appends_at_once(self) -> bool:
-        is_alone = self._fill_task is None and self._writing.is_idle
-        return is_alone and self._writer.is_quick and not self._is_closed
+        return self._is_alone and self._writer.is_quick and not self._is_closed
 
     def takes(self, batches: int, size: int) -> bool:
         most = self._writer.roll_bytes // DRAFT_SHARE
@@ -105,10 +104,13 @@ class LocalLogJournal:
         return COUNTS
 
     def _may_write_on_loop(self, entry: bytes, spot: Spot | None) -> bool:
-        """Nothing else may be written at the same time: neither by the log's thread, nor zeros ahead, with
-        which the write would be slow."""
-        is_alone = self._fill_task is None and self._writing.is_idle
-        return is_alone and self._writer.may_append_on_loop(entry, spot)
+        return self._is_alone and self._writer.may_append_on_loop(entry, spot)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether nothing else is being written: neither by the log's thread, nor zeros ahead, with which a
+        write would be slow. Those may hang for longer than anybody waits for them."""
+        return self._fill_task is None and self._writing.is_idle and self._filling.is_idle
 
     def _spot(self, number: int, batches: Sequence[DraftBatch]) -> Spot:
         placed = self._placed

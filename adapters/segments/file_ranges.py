@@ -135,7 +135,9 @@ class FileRanges:
             _take_pieces(merged, positions, data, found)
 
     def _read_file(self, file: _ReadFile, merged: MergedRange, size: int) -> memoryview:
-        if self._is_direct(merged, size) and not is_resident(file.fd, merged.start, size):
+        # Where the system does not say, the page cache has it: the event loop has looked there, and the
+        # system reads ahead since.
+        if self._is_direct(merged, size) and is_resident(file.fd, merged.start, size) is False:
             fd = self._direct_fd(file, merged, size)
             data = self._direct.read(fd, merged.start, size) if fd >= 0 else None
             if data is not None:

@@ -10,7 +10,7 @@ from gateway.cli.audit_engine import JobEngine
 from gateway.cli.exits import Exit
 from gateway.cli.job_process import LOCAL, EngineOptions
 from gateway.cli.offline_state import offline_ledger, run, warn_of_writer
-from gateway.cli.output import UsageError, counted, escaped, print_json, print_text, talk
+from gateway.cli.output import UsageError, counted, escaped, print_json, print_text, size_text, talk
 from gateway.host import precise_s
 from gateway.offline.audit import AuditEngine, AuditProgress, AuditTotals, Findings, StoreAudit, delete_stray
 from gateway.offline.audit_journal import Copies, audit_journal, unreadable
@@ -210,7 +210,7 @@ class _Shown(AbstractContextManager["_Shown"]):
             self._shown_s = now_s
             talk(
                 f"{progress.objects} of {counted(progress.all_objects, 'object')}, "
-                f"{_size(progress.read_bytes)} of {_size(progress.all_bytes)}"
+                f"{size_text(progress.read_bytes)} of {size_text(progress.all_bytes)}"
             )
 
 
@@ -246,8 +246,8 @@ def _totals(totals: AuditTotals) -> list[str]:
         f"offsets: {totals.offsets} in {counted(totals.partitions, 'partition')} of "
         f"{counted(totals.topics, 'topic')}, {counted(totals.runs, 'run')}{markers}",
         f"batches: {totals.batches} with {counted(totals.records, 'record')}, "
-        f"{_size(totals.read_bytes)} read",
-        f"objects: {objects.live} live ({_size(objects.live_bytes)}), {objects.garbage} garbage "
+        f"{size_text(totals.read_bytes)} read",
+        f"objects: {objects.live} live ({size_text(objects.live_bytes)}), {objects.garbage} garbage "
         f"({objects.due} of it due), {objects.new} new, {objects.kept} kept for ever, {objects.stray} stray",
     ]
     if totals.settled:
@@ -259,7 +259,3 @@ def _totals(totals: AuditTotals) -> list[str]:
             f"{', '.join(totals.kept[:SHOWN_KEPT])}{more}"
         )
     return lines
-
-
-def _size(size_bytes: int) -> str:
-    return counted(size_bytes, "byte") if size_bytes < 1_000_000 else f"{size_bytes / 1_000_000:.1f} MB"

@@ -13,7 +13,16 @@ from typing import Any, Final
 from gateway.cli.client import ClientError
 from gateway.cli.exits import Exit
 from gateway.cli.job_process import EngineOptions, TlsFiles, job_lines, ready_request
-from gateway.cli.output import counted, failed, print_json, print_line, print_table, print_text, talk
+from gateway.cli.output import (
+    counted,
+    failed,
+    print_json,
+    print_line,
+    print_table,
+    print_text,
+    size_text,
+    talk,
+)
 from gateway.host import precise_s
 from gateway.settings import Settings
 from ledger.errors import StoreError
@@ -116,7 +125,7 @@ class _Shown:
         self._shown_s = precise_s()
         talk(
             f"{done['runs']} of about {counted(self._planned_runs, 'run')} merged into "
-            f"{counted(done['segments'], 'segment')}, {_size(done['run_bytes'])}"
+            f"{counted(done['segments'], 'segment')}, {size_text(done['run_bytes'])}"
         )
 
 
@@ -131,7 +140,7 @@ def _show_plan(rows: Sequence[Mapping[str, Any]]) -> None:
                 topic["partitions"],
                 topic["runs"],
                 topic["merged_runs"],
-                _size(topic["merged_bytes"]),
+                size_text(topic["merged_bytes"]),
                 topic["tasks"],
             )
             for topic in rows
@@ -148,12 +157,12 @@ def _show_summary(done: Mapping[str, Any], took_s: float) -> None:
     became = f"{counted(done['segment_runs'], 'run')} of {counted(done['segments'], 'segment')}"
     again = f", {counted(done['again'], 'plan')} made again" if done["again"] else ""
     java_bytes = done["java_max_rss_bytes"]
-    shuffled = f", {_size(done['shuffled_bytes'])} shuffled" if java_bytes else ""
-    memory = f" The driver had at most {_size(done['max_rss_bytes'] + java_bytes)}." if java_bytes else ""
+    shuffled = f", {size_text(done['shuffled_bytes'])} shuffled" if java_bytes else ""
+    memory = f" The driver had at most {size_text(done['max_rss_bytes'] + java_bytes)}." if java_bytes else ""
     print_text(
-        f"Merged {counted(done['runs'], 'run')} of {_size(done['run_bytes'])} into {became} "
+        f"Merged {counted(done['runs'], 'run')} of {size_text(done['run_bytes'])} into {became} "
         f"in {took_s:.1f} s: "
-        f"{_size(done['read_bytes'])} read{shuffled} and {_size(done['written_bytes'])} written "
+        f"{size_text(done['read_bytes'])} read{shuffled} and {size_text(done['written_bytes'])} written "
         f"{requests}, ${done['dollars']:.4f}{again}.{memory}"
     )
 
@@ -161,7 +170,3 @@ def _show_summary(done: Mapping[str, Any], took_s: float) -> None:
 def _print(value: Mapping[str, Any], options: CompactOptions) -> None:
     show: Callable[[Any], None] = print_line if options.watch else print_json
     show(value)
-
-
-def _size(size_bytes: int) -> str:
-    return counted(size_bytes, "byte") if size_bytes < 1_000_000 else f"{size_bytes / 1_000_000:.1f} MB"

@@ -6,8 +6,8 @@ from typing import Any
 
 from gateway.cli.exits import Exit
 from gateway.cli.job_process import TlsFiles, job_lines, ready_request
-from gateway.cli.ledger_export import SHOWN_S, checked_namespace, kafscale_url, size_text
-from gateway.cli.output import counted, print_json, print_table, print_text, talk
+from gateway.cli.ledger_export import SHOWN_S, checked_namespace, kafscale_url
+from gateway.cli.output import counted, print_json, print_table, print_text, size_text, talk
 from gateway.host import precise_s
 from gateway.settings import Settings
 

@@ -47,9 +47,10 @@ Let a running gateway write a snapshot of its ledger now, into the data director
 
     dragoman ledger snapshot --data-dir /var/lib/dragoman
 
-A copy of the data that is made afterwards can be restored up to there, whatever is written meanwhile: see
-restore. Gateways write snapshots by themselves, but only as their journal grows. The gateway is reached as
-compact reaches it; if none runs, one does for as long as this takes.
+A copy of the data that is made afterwards can be restored up to there, whatever is written meanwhile, if it
+is made as docs/operations.md says: with a file backup-open, and with log/ moved aside in the copy. Gateways
+write snapshots by themselves, but only as their journal grows. The gateway is reached as compact reaches it;
+if none runs, one does for as long as this takes.
 """)
 BACKUP_HELP = help_text("""
 Write the metadata to another directory. Offline it is exact to the last entry; a gateway that uses the data
@@ -57,8 +58,8 @@ directory writes a snapshot for it, with all that was acknowledged before.
 
     dragoman ledger backup --data-dir /var/lib/dragoman --to /mnt/backup/dragoman
 
-Record batches are not in it: copy the directory wal/ as well (its files only grow and are never rewritten). A
-backup directory takes any number of backups; a restore uses the newest. A running gateway keeps snapshots of
+Record batches are not in it: copy log/, wal/, blobs/seg/ and, if it is there, replaced/ as well. A backup
+directory takes any number of backups; a restore uses the newest. A running gateway keeps snapshots of
 its own in the data directory, which a restore can use as well: see restore.
 
 For --hold-hours, by default 48, a gateway keeps the objects that the backup names, although their records are

@@ -9,7 +9,7 @@ from gateway.cli.consume import isolation_of
 from gateway.cli.exits import Exit
 from gateway.cli.fetching import READ_COMMITTED
 from gateway.cli.job_process import TlsFiles, job_lines, ready_request
-from gateway.cli.output import UsageError, counted, print_json, print_text, talk
+from gateway.cli.output import UsageError, counted, print_json, print_text, size_text, talk
 from gateway.host import precise_s
 from gateway.settings import Settings
 from ledger.formats.kafscale import KafScalePartition, segment_keys
@@ -73,10 +73,6 @@ def checked_namespace(namespace: str) -> str:
     except ValueError as error:
         raise UsageError(f"--namespace: {error}") from None
     return namespace
-
-
-def size_text(size_bytes: int) -> str:
-    return counted(size_bytes, "byte") if size_bytes < 1_000_000 else f"{size_bytes / 1_000_000:.1f} MB"
 
 
 def _show(done: Mapping[str, Any], options: ExportOptions) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.cli.exits import Exit
 from gateway.cli.offline_state import offline_ledger, recover_offline, run
-from gateway.cli.output import UsageError, counted, print_json, talk
+from gateway.cli.output import UsageError, counted, print_json, size_text, talk
 from gateway.cli.ownership import hand_over
 from gateway.coordination.claim import Claim
 from gateway.host import clock_ms, precise_s
@@ -161,7 +161,7 @@ class _Shown:
         left = "" if progress.seconds_left is None else f", {progress.seconds_left:.0f} s left"
         talk(
             f"{progress.objects} of {counted(progress.all_objects, 'object')}, "
-            f"{_size(progress.size_bytes)} of {_size(progress.all_bytes)}{left}"
+            f"{size_text(progress.size_bytes)} of {size_text(progress.all_bytes)}{left}"
         )
 
 
@@ -196,7 +196,7 @@ def _content(done: MoveSummary) -> str:
             counted(done.partitions, "partition"),
             counted(done.groups, "group"),
             counted(done.committed_offsets, "committed offset"),
-            f"{counted(done.objects, 'object')} of {_size(done.size_bytes)}",
+            f"{counted(done.objects, 'object')} of {size_text(done.size_bytes)}",
         ]
     )
 
@@ -214,7 +214,3 @@ def _serve(target: Settings) -> str:
     if directory_of(storage.metadata) is not None or directory_of(storage.data) is not None:
         flags = {**flags, "--data-dir": storage.data_dir}
     return shlex.join(["dragoman", "serve", *(part for flag in flags.items() for part in flag)])
-
-
-def _size(size_bytes: int) -> str:
-    return counted(size_bytes, "byte") if size_bytes < 1_000_000 else f"{size_bytes / 1_000_000:.1f} MB"

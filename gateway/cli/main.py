@@ -185,7 +185,7 @@ def spark_script() -> None:
 
 
 def main() -> None:
-    """Entry point of the `dragoman` command."""
+    """What the `dragoman` command does, once its modules are imported."""
     if not sys.platform.startswith(PLATFORMS):
         typer.echo(f"dragoman: it runs on Linux and macOS, not on {sys.platform}; WSL has a Linux", err=True)
         raise SystemExit(2)

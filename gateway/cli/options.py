@@ -56,7 +56,7 @@ DataDir = Annotated[
 Metadata = Annotated[
     str | None,
     typer.Option(
-        help="Metadata: sqlite:PATH, s3://, etcd:// or filer://; default in the data directory.",
+        help="Metadata: file:DIR, sqlite:PATH, s3://, etcd:// or filer://; default in the data directory.",
         metavar="URL",
     ),
 ]

@@ -194,6 +194,11 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+def size_text(size_bytes: int) -> str:
+    """`812 bytes`, `1.5 MB` of 10^6 bytes."""
+    return counted(size_bytes, "byte") if size_bytes < 1_000_000 else f"{size_bytes / 1_000_000:.1f} MB"
+
+
 def shown_time(unix_ms: int) -> str:
     """The time in UTC, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_ms / 1000))

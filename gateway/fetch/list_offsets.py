@@ -237,7 +237,7 @@ class ListOffsetsService:
             if found is not None:
                 return found
             # Its late records are below the log start offset, or no record has the timestamp of its header.
-            run = next((r for r in partition.runs_from(run.last + 1) if r.max_timestamp >= timestamp), None)
+            run = partition.find_time(timestamp, run.last + 1)
         return None
 
     async def _latest_record(self, partition: PartitionLog, search: _Search) -> TimedOffset | None:
@@ -259,7 +259,7 @@ class ListOffsetsService:
 
         async with self._window(search):
             await self._first_batch(partition, run, start, is_seen)
-        later = max(partition.runs_from(run.last + 1), key=lambda r: r.max_timestamp, default=None)
+        later = partition.find_max_time(run.last + 1)
         if later is not None and later.max_timestamp > latest_in_run:
             return await self._first_in_run(partition, later, later.max_timestamp, start, search)
         return await self._first_in_run(partition, run, latest_in_run, start, search)

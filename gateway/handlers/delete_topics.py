@@ -26,6 +26,7 @@ from ledger.requests import Refused
 from ledger.types import TopicId
 
 DELETION_DISABLED: Final = "Topic deletion is disabled (broker.delete.topic.enable)."
+FIRST_VERSION_WITH_DISABLED: Final = 3
 FIRST_VERSION_WITH_STATES: Final = 6
 FIRST_VERSION_WITH_STRICT_CHECKS: Final = 5
 
@@ -74,7 +75,9 @@ def _identity(context: RequestContext, state: DeleteTopicState) -> object:
 
 def _check(context: RequestContext, state: DeleteTopicState, is_duplicate: bool) -> Refused | None:
     if not context.services.settings.broker.delete_topic_enable:
-        disabled = Refused(ErrorName.TOPIC_DELETION_DISABLED, DELETION_DISABLED)
+        is_known = context.header.api_version >= FIRST_VERSION_WITH_DISABLED
+        error = ErrorName.TOPIC_DELETION_DISABLED if is_known else ErrorName.INVALID_REQUEST
+        disabled = Refused(error, DELETION_DISABLED)
         denied(context, disabled.error, DELETION_DISABLED, state.name or state.topic_id.hex())
         return disabled
     if state.name is None and state.topic_id == ZERO_UUID:

@@ -47,7 +47,8 @@ async def _idempotent(context: RequestContext) -> InitProducerIdResponse:
     try:
         producer_id = await context.services.producer_ids.take(context.received_at + timeout_s)
     except (StoreError, TimeoutError):
-        return _refused(context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        # As in Kafka. At COORDINATOR_NOT_AVAILABLE Java looks for the coordinator of the id that is null.
+        return _refused(context, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 

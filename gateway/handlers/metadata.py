@@ -44,6 +44,9 @@ LEADER_EPOCH: Final = 0
 FIRST_VERSION_WITH_NULLABLE_NAME: Final = 12
 FIRST_VERSION_WITH_THROTTLE_TIME: Final = 3
 ALWAYS_STRICT: Final = 0
+UNKNOWN_TO_BROKERS: Final = (ErrorName.INVALID_TOPIC_EXCEPTION, ErrorName.INVALID_REQUEST)
+"""Why a topic with a valid name is not created: it collides with another, or is reserved. At Kafka only the
+controller knows."""
 MAX_KEPT_TOPICS: Final = 16
 MIN_KEPT_PARTITIONS: Final = 2_000
 """A response of few topics with many partitions is kept: clients request it every few minutes."""
@@ -244,7 +247,7 @@ def _error_result(key: TopicKey, is_confirmed: bool, refused: dict[str, Refused]
 
 def _error_of(refused: Refused | None) -> ErrorCode:
     """A topic that could not be created is unknown; where time may help, the error is a retriable one."""
-    if refused is None or refused is QUOTA_EXCEEDED:
+    if refused is None or refused is QUOTA_EXCEEDED or refused.error in UNKNOWN_TO_BROKERS:
         # As in Kafka, where the broker requests the topic from the controller and does not wait for it.
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if refused.error in (ErrorName.REQUEST_TIMED_OUT, ErrorName.KAFKA_STORAGE_ERROR):

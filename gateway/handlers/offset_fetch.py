@@ -12,7 +12,6 @@ MemberId and MemberEpoch (KIP-848). v10: topic ids instead of names (KIP-848).
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gateway.groups.messages import RETRIABLE
 from gateway.requests.context import RequestContext
 from gateway.requests.response_size import ResponseSize, ResponseTooLarge
 from gateway.topics.service import TopicKey
@@ -29,6 +28,7 @@ from gateway.wire.messages.generated.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ledger.errors import ErrorName
 from ledger.groups.state import CommittedOffset, OffsetKey
 from ledger.transactions.state import Transactions
 from ledger.types import TopicId
@@ -37,6 +37,9 @@ FIRST_VERSION_WITH_BATCHES: Final = 8
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
+UNREADABLE: Final = ErrorName.NOT_COORDINATOR
+"""While the journal cannot be read. As in Kafka (`GroupCoordinatorService.handleOffsetFetchException`) not
+COORDINATOR_NOT_AVAILABLE, which ends Java's consumers before version 3.9."""
 
 
 async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -51,8 +54,8 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
             async for group in context.slices.paced(groups)
         ]
     else:
-        context.error = RETRIABLE
-        results = [OffsetFetchResponseGroup(group.group_id, [], ERROR_CODES[RETRIABLE]) for group in groups]
+        context.error = UNREADABLE
+        results = [OffsetFetchResponseGroup(group.group_id, [], ERROR_CODES[UNREADABLE]) for group in groups]
     if has_batches:
         return OffsetFetchResponse(groups=results)
     return await _before_batches(context, request, results[0])

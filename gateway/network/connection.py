@@ -29,9 +29,9 @@ from gateway.wire.framing import START_BYTES, FrameAssembler, FrameRefused
 log = structlog.get_logger()
 
 FLUSH_SECONDS: Final = 30.0
+"""How long a closing connection may take to send its responses."""
 REFUSED_SECONDS: Final = 2.0
 """For the request by which a client with a wrong certificate learns that it is wrong."""
-"""How long a closing connection may take to send its responses."""
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -182,7 +182,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     @property
     def is_quiescent(self) -> bool:
         """Whether no frame, request or response is unfinished."""
-        unsent = self._outbound.unsent_since or self._outbound.on_sent
+        outbound = self._outbound
+        unsent = outbound.unsent_since or outbound.behind_since or outbound.on_sent
         return self.is_idle and not (unsent or self.frame_since or self.closing_at)
 
     @property
@@ -190,7 +191,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Frames, whole or not, responses that wait for an earlier one, and what the client does not read."""
         if self._is_lost or self._is_aborted:
             return self._rules.in_flight_bytes if self._pipeline.running else 0
-        unsent = self._outbound.count_unsent() if self._outbound.is_paused else 0
+        unsent = self._outbound.count_behind(self._loop.time())
         return self._rules.in_flight_bytes + self._assembler.held_bytes - START_BYTES + unsent
 
     @property
@@ -205,7 +206,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         # Nor does the rest of a frame come from a client that is muted.
         is_stalled = self.is_stalled or self._pipeline.unmute_timer is not None
         has_half_frame = self.frame_since > 0.0 and is_stalled
-        unsent_since = self._outbound.unsent_since
+        unsent_since = self._outbound.unsent_since or self._outbound.behind_since
         since = min(self.frame_since if has_half_frame else now, unsent_since or now)
         return now - since if has_half_frame or unsent_since else None
 
@@ -216,6 +217,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Release what is sent, and note whether the client has read anything since the last check."""
         self._outbound.release_sent()
         self._outbound.note_movement(now)
+        if self._outbound.may_be_behind:
+            self.update_flow_control()
 
     def release_memory(self) -> None:
         """Nothing came for a while: give back the memory of busier times."""
@@ -344,7 +347,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _charge(self) -> None:
         rules = self._rules
-        if self._is_lost or self._is_aborted or self._outbound.is_paused:
+        if self._is_lost or self._is_aborted or self._outbound.may_be_behind:
             held = self.held_bytes
         else:
             # The same, as nearly always, with fewer calls: this is done twice a request.

@@ -9,6 +9,9 @@ from ledger.types import Buffer
 
 MAX_JOINED_BYTES: Final = 64 * 1024
 """Responses that wait for others of the same iteration are sent at this size."""
+NOTICED_BYTES: Final = 64 * 1024
+"""What a client has not read counts from here on, long before reading pauses for it: many connections may
+hold as much each."""
 
 
 class _NotConnected(asyncio.Transport):
@@ -38,6 +41,7 @@ class Outbound:
         "_is_aborted",
         "_joined",
         "_unsent_before",
+        "behind_since",
         "held_since",
         "is_paused",
         "joined_bytes",
@@ -61,6 +65,8 @@ class Outbound:
         """Since when that is so, or 0."""
         self.unsent_bytes = 0
         """How much that was at the beginning."""
+        self.behind_since = 0.0
+        """Since when the client has read nothing of more than NOTICED_BYTES, or 0."""
         self.on_sent: list[Callable[[], None]] = []
         """What is released when all that was written is sent."""
         self.held_since = 0.0
@@ -160,11 +166,28 @@ class Outbound:
 
     def note_movement(self, now: float) -> None:
         """Whether the client has read anything since the last call."""
-        if self.on_sent:
+        if self.on_sent or self.behind_since:
             unsent = self.count_unsent()
             if unsent < self._unsent_before:
                 self.moved_at = now
+                if self.behind_since:
+                    self.behind_since = now
             self._unsent_before = unsent
+
+    @property
+    def may_be_behind(self) -> bool:
+        """Whether `count_behind` may say something else than 0, or than before."""
+        is_behind = self.is_paused or self.behind_since > 0.0
+        return is_behind or self.transport.get_write_buffer_size() > NOTICED_BYTES
+
+    def count_behind(self, now: float) -> int:
+        """What the client has not read, if that is more than NOTICED_BYTES or so much that reading pauses."""
+        unsent = self.count_unsent()
+        if unsent <= NOTICED_BYTES and not self.is_paused:
+            self.behind_since = 0.0
+            return 0
+        self.behind_since = self.behind_since or now
+        return unsent
 
     def count_unsent(self) -> int:
         """Bytes of responses that are still here and may be read."""

@@ -166,12 +166,14 @@ def _partition(log: PartitionLog) -> PartitionInspection:
 def _objects(state: LedgerState, stored: list[StoredObject]) -> ObjectsInspection:
     objects = state.objects
     live = [known for known in objects.by_number.values() if not known.closed]
+    # What is there now: a file of the log has grown by frames that are in no object's size.
+    sizes = {found.locator: found.size for found in stored}
     orphans = [found for found in stored if found.locator not in objects.by_locator]
     return ObjectsInspection(
         len(live),
-        sum(known.size for known in live),
+        sum(sizes.get(known.locator, known.size) for known in live),
         len(objects.garbage),
-        sum(known.size for known in objects.garbage.values()),
+        sum(sizes.get(known.locator, known.size) for known in objects.garbage.values()),
         [found.locator for found in orphans],
         [found.locator for found in orphans if objects.keeps(found.created_ms)],
         objects.floor_ms,

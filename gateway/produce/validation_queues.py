@@ -25,9 +25,12 @@ quiet = QuietLog()
 
 MAX_QUEUED: Final = 1_000
 """Batches of one connection and topic in the queues."""
+SWEEP_S: Final = 0.5
+SWEPT_AT_ONCE: Final = 5_000
+NOTHING: Final = memoryview(b"")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class QueuedBatch:
     pending: PendingBatch
     batch: CheckedBatch
@@ -35,6 +38,14 @@ class QueuedBatch:
     """None for a batch that only keeps its place after others."""
     stamp: bool
     """Whether it gets a LogAppendTime."""
+    is_over: bool = False
+    """Whether it has left its queue, or keeps only its place in it."""
+
+    def release(self) -> None:
+        """Its request is done: it keeps its place, for the gap that it leaves, and no bytes of it."""
+        self.is_over = True
+        self.pending.data = NOTHING
+        self.batch = CheckedBatch(self.batch.header, NOTHING)
 
 
 class ValidationQueues:
@@ -57,6 +68,9 @@ class ValidationQueues:
         """One for each queue."""
         self._queued: dict[tuple[int, TopicId], int] = {}
         """The number of queued batches of each connection and topic."""
+        self._swept: deque[QueuedBatch] = deque()
+        """Those that still hold bytes of a request, and some that have left their queues since."""
+        self._sweep_timer: asyncio.TimerHandle | None = None
 
     def add(self, queued: QueuedBatch) -> None:
         """Queue a batch after those of the same partition, or refuse it."""
@@ -71,6 +85,9 @@ class ValidationQueues:
             )
             return
         self._queued[sender] = count + 1
+        self._swept.append(queued)
+        if self._sweep_timer is None:
+            self._sweep_timer = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep, 0)
         queue = self.by_partition.get(number)
         if queue is not None:
             queue.append(queued)
@@ -87,6 +104,31 @@ class ValidationQueues:
                 queued.pending.refused(ErrorName.KAFKA_STORAGE_ERROR, SHUTTING_DOWN)
         self.by_partition.clear()
         self._queued.clear()
+        self._swept.clear()
+
+    def _sweep(self, swept: int) -> None:
+        """Release batches whose requests are done. Their clients may send further ones, and those before them
+        may take minutes: without this they would hold any number of requests, which nobody counts any more.
+        `swept`: how many were looked at by the steps of this sweep before."""
+        if not swept:
+            self._opener.drop_unwanted()
+        some = min(SWEPT_AT_ONCE, len(self._swept) - swept)
+        for _ in range(some):
+            queued = self._swept.popleft()
+            if not queued.is_over and queued.pending.completion.is_done:
+                queued.release()
+            if not queued.is_over:
+                self._swept.append(queued)
+            else:
+                some -= 1
+        swept += some
+        if not self._swept:
+            self._sweep_timer = None
+            return
+        is_whole = swept >= len(self._swept)
+        self._sweep_timer = asyncio.get_running_loop().call_later(
+            SWEEP_S if is_whole else 0.0, self._sweep, 0 if is_whole else swept
+        )
 
     async def _run(self, number: int) -> None:
         queue = self.by_partition[number]
@@ -131,6 +173,7 @@ class ValidationQueues:
         completion.remaining -= 1
 
     def _dequeued(self, queued: QueuedBatch) -> None:
+        queued.is_over = True
         sender = _sender_of(queued.pending)
         left = self._queued.pop(sender, 0) - 1
         if left > 0:

@@ -99,6 +99,11 @@ class BatchOpener:
         (self._long if work.is_long else self._short).add(_Job(owner, topic, work, is_wanted, done))
         await done
 
+    def drop_unwanted(self) -> None:
+        """End works that nobody wants any more, and that wait for a slice: with what they hold."""
+        self._short.drop_unwanted()
+        self._long.drop_unwanted()
+
     @property
     def waiting(self) -> int:
         """Works that are not done, as a gauge."""
@@ -187,6 +192,17 @@ class _FairQueue:
         self._queue(flow)
         self._next()
 
+    def drop_unwanted(self) -> None:
+        for flow in list(self._flows.values()):
+            for topic, jobs in list(flow.topics.items()):
+                dropped = [job for job in jobs if job.is_dropped]
+                if len(dropped) == len(jobs):
+                    del flow.topics[topic]
+                elif dropped:
+                    flow.topics[topic] = deque(job for job in jobs if job not in dropped)
+                for job in dropped:
+                    self._end(flow, job, NotWanted())
+
     def close(self) -> None:
         self._is_closed = True
         for flow in self._flows.values():
@@ -212,6 +228,8 @@ class _FairQueue:
         while len(self._running) < self._slots and self._heap:
             flow = heappop(self._heap)[3]
             flow.is_queued = False
+            if not flow.topics:
+                continue  # its works were dropped meanwhile
             job = flow.take()
             if job.is_dropped:
                 self._end(flow, job, NotWanted())

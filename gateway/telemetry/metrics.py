@@ -27,7 +27,9 @@ from ledger.ports import StoreUsage
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and have no use here
 
 ALARMS = (
+    "adopted.place",
     "clock.behind",
+    "clock.differs",
     "clock.jumped",
     "fetch.batch_damaged",
     "fetch.damaged_batch_passed",
@@ -36,6 +38,7 @@ ALARMS = (
     "inline.missing",
     "list_offsets.batch_damaged",
     "list_offsets.object_missing",
+    "time.held",
 )
 """Known ones, so that each exists with 0 before its first: a rate needs that."""
 MERGE_OUTCOMES: Final = ("merged", "idle", "failed")

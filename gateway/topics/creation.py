@@ -50,7 +50,12 @@ def check_new_name(name: str, topics: Topics) -> Refused | None:
 
 
 def plan_topic(topic: CreatableTopic, limits: CreationLimits) -> NewTopic | Refused:
-    """What to create for one topic of a CreateTopics request whose name is fine."""
+    """What to create for one topic of a CreateTopics request whose name is fine. As in Kafka, its configs are
+    looked at first."""
+    try:
+        configs = check_configs({config.name: config.value for config in topic.configs})
+    except BadValue as error:
+        return Refused(ErrorName.INVALID_CONFIG, str(error))
     if topic.assignments:
         refused = _check_assignments(topic, limits.node_id)
         partitions = len(topic.assignments)
@@ -63,10 +68,6 @@ def plan_topic(topic: CreatableTopic, limits: CreationLimits) -> NewTopic | Refu
         refused = check_partition_count(partitions, limits)
     if refused is not None:
         return refused
-    try:
-        configs = check_configs({config.name: config.value for config in topic.configs})
-    except BadValue as error:
-        return Refused(ErrorName.INVALID_CONFIG, str(error))
     return NewTopic(topic.name, partitions, configs)
 
 

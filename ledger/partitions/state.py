@@ -278,10 +278,12 @@ class PartitionLog:
 
     def runs_from(self, offset: int) -> Iterator[Run]:
         """Live runs in order, from the one that holds `offset` (or the next after a gap) on."""
-        at = bisect_left(self.chunks, offset, key=_chunk_last)
-        for chunk in self.chunks[at:]:
+        for chunk in self._chunks_from(offset):
             for row in chunk.rows(chunk.find(offset)):
                 yield run_of(row)
+
+    def _chunks_from(self, offset: int) -> Sequence[RunChunk]:
+        return self.chunks[bisect_left(self.chunks, offset, key=_chunk_last) :]
 
     def find(self, offset: int, max_bytes: int, max_runs: int = DEFAULT_FIND_RUNS) -> list[Run]:
         """Find batches: runs from `offset` on until their sizes reach `max_bytes`. Empty at the end."""
@@ -303,33 +305,34 @@ class PartitionLog:
         """About how many bytes there are from `offset` on: in whole runs, and not much beyond `limit`."""
         if offset >= self.high_watermark:
             return 0
-        at = bisect_left(self.chunks, offset, key=_chunk_last)
         total = 0
-        for chunk in self.chunks[at:]:
+        for chunk in self._chunks_from(offset):
             for row in chunk.rows(chunk.find(offset)):
                 total += row[5]
                 if total >= limit:
                     return total
         return total
 
-    def find_time(self, timestamp_ms: int) -> Run | None:
-        """The first readable run with a record as late as `timestamp_ms`."""
-        for chunk in self.chunks:
+    def find_time(self, timestamp_ms: int, from_offset: int = 0) -> Run | None:
+        """The first readable run with a record as late as `timestamp_ms`, and with offsets from there on."""
+        first = max(from_offset, self.log_start)
+        for chunk in self._chunks_from(first):
             if chunk.latest < timestamp_ms:
                 continue
-            for row in chunk.rows(chunk.find(self.log_start)):
+            for row in chunk.rows(chunk.find(first)):
                 if row[2] >= timestamp_ms:
                     return run_of(row)
         return None
 
-    def find_max_time(self) -> Run | None:
-        """The first readable run that holds the greatest timestamp."""
+    def find_max_time(self, from_offset: int = 0) -> Run | None:
+        """The first readable run that holds the greatest timestamp, of those with offsets from there on."""
         best: Run | None = None
         latest = NO_TIMESTAMP
-        for chunk in self.chunks:
+        first = max(from_offset, self.log_start)
+        for chunk in self._chunks_from(first):
             if chunk.latest <= latest:
                 continue
-            for row in chunk.rows(chunk.find(self.log_start)):
+            for row in chunk.rows(chunk.find(first)):
                 if row[2] > latest:
                     latest = row[2]
                     best = run_of(row)

@@ -207,6 +207,20 @@ def an_instance_that_waits_is_fenced(scene: Scene) -> None:
     scene.end("third", scene.begin(scene.member(instance_id="i").join))
 
 
+def an_instance_that_returns_while_it_waits_need_not_beat(scene: Scene) -> None:
+    slow = scene.member(rebalance_ms=15_000)
+    scene.stable(slow)
+    first = scene.begin(scene.member(instance_id="i", session_ms=1000).join)
+    again = scene.member(instance_id="i", session_ms=1000)
+    second = scene.begin(again.join)
+    scene.end("first", first)
+    time.sleep(2.5)
+    scene.beats("slow", slow)
+    joining = scene.begin(slow.join)
+    scene.end("second", second)
+    scene.end("slow", joining)
+
+
 def a_full_group(scene: Scene) -> None:
     members = scene.stable(scene.member(), scene.member(), scene.member())
     fourth = scene.member()
@@ -244,6 +258,7 @@ SCENES: Final = (
     who_is_removed_while_it_waits,
     a_change_while_others_wait_for_their_assignment,
     an_instance_that_waits_is_fenced,
+    an_instance_that_returns_while_it_waits_need_not_beat,
     a_full_group,
     a_group_that_fills_while_it_rebalances,
     several_leave_at_once,

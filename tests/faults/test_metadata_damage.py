@@ -218,17 +218,39 @@ def open_directory() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
+def give_all(data_dir: Path) -> int:
+    """To another user, if root runs this. Returns the user that has it."""
+    user = NOBODY if os.geteuid() == 0 else os.geteuid()
+    for path in [data_dir, *data_dir.rglob("*")]:
+        os.chown(path, user, -1)
+    return user
+
+
+def owners(data_dir: Path) -> set[int]:
+    return {path.stat().st_uid for path in data_dir.rglob("*")}
+
+
+def test_what_a_backup_as_root_leaves_in_the_data_belongs_to_the_gateways_user(
+    gateway: Gateway, open_directory: Path
+) -> None:
+    data_dir = Path(shutil.copytree(gateway.data_dir, open_directory / "data"))
+    shutil.rmtree(data_dir / "blobs" / "hold", ignore_errors=True)
+    user = give_all(data_dir)
+    made = dragoman("ledger", "backup", "--data-dir", str(data_dir), "--to", str(open_directory / "copy"))
+    assert made.returncode == 0, made.stderr
+    assert list((data_dir / "blobs" / "hold").rglob("*"))
+    assert owners(data_dir) == {user}
+
+
 def test_after_a_restore_as_root_the_gateways_user_owns_every_file(
     gateway: Gateway, open_directory: Path
 ) -> None:
-    user = NOBODY if os.geteuid() == 0 else os.geteuid()
     data_dir = Path(shutil.copytree(gateway.data_dir, open_directory / "data"))
     lose_journal(data_dir)
-    for path in [data_dir, *data_dir.rglob("*")]:
-        os.chown(path, user, -1)
+    user = give_all(data_dir)
     restored = restore(data_dir, gateway.directory / "backup")
     assert restored.returncode == 0, restored.stderr
-    assert {path.stat().st_uid for path in data_dir.rglob("*")} == {user}
+    assert owners(data_dir) == {user}
     # Everything is imported before: that user may not even reach this Python.
     opened = subprocess.run(
         [sys.executable, "-c", _OPEN_AS, str(user), str(data_dir)],

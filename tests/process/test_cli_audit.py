@@ -39,6 +39,9 @@ def test_a_stopped_gateway_is_audited_and_a_running_one_is_named(tmp_path: Path)
     said = json.loads(clean.stdout)
     assert said["damages"] == []
     assert said["totals"]["records"] == said["totals"]["offsets"] == 100
+    objects = said["totals"]["objects"]
+    shown = json.loads(run("ledger", "show", "--data-dir", data_dir, "--json").stdout)["objects"]
+    assert (shown["live"], shown["live_bytes"]) == (objects["live"], objects["live_bytes"])
     (stored,) = files_with_records(Path(data_dir))
     damage_last_batch(stored)
     damaged = run("audit", "--data-dir", data_dir)

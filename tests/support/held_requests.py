@@ -139,6 +139,13 @@ class Client:
         for number in numbers:
             self.writer.write(request(key, 0, body, correlation_id=number))
 
+    def stop_reading(self) -> None:
+        """What comes stays in the system, and then in the gateway."""
+        self.writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    def go_on_reading(self) -> None:
+        self.writer.transport.resume_reading()  # type: ignore[attr-defined]
+
     async def response(self) -> int | None:
         """The correlation id of the next response; None when the gateway has closed the connection."""
         async with asyncio.timeout(LONG_S):

@@ -225,3 +225,43 @@ async def test_what_is_opened_for_reading_is_not_written_to(tmp_path: Path) -> N
     await blobs.close()
     await first.close()
     assert (root / f"d/{INCOMING}1").exists() and (root / "empty").exists()
+
+
+NOBODY = 65534
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files for another user")
+
+
+@only_root
+async def test_what_root_puts_into_the_data_of_another_user_belongs_to_that_user(tmp_path: Path) -> None:
+    (tmp_path / "blobs").mkdir()
+    os.chown(tmp_path / "blobs", NOBODY, NOBODY)
+    blobs = FileBlobs(tmp_path / "blobs", access=Access.SHARED)
+    await blobs.put("d/e/a", [b"x"])
+    await blobs.close()
+    found = [tmp_path / "blobs" / name for name in ("d", "d/e", "d/e/a")]
+    assert [(path.stat().st_uid, path.stat().st_gid) for path in found] == [(NOBODY, NOBODY)] * 3
+
+
+@only_root
+async def test_what_root_puts_into_its_own_data_stays_its_own(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path / "blobs")
+    await blobs.put("d/e/a", [b"x"])
+    await blobs.close()
+    assert {path.stat().st_uid for path in (tmp_path / "blobs").rglob("*")} == {0}
+
+
+@only_root
+async def test_root_that_may_not_give_files_away_puts_them_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    (tmp_path / "blobs").mkdir()
+    os.chown(tmp_path / "blobs", NOBODY, NOBODY)
+    monkeypatch.setattr(os, "fchown", refused)
+    blobs = FileBlobs(tmp_path / "blobs", access=Access.SHARED)
+    await blobs.put("d/e/a", [b"x"])
+    assert await blobs.get("d/e/a") == b"x"
+    await blobs.close()
+    assert (tmp_path / "blobs" / "d").stat().st_uid == 0

@@ -69,6 +69,15 @@ def expected(*pieces: tuple[int, int]) -> list[bytes]:
     return [CONTENT[start : start + size] for start, size in pieces]
 
 
+def test_where_the_system_does_not_say_what_is_in_memory_a_range_is_read_once_and_through_the_page_cache(
+    files: FileRanges, disk: NotedReads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop has looked there, and the system reads ahead since."""
+    monkeypatch.setattr("adapters.segments.file_ranges.is_resident", lambda *_: None)
+    assert read(files, (5, MIB)) == expected((5, MIB))
+    assert not disk.directs
+
+
 @pytest.mark.parametrize(
     "piece",
     [

@@ -63,6 +63,41 @@ async def opener() -> AsyncIterator[BatchOpener]:
     opener.close()
 
 
+async def test_works_that_nobody_wants_any_more_are_let_go_while_others_have_their_slices(
+    opener: BatchOpener,
+) -> None:
+    log: list[str] = []
+    wanted = [True] * 6
+    busy = [
+        asyncio.create_task(opener.run(owner(9 + i), "t", Burning(f"busy {i}", log, HEAVY_S)))
+        for i in range(2)
+    ]
+    await asyncio.sleep(0)
+
+    def begin(i: int, number: int, topic: str) -> "asyncio.Task[None]":
+        work = Burning(f"work {i}", log)
+        return asyncio.create_task(opener.run(owner(number), topic, work, lambda: wanted[i]))
+
+    # Of the first connection all go, of the second every other one, in two topics.
+    tasks = [begin(0, 1, "t"), begin(1, 1, "u")]
+    tasks += [begin(2, 2, "t"), begin(3, 2, "t"), begin(4, 2, "u"), begin(5, 2, "t")]
+    await asyncio.sleep(0)
+    for i in (0, 1, 2, 4):
+        wanted[i] = False
+    opener.drop_unwanted()
+    ended = await asyncio.wait_for(
+        asyncio.gather(*(tasks[i] for i in (0, 1, 2, 4)), return_exceptions=True), 5
+    )
+    assert [type(each) for each in ended] == [NotWanted] * 4
+    assert not {"work 0", "work 1", "work 2", "work 4"} & set(log)
+    again = begin(0, 1, "t")
+    wanted[0] = True
+    await asyncio.gather(tasks[3], tasks[5], again, *busy)
+    assert sorted(log) == ["busy 0", "busy 1", "work 0", "work 3", "work 5"]
+    assert log.index("work 3") < log.index("work 5")
+    assert opener.waiting == 0
+
+
 @pytest.mark.serial
 async def test_who_comes_later_with_little_is_done_long_before_those_with_much(opener: BatchOpener) -> None:
     log: list[str] = []

@@ -13,13 +13,14 @@ from ledger.topics.requests import CreateTopic
 from tests.support.journalled import JournalledLedger, commit_batch, locator, topic_id
 
 
-def first_as_late(log: PartitionLog, timestamp_ms: int) -> Run | None:
-    readable = [run for run in log.runs() if run.last >= log.log_start]
+def first_as_late(log: PartitionLog, timestamp_ms: int, from_offset: int = 0) -> Run | None:
+    readable = [run for run in log.runs() if run.last >= max(log.log_start, from_offset)]
     return next((run for run in readable if run.max_timestamp >= timestamp_ms), None)
 
 
-def latest(log: PartitionLog) -> Run | None:
-    readable = [run for run in log.runs() if run.last >= log.log_start and run.max_timestamp >= 0]
+def latest(log: PartitionLog, from_offset: int = 0) -> Run | None:
+    first = max(log.log_start, from_offset)
+    readable = [run for run in log.runs() if run.last >= first and run.max_timestamp >= 0]
     return max(readable, key=lambda run: run.max_timestamp, default=None)
 
 
@@ -42,4 +43,7 @@ def test_a_search_by_time_finds_what_a_look_at_every_run_finds(
         log = state.topics.by_name["t"].partitions[0]
         for timestamp_ms in range(-1, 22):
             assert log.find_time(timestamp_ms) == first_as_late(log, timestamp_ms)
-        assert log.find_max_time() == latest(log)
+            for offset in range(0, 42, 5):
+                assert log.find_time(timestamp_ms, offset) == first_as_late(log, timestamp_ms, offset)
+        for offset in range(42):
+            assert log.find_max_time(offset) == latest(log, offset)

@@ -34,6 +34,8 @@ class Disk:
         self.errors: list[int] = []
         """Of the next direct writes; 0 for one that succeeds."""
         self.opens_direct = True
+        self.open_error = errno.EINVAL
+        """Of a file that is opened for direct writes while it does not."""
         self.longest = PIECE_BYTES
         self._fds: set[int] = set()
         self._open, self._pwritev = os.open, os.pwritev
@@ -42,7 +44,7 @@ class Disk:
 
     def _opened(self, path: Any, flags: int, *more: Any) -> int:
         if flags & DIRECT_FLAG and not self.opens_direct:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            raise OSError(self.open_error, os.strerror(self.open_error))
         # Not as such a file: not every file system has them.
         fd = self._open(path, flags & ~DIRECT_FLAG, *more)
         self._fds.discard(fd)
@@ -125,6 +127,23 @@ async def test_without_direct_writes_of_the_file_system_frames_go_through_the_pa
             await written.append(log, number, DIRECT_BYTES)
         await written.verify(log)
     assert not disk.directs
+
+
+async def test_with_too_many_open_files_a_frame_goes_through_the_page_cache_and_a_later_one_past_it(
+    tmp_path: Path, disk: Disk
+) -> None:
+    """Nothing was written yet, so nothing is unknown: the file that is there takes the frame."""
+    disk.opens_direct, disk.open_error = False, errno.EMFILE
+    written = Written()
+    async with opened_log(tmp_path, roll_bytes=ROLL_BYTES) as log:
+        await written.append(log, 0, DIRECT_BYTES)
+        files = sorted(tmp_path.rglob("*.log"))
+        assert not disk.directs
+        disk.opens_direct = True
+        await written.append(log, 1, DIRECT_BYTES)
+        assert len(disk.directs) == 1
+        assert sorted(tmp_path.rglob("*.log")) == files
+        await written.verify(log)
 
 
 @pytest.mark.parametrize("pieces_before", [0, 1])

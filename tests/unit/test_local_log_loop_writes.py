@@ -215,6 +215,22 @@ async def test_a_disk_that_stalls_holds_the_loop_up_once_and_then_only_its_own_t
         await written.verify(log)
 
 
+async def test_while_zeros_are_written_that_nobody_waits_for_any_more_the_loop_writes_nothing(
+    tmp_path: Path, clock: Clock, disk: Disk
+) -> None:
+    """A disk that hangs there would hang the loop: with a write, or with the lock that the fill holds."""
+    goes_on = threading.Event()
+    async with opened_log(tmp_path, precise_s=clock) as log:
+        await appended(log, QUICK_AT_FIRST)
+        assert log.journal.appends_at_once
+        hanging = asyncio.ensure_future(log.journal._filling.run(goes_on.wait))  # noqa: SLF001 - of which nobody waits
+        await asyncio.sleep(0)
+        assert not log.journal.appends_at_once
+        goes_on.set()
+        await hanging
+        assert log.journal.appends_at_once
+
+
 async def test_a_write_of_the_loop_that_fails_is_resolved_as_any_other(
     tmp_path: Path, clock: Clock, disk: Disk
 ) -> None:

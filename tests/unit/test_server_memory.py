@@ -91,6 +91,40 @@ async def test_a_client_that_does_not_read_gets_no_further_request_started() -> 
         assert await client.responses(10) == list(range(1, 11))
 
 
+async def test_what_a_client_does_not_read_is_held_long_before_reading_pauses_for_it() -> None:
+    async with serving(send_bytes=64 * MIB, buffer_bytes=64 * MIB) as gateway, gateway.client() as client:
+        client.stop_reading()
+        gateway.requests.answer_bytes = MIB // 4
+        # The system takes some MiB.
+        for number in range(1, 81):
+            client.send(METADATA, number)
+            await asyncio.sleep(0.002)
+        await until(lambda: gateway.held_bytes() >= 2 * MIB)
+        client.go_on_reading()
+        assert await client.responses(80) == list(range(1, 81))
+        await until(lambda: gateway.held_bytes() == 0)
+
+
+async def test_clients_that_read_nothing_are_closed_when_all_that_they_leave_is_too_much() -> None:
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(serving(send_bytes=64 * MIB, buffer_bytes=8 * MIB))
+        fine = await stack.enter_async_context(gateway.client())
+        gateway.requests.answer_bytes = MIB // 4
+        most = 0.0
+        for _ in range(8):
+            client = await stack.enter_async_context(gateway.client())
+            client.stop_reading()
+            for number in range(60):
+                client.send(METADATA, number)
+                await asyncio.sleep(0.001)
+                most = max(most, gateway.held_bytes())
+        await until(lambda: gateway.connections() < 9 and gateway.held_bytes() <= 8 * MIB)
+        assert 2 * MIB < most <= 12 * MIB
+        gateway.requests.answer_bytes = 0
+        fine.send(METADATA, 1)
+        assert await fine.response() == 1
+
+
 async def test_a_response_holds_its_share_until_its_client_has_read_it_or_is_gone() -> None:
     async with serving(send_bytes=MIB) as gateway, gateway.client() as reads, gateway.client() as dies:
         gateway.requests.holding, gateway.requests.answer_bytes = True, 32 * MIB

@@ -72,11 +72,14 @@ async def create(
     return {topic.name: topic for topic in response.topics}
 
 
-async def delete(gateway: RunningGateway, names: Sequence[str] = (), ids: Sequence[bytes] = ()) -> list[str]:
+async def delete(
+    gateway: RunningGateway, names: Sequence[str] = (), ids: Sequence[bytes] = (), version: int = 6
+) -> list[str]:
     states = [DeleteTopicState(name) for name in names] + [
         DeleteTopicState(None, topic_id) for topic_id in ids
     ]
-    response = await ask(gateway, ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(states, [], 5000))
+    request = DeleteTopicsRequest(states, list(names), 5000)
+    response = await ask(gateway, ApiKey.DELETE_TOPICS, version, request)
     return [ErrorCode(result.error_code).name for result in response.responses]
 
 
@@ -173,7 +176,7 @@ async def test_invalid_and_unknown_names_have_different_errors(gateway: RunningG
         "UNKNOWN_TOPIC_OR_PARTITION",
         "NONE",
     ]
-    assert await errors(gateway, "a_b", auto=True) == ["INVALID_TOPIC_EXCEPTION"]
+    assert await errors(gateway, "a_b", auto=True) == ["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
 async def test_a_topic_is_found_by_its_id(gateway: RunningGateway) -> None:
@@ -267,6 +270,8 @@ async def test_deletions_that_make_no_sense_are_refused(gateway: RunningGateway)
     async with running_gateway(in_memory(**{"broker__delete.topic.enable": "false"})) as strict:
         await create(strict, CreatableTopic("t", 1, 1))
         assert await delete(strict, ["t"]) == ["TOPIC_DELETION_DISABLED"]
+        assert await delete(strict, ["t"], version=3) == ["TOPIC_DELETION_DISABLED"]
+        assert await delete(strict, ["t"], version=2) == ["INVALID_REQUEST"]
 
 
 @pytest.mark.parametrize("version", range(1, 5))

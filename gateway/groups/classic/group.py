@@ -307,6 +307,8 @@ class ClassicGroup:
         self._effects.complete_join(member, JoinResult(ErrorName.FENCED_INSTANCE_ID, old_id))
         self._effects.complete_sync(member, SyncResult(ErrorName.FENCED_INSTANCE_ID))
         self.roster.rename(member, request.new_member_id)
+        # Known before: as in Kafka (`ClassicGroup.replaceStaticMember`) it need not beat while it waits.
+        member.is_new = False
         if old_id in self._rebalance.pending_syncs:
             self._rebalance.pending_syncs.discard(old_id)
             self._rebalance.pending_syncs.add(member.member_id)

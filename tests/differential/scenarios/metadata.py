@@ -82,6 +82,20 @@ EXCHANGES = [
         9,
         MetadataRequest([MetadataRequestTopic(name="sp ace")], True),
     ),
+    *(
+        Exchange(
+            f"metadata: {what}, v{v}",
+            KEY,
+            v,
+            MetadataRequest([MetadataRequestTopic(name=name)], True),
+            [Create("a_b_c")],
+        )
+        for what, name in (
+            ("a name that collides might be created", "{a_b}.c"),
+            ("the log of the metadata might be created", "__cluster_metadata"),
+        )
+        for v in (4, 9)
+    ),
     Exchange("metadata: an empty name", KEY, 9, _named("")),
     Exchange("metadata: the name '.'", KEY, 4, _named(".")),
     Exchange("metadata: the name '..'", KEY, 13, _named("..")),

@@ -139,6 +139,21 @@ _CREATE = [
         after=[exists("t", "u")],
     ),
     *(
+        Exchange(
+            f"create topics: a bad config and {what}",
+            CREATE,
+            7,
+            creation(
+                CreatableTopic("{t}", partitions, factor, configs=[CreatableTopicConfig("retention.ms", "x")])
+            ),
+        )
+        for what, partitions, factor in (
+            ("no partitions", 0, 1),
+            ("no replicas", 1, 0),
+            ("too many replicas", 1, 9),
+        )
+    ),
+    *(
         Exchange(f"create topics: zero partitions, v{v}", CREATE, v, creation(topic(partitions=0)))
         for v in CREATE_VERSIONS
     ),
