@@ -5,6 +5,7 @@ python tools/print_docs.py           write the pages named below, of ARCHITECTUR
 python tools/print_docs.py --check   say which of them are not as they would be written; exit code 1
 """
 
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +42,8 @@ SECTIONS: Final[Mapping[str, str]] = {
     "cache": "Memory for reading.",
     "metrics": "What /metrics of the admin address has ([metrics.md](metrics.md)).",
     "traces": "Traces of Produce requests ([operations.md](operations.md#traces)).",
-    "admin": "Health, metrics and version pages, without authentication: keep them on loopback.",
+    "admin": "Health, metrics and version pages, without authentication unless `admin.tls` asks for "
+    "certificates: keep them on loopback. The console, which takes a token.",
     "log": "Events on stderr.",
     "broker": "Broker configs under Kafka's names.",
     "quotas": "How usage is measured for client quotas, under the names of Kafka's broker configs.",
@@ -50,6 +52,8 @@ SECTIONS: Final[Mapping[str, str]] = {
     "([transactions.md](transactions.md)).",
 }
 
+_LINK: Final = re.compile(r"\[[^]]*\]\(([^)]*)\)")
+"""Of Markdown, where a page beside it is meant."""
 INTERNAL_HEAD: Final = (
     "Printed from the table in `gateway/internal/apis.py`. These APIs are served on the internal listener "
     "alone (settings `internal.*`), with ApiVersions, to jobs that rewrite what is stored. Those below 20000 "
@@ -99,7 +103,8 @@ offsets is removed. This is checked every `groups.offsets.retention.check.interv
 - Every gateway serves every group and every transactional id, so FindCoordinator names the one that
   receives it.
 - `limits.groups` (100,000; Kafka: none) also counts groups that only commit, and groups with configs. At the
-  bound new groups are refused, and existing ones are served.
+  bound new groups are refused, and existing ones are served. An id of more than 1,024 characters is taken
+  only while there are fewer groups than a 32nd of that.
 
 The bound holds for all clients together: the protocol does not say which client a group belongs to, and
 committed offsets must stay for their time, as consumers come back for them. So one client that may connect
@@ -193,7 +198,7 @@ def embedded_toml() -> str:
         "# Printed by tools/print_docs.py; docs/settings.md has the bounds.",
     ]
     for section, settings in _by_section():
-        lines += ["", *_comment(SECTIONS[section]), f"[{section}]"]
+        lines += ["", *_comment(_LINK.sub("docs/\\1", SECTIONS[section])), f"[{section}]"]
         for setting in settings:
             lines += _comment(f"{setting.doc}{_readable(setting)}.")
             if setting.is_secret:

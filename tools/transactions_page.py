@@ -155,7 +155,8 @@ share one journal, so none hangs.
 A transaction has at most {MAX_PARTITIONS:,} partitions, {MAX_GROUPS:,} groups and {MAX_PENDING:,} offsets
 of groups, since all of it ends with one entry; all that are open have {MAX_TOUCHED:,} together. One that
 wants more gets TRANSACTION_ABORTABLE. At most {MAX_TRANSACTIONAL_IDS:,} ids are remembered: beyond that a
-new one gets COORDINATOR_NOT_AVAILABLE until others are forgotten
+new one gets COORDINATOR_NOT_AVAILABLE until others are forgotten, and one of more than 1,024 characters
+already beyond a 32nd of that
 ([why](decisions/0063-the-ledger-is-the-transaction-coordinator.md)).
 
 ## Merging and export

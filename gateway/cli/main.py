@@ -26,6 +26,7 @@ from gateway.cli.options import AsJson, Assignments, Config, Data, DataDir, Meta
 from gateway.cli.transaction_commands import transactions_app
 
 PLATFORMS: Final = ("linux", "darwin")
+PROFILE_VARIABLE: Final = "DRAGOMAN_CLIENT_PROFILE"
 WITHOUT_PROFILE: Final = ("serve", "settings", "ledger", "audit", "compact", "spark-script")
 """Commands that are no Kafka clients: a profile that cannot be read does not concern them. `doctor` is
 one with --against."""
@@ -94,7 +95,7 @@ def dragoman(
         typer.Option(
             help="Where commands connect, by a name in ~/.config/dragoman/client.toml.",
             metavar="NAME",
-            envvar="DRAGOMAN_CLIENT_PROFILE",
+            envvar=PROFILE_VARIABLE,
             autocompletion=complete_profiles,
         ),
     ] = None,

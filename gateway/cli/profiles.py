@@ -18,7 +18,6 @@ from typing import Any, Final
 from gateway.settings import ConfigError
 
 FILE_VARIABLE: Final = "DRAGOMAN_CLIENT_CONFIG"
-PROFILE_VARIABLE: Final = "DRAGOMAN_CLIENT_PROFILE"
 FIELDS: Final = ("bootstrap", "tls_ca", "tls_cert", "tls_key")
 MAX_FILE_BYTES: Final = 1 << 20
 

@@ -30,7 +30,6 @@ from ledger.merging.reads import groups_of
 from ledger.partitions.runs import are_of_one_age, later_timestamp, without_timestamp
 from ledger.types import Buffer
 
-DEFAULT_NAMESPACE: Final = "default"
 EXPORT_BYTES: Final = 64 * 1024 * 1024
 _NAME: Final = "segment-"
 _SEGMENT: Final = ".kfs"

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -194,6 +195,19 @@ def test_the_pod_has_the_user_and_the_ports_of_the_image_and_no_rights(values: s
     claims = workload(objects)["spec"].get("volumeClaimTemplates", [])
     volumes = {volume["name"] for volume in pod["volumes"]} | {one["metadata"]["name"] for one in claims}
     assert mounts == volumes
+
+
+@pytest.mark.parametrize(("values", "scheme"), [((), "HTTP"), (("settings.admin\\.tls=true",), "HTTPS")])
+def test_probes_speak_what_the_admin_address_speaks(values: tuple[str, ...], scheme: str) -> None:
+    found = container(objects_of((*values, "tls.secret=certificate")))
+    probes = [found[name]["httpGet"] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
+    assert [probe.get("scheme", "HTTP") for probe in probes] == [scheme] * 3
+
+
+def test_the_chart_has_the_version_of_the_package() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert chart["version"] == chart["appVersion"] == version
 
 
 def test_selectors_find_the_pod_in_every_object() -> None:

@@ -27,6 +27,11 @@ true
 {{- if .Values.tls.secret -}}SSL{{- else -}}PLAINTEXT{{- end -}}
 {{- end -}}
 
+{{/* Of the admin address, which may have TLS. */}}
+{{- define "dragoman.probeScheme" -}}
+{{- if eq (toString (index .Values.settings "admin.tls")) "true" }}, scheme: HTTPS{{ end -}}
+{{- end -}}
+
 {{- define "dragoman.listen" -}}
 {{ include "dragoman.protocol" . }}://0.0.0.0:{{ .Values.kafka.port }}
 {{- if .Values.external.enabled }},{{ include "dragoman.protocol" . }}://0.0.0.0:{{ .Values.external.port }}{{ end -}}
@@ -90,16 +95,16 @@ spec:
         {{- end }}
         - {name: admin, containerPort: 9644}
       startupProbe:
-        httpGet: {path: /healthz, port: admin}
+        httpGet: {path: /healthz, port: admin{{ include "dragoman.probeScheme" . }}}
         periodSeconds: 2
         timeoutSeconds: 2
         failureThreshold: {{ div .Values.startupSeconds 2 }}
       readinessProbe:
-        httpGet: {path: /readyz, port: admin}
+        httpGet: {path: /readyz, port: admin{{ include "dragoman.probeScheme" . }}}
         periodSeconds: 5
         timeoutSeconds: 3
       livenessProbe:
-        httpGet: {path: /healthz, port: admin}
+        httpGet: {path: /healthz, port: admin{{ include "dragoman.probeScheme" . }}}
         periodSeconds: 10
         timeoutSeconds: 5
         failureThreshold: 6
