@@ -10,6 +10,8 @@ from typing import Final
 MAX_CHARS: Final = 2_000
 MAX_MEMORY: Final = 1 << 18
 """Bytes of a compiled pattern, with what it has found out about texts. The library keeps the last 128."""
+MAX_REPEATED: Final = 10_000
+"""All counted repetitions together. RE2 writes each out before it sees that the program becomes too large."""
 MAX_STEPS: Final = 2_000_000
 """Of one match at worst, a few ns each: the size of the program times the characters of the text."""
 STEPS_A_UNIT: Final = 1_000
@@ -17,9 +19,11 @@ STEPS_A_UNIT: Final = 1_000
 _DIFFERENT: Final = re.compile(
     r"""
       \\Q(?:.*?\\E|.*)                        # literal
-    | \\[pPx]\{[^}]*\}
+    | \\[pPx]\{[^}]*(?:\}|(?P<open_name>\Z))
     | \\.
     | \[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]           # a class
+    | (?P<open_class>\[)
+    | \{(?P<least>\d+)(?:,(?P<most>\d*))?\}
     | \(\?P?<(?P<name>\w+)>
     | (?P<brace>\{(?!\d+(?:,\d*)?\})(?=[*+?]|\{\d+(?:,\d*)?\}))
     """,
@@ -69,8 +73,18 @@ class _Translation:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
+        self._repeated = 0
 
     def __call__(self, found: re.Match[str]) -> str:
+        # What is not closed is refused here: to look for its end at each place would take the square of the
+        # length.
+        if found["open_class"] or found["open_name"] is not None:
+            raise InvalidPattern("a class or a name that is not closed")
+        if found["least"]:
+            self._repeated += max(_count_of(found["least"]), _count_of(found["most"]))
+            if self._repeated > MAX_REPEATED:
+                raise InvalidPattern(f"more than {MAX_REPEATED} repetitions")
+            return found[0]
         name = found["name"]
         if name is not None and name in self._names:
             raise InvalidPattern(f"two groups are called {name}")
@@ -80,6 +94,11 @@ class _Translation:
             self._names.add(name)
         is_literal = found[0].startswith("\\Q")
         return found[0] if is_literal else _ESCAPED.sub(_unescaped, found[0])
+
+
+def _count_of(digits: str | None) -> int:
+    """Of a bound on repetitions; RE2 refuses those of more than four digits."""
+    return int(digits[:5]) if digits else 0
 
 
 def _unescaped(found: re.Match[str]) -> str:

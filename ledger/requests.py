@@ -15,6 +15,11 @@ UTF8: Final = 4
 """Bytes that a character may need."""
 
 
+def text_bytes(text: str) -> int:
+    """What the characters of a text take in memory, at most: Python has one, two or four bytes for each."""
+    return len(text) if text.isascii() else UTF8 * len(text)
+
+
 class Request(Protocol):
     """A request that a machine of the registry decides."""
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from ledger.batch.header import LOG_APPEND_TIME_BIT, BatchError, BatchHeader, read_header
 from ledger.batch.reader import MAX_INT64, MIN_INT64, RecordReader, wrapped
-from ledger.batch.records import Record, parse_records
+from ledger.batch.records import HEADERS_AT_ONCE, Record, parse_records
 from ledger.types import Buffer
 
 STEP_RECORDS: Final = 250
@@ -108,7 +108,7 @@ class RecordScan:
             self._records = islice(records, self.scanned, None)
         try:
             while not is_over():
-                part = list(islice(self._records, STEP_RECORDS))
+                part = _some(self._records)
                 if not part:
                     return True
                 if self._take(part):
@@ -130,6 +130,18 @@ class RecordScan:
             if offset >= first and self._wanted.matches(record):
                 self.found.append(_found(self.header, record, offset, keep_bytes))
         return False
+
+
+def _some(records: Iterator[Record]) -> list[Record]:
+    """The next few, fewer if they have many headers."""
+    part: list[Record] = []
+    headers = 0
+    for record in islice(records, STEP_RECORDS):
+        part.append(record)
+        headers += len(record.headers)
+        if headers >= HEADERS_AT_ONCE:
+            break
+    return part
 
 
 def _found(header: BatchHeader, record: Record, offset: int, keep_bytes: int) -> FoundRecord:

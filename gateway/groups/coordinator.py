@@ -7,7 +7,7 @@ demand, and evicted when nothing waits for them.
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -37,8 +37,8 @@ FATAL_MEMBER_ERRORS: Final = frozenset(
 )
 """Errors that make a member give up what it has."""
 
-WEIGH_INTERVAL_MS: Final = 1000
-"""There may be very many groups; meanwhile clients can add no more than the network carries."""
+ASSIGNMENTS_SHARE: Final = 4
+"""Beyond the bound on members their assignments have a quarter of it: those that were let in get theirs."""
 MAX_OWNER_CHARS: Final = 8_000
 """Of a client or instance id within a member id, which must fit a string of the protocol (32,767 bytes): with
 a longer one neither JoinGroup of the leader nor DescribeGroups could be encoded."""
@@ -60,7 +60,8 @@ class GroupCoordinator:
         self._config = _coordinator_config(settings)
         self._max_groups = settings.limits.groups
         self._max_bytes = settings.limits.members_bytes
-        self._weight, self._weighed_at = 0, 0.0
+        self._weight = 0
+        """About the bytes of all groups that are open."""
         self._timeout_s = settings.ledger.commit_timeout_ms / 1000
         self._new_id = new_id or _random_id
         self._on_note = on_note or log_note
@@ -127,6 +128,9 @@ class GroupCoordinator:
         runner = self._find(group_id)
         if runner is None:
             return SyncResult(await self.confirmed(ErrorName.UNKNOWN_MEMBER_ID, deadline))
+        if not self._takes(request.assignments):
+            # The client joins again; no error says that there is no memory for what it assigns.
+            return SyncResult(RETRIABLE)
         ticket, future = self._new_ticket()
         runner.execute(runner.group.sync(request, ticket, _now_ms()))
         result = await self._result(ticket, future, deadline)
@@ -339,11 +343,15 @@ class GroupCoordinator:
 
     def _is_out_of_memory(self) -> bool:
         """Whether no group may take further members, nor members whose metadata grow."""
-        now = _now_ms()
-        if now >= self._weighed_at + WEIGH_INTERVAL_MS:
-            self._weight = sum(runner.group.weight for runner in self._runners.values())
-            self._weighed_at = now
         return self._weight >= self._max_bytes
+
+    def _takes(self, assignments: Mapping[str, bytes]) -> bool:
+        """Whether there is memory for them. Members that were let in get some beyond the bound on members."""
+        most = self._max_bytes + self._max_bytes // ASSIGNMENTS_SHARE
+        return not assignments or self._weight + sum(map(len, assignments.values())) <= most
+
+    def _grown(self, size_bytes: int) -> None:
+        self._weight += size_bytes
 
     def _find(self, group_id: str) -> GroupRunner | None:
         """The group, if it is known here and now."""
@@ -360,6 +368,7 @@ class GroupCoordinator:
             self._complete,
             self._evict,
             self._on_note,
+            self._grown,
             self._timeout_s,
         )
         self._runners[group_id] = runner

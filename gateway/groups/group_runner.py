@@ -44,17 +44,21 @@ class GroupRunner:
         complete: Callable[[Complete, ErrorName | None], None],
         evict: Callable[["GroupRunner"], None],
         on_note: Callable[[str, Note], None],
+        on_weight: Callable[[int], None],
         timeout_s: float,
     ) -> None:
         """`restored` makes the machine from its durable state (None: a new group) at a time in ms. `evict` is
-        called when a new runner would know all that this one does. `timeout_s` bounds how long requests wait
-        for the journal."""
+        called when a new runner would know all that this one does. `on_weight` is called with the bytes by
+        which the group has grown, or become smaller. `timeout_s` bounds how long requests wait for the
+        journal."""
         self.group_id = group_id
         self._shard = shard
         self._restored = restored
         self._complete = complete
         self._evict = evict
         self._on_note = on_note
+        self._on_weight = on_weight
+        self._weighed = 0
         self._timeout_s = timeout_s
         self._decided = self._durable = 0
         """States that had to be stored, by number: the newest, and the newest that is durable."""
@@ -67,6 +71,7 @@ class GroupRunner:
         self._timer_at: float = math.inf
         self._is_stopped = False
         self.group = self._restore()
+        self._weigh(self.group.weight)
         self._arm()
 
     def execute(self, effects: Sequence[Effect]) -> None:
@@ -80,6 +85,7 @@ class GroupRunner:
                     self._when_durable(partial(self._complete, effect))
                 case Note():
                     self._on_note(self.group_id, effect)
+        self._weigh(self.group.weight)
         self._arm()
         self.evict_if_idle()
 
@@ -110,6 +116,12 @@ class GroupRunner:
             if timer is not None:
                 timer.cancel()
         self._timer = self._timeout = None
+        self._weigh(0)
+
+    def _weigh(self, weight: int) -> None:
+        if weight != self._weighed:
+            self._on_weight(weight - self._weighed)
+            self._weighed = weight
 
     def _restore(self) -> GroupMachine:
         return self._restored(self._shard.state.groups.by_id.get(self.group_id), _now_ms())
@@ -159,6 +171,7 @@ class GroupRunner:
         self._release(self._decided, error)
         abandoned = self.group
         self.group = self._restore()
+        self._weigh(0 if self._is_stopped else self.group.weight)
         self._complete_all(abandoned.abandon(error))
         if not self._is_stopped and not self._shard.why_not:
             self.execute(self.group.restart_rebalance(_now_ms(), RebalanceReason.NOT_STORED))

@@ -133,7 +133,7 @@ class OffsetManager:
         has_members = group.state != EMPTY
         if has_members and group.protocol_type != CONSUMER_PROTOCOL:
             return await self._groups.confirmed(ErrorName.NON_EMPTY_GROUP, deadline)
-        subscribed = self._groups.subscribed_topics(group_id) if has_members else frozenset()
+        subscribed = self._groups.subscribed_topics(group_id) if has_members and keys else frozenset()
         removable = [
             i for i, (name, _) in enumerate(keys) if subscribed is not None and name not in subscribed
         ]

@@ -32,8 +32,9 @@ from ledger.types import NO_TIMESTAMP
 
 CHUNK_RECORDS: Final = 1_000
 MAX_REBASED_RECORDS: Final = 10_000
+MAX_REBASED_BYTES: Final = 256 * 1024
 """The largest batch that gets its first record's timestamp as base when it is compressed again, as in Kafka:
-each record has to be encoded again for that, and consumers see no difference."""
+each record has to be encoded again for that, at once, and consumers see no difference."""
 KEPT_ATTRIBUTES: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT
 """Of a batch that is compressed again, next to the codec."""
 
@@ -153,7 +154,8 @@ class RecordValidator:
         """The records with the first one's timestamp as base."""
         records, first = self._reader.records, self._first_delta
         base = header.base_timestamp + first
-        if not first or header.record_count > MAX_REBASED_RECORDS or not MIN_INT64 <= base <= MAX_INT64:
+        is_large = header.record_count > MAX_REBASED_RECORDS or len(records) > MAX_REBASED_BYTES
+        if not first or is_large or not MIN_INT64 <= base <= MAX_INT64:
             return header, records
         data = bytearray()
         for record in parse_records(records, header.record_count):

@@ -18,6 +18,10 @@ from ledger.types import Buffer
 XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
 _XERIAL_HEAD: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_FEW_BLOCKS: Final = 256
+_AVERAGE_BLOCK_BYTES: Final = 128
+"""Clients make blocks of 32 KiB, of which not less than 1.5 KiB are left. A block takes microseconds however
+small it is, and all are unpacked at once."""
 _FIRST_OUTPUT_BYTES: Final = 64 * 1024
 _GZIP_LEVEL: Final = 6
 _ZSTD_LEVEL: Final = 3
@@ -99,7 +103,11 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytearray:
     position = len(_XERIAL_HEAD)
     if len(data) < position:
         raise _broken(Codec.SNAPPY, "the stream header is cut off")
+    blocks_left = _FEW_BLOCKS + len(data) // _AVERAGE_BLOCK_BYTES
     while position < len(data):
+        blocks_left -= 1
+        if blocks_left < 0:
+            raise _broken(Codec.SNAPPY, f"more than a block for each {_AVERAGE_BLOCK_BYTES} bytes")
         if len(data) - position < _SIZE.size:
             raise _broken(Codec.SNAPPY, "a block size is cut off")
         (size,) = _SIZE.unpack_from(data, position)

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from ledger.requests import text_bytes
 from ledger.types import TopicId
 
 MAX_GROUP_ID_BYTES = 32_767
@@ -106,13 +107,13 @@ class Groups:
         held = self.offsets.get(group_id)
         if held is None:
             held = self.offsets[group_id] = {}
-            self.offset_bytes += GROUP_BYTES + len(group_id)
+            self.offset_bytes += GROUP_BYTES + text_bytes(group_id)
         before = held.get(key)
         if before is None:
             self._count(group_id, key)
-            self.offset_bytes += OFFSET_BYTES + len(committed.metadata)
+            self.offset_bytes += OFFSET_BYTES + text_bytes(committed.metadata)
         else:
-            self.offset_bytes += len(committed.metadata) - len(before.metadata)
+            self.offset_bytes += text_bytes(committed.metadata) - text_bytes(before.metadata)
         held[key] = committed
 
     def _count(self, group_id: str, key: OffsetKey) -> None:
@@ -129,10 +130,10 @@ class Groups:
         gone = held.pop(key, None) if held is not None else None
         if gone is None:
             return
-        self.offset_bytes -= OFFSET_BYTES + len(gone.metadata)
+        self.offset_bytes -= OFFSET_BYTES + text_bytes(gone.metadata)
         if not held:
             del self.offsets[group_id]
-            self.offset_bytes -= GROUP_BYTES + len(group_id)
+            self.offset_bytes -= GROUP_BYTES + text_bytes(group_id)
         counts = self.by_topic[key[0]].counts
         counts[group_id] -= 1
         if not counts[group_id]:

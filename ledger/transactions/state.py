@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from ledger.groups.state import OFFSET_BYTES, OffsetKey
+from ledger.requests import text_bytes
 
 NO_EPOCH: Final = -1
 NO_PRODUCER: Final = -1
@@ -160,7 +161,7 @@ class Transactions:
 
     def _count(self, pending: PendingOffset, times: int) -> None:
         self.touched += times
-        self.pending_bytes += times * (OFFSET_BYTES + len(pending.metadata))
+        self.pending_bytes += times * (OFFSET_BYTES + text_bytes(pending.metadata))
 
     def order_in(self, entry: int) -> int:
         """Of the next offset that pends since this entry: greater than that of all that pend."""

@@ -104,3 +104,22 @@ def test_a_view_of_records_is_compressed_as_well_as_bytes(codec: Codec) -> None:
     packed = compress(codec, memoryview(data))
     assert packed == compress(codec, data)
     assert bytes(decompress(codec, memoryview(packed), len(data))) == data
+
+
+def test_snappy_of_tiny_blocks_is_refused_before_they_are_unpacked() -> None:
+    head = compress(Codec.SNAPPY, b"")[: len(XERIAL_MAGIC) + 8]
+    empty = head + struct.pack(">i", 0) * 200
+    assert not decompress(Codec.SNAPPY, memoryview(empty), 100)
+    one = bytes(cramjam.snappy.compress_raw(b"x"))
+    for block in (b"", one):
+        many = head + (struct.pack(">i", len(block)) + block) * 100_000
+        with pytest.raises(BatchError, match="more than a block for each 128 bytes"):
+            decompress(Codec.SNAPPY, memoryview(many), 1 << 30)
+
+
+def test_snappy_of_blocks_of_a_kilobyte_is_read() -> None:
+    """Of clients with small buffers."""
+    blocks = [bytes(cramjam.snappy.compress_raw(DATA[at : at + 1024])) for at in range(0, len(DATA), 1024)]
+    packed = compress(Codec.SNAPPY, b"")[: len(XERIAL_MAGIC) + 8]
+    packed += b"".join(struct.pack(">i", len(block)) + block for block in blocks)
+    assert decompress(Codec.SNAPPY, memoryview(packed), len(DATA)) == DATA

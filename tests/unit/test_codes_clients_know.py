@@ -72,7 +72,7 @@ async def test_a_producer_id_that_cannot_be_had_now_can_be_soon(
 
 
 async def test_on_a_full_disk_an_idempotent_producer_waits(gateway: InMemoryGateway) -> None:
-    gateway.running.services.shard.growth_refusal = "the disk is full"
+    gateway.running.shard.growth_refusal = "the disk is full"
     response = await gateway.ask(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(None, 1000))
     assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

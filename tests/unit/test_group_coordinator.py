@@ -13,6 +13,7 @@ from adapters.metadata.memory import MemoryMetadata
 from gateway.groups.classic.group import ClassicGroup
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.messages import Join, JoinResult, LeavingMember, Sync
+from gateway.groups.subscriptions import subscribed_topics
 from gateway.settings import Groups, Limits, Settings
 from ledger.errors import StoreUnavailable
 from ledger.groups.requests import CommitOffsets
@@ -560,6 +561,47 @@ async def test_members_of_all_groups_together_have_a_bound() -> None:
         await host.coordinator.leave("b", [LeavingMember(members[1], None)], soon())
         await asyncio.sleep(1)
         assert (await host.join("d")).error == "NONE"
+
+
+@virtually
+async def test_assignments_of_all_groups_together_have_a_bound() -> None:
+    """They are durable: without one, each start would need the memory again."""
+    async with hosting(members_bytes=64 * 1024) as host:
+        members = {group: (await host.join(group)).member_id for group in "abc"}
+
+        async def assign(group: str, size: int) -> str:
+            assignments = {members[group]: bytes(size)}
+            sync = Sync(members[group], None, 1, None, None, assignments)
+            return (await host.coordinator.sync(group, sync, soon())).error
+
+        assert await assign("a", 60_000) == "NONE"
+        assert await assign("b", 60_000) == "COORDINATOR_NOT_AVAILABLE"
+        assert await assign("b", 10_000) == "NONE"
+        assert (await host.join("d")).error == "GROUP_MAX_SIZE_REACHED"
+        await host.coordinator.leave("a", [LeavingMember(members["a"], None)], soon())
+        assert await assign("c", 50_000) == "NONE"
+        assert host.coordinator._weight == sum(
+            each.group.weight for each in host.coordinator._runners.values()
+        )
+    assert host.coordinator._weight == 0
+
+
+@virtually
+async def test_the_topics_of_a_group_are_read_once_a_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with hosting() as host:
+        member = await host.stable()
+        reads = []
+
+        def noted(metadata: list[bytes]) -> frozenset[str] | None:
+            reads.append(metadata)
+            return subscribed_topics(metadata)
+
+        monkeypatch.setattr("gateway.groups.classic.group.subscribed_topics", noted)
+        first = [host.coordinator.subscribed_topics("g") for _ in range(3)]
+        assert len(reads) == 1 and len(set(first)) == 1
+        await host.join("g", member)
+        host.coordinator.subscribed_topics("g")
+        assert len(reads) == 2
 
 
 @virtually

@@ -20,6 +20,9 @@ MATCHED = [
     (r"\é", "é", "e"),
     (r"\\C", r"\C", "C"),
     (r"\Aa$", "a", "a\n"),
+    ("a{2}b{1,3}c{2,}", "aabbcc", "aabbc"),
+    ("[[:alpha:]]{2}[]x]", "ab]", "a1]"),
+    (r"\[a\{2", "[a{2", "a"),
 ]
 REFUSED = [
     *("[", "(", "a)", "a**", "+a", "a{2,1}", "a{1001}", "(?=a)", "(?<=a)", r"\1", r"\Z", r"a\C", r"[\C]"),
@@ -44,6 +47,26 @@ def test_a_pattern_matches_whole_texts(pattern: str, matched: str, other: str) -
 def test_what_is_not_of_re2_or_too_large_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidPattern):
         Pattern(pattern)
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(part * (MAX_CHARS // len(part)) for part in ("[", r"\p{", r"\x{", "[[:", "(?<")),
+        r"\pL{1000}" * 200,
+        "(" * 1_000 + "a{1000}" * 100,
+    ],
+    ids=lambda pattern: pattern[:12],
+)
+def test_to_refuse_a_pattern_takes_no_longer_than_to_take_one(pattern: str) -> None:
+    took = []
+    for _ in range(3):
+        began = time.thread_time()
+        with pytest.raises(InvalidPattern):
+            Pattern(pattern)
+        took.append(as_if_quiet(time.thread_time() - began))
+    assert min(took) < 0.010
 
 
 def test_a_pattern_that_would_take_long_for_a_text_is_refused_for_it() -> None:

@@ -24,7 +24,7 @@ from gateway.groups.classic.validation import (
 )
 from gateway.groups.describe import GroupDescription, MemberDescription
 from gateway.groups.machine import Effect, GroupCoordinatorConfig, RebalanceReason, Ticket
-from gateway.groups.messages import Join, JoinResult, LeavingMember, Sync, SyncResult
+from gateway.groups.messages import NO_GENERATION, Join, JoinResult, LeavingMember, Sync, SyncResult
 from gateway.groups.subscriptions import CONSUMER_PROTOCOL, subscribed_topics
 from ledger.errors import ErrorName
 from ledger.groups.state import Group
@@ -42,6 +42,9 @@ class ClassicGroup:
         self._timers = Timers(self.roster)
         self._effects = Effects(self.roster)
         self._rebalance = Rebalance(config, self.roster, self._timers, self._effects)
+        self._subscribed_in = NO_GENERATION
+        """In which generation `_subscribed` was read."""
+        self._subscribed: frozenset[str] | None = None
 
     @property
     def state(self) -> State:
@@ -174,8 +177,7 @@ class ClassicGroup:
         return error
 
     def tick(self, now: float) -> list[Effect]:
-        for member_id in self._timers.expired_ids(now):
-            del self.roster.pending[member_id]
+        if self.roster.pending.take_expired(now):
             self._rebalance.maybe_complete_join(now)
         for member in self._timers.expired_members(now):
             # The end of one session may end the rebalance, which removes others.
@@ -240,7 +242,11 @@ class ClassicGroup:
         protocol = self.protocol
         if protocol is None:
             return None
-        return subscribed_topics(member.metadata(protocol) for member in self.roster)
+        if self._subscribed_in != self.generation:
+            # As in Kafka, those of the generation: members that join again change them with the next.
+            self._subscribed_in = self.generation
+            self._subscribed = subscribed_topics([member.metadata(protocol) for member in self.roster])
+        return self._subscribed
 
     def _refuse_join(self, request: Join, error: ErrorName, ticket: Ticket, now: float) -> None:
         member = self.roster.by_id.get(request.member_id)
@@ -255,7 +261,7 @@ class ClassicGroup:
         current = self.roster.by_instance.get(request.instance_id or "")
         if gets_id_only(request):
             member_id = request.new_member_id
-            self.roster.pending[member_id] = self._timers.due(now + request.session_timeout_ms)
+            self.roster.pending.give(member_id, self._timers.due(now + request.session_timeout_ms))
             self._effects.complete(ticket, JoinResult(ErrorName.MEMBER_ID_REQUIRED, member_id))
         elif request.instance_id is not None and current is not None:
             self._replace(current, request, ticket, now)
@@ -263,8 +269,7 @@ class ClassicGroup:
             self._add(request.new_member_id, request, ticket, now)
 
     def _join_known(self, request: Join, ticket: Ticket, now: float) -> None:
-        if request.member_id in self.roster.pending:
-            del self.roster.pending[request.member_id]
+        if self.roster.pending.take(request.member_id):
             self._add(request.member_id, request, ticket, now)
             return
         member = self.roster.by_id[request.member_id]
@@ -347,7 +352,7 @@ class ClassicGroup:
             self._effects.complete(earlier, JoinResult(ErrorName.REBALANCE_IN_PROGRESS, member.member_id))
 
     def _leave(self, leaving: LeavingMember) -> ErrorName:
-        if leaving.member_id and self.roster.pending.pop(leaving.member_id, None) is not None:
+        if leaving.member_id and self.roster.pending.take(leaving.member_id):
             return ErrorName.NONE
         if leaving.member_id:
             error = validate_member(self.roster, leaving.member_id, leaving.instance_id)

@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.groups.classic.given_ids import GivenIds
 from gateway.groups.machine import Ticket
 from gateway.groups.messages import JoinedMember, Protocols
 from ledger.groups.state import Member
+from ledger.requests import text_bytes
 
 NEVER: Final = math.inf
 MEMBER_BYTES: Final = 32
 """Of a member's numbers and lengths."""
+LIVE_BYTES: Final = 1024
+"""Of memory that a member takes besides."""
 
 
 @dataclass(slots=True)
@@ -38,7 +42,7 @@ class LiveMember:
     def size(self) -> int:
         """About the bytes that it takes to store it, its assignment aside."""
         names = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
-        return MEMBER_BYTES + sum(map(len, names)) + protocols_size(self.protocols)
+        return MEMBER_BYTES + sum(map(text_bytes, names)) + protocols_size(self.protocols)
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
@@ -57,7 +61,7 @@ class LiveMember:
 
 
 def protocols_size(protocols: Protocols) -> int:
-    return sum(len(name) + len(metadata) for name, metadata in protocols)
+    return sum(text_bytes(name) + len(metadata) for name, metadata in protocols)
 
 
 def restored_member(member: Member) -> LiveMember:
@@ -80,13 +84,13 @@ class Roster:
     def __init__(self) -> None:
         self.by_id: dict[str, LiveMember] = {}
         self.by_instance: dict[str, LiveMember] = {}
-        self.pending: dict[str, float] = {}
-        """Member ids that were given out (KIP-394), and until when they may be used to join."""
+        self.pending = GivenIds()
         self.leader: str | None = None
         self.joining = 0
         """Number of members that wait in JoinGroup."""
         self.bytes = 0
         """Of all members, as `LiveMember.size` counts."""
+        self._assigned_bytes = 0
         self._supporters: Counter[str] = Counter()
         """Number of members that support each protocol."""
 
@@ -98,8 +102,12 @@ class Roster:
 
     @property
     def weight(self) -> int:
-        """About the bytes of its members and of ids that were given out."""
-        return self.bytes + MEMBER_BYTES * len(self.pending) + sum(map(len, self.pending))
+        """About the memory of its members, with their assignments, and of ids that were given out."""
+        return self.bytes + self._assigned_bytes + LIVE_BYTES * len(self.by_id) + self.pending.bytes
+
+    def assign(self, member: LiveMember, assignment: bytes) -> None:
+        self._assigned_bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
 
     def add(self, member: LiveMember) -> None:
         self.by_id[member.member_id] = member
@@ -107,6 +115,7 @@ class Roster:
             self.by_instance[member.instance_id] = member
         self._count(member.protocols, 1)
         self.bytes += member.size
+        self._assigned_bytes += len(member.assignment)
         if member.joining is not None:
             self.joining += 1
         if self.leader is None:
@@ -119,6 +128,7 @@ class Roster:
             del self.by_instance[member.instance_id]
         self._count(member.protocols, -1)
         self.bytes -= member.size
+        self._assigned_bytes -= len(member.assignment)
         if member.joining is not None:
             self.joining -= 1
         if self.leader == member.member_id:
@@ -129,7 +139,7 @@ class Roster:
         del self.by_id[member.member_id]
         if self.leader == member.member_id:
             self.leader = member_id
-        self.bytes += len(member_id) - len(member.member_id)
+        self.bytes += text_bytes(member_id) - text_bytes(member.member_id)
         member.member_id = member_id
         self.by_id[member_id] = member
 

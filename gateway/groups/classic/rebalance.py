@@ -54,7 +54,7 @@ class Rebalance:
     def prepare(self, now: float, reason: RebalanceReason, member_id: str = "", details: str = "") -> None:
         if self.state is State.COMPLETING_REBALANCE:
             for member in self._roster:
-                member.assignment = b""
+                self._roster.assign(member, b"")
                 if self._effects.complete_sync(member, SyncResult(ErrorName.REBALANCE_IN_PROGRESS)):
                     self._timers.reset_session(member, now)
         self.pending_syncs.clear()
@@ -105,7 +105,7 @@ class Rebalance:
     def assign(self, assignments: dict[str, bytes], now: float) -> None:
         """Complete the sync phase. Members that the leader does not mention get an empty assignment."""
         for member in self._roster:
-            member.assignment = assignments.get(member.member_id, b"")
+            self._roster.assign(member, assignments.get(member.member_id, b""))
         self.move_to(State.STABLE)
         self._effects.store()
         self._effects.note("stable", "", f"generation {self.generation}")
@@ -184,7 +184,7 @@ class Rebalance:
         size = "1 member" if len(self._roster) == 1 else f"{len(self._roster)} members"
         self._effects.note("new_generation", "", f"{self.generation}: {size}, led by {self._roster.leader}")
         for member in self._roster:
-            member.assignment = b""
+            self._roster.assign(member, b"")
             self._effects.complete_join(member, self.join_result(member))
             self._timers.reset_session(member, now)
             member.is_new = False

@@ -44,10 +44,6 @@ class Timers:
             self.wake_at = at
         return at
 
-    def expired_ids(self, now: float) -> list[str]:
-        """Ids that were given out and may be used no longer."""
-        return [member_id for member_id, until in self._roster.pending.items() if until <= now]
-
     def expired_members(self, now: float) -> list[LiveMember]:
         """Members whose sessions have ended, the earliest first."""
         silent = [member for member in self._roster if member.session_expires_at <= now]
@@ -56,7 +52,7 @@ class Timers:
     def rearm(self, now: float) -> None:
         """Set `wake_at` again when all that was due by `now` is done."""
         session_end = min((member.session_expires_at for member in self._roster), default=NEVER)
-        id_end = min(self._roster.pending.values(), default=NEVER)
+        id_end = self._roster.pending.next_end
         # All members were scanned just now; a scan for each of very many would use the whole processor.
         scan_at = max(min(session_end, id_end), now + SCAN_INTERVAL_MS)
         self.wake_at = min(self.joins_end, self.syncs_end, scan_at)

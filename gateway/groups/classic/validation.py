@@ -8,6 +8,7 @@ from gateway.groups.classic.rebalance import Rebalance
 from gateway.groups.classic.states import State
 from gateway.groups.messages import Join, Sync
 from ledger.errors import ErrorName
+from ledger.requests import text_bytes
 
 
 def validate_member(roster: Roster, member_id: str, instance_id: str | None) -> ErrorName | None:
@@ -73,7 +74,7 @@ def join_growth(roster: Roster, request: Join) -> int:
         return grown - protocols_size(current.protocols)
     member_id = request.member_id or request.new_member_id
     names = (member_id, request.instance_id or "", request.client_id, request.client_host)
-    return grown + MEMBER_BYTES + sum(map(len, names))
+    return grown + MEMBER_BYTES + sum(map(text_bytes, names))
 
 
 def validate_sync(rebalance: Rebalance, roster: Roster, request: Sync) -> ErrorName | None:
