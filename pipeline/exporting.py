@@ -165,8 +165,9 @@ class Export:
                 f"the target has offsets of {place.topic}-{place.partition} up to {following - 1}, and the "
                 f"ledger ends at {runs.end}: export a ledger that was put back from a backup elsewhere"
             )
+        readable = _Readable(place, following, runs)
         for group in export_groups(runs, self._segment_bytes):
-            self._write(at, group, _Readable(place, max(following, runs.log_start), runs))
+            self._write(at, group, readable)
             runs.aborted.drop_before(group[-1].last + 1)
             self._pin.keep()
             self._said()
@@ -234,7 +235,7 @@ class Export:
         try:
             for batch in batches_of(task, data):
                 header = read_header(batch.data)
-                if header.is_control or not readable.covers(batch, header):
+                if header.is_control or not readable.takes(batch, header):
                     continue
                 if readable.has_aborted(batch, header):
                     self._totals.left_out += 1
@@ -310,24 +311,30 @@ def _last_aborted(aborted: Aborted) -> int:
 
 
 class _Readable:
-    """Which batches of a partition an export has: those with offsets from `first` on and below the end that
-    are neither aborted nor ends of transactions."""
+    """Which batches of a partition an export has, each once: those with offsets from `first` on and below the
+    end that are neither aborted nor ends of transactions."""
 
     def __init__(self, place: Place, first: int, runs: "_Runs") -> None:
         self.place = place
-        self._first = first
-        self._end = runs.end
-        self._aborted = runs.aborted
+        self._next = first
+        self._runs = runs
 
-    def covers(self, batch: SegmentBatch, header: BatchHeader) -> bool:
-        return batch.base_offset + header.last_offset_delta >= self._first and batch.base_offset < self._end
+    def takes(self, batch: SegmentBatch, header: BatchHeader) -> bool:
+        """Whether it is one of the range, and comes for the first time. Runs that were merged since the page
+        before are one now, which may begin with batches of that page."""
+        last = batch.base_offset + header.last_offset_delta
+        if last < max(self._next, self._runs.log_start) or batch.base_offset >= self._runs.end:
+            return False
+        self._next = last + 1
+        return True
 
     def has_aborted(self, batch: SegmentBatch, header: BatchHeader) -> bool:
-        return self._aborted.has(header, batch.base_offset)
+        return self._runs.aborted.has(header, batch.base_offset)
 
 
 class _Runs:
-    """Runs of a partition from an offset on, up to where it ends now for readers of an isolation level.
+    """Runs of a partition from an offset on, up to where it ends now for readers of an isolation level. They
+    overlap where some were merged between two pages.
     `aborted`: what of the runs so far is not for readers of committed records; nothing for others."""
 
     def __init__(self, finder: Finder, place: Place, offset: int, pin: Pin, *, committed: bool) -> None:

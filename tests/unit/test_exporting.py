@@ -165,9 +165,8 @@ def test_deleted_records_are_not_exported(to_target: ToTarget) -> None:
     assert [offset for offset, _ in to_target.records()] == [2, 4]
 
 
-def with_transactions(page: int = 300) -> MergePeer:
+def with_transactions(peer: MergePeer) -> MergePeer:
     """Committed 0-1 and 4-5, aborted 2-3, 9-10 and 11-12, without a transaction 13-14, open from 16 on."""
-    peer = MergePeer(page=page)
     peer.send(1)  # 0, 1
     peer.send(2)  # 2, 3
     peer.send(1)  # 4, 5
@@ -193,7 +192,7 @@ def merge(peer: MergePeer) -> None:
 def test_an_export_has_what_consumers_of_committed_records_see(
     to_target: ToTarget, page: int, segment_bytes: int
 ) -> None:
-    peer = with_transactions(page)
+    peer = with_transactions(MergePeer(page=page))
     totals = to_target.run(peer, segment_bytes=segment_bytes)
     readable = [0, 4, 8, 13]
     assert [offset for offset, _ in to_target.records()] == readable
@@ -208,9 +207,45 @@ def test_an_export_has_what_consumers_of_committed_records_see(
     assert [offset for offset, _ in to_target.records()] == [*readable, 16, 18, 20]
 
 
+class MergedWhileFound(MergePeer):
+    """All that can be merged is, once the first page of runs was found."""
+
+    is_merged = False
+
+    def find_isolated(self, topic_id: TopicId, partition: int, offset: int) -> FoundRuns:
+        found = super().find_isolated(topic_id, partition, offset)
+        if not self.is_merged:
+            self.is_merged = True
+            merge(self)
+            assert self.parts[T, 0].runs[0].last > found.runs[-1].last
+        return found
+
+
+@pytest.mark.parametrize("segment_bytes", [1, 300, 10**6])
+def test_what_is_merged_between_two_pages_is_exported_once(to_target: ToTarget, segment_bytes: int) -> None:
+    peer = MergedWhileFound(page=2)
+    peer.fill(8)
+    totals = to_target.run(peer, segment_bytes=segment_bytes)
+    assert to_target.records() == peer.records_of(T, 0)
+    assert totals.batches == 8
+    again = to_target.run(peer, segment_bytes=segment_bytes)
+    assert again.segments == 0
+
+
+@pytest.mark.parametrize("page", range(1, 8))
+@pytest.mark.parametrize("segment_bytes", [1, 300, 10**6])
+def test_transactions_that_are_merged_between_two_pages_are_exported_once(
+    to_target: ToTarget, page: int, segment_bytes: int
+) -> None:
+    peer = with_transactions(MergedWhileFound(page=page))
+    totals = to_target.run(peer, segment_bytes=segment_bytes)
+    assert [offset for offset, _ in to_target.records()] == [0, 4, 8, 13]
+    assert (totals.batches, totals.left_out) == (4, 3)
+
+
 @pytest.mark.parametrize("page", [1, 300])
 def test_an_export_of_merged_transactions_is_what_it_would_be_before(to_target: ToTarget, page: int) -> None:
-    peer = with_transactions(page)
+    peer = with_transactions(MergePeer(page=page))
     before = peer.records_of(T, 0)
     merge(peer)
     assert peer.parts[T, 0].runs[0].kind is ObjectKind.SEGMENT
@@ -230,7 +265,7 @@ def test_records_without_a_transaction_are_exported_whichever_producer_sent_them
 
 
 def test_an_export_of_uncommitted_records_has_all_but_the_ends_of_transactions(to_target: ToTarget) -> None:
-    peer = with_transactions()
+    peer = with_transactions(MergePeer())
     totals = to_target.run(peer, committed=False)
     assert [offset for offset, _ in to_target.records()] == [0, 2, 4, 8, 9, 11, 13, 16, 18]
     assert (totals.batches, totals.left_out) == (9, 0)
@@ -238,7 +273,7 @@ def test_an_export_of_uncommitted_records_has_all_but_the_ends_of_transactions(t
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_exports_of_both_isolation_levels_are_not_mixed(to_target: ToTarget, committed: bool) -> None:
-    peer = with_transactions()
+    peer = with_transactions(MergePeer())
     to_target.run(peer, committed=committed)
     with pytest.raises(JobError, match="other isolation level"):
         to_target.run(peer, committed=not committed)
