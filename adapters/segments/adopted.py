@@ -38,7 +38,8 @@ class AdoptedSegments:
         self._open_place = open_place
         self._is_lenient = is_lenient
         self._places: dict[str, tuple[Blobs, BlobRanges]] = {}
-        self._opening = asyncio.Lock()
+        self._opening: dict[str, asyncio.Lock] = {}
+        """Of each place that was read, so that it is opened once."""
         self._failed_s: dict[str, float] = {}
         self._logged_s: dict[str, float] = {}
 
@@ -79,11 +80,12 @@ class AdoptedSegments:
         return found
 
     async def _ranges(self, place: str) -> BlobRanges:
-        async with self._opening:
-            if place not in self._places:
-                blobs = await asyncio.to_thread(self._open_place, place)
-                self._places[place] = blobs, BlobRanges(blobs, lambda _: True)
-            return self._places[place][1]
+        if place not in self._places:
+            async with self._opening.setdefault(place, asyncio.Lock()):
+                if place not in self._places:
+                    blobs = await asyncio.to_thread(self._open_place, place)
+                    self._places[place] = blobs, BlobRanges(blobs, lambda _: True)
+        return self._places[place][1]
 
     def _note(self, place: str, reason: str) -> None:
         now_s = time.monotonic()

@@ -3,6 +3,7 @@ next."""
 
 import asyncio
 import io
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -21,10 +22,11 @@ from ledger.keys import adopted_locator, segment_locator
 from ledger.merging.found import FoundRun, RunPage
 from ledger.merging.plan import MergePolicy, PartitionPlanner
 from ledger.objects.uploads import ObjectKind
+from ledger.ports import Blobs
 from ledger.requests import Refused, Request
 from ledger.rows import digest
 from ledger.topics.requests import DeleteTopic
-from ledger.types import Position, TopicId
+from ledger.types import Buffer, Position, TopicId
 from pipeline import adopting
 from pipeline.adopting import Adoption, AdoptTotals, BucketPlan, Source, Spool
 from pipeline.peer import PeerUnavailable
@@ -216,6 +218,39 @@ async def test_a_bucket_that_is_out_of_reach_is_missing_to_a_gateway_and_an_erro
     with pytest.raises(StoreUnavailable, match="adopted from s3://away: no route"):
         await strict.read(positions)
     await strict.close()
+
+
+async def test_a_bucket_that_hangs_while_it_is_opened_holds_up_no_other(tmp_path: Path) -> None:
+    (key, data), *_ = segment("a", 0, 10).items()
+    for name in ("before", "beside", "hangs"):
+        path = tmp_path / name / key
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    may_open, opened = threading.Event(), list[str]()
+
+    def open_place(place: str) -> Blobs:
+        opened.append(place)
+        if place.endswith("/hangs"):
+            assert may_open.wait(60.0)
+        return open_kafscale(place)
+
+    adopted = AdoptedSegments(open_place)
+
+    async def read(name: str) -> list[Buffer | None]:
+        locator = adopted_locator(TopicId(ID), f"file:{tmp_path / name}", key)
+        return await adopted.read([Position(locator, 0, 8)])
+
+    await read("before")
+    waiting = [asyncio.ensure_future(read("hangs")) for _ in range(2)]
+    try:
+        async with asyncio.timeout(30.0):
+            assert [await read("before"), await read("beside")] == [[data[:8]]] * 2
+        assert not any(task.done() for task in waiting)
+    finally:
+        may_open.set()
+    assert await asyncio.gather(*waiting) == [[data[:8]]] * 2
+    assert len(opened) == 3
+    await adopted.close()
 
 
 @pytest.mark.parametrize("keys", [1, 1_000])
