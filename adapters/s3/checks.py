@@ -67,6 +67,7 @@ class BucketChecks:
         self._credentials = credentials
         self._options = options or S3Options()
         self._threads = StoreThreads(f"checks of {address}", 1, STEP_DEADLINE_S)
+        self._session: Any = None
         self._client: Any = None
 
     async def refuse_unfit(self, prefix: str) -> None:
@@ -218,12 +219,9 @@ class BucketChecks:
 
     def _read(self, operation: str, what: str, right: str, **arguments: object) -> Response:
         """Empty where there is no such setting. Errors: _Unread, StoreUnavailable."""
-        if self._client is None:
-            self._credentials.check()
-            session = self._credentials.session
-            self._client = boto3_client(session, self._address, self._options, self._region, CALLS)
+        client = self._opened()
         try:
-            response: Response = getattr(self._client, operation)(Bucket=self._address.bucket, **arguments)
+            response: Response = getattr(client, operation)(Bucket=self._address.bucket, **arguments)
         except ClientError as error:
             return self._refused(error, what, right)
         except ResponseParserError:
@@ -234,6 +232,19 @@ class BucketChecks:
                 "check its endpoint and the network"
             ) from None
         return response
+
+    def _opened(self) -> Any:
+        """Of the session that the chain has now: credentials that were refused are looked for again. Called
+        in the only thread, so no request is under way with a client that is replaced."""
+        session = self._credentials.session
+        if session is not self._session:
+            self._credentials.check()
+            replaced = self._client
+            self._client = boto3_client(session, self._address, self._options, self._region, CALLS)
+            self._session = session
+            if replaced is not None:
+                replaced.close()
+        return self._client
 
     def _refused(self, error: ClientError, what: str, right: str) -> Response:
         code = str(error.response.get("Error", {}).get("Code", ""))
