@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from itertools import islice
@@ -186,14 +186,24 @@ class _BlobFiles:
     def delete(self, keys: Sequence[str]) -> None:
         self._check_writes()
         changed: set[Path] = set()
+        deleted = 0
         for key in keys:
             path = self._root / key
             try:
                 with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                     path.unlink()
+                    deleted += 1
             except OSError as error:
-                raise explain(error, "delete the blob", path, self._other) from error
+                failed = explain(error, "delete the blob", path, self._other)
+                if not deleted:
+                    raise failed from error
+                self._sync_deleted(changed)
+                before = f"{deleted} of {len(keys)} keys were deleted before"
+                raise OutcomeUnknown(f"{failed}; {before}") from error
             changed.add(path.parent)
+        self._sync_deleted(changed)
+
+    def _sync_deleted(self, changed: Iterable[Path]) -> None:
         for directory in changed:
             self._sync(directory, "of the deleted blobs")
 

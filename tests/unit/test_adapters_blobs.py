@@ -126,6 +126,31 @@ async def test_a_put_whose_name_cannot_be_synced_is_unknown(
             await blobs.delete(["d/a"])
 
 
+async def test_a_delete_that_fails_after_some_keys_is_unknown_and_what_it_has_deleted_is_synced(
+    blobs: FileBlobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("d/a", "e/b", "f/c"):
+        await blobs.put(key, [b"x"])
+    calls = recorded(monkeypatch)
+    unlink = os.unlink
+
+    def fail(path: str | os.PathLike[str]) -> None:
+        if os.path.basename(path) == "b":
+            raise OSError(errno.EIO, "on purpose")
+        unlink(path)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "unlink", fail)
+        with pytest.raises(StoreUnavailable):
+            await blobs.delete(["d/absent", "e/b", "d/a"])
+        assert calls == []
+        with pytest.raises(OutcomeUnknown, match="1 of 4 keys were deleted before"):
+            await blobs.delete(["d/a", "d/absent", "e/b", "f/c"])
+        assert calls == ["fsync d"]
+    assert [info.key for info in await blobs.list("")] == ["e/b", "f/c"]
+    await blobs.delete(["d/a", "e/b", "f/c"])
+
+
 async def test_a_key_cannot_be_a_prefix_path_of_another(blobs: FileBlobs) -> None:
     await blobs.put("a/b", [b"x"])
     with pytest.raises(ValueError, match="below another key"):
