@@ -1,8 +1,7 @@
 """Drafts are stored, committed in order and completed, over real stores that are held or fail."""
 
 import asyncio
-import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +15,6 @@ from gateway.coordination.shard import Shard
 from gateway.produce.accumulator import PendingBatch
 from gateway.produce.service import ProduceOptions, ProduceService
 from gateway.produce.validation import TopicPolicy
-from gateway.scheduling.batch_opening import NotWanted
 from gateway.telemetry.logs import QuietLog
 from ledger.batch.header import CheckedBatch, Codec, read_header
 from ledger.batch.records import NO_PRODUCER, Producer, Record, build_batch
@@ -120,12 +118,6 @@ class Produce:
         (data,) = await self.segments.read([Position(where, run.start, run.size)])
         assert data is not None
         return bytes(data)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - what holds a frame has no event
-            await asyncio.sleep(0.05)
 
 
 async def results(pending: list[PendingBatch], completion: AwaitedProduce) -> list[int | str]:
@@ -619,64 +611,6 @@ async def test_batches_of_a_connection_and_topic_that_wait_for_validation_are_bo
     again = AwaitedProduce()
     assert not produce.service.add(produce.log(), checked(batch_of("x")), again, RECODED).error
     await again.completed
-
-
-class Frame(bytearray):
-    """Of which it can be seen whether anything still refers to it."""
-
-
-async def test_batches_of_answered_requests_do_not_hold_them_while_they_wait_for_others(
-    opening: Opening,
-) -> None:
-    """Their bytes are in no budget any more, and the client may send further ones."""
-    produce = await opening()
-    goes_on = asyncio.Event()
-
-    class Held:
-        """In the place of the opener: the first batch of each partition takes as long as it likes."""
-
-        def __init__(self) -> None:
-            self.waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
-
-        async def run(
-            self, owner: object, topic: object, work: object, is_wanted: Callable[[], bool]
-        ) -> None:
-            dropped = asyncio.get_running_loop().create_future()
-            self.waiting[dropped] = is_wanted
-            going = asyncio.ensure_future(goes_on.wait())
-            await asyncio.wait([dropped, going], return_when=asyncio.FIRST_COMPLETED)
-            going.cancel()
-            if dropped.done():
-                raise NotWanted
-
-        def drop_unwanted(self) -> None:
-            for dropped, is_wanted in self.waiting.items():
-                if not is_wanted() and not dropped.done():
-                    dropped.set_result(None)
-
-    produce.service._queues._opener = Held()  # type: ignore[assignment]
-
-    def send(text: str, partition: int) -> tuple[AwaitedProduce, "weakref.ref[Frame]"]:
-        frame, completion = Frame(batch_of(text)), AwaitedProduce()
-        batch = CheckedBatch(read_header(memoryview(frame)), memoryview(frame))
-        produce.service.add(produce.log(partition), batch, completion, RECODED)
-        return completion, weakref.ref(frame)
-
-    head, _ = send("head", 0)
-    later = [send("x", 0) for _ in range(5)]
-    other_head, other_frame = send("head", 1)
-    await asyncio.sleep(0)
-    for completion, _ in later[:4]:
-        completion.is_done = True
-    other_head.is_done = True
-    await until(lambda: not any(frame() for _, frame in later[:4]) and other_frame() is None)
-    last, frame = later[4]
-    assert frame() is not None and not last.completed.done()
-    goes_on.set()
-    async with asyncio.timeout(WAIT_S):
-        await asyncio.gather(head.completed, last.completed)
-    assert produce.log(0).high_watermark == 2
-    assert produce.log(1).high_watermark == 0
 
 
 async def test_after_a_batch_that_could_not_be_validated_none_of_its_producer_is_stored(
