@@ -9,6 +9,7 @@ import pytest
 
 from gateway.settings import Settings
 from gateway.wire.apis import ApiKey
+from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -46,7 +47,25 @@ def create_with(arena: Arena, name: str, partitions: int = 1, **configs: str) ->
 
 def packed(records: int, base_ms: int, max_ms: int) -> bytes:
     """A gzip batch of `records` records, each of seven bytes."""
-    body = gzip.compress(TINY_RECORD * records, 6)
+    return packed_batch(TINY_RECORD * records, records, base_ms, max_ms)
+
+
+def packed_headers(headers: int, base_ms: int, max_ms: int) -> bytes:
+    """A gzip batch of one record, with so many headers of two bytes."""
+    body = b"\0\0\0\x01\0" + varint(headers) + b"\0\x01" * headers
+    return packed_batch(varint(len(body)) + body, 1, base_ms, max_ms)
+
+
+def varint(value: int) -> bytes:
+    left, encoded = value << 1, bytearray()
+    while left >= 0x80:
+        encoded.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*encoded, left])
+
+
+def packed_batch(content: bytes, records: int, base_ms: int, max_ms: int) -> bytes:
+    body = gzip.compress(content, 6)
     batch = bytearray(build_batch([Record(0, 0, None, b"x", ())]))[:HEAD_BYTES]
     struct.pack_into(">i", batch, 8, HEAD_BYTES - 12 + len(body))
     struct.pack_into(">hiqq", batch, 21, GZIP, records - 1, base_ms, max_ms)
@@ -115,6 +134,32 @@ def test_batches_that_lookups_by_time_open(arena: Arena, records: int) -> None:
 
     arena.withstands(f"eight lookups by time in a batch of {records:,}", run)
     wait_of_other("another's ListOffsets", arena, waits)
+
+
+@pytest.mark.parametrize("headers", [2_000_000, pytest.param(30_000_000, marks=pytest.mark.full)])
+def test_a_record_of_very_many_headers(arena: Arena, headers: int) -> None:
+    """Some hundred bytes that would be gigabytes of objects."""
+    heavy = create_with(arena, "headers", 8, cleanup_policy="compact")
+    other, lied = create_with(arena, "few", 1, cleanup_policy="compact"), create_with(arena, "lies")
+    now = now_ms()
+    batch = packed_headers(headers, 0, now)
+    assert produced(arena, lied, batch).error_code == 0
+    honest = build_batch([Record(0, 0, b"k", b"v", ())], base_timestamp=now)
+    waits: list[float] = []
+
+    def run() -> None:
+        senders = [connect(arena) for _ in range(8)]
+        for i, sender in enumerate(senders):
+            sender.send(produce(heavy, i, batch))
+            sender.send(message(ApiKey.LIST_OFFSETS, 7, at_time(lied, now - 10)))
+        waits.append(time_of(lambda: produced(arena, other, honest)))
+        for sender in senders:
+            sender.sock.close()
+
+    bounds = Bounds(memory_bytes=(64 << 20) + min(2 * headers, Settings().limits.decompressed_bytes))
+    arena.withstands(f"eight records of {headers:,} headers", run, bounds)
+    wait_of_other("another's Produce", arena, waits)
+    assert produced(arena, heavy, batch).error_code == ErrorCode.INVALID_RECORD
 
 
 def wait_of_other(what: str, arena: Arena, waits: list[float]) -> None:
