@@ -12,7 +12,8 @@ reader of committed records needs: the last stable offset, which may be below th
 aborted transactions in these runs. Where those are very many, there are fewer runs.
 
 Jobs cannot read what is inside of journal entries. So for them a partition ends where the first such run
-begins: before a job gets a pin these runs are moved into objects, and later ones do not concern it.
+begins: before a job gets a pin these runs are moved into objects, and later ones do not concern it. Runs of
+entries that a restore has not found never will be: they are returned as those of any object that is missing.
 """
 
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ from gateway.coordination.blob_keys import applied_of, entries_of, new_snapshot_
 from gateway.coordination.claim import Claim, put_claim
 from gateway.coordination.mark import mark_keys
 from gateway.coordination.recovery import Recovered, snapshot_keys
-from gateway.offline.inline_restore import inline_frames, put_into_objects
+from gateway.offline.inline_restore import inline_frames, put_into_objects, seek_lost
 from ledger.cluster.owners import NO_GATEWAY
 from ledger.cluster.records import LedgerRestored, OwnerChanged
 from ledger.errors import AlreadyExists, NotFound, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
@@ -109,8 +109,7 @@ async def write_backup(journal: Journal, recovered: Recovered, blobs: Blobs, now
     state, start = recovered.state, await journal.start()
     async for piece in pieces(journal, start):
         await put_archive(blobs, journal.shard, piece, now_ms)
-    # Below the entries of the last restore there are none: what it has not found is known to be missing.
-    oldest = state.objects.first_inline_entry(state.restores[-1].entries if state.restores else 0)
+    oldest = state.objects.first_inline_entry()
     if oldest is not None and oldest < start:
         raise StoreUnavailable(
             f"a gateway has moved the records of journal entry {oldest} and pruned it: make the backup again"
@@ -151,6 +150,7 @@ async def read_backup(source: Blobs, shard: int = 0) -> Found:
     """StoreDamaged if there is nothing to restore from, StoreTooNew if this build cannot read it."""
     snapshot, key, skipped = await newest_backup(source, shard)
     state = restore(snapshot.rows)
+    seek_lost(state)
     last_entry = await _last_entry(source, shard, snapshot)
     inline = await inline_frames(source, shard, state)
     return Found(snapshot, state, _backup(key, state), skipped, last_entry, inline)

@@ -23,6 +23,7 @@ from ledger.inline.plan import (
 from ledger.inline.records import InlineMoved
 from ledger.journal import MAX_ENTRY_BYTES
 from ledger.keys import inline_name
+from ledger.objects.rows import find_inline
 from ledger.overlay import Overlay
 from ledger.partitions.runs import Run
 from ledger.ports import Blobs, SegmentStore
@@ -35,6 +36,13 @@ log = structlog.get_logger(__name__)
 PAGE: Final = 1000
 LEFT_BYTES: Final = 64 * 1024
 """Of the first entry of a restored journal, for its other records."""
+
+
+def seek_lost(state: LedgerState) -> None:
+    """What an earlier restore has not found may be in these archives: it is inside of entries again, until
+    this restore is applied to the state."""
+    state.objects.find_entries()
+    find_inline(state)
 
 
 async def inline_frames(source: Blobs, shard: int, state: LedgerState) -> dict[str, bytes]:

@@ -61,3 +61,4 @@ def feature_level_raised(state: LedgerState, record: FeatureLevelRaised) -> None
 def ledger_restored(state: LedgerState, record: LedgerRestored) -> None:
     state.restores.append(record)
     state.objects.keep(record.kept_from_ms, record.kept_to_ms)
+    state.objects.lose_entries(record.entries)

@@ -133,16 +133,21 @@ def complete(state: LedgerState) -> None:
             raise StoreDamaged(
                 f"object {stored.number} of an image should have {stored.live_runs} runs, and {runs} name it"
             )
-    if state.objects.inline:
-        _find_inline(state)
+    if state.restores:
+        state.objects.lose_entries(state.restores[-1].entries)
+    find_inline(state)
     if live:
         raise StoreDamaged(f"runs of an image name object {min(live)}, which it has not")
     if state.objects.next_number <= max(state.objects.by_number, default=-1):
         raise StoreDamaged("the next object number of an image is taken")
 
 
-def _find_inline(state: LedgerState) -> None:
+def find_inline(state: LedgerState) -> None:
+    """Where the runs of each partition begin that are inside of entries."""
     inline = state.objects.inline.keys()
+    if not inline:
+        return
+    state.objects.inline_from.clear()
     for log in state.logs.values():
         for chunk in log.chunks:
             if inline & chunk.object_numbers(chunk.head, len(chunk)):

@@ -131,6 +131,9 @@ class Objects:
         """How many of the objects are segments."""
         self.inline: dict[int, ObjectState] = {}
         """Those of them that are inside of entries, in the order of these."""
+        self.lost: dict[int, ObjectState] = {}
+        """Those that were inside of entries which a restore has not found: the journal does not have these.
+        They are read as any object that is missing, and nothing waits for them."""
         self.inline_from: dict[int, int] = {}
         """By number of the partition, the offset from which on it may have runs inside of entries. One that
         is not here has none."""
@@ -209,10 +212,26 @@ class Objects:
                 del self.by_locator[state.locator]
                 self.segments -= state.kind == ObjectKind.SEGMENT
                 self.garbage.pop(number, None)
-                if self.inline.pop(number, None) is not None:
-                    self._left_entry(state)
+                self.lost.pop(number, None)
+                self._leave_entry(state)
 
-    def _left_entry(self, state: ObjectState) -> None:
+    def lose_entries(self, end: int) -> None:
+        """A restore has put no entry below `end` back: what is still inside of them is nowhere."""
+        for stored in list(self.inline.values()):
+            name = inline_name(stored.locator)
+            if name is not None and name.entry < end:
+                self.lost[stored.number] = stored
+                self._leave_entry(stored)
+
+    def find_entries(self) -> None:
+        """Another restore may find what earlier ones have not. The caller finds where its runs begin."""
+        lost, self.lost = self.lost, {}
+        self.inline_bytes += sum(stored.size for stored in lost.values())
+        self.inline = lost | self.inline
+
+    def _leave_entry(self, state: ObjectState) -> None:
+        if self.inline.pop(state.number, None) is None:
+            return
         self.inline_bytes -= state.size
         if not self.inline:
             self.inline_from.clear()
@@ -227,8 +246,7 @@ class Objects:
         return next(iter(self.inline.values()), None)
 
     def first_inline_entry(self, start: int = 0) -> int | None:
-        """The lowest number from `start` on of an entry with a live run inside; None if there is none. Below
-        the start of the journal there are only those that a restore has not found."""
+        """The lowest number from `start` on of an entry with a live run inside; None if there is none."""
         for stored in self.inline.values():
             name = inline_name(stored.locator)
             if name is not None and name.entry >= start:

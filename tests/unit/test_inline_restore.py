@@ -93,7 +93,8 @@ async def test_what_no_archive_has_is_reported_and_holds_nothing() -> None:
     assert restored.missing == sorted(host.inline_entries)
     again = await InlineHost(metadata, host.blobs).open()
     await again.mover.move()
-    assert again.alarms and "missing" in again.mover.failure
+    # Nothing is left to be moved: tests/unit/test_inline_lost.py has what jobs make of it.
+    assert not again.alarms and not again.mover.failure
     # The journal is pruned all the same.
     start = await again.journal.start()
     for _ in range(3):
