@@ -4,7 +4,8 @@ that a trickle into many topics costs one put every few minutes.
 Entries with live batches inside hold the journal (`gateway/housekeeping/pruning.py`), so they are moved when
 they are old, or many, when the metadata store runs short of space, before a snapshot, and before a job
 begins: jobs read objects alone. The bytes stay as they are. The object is durable before an entry puts it in
-the place of the runs: a crash in between leaves an orphan.
+the place of the runs: a crash in between leaves an orphan. What is inside of entries that a restore has not
+found is not looked for (`ledger.objects.state.Objects.lost`).
 """
 
 import asyncio
@@ -20,10 +21,11 @@ from gateway.housekeeping.housekeeper import Housekeeper
 from gateway.telemetry.logs import QuietLog
 from ledger.errors import StoreError, StoreUnavailable
 from ledger.inline.plan import (
+    MAX_LOOKED_AT,
     OBJECT_BYTES,
     InlineRange,
     batches_of,
-    inline_ranges,
+    look_from,
     moved,
     requests_of,
     without,
@@ -49,6 +51,8 @@ MOVE_AGE_MS: Final = 5 * 60_000
 OBJECT_RUNS: Final = 10_000
 """Nor of more runs: an object is encoded in one iteration of the event loop."""
 SLICE_PARTITIONS: Final = 50
+PARTITION_RUNS: Final = MAX_LOOKED_AT // SLICE_PARTITIONS
+"""To look at a partition costs as much as to look at so many runs."""
 ATTEMPTS: Final = 3
 """How often an object is stored that is too old to be named."""
 assert MOVE_BYTES < HELD_BYTES
@@ -167,18 +171,24 @@ class InlineMover:
 
     async def _found(self) -> list[InlineRange]:
         """Ranges for one object."""
-        state = self._shard.state
         found: list[InlineRange] = []
-        size = runs = 0
-        numbers = list(state.objects.inline_from)
-        for at in range(0, len(numbers), SLICE_PARTITIONS):
-            some = [state.logs.get(number) for number in numbers[at : at + SLICE_PARTITIONS]]
-            for each in (each for known in some if known is not None for each in inline_ranges(state, known)):
-                size, runs = size + each.size, runs + len(each.runs)
-                if found and (size > OBJECT_BYTES or runs > OBJECT_RUNS):
-                    return found
-                found.append(each)
-            await asyncio.sleep(0)
+        size = runs = looked = 0
+        for number in list(self._shard.state.objects.inline_from):
+            offset: int | None = 0
+            while offset is not None:
+                state = self._shard.state
+                if (known := state.logs.get(number)) is None:
+                    break
+                look = look_from(state, known, offset)
+                for each in look.ranges:
+                    size, runs = size + each.size, runs + len(each.runs)
+                    if found and (size > OBJECT_BYTES or runs > OBJECT_RUNS):
+                        return found
+                    found.append(each)
+                offset, looked = look.next_offset, looked + look.runs + PARTITION_RUNS
+                if looked >= MAX_LOOKED_AT:
+                    await asyncio.sleep(0)
+                    looked = 0
         return found
 
     async def _read(self, found: Sequence[InlineRange]) -> tuple[list[InlineRange], _Bytes]:

@@ -15,7 +15,7 @@ MAX_RUN_BYTES: Final = 4 * 1024 * 1024
 """Joined runs are no larger: a fetch or a retention sees runs as wholes."""
 MAX_RANGE_RUNS: Final = 500
 MAX_LOOKED_AT: Final = 1_000
-"""Runs, to find the first that is inside of an entry."""
+"""Runs, in one step."""
 OBJECT_BYTES: Final = 16 * 1024 * 1024
 """No more go into one object: they are held in memory."""
 
@@ -32,27 +32,49 @@ class InlineRange(NamedTuple):
 
 
 def inline_ranges(state: LedgerState, log: PartitionLog) -> Iterator[InlineRange]:
-    """All ranges of a partition, each of at most MAX_RANGE_RUNS. To be used up before the state changes."""
+    """All ranges of a partition, while its state does not change."""
+    offset: int | None = 0
+    while offset is not None:
+        look = look_from(state, log, offset)
+        yield from look.ranges
+        offset = look.next_offset
+
+
+class InlineLook(NamedTuple):
+    """What is among some runs of a partition."""
+
+    ranges: Sequence[InlineRange]
+    """Each of at most MAX_RANGE_RUNS."""
+    runs: int
+    """That were looked at."""
+    next_offset: int | None
+    """Of the next look; None at the end."""
+
+
+def look_from(state: LedgerState, log: PartitionLog, offset: int) -> InlineLook:
+    """The ranges among the next MAX_LOOKED_AT runs of a partition that may be inside of entries."""
     base = state.objects.inline_from.get(log.number)
+    ranges, held = list[InlineRange](), list[Run]()
     if base is None or log.deleted:
-        return
-    held: list[Run] = []
-    inline = state.objects.inline
-    for run in log.runs_from(max(base, log.log_start)):
+        return InlineLook(ranges, 0, None)
+    looked, inline = 0, state.objects.inline
+    for run in islice(log.runs_from(max(offset, base, log.log_start)), MAX_LOOKED_AT):
+        looked, offset = looked + 1, run.last + 1
         # A marker, which is in no object, is none of them.
         is_inline = run.object_number in inline
         if held and (not is_inline or len(held) == MAX_RANGE_RUNS or held[-1].last + 1 != run.base):
-            yield InlineRange(log, held)
+            ranges.append(InlineRange(log, held))
             held = []
         if is_inline:
             held.append(run)
     if held:
-        yield InlineRange(log, held)
+        ranges.append(InlineRange(log, held))
+    return InlineLook(ranges, looked, offset if looked == MAX_LOOKED_AT else None)
 
 
 def readable_end(state: LedgerState, log: PartitionLog) -> int:
     """The offset at which the first run inside of an entry begins, or at which one may begin; the high
-    watermark if there is none."""
+    watermark if there is none. What was inside of an entry that is lost is not waited for."""
     base = state.objects.inline_from.get(log.number)
     if base is None:
         return log.high_watermark

@@ -7,10 +7,12 @@ import pytest
 
 from ledger.errors import StoreDamaged
 from ledger.image import all_rows
+from ledger.inline import plan
 from ledger.inline.plan import (
     MAX_RANGE_RUNS,
     InlineRange,
     inline_ranges,
+    look_from,
     moved,
     readable_end,
     requests_of,
@@ -129,6 +131,28 @@ def test_the_lowest_entry_with_a_live_run_is_known() -> None:
         ledger.submit(DrainRuns(1))
     assert ledger.state.objects.first_inline_entry() is None and not ledger.state.objects.inline_from
     assert_restored(ledger)
+
+
+def test_a_look_is_at_few_runs_and_the_next_goes_on_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = ledger_with()
+    for number in range(10):
+        commit_inline(ledger, 0)
+        if number in (2, 3, 7):
+            commit_wal(ledger, number)
+    log = ledger.state.topics.by_id[TOPIC].partitions[0]
+    whole = [run.base for found in inline_ranges(ledger.state, log) for run in found.runs]
+    monkeypatch.setattr(plan, "MAX_LOOKED_AT", 4)
+    offset: int | None = 0
+    bases: list[int] = []
+    looked: list[int] = []
+    while offset is not None:
+        look = look_from(ledger.state, log, offset)
+        looked.append(look.runs)
+        bases += [run.base for found in look.ranges for run in found.runs]
+        offset = look.next_offset
+    assert bases == whole and len(bases) == 10
+    assert looked == [4, 4, 4, 1]
+    assert [run.base for found in inline_ranges(ledger.state, log) for run in found.runs] == whole
 
 
 def test_an_object_inside_of_an_entry_is_never_garbage() -> None:
