@@ -10,7 +10,7 @@ found is not looked for (`ledger.objects.state.Objects.lost`).
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeAlias
 
 import structlog
@@ -31,6 +31,7 @@ from ledger.inline.plan import (
     without,
 )
 from ledger.inline.requests import MoveInline, RangeMove
+from ledger.keys import inline_name
 from ledger.partitions.requests import StaleObject
 from ledger.partitions.runs import Run
 from ledger.ports import SegmentStore
@@ -150,27 +151,34 @@ class InlineMover:
     async def _move_up_to(self, end: int) -> str:
         """Why not all entries below `end` were moved; empty if they were."""
         loop = asyncio.get_running_loop()
-        began_s, ranges, missing = loop.time(), 0, 0
-        while self._is_before(end):
-            found = await self._found()
-            readable, data = await self._read(found)
-            missing = _runs(found) - _runs(readable)
+        began_s, ranges, missing = loop.time(), 0, set[int]()
+        while self._is_before(end, missing):
+            found = await self._found(missing)
+            readable, data, unread = await self._read(found)
             count = await self._put(readable, data) if readable else 0
-            if not count:
+            if not count and not unread:
                 break
+            missing |= unread
             ranges += count
         if ranges:
             log.info("inline.moved", ranges=ranges, took_s=round(loop.time() - began_s, 3))
         if not self._is_before(end):
             return ""
-        return f"the bytes of {missing} runs are missing" if missing else "others change the same partitions"
+        if missing:
+            return f"the bytes of {len(missing)} journal entries are missing"
+        return "others change the same partitions"
 
-    def _is_before(self, end: int) -> bool:
-        first = self._shard.state.objects.first_inline_entry()
-        return first is not None and first < end
+    def _is_before(self, end: int, missing: Collection[int] = ()) -> bool:
+        """Whether anything is inside of entries below `end`, but for these objects."""
+        for number, stored in self._shard.state.objects.inline.items():
+            if number not in missing:
+                name = inline_name(stored.locator)
+                return name is not None and name.entry < end
+        return False
 
-    async def _found(self) -> list[InlineRange]:
-        """Ranges for one object."""
+    async def _found(self, missing: Collection[int]) -> list[InlineRange]:
+        """Ranges for one object, without those objects whose bytes are missing: else these might leave no
+        room for others."""
         found: list[InlineRange] = []
         size = runs = looked = 0
         for number in list(self._shard.state.objects.inline_from):
@@ -180,7 +188,7 @@ class InlineMover:
                 if (known := state.logs.get(number)) is None:
                     break
                 look = look_from(state, known, offset)
-                for each in look.ranges:
+                for each in _without(look.ranges, missing):
                     size, runs = size + each.size, runs + len(each.runs)
                     if found and (size > OBJECT_BYTES or runs > OBJECT_RUNS):
                         return found
@@ -191,8 +199,8 @@ class InlineMover:
                     looked = 0
         return found
 
-    async def _read(self, found: Sequence[InlineRange]) -> tuple[list[InlineRange], _Bytes]:
-        """What of these ranges can be read, and the bytes of their runs."""
+    async def _read(self, found: Sequence[InlineRange]) -> tuple[list[InlineRange], _Bytes, set[int]]:
+        """What of these ranges can be read, the bytes of their runs, and which objects are missing."""
         objects = self._shard.state.objects.by_number
         positions = {
             run: Position(objects[run.object_number].locator, run.start, run.size)
@@ -208,7 +216,9 @@ class InlineMover:
             unread = [run for run in each.runs if run not in data]
             readable += without(each, unread) if unread else [each]
             self._report(each, unread)
-        return readable, data
+        # What has gone meanwhile is not missing.
+        missing = {run.object_number for run in positions if run not in data} & objects.keys()
+        return readable, data, missing
 
     def _report(self, found: InlineRange, unread: Sequence[Run]) -> None:
         for run in unread:
@@ -257,5 +267,11 @@ class InlineMover:
         return count
 
 
-def _runs(found: Sequence[InlineRange]) -> int:
-    return sum(len(each.runs) for each in found)
+def _without(ranges: Sequence[InlineRange], missing: Collection[int]) -> Sequence[InlineRange]:
+    if not missing:
+        return ranges
+    return [
+        part
+        for each in ranges
+        for part in without(each, [run for run in each.runs if run.object_number in missing])
+    ]

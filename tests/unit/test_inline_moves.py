@@ -20,6 +20,7 @@ from ledger.types import Buffer
 from tests.support.inline_world import (
     GRACE_MS,
     MAX_DRAFT_BYTES,
+    WAIT_S,
     InlineHost,
     all_inline,
     far_metadata,
@@ -251,6 +252,38 @@ async def test_a_missing_entry_is_an_alarm_and_the_others_are_moved(stores: Stor
     await stores.metadata.put(entry_key(0, gone), found.value, None)
     await host.mover.move()
     assert not host.inline_entries and not host.mover.failure
+    await host.close()
+
+
+async def host_without_entries(stores: Stores) -> tuple[InlineHost, list[str]]:
+    """A gateway whose metadata store has lost some of partition 0, and the locators of these."""
+    host = await stores.host()
+    for number in range(4):
+        await host.send(b"%d" % number)
+    gone = host.inline_entries
+    await host.send(b"there", 1)
+    await host.close()
+    host = await stores.host()
+    await host.journal.delete([int(name.rpartition("/")[2][:20]) for name in gone])
+    return host, gone
+
+
+async def test_missing_entries_leave_room_for_others(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inline_moves, "OBJECT_RUNS", 3)
+    host, gone = await host_without_entries(stores)
+    await host.mover.move()
+    assert host.inline_entries == gone
+    assert f"{len(gone)} journal entries are missing" in host.mover.failure
+    await host.close()
+
+
+async def test_with_missing_entries_a_move_ends_while_records_are_produced(stores: Stores) -> None:
+    host, gone = await host_without_entries(stores)
+    moving = asyncio.create_task(host.mover.move())
+    async with asyncio.timeout(WAIT_S):
+        while not moving.done():
+            await host.send(b"more", 1)
+    assert "missing" in host.mover.failure and host.inline_entries[: len(gone)] == gone
     await host.close()
 
 
