@@ -3,12 +3,12 @@
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import heappop, heappush
 from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple
 
 from ledger.keys import created_ms, inline_name, is_placed
+from ledger.objects.spans import CreatedNumbers, CreationTimes
 from ledger.objects.uploads import ObjectKind, PendingDraft, Upload, Uploader, Uploaders
 from ledger.records import FIRST_LEVEL
 
@@ -140,8 +140,9 @@ class Objects:
         self.inline_bytes = 0
         """Of `inline`."""
         self.uploaders = Uploaders()
-        self._with_results: list[tuple[int, int]] = []
-        """A heap of (creation time, number): objects whose results the floor has not dropped yet."""
+        self._created = CreationTimes()
+        """Of those that no entry and no log file has, and that are above the floor."""
+        self._with_results = CreatedNumbers()
         self._kept: list[tuple[int, int]] = []
 
     def locator(self, number: int) -> str:
@@ -169,10 +170,23 @@ class Objects:
         if state.kind == ObjectKind.INLINE:
             self.inline[state.number] = state
             self.inline_bytes += state.size
-        if not is_placed(state.locator):
-            heappush(self._with_results, (state.created_ms, state.number))
+        if state.created_ms >= self.floor_ms and not is_placed(state.locator):
+            self._created.add(state.created_ms)
+        if state.starts:
+            self._with_results.add(state.number, state.created_ms)
         if state.closed:
             self.garbage[state.number] = state
+
+    def remember(self, state: ObjectState, starts: Sequence[int], base_offsets: Sequence[int]) -> None:
+        """Keep the results of the batches of one commit, until they are settled or below the floor."""
+        state.remember_all(starts, base_offsets)
+        self._with_results.add(state.number, state.created_ms)
+
+    def drop_results(self, state: ObjectState, draft: PendingDraft) -> None:
+        """Forget those of this draft, which is settled."""
+        state.drop_results(draft.first, draft.last)
+        if not state.starts:
+            self._with_results.discard(state.number, state.created_ms)
 
     def release(self, numbers: Iterable[int], now_ms: int) -> set[int]:
         """One live run fewer for each number given; those that lose their last are closed. Returns all
@@ -214,6 +228,7 @@ class Objects:
                 self.garbage.pop(number, None)
                 self.lost.pop(number, None)
                 self._leave_entry(state)
+                self._with_results.discard(number, state.created_ms)
 
     def lose_entries(self, end: int) -> None:
         """A restore has put no entry below `end` back: what is still inside of them is nowhere."""
@@ -255,7 +270,7 @@ class Objects:
 
     def passes(self, floor_ms: int) -> bool:
         """Whether a floor that is raised to this passes an object or an uploader: it changes nothing else."""
-        if self._with_results and self._with_results[0][0] < floor_ms:
+        if self._created.any_within(self.floor_ms, floor_ms):
             return True
         return any(known.newest_ms < floor_ms for known in self.uploaders.values())
 
@@ -263,12 +278,8 @@ class Objects:
         """Nothing older may be committed. Returns the objects that are older and have results, which the
         caller makes them forget."""
         self.floor_ms = max(self.floor_ms, floor_ms)
-        below: list[ObjectState] = []
-        while self._with_results and self._with_results[0][0] < self.floor_ms:
-            state = self.by_number.get(heappop(self._with_results)[1])
-            if state is not None and state.starts:
-                below.append(state)
-        return below
+        self._created.drop_below(self.floor_ms)
+        return [self.by_number[number] for number in self._with_results.take_below(self.floor_ms)]
 
     def uploaded(
         self, upload: Upload, stored: ObjectState, first: int, last: int, entry_time_ms: int

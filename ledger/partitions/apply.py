@@ -57,7 +57,7 @@ def file_committed(state: LedgerState, record: FileCommitted) -> None:
     if is_placed(record.locator):
         _placed(state, stored, record)
     else:
-        stored.remember_all(starts, bases)
+        objects.remember(stored, starts, bases)
     if record.upload is not None:
         _uploaded(state, record.upload, stored, min(starts), max(starts))
     state.dirty[PARTITION].update(touched)
@@ -82,7 +82,7 @@ def _uploaded(state: LedgerState, upload: Upload, stored: ObjectState, first: in
     settled = state.objects.uploaded(upload, stored, first, last, state.entry_time_ms)
     announce(state, (known.number for known, _ in settled))
     for known, draft in settled:
-        known.drop_results(draft.first, draft.last)
+        state.objects.drop_results(known, draft)
     state.dirty[OBJECT].update(known.number for known, _ in settled)
     state.dirty[UPLOADER].add(upload.uploader)
 
