@@ -14,7 +14,7 @@ operator copies the data of a running gateway.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import structlog
@@ -36,6 +36,7 @@ quiet = QuietLog(3600.0, keyed_by=("locator",))
 
 SLICE_RUNS = 2_000
 SLICE_OBJECTS = 500
+SLICE_DEAD = 2_000
 SLICE_PRODUCERS = 1_000
 PRODUCER_EXPIRATION_MS = 24 * 60 * 60 * 1000
 """Kafka's default of producer.id.expiration.ms."""
@@ -54,50 +55,52 @@ class Sweep:
     orphans: int
 
 
-class Graces:
-    """Since when objects have been dead, on a monotonic clock (sans-I/O).
+class Deaths:
+    """Since when objects have been dead, on a monotonic clock, and which snapshots name them (sans-I/O).
 
-    Objects that were dead when the process began are not among them: their readers ended with the earlier
-    process. Their grace ends by entry times alone, so that a gateway that is restarted more often than the
-    grace takes still frees space.
+    Objects that died before the process began have no grace on that clock: their readers ended with the
+    earlier process. Their grace ends by entry times alone, so that a gateway that is restarted more often
+    than the grace takes still frees space.
     """
 
-    def __init__(self, dead: Iterable[int]) -> None:
-        """`dead`: numbers of the objects that are dead already."""
-        self._before = frozenset(dead)
-        self._since: dict[int, tuple[int, int]] = {}
-        """By object: the entry time at which it died, and since when that is known here."""
+    def __init__(self, before_ms: int) -> None:
+        """`before_ms`: the time of the last entry that an earlier process may have applied."""
+        self._before_ms = before_ms
+        self._noted: dict[int, tuple[int, int, int]] = {}
+        """By object: the entry time at which it died, entries that were applied and the monotonic time when
+        it was seen dead first. It died in one of them."""
 
-    def note(self, dead: Mapping[int, int], elapsed_ms: int) -> None:
-        """`dead` are all dead objects now, with the entry times at which they died; others were deleted. One
-        that had got runs again has died a second time."""
-        since = self._since
-        self._since = {
-            number: known if (known := since.get(number)) and known[0] == died_ms else (died_ms, elapsed_ms)
-            for number, died_ms in dead.items()
-            if number not in self._before
-        }
+    def __len__(self) -> int:
+        return len(self._noted)
 
-    def is_over(self, number: int, grace_ms: int, elapsed_ms: int) -> bool:
-        """For an object that was noted."""
-        return number in self._before or self._since[number][1] + grace_ms <= elapsed_ms
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._noted)
 
-
-class Deaths:
-    """Which snapshots name an object that is dead by now (sans-I/O)."""
-
-    def __init__(self) -> None:
-        self._noted: dict[int, int] = {}
-        """By object: entries that were applied when it was seen dead first. It died in one of them."""
-
-    def note(self, dead: Iterable[int], applied: int) -> None:
-        """`dead` are all dead objects now; others were deleted."""
+    def note(self, dead: Mapping[int, int], applied: int, elapsed_ms: int) -> None:
+        """`dead` are dead objects now, with the entry times at which they died. One that had got runs again
+        has died a second time."""
         noted = self._noted
-        self._noted = {number: noted.get(number, applied) for number in dead}
+        for number, died_ms in dead.items():
+            known = noted.get(number)
+            if known is None or known[0] != died_ms:
+                noted[number] = died_ms, applied, elapsed_ms
 
-    def is_before(self, number: int, snapshotted: int) -> bool:
-        """Whether a noted object is dead in a snapshot of so many entries."""
-        return self._noted[number] <= snapshotted
+    def forget(self, numbers: Iterable[int]) -> None:
+        """These are not dead: they were deleted, or have runs again."""
+        for number in numbers:
+            self._noted.pop(number, None)
+
+    def is_grace_over(self, number: int, died_ms: int, grace_ms: int, elapsed_ms: int) -> bool:
+        """False for a death that was not noted."""
+        known = self._noted.get(number)
+        if known is None or known[0] != died_ms:
+            return False
+        return died_ms < self._before_ms or known[2] + grace_ms <= elapsed_ms
+
+    def is_before(self, number: int, died_ms: int, snapshotted: int) -> bool:
+        """Whether it is dead in a snapshot of so many entries. False for a death that was not noted."""
+        known = self._noted.get(number)
+        return known is not None and known[0] == died_ms and known[1] <= snapshotted
 
 
 class GarbageCollector:
@@ -131,11 +134,10 @@ class GarbageCollector:
         self._is_disk_full = is_disk_full
         self._alarm = alarm
         self._elapsed = elapsed
-        self._graces = Graces(shard.state.objects.garbage)
         self._snapshotted = snapshotted
         self._holds = holds
         self._is_being_copied = is_being_copied
-        self._deaths = Deaths()
+        self._deaths = Deaths(shard.state.entry_time_ms)
         self.waits_for_snapshot = False
         """Whether the last sweep left objects because the newest snapshot names them."""
         self.held_bytes = 0
@@ -222,28 +224,23 @@ class GarbageCollector:
     async def _delete_garbage(self, grace_ms: int, loop_time: Callable[[], float]) -> int:
         if not self._may_delete():
             return 0
-        self._note_dead()
-        due = [
-            stored
-            for stored in self._shard.state.objects.due_garbage(self._now_ms(), grace_ms)
-            if self._is_grace_over(stored, grace_ms)
-        ]
-        held = {stored.number for stored in due if self._journal.holds(stored.locator)}
-        self.held_bytes = sum(stored.size for stored in due if stored.number in held)
-        due = [stored for stored in due if stored.number not in held]
-        found, due = len(due), [stored for stored in due if self._is_dead_in_snapshot(stored)]
-        self.waits_for_snapshot = len(due) < found
+        due: Sequence[ObjectState] = await self._found_due(grace_ms)
         if self._holds is not None:
-            due = list(await self._holds.released(due, is_disk_full=self._is_disk_full()))
+            due = await self._holds.released(due, is_disk_full=self._is_disk_full())
         deleted, failure = 0, None
         for at in range(0, len(due), SLICE_OBJECTS):
-            part = due[at : at + SLICE_OBJECTS]
-            gone = await self._delete({stored.locator for stored in part})
+            # Other tasks have run since these were found.
+            if not self._may_delete():
+                break
+            over = self._over(due[at : at + SLICE_OBJECTS], grace_ms)
+            part = [stored for stored in over if self._is_unneeded(stored)]
+            gone = await self._delete({stored.locator for stored in part}) if part else frozenset[str]()
             deleted += len(gone)
             numbers = [stored.number for stored in part if stored.locator in gone]
             try:
                 if numbers:
                     await self._done(ForgetObjects(numbers), loop_time)
+                    self._deaths.forget(numbers)
             except (StoreError, TimeoutError) as error:
                 # The next objects may be those that free space for the journal.
                 failure = error
@@ -252,6 +249,63 @@ class GarbageCollector:
         if failure is not None:
             raise failure
         return deleted
+
+    async def _found_due(self, grace_ms: int) -> list[ObjectState]:
+        """The garbage that only holds of backups may keep. In slices: other tasks run after each few thousand
+        dead objects."""
+        due: list[ObjectState] = []
+        held_bytes, waits_for_snapshot = 0, False
+        async for dead in self._dead():
+            over = self._over(dead, grace_ms)
+            let_go = [stored for stored in over if not self._journal.holds(stored.locator)]
+            held_bytes += sum(stored.size for stored in over) - sum(stored.size for stored in let_go)
+            found = [stored for stored in let_go if self._is_dead_in_snapshot(stored)]
+            waits_for_snapshot = waits_for_snapshot or len(found) < len(let_go)
+            due += found
+        self.held_bytes, self.waits_for_snapshot = held_bytes, waits_for_snapshot
+        await self._forget_deaths()
+        return due
+
+    async def _dead(self) -> AsyncIterator[list[ObjectState]]:
+        """All that is dead, slice by slice. The deaths of each slice are noted."""
+        async for numbers in _slices(list(self._shard.state.objects.garbage)):
+            state = self._shard.state
+            known = map(state.objects.garbage.get, numbers)
+            dead = [stored for stored in known if stored is not None]
+            elapsed_ms = self._elapsed() if self._elapsed is not None else 0
+            deaths = {stored.number: stored.closed_ms for stored in dead}
+            self._deaths.note(deaths, state.applied, elapsed_ms)
+            yield dead
+
+    async def _forget_deaths(self) -> None:
+        """Of objects that were deleted by another owner, or have runs again."""
+        if len(self._deaths) > len(self._shard.state.objects.garbage):
+            async for numbers in _slices(list(self._deaths)):
+                garbage = self._shard.state.objects.garbage
+                self._deaths.forget([number for number in numbers if number not in garbage])
+
+    def _over(self, found: Sequence[ObjectState], grace_ms: int) -> list[ObjectState]:
+        """Those that are dead, and whose grace is over."""
+        objects, now_ms = self._shard.state.objects, self._now_ms()
+        due = [
+            stored
+            for stored in found
+            if objects.garbage.get(stored.number) is stored and objects.is_due(stored, now_ms, grace_ms)
+        ]
+        if self._elapsed is None:
+            return due
+        elapsed_ms, is_over = self._elapsed(), self._deaths.is_grace_over
+        return [one for one in due if is_over(one.number, one.closed_ms, grace_ms, elapsed_ms)]
+
+    def _is_unneeded(self, stored: ObjectState) -> bool:
+        return not self._journal.holds(stored.locator) and self._is_dead_in_snapshot(stored)
+
+    def _is_dead_in_snapshot(self, stored: ObjectState) -> bool:
+        """Not asked for where nothing is merged, as the records are gone then, and not on a full disk, where
+        no snapshot may fit."""
+        if self._snapshotted is None or not self._shard.state.objects.segments or self._is_disk_full():
+            return True
+        return self._deaths.is_before(stored.number, stored.closed_ms, self._snapshotted())
 
     async def _delete(self, locators: Set[str]) -> Set[str]:
         """Returns the deleted ones. An object that cannot be deleted does not prevent the others."""
@@ -313,23 +367,6 @@ class GarbageCollector:
     def _may_delete(self) -> bool:
         return self._segments.capabilities.deletes and not self._is_being_copied()
 
-    def _is_dead_in_snapshot(self, stored: ObjectState) -> bool:
-        """Not asked for where nothing is merged, as the records are gone then, and not on a full disk, where
-        no snapshot may fit."""
-        if self._snapshotted is None or not self._shard.state.objects.segments or self._is_disk_full():
-            return True
-        return self._deaths.is_before(stored.number, self._snapshotted())
-
-    def _note_dead(self) -> None:
-        state = self._shard.state
-        self._deaths.note(state.objects.garbage, state.applied)
-        if self._elapsed is not None:
-            dead = {number: stored.closed_ms for number, stored in state.objects.garbage.items()}
-            self._graces.note(dead, self._elapsed())
-
-    def _is_grace_over(self, stored: ObjectState, grace_ms: int) -> bool:
-        return self._elapsed is None or self._graces.is_over(stored.number, grace_ms, self._elapsed())
-
     def _silent_since(self, hearing: Hearing, now_ms: int) -> int:
         if self._elapsed is None:
             return now_ms - PRODUCER_EXPIRATION_MS
@@ -346,3 +383,11 @@ class GarbageCollector:
         result = await self._shard.ask(request, loop_time() + self._wait_s)
         assert isinstance(result, Done)
         return result.count
+
+
+async def _slices(numbers: Sequence[int]) -> AsyncIterator[Sequence[int]]:
+    """Other tasks run in between."""
+    for at in range(0, len(numbers), SLICE_DEAD):
+        if at:
+            await asyncio.sleep(0)
+        yield numbers[at : at + SLICE_DEAD]

@@ -1,5 +1,6 @@
 """Keeps garbage that backups need: what holds name, or everything while an operator copies the data."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,8 @@ from ledger.ports import Blobs
 quiet = QuietLog(3600.0)
 log = structlog.get_logger(__name__)
 
+SLICE_OBJECTS: Final = 2_000
+"""After so many objects other tasks run."""
 MAX_COPY_MS: Final = 24 * 3_600_000
 """For so long the file `backup-open` is believed: one that was forgotten must not fill the disk."""
 
@@ -36,15 +39,19 @@ class BackupHolds:
             self.kept_objects = self.kept_bytes = 0
             return due
         holds = await self._living()
-        kept = [
-            stored for stored in due if any(hold.keeps(stored.number, stored.closed_ms) for hold in holds)
-        ]
-        self.kept_objects, self.kept_bytes = len(kept), sum(stored.size for stored in kept)
-        if not kept:
-            return due
-        self._say([hold.name for hold in holds], is_disk_full=is_disk_full)
-        numbers = {stored.number for stored in kept}
-        return [stored for stored in due if stored.number not in numbers]
+        released: list[ObjectState] = []
+        kept_bytes = 0
+        for at in range(0, len(due), SLICE_OBJECTS):
+            if at:
+                await asyncio.sleep(0)
+            part = due[at : at + SLICE_OBJECTS]
+            free = [one for one in part if not any(hold.keeps(one.number, one.closed_ms) for hold in holds)]
+            released += free
+            kept_bytes += sum(stored.size for stored in part) - sum(stored.size for stored in free)
+        self.kept_objects, self.kept_bytes = len(due) - len(released), kept_bytes
+        if self.kept_objects:
+            self._say([hold.name for hold in holds], is_disk_full=is_disk_full)
+        return released
 
     async def _living(self) -> Sequence[Hold]:
         now_ms = self._now_ms()

@@ -302,11 +302,13 @@ class Objects:
         """Whether the bytes of an object of this creation time stay for ever (see LedgerRestored)."""
         return any(from_ms <= created_ms <= to_ms for from_ms, to_ms in self._kept)
 
+    def is_due(self, closed: ObjectState, now_ms: int, grace_ms: int) -> bool:
+        """Whether the grace of this garbage is over, no pin keeps it, and it is below the floor (so that no
+        repeat may come) unless no commit into it is ever repeated."""
+        is_below = closed.created_ms < self.floor_ms or is_placed(closed.locator)
+        is_over = closed.closed_ms + grace_ms <= now_ms and is_below
+        return is_over and closed.closed_ms < self.pinned_ms and not self.keeps(closed.created_ms)
+
     def due_garbage(self, now_ms: int, grace_ms: int) -> Iterator[ObjectState]:
-        """Closed objects whose grace is over, that no pin keeps, and that are below the floor (so that no
-        repeat may come) unless no commit into them is ever repeated."""
-        for state in self.garbage.values():
-            is_below = state.created_ms < self.floor_ms or is_placed(state.locator)
-            is_over = state.closed_ms + grace_ms <= now_ms and is_below
-            if is_over and state.closed_ms < self.pinned_ms and not self.keeps(state.created_ms):
-                yield state
+        """All of it at once, for callers that may take as long as there is garbage."""
+        return (stored for stored in self.garbage.values() if self.is_due(stored, now_ms, grace_ms))

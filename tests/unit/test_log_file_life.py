@@ -10,7 +10,7 @@ import pytest
 from adapters.blobs.memory import MemoryBlobs
 from gateway.coordination.free_space import FreeSpace
 from gateway.housekeeping.checkpoint import Checkpointer, SnapshotRule
-from gateway.housekeeping.garbage import GarbageCollector, Graces
+from gateway.housekeeping.garbage import Deaths, GarbageCollector
 from gateway.housekeeping.steps import MIN_HELD_BYTES, snapshot_if_due
 from ledger.errors import StoreUnavailable
 from ledger.keys import is_log
@@ -154,12 +154,19 @@ async def test_a_file_that_died_again_has_its_grace_again(life: Life) -> None:
 
 
 def test_so_it_has_on_the_monotonic_clock_when_the_other_was_set_ahead() -> None:
-    graces = Graces(())
-    graces.note({1: BEGUN_MS}, 0)
-    graces.note({1: BEGUN_MS + 10 * GRACE_MS}, GRACE_MS - 10)
-    assert not graces.is_over(1, GRACE_MS, GRACE_MS + 10)
-    graces.note({1: BEGUN_MS + 10 * GRACE_MS}, GRACE_MS + 10)
-    assert graces.is_over(1, GRACE_MS, 2 * GRACE_MS - 10)
+    deaths, again_ms = Deaths(0), BEGUN_MS + 10 * GRACE_MS
+    deaths.note({1: BEGUN_MS}, 1, 0)
+    deaths.note({1: again_ms}, 2, GRACE_MS - 10)
+    assert not deaths.is_grace_over(1, again_ms, GRACE_MS, GRACE_MS + 10)
+    deaths.note({1: again_ms}, 3, GRACE_MS + 10)
+    assert deaths.is_grace_over(1, again_ms, GRACE_MS, 2 * GRACE_MS - 10)
+
+
+def test_a_file_that_died_again_is_not_dead_in_the_snapshots_after_its_first_death() -> None:
+    deaths = Deaths(0)
+    deaths.note({1: BEGUN_MS}, 5, 0)
+    deaths.note({1: BEGUN_MS + 1}, 9, 0)
+    assert not deaths.is_before(1, BEGUN_MS + 1, 8) and deaths.is_before(1, BEGUN_MS + 1, 9)
 
 
 async def test_a_file_that_no_entry_names_is_an_orphan_once_it_is_not_held(life: Life) -> None:
