@@ -34,9 +34,10 @@ class SlowOpener:
         dropped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting[dropped] = is_wanted
         going = asyncio.ensure_future(self.goes_on.wait())
-        await asyncio.wait([dropped, going], return_when=asyncio.FIRST_COMPLETED)
-        going.cancel()
-        if dropped.done():
+        going.add_done_callback(lambda _: dropped.done() or dropped.set_result(None))
+        await dropped
+        if not going.done():
+            going.cancel()
             raise NotWanted
 
     def drop_unwanted(self) -> None:
@@ -47,9 +48,10 @@ class SlowOpener:
 
 class Queues:
     def __init__(self) -> None:
-        self.opener: Any = SlowOpener()
+        self.opener = SlowOpener()
         self.accepted: list[str] = []
-        self.queues = ValidationQueues(self.opener, SequenceGaps(), self._accept, self._fail)
+        opener: Any = self.opener
+        self.queues = ValidationQueues(opener, SequenceGaps(), self._accept, self._fail)
         self.logs = [PartitionLog(number, TopicId(b"t" * 16), number) for number in range(2)]
 
     def _accept(self, pending: PendingBatch, stamp: bool) -> None:
