@@ -1,5 +1,6 @@
 """`dragoman quotas list|set|unset`: client quotas of any Kafka endpoint (KIP-546)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -160,9 +161,12 @@ def _line(entry: Any) -> QuotaLine:
 
 def _number(name: str, text: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise UsageError(f"quota {name}={text}: expected a number") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise UsageError(f"quota {name}={text}: expected a number")
+    return value
 
 
 def _shown(entity: Entity) -> str:

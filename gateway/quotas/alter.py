@@ -1,9 +1,10 @@
 """Checks what AlterClientQuotas may change (KIP-546, KIP-612). Pure; the ledger makes it durable.
 
 Kafka's checks in its order: keys given twice, entities given twice, the entity's types and names, their
-combination, and then each value.
+combination, and then each value. Unlike Kafka it refuses NaN, which every rate exceeds, and infinity.
 """
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -146,6 +147,9 @@ def _check_value(known: Mapping[str, ValueType], key: str, value: float) -> Refu
     kind = known[key]
     if value > kind.value:
         return _invalid(f"Proposed value for {key} is too large for {_article(kind)}.")
+    if not math.isfinite(value):
+        # Nothing can be compared with NaN: it passes the checks above.
+        return _invalid(f"Quota {key} must be a finite number")
     if kind is not ValueType.DOUBLE and value % 1.0 > FRACTION:
         return _invalid(f"{key} cannot be a fractional value.")
     return None

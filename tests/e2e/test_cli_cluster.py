@@ -132,6 +132,7 @@ def test_defaults_and_pairs_of_user_and_client_id_are_entities_of_their_own(
         (["set", "producer_byte_rate=1"], "say whose quota"),
         (["set", "producer_rate=1", "--user", "a"], f"expected one of {', '.join(QUOTAS)}"),
         (["set", "producer_byte_rate=much", "--user", "a"], "expected a number"),
+        (["set", "request_percentage=nan", "--user", "a"], "expected a number"),
         (["set", "producer_byte_rate=1", "--user", "a", "--default-user"], "give one of them"),
         (["set", "producer_byte_rate=1", "--ip", "::1", "--user", "a"], "give --ip alone"),
         (["set", "producer_byte_rate=1", "--ip", "10.0.0.1"], "only connection_creation_rate"),

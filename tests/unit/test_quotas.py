@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.quotas.alter import FETCH, PRODUCE, REQUEST, QuotaEdit, check_edits, entity_of
+from gateway.quotas.alter import FETCH, MUTATION, PRODUCE, REQUEST, QuotaEdit, check_edits, entity_of
 from gateway.quotas.describe import Component, MatchType, find_quotas
 from gateway.quotas.lookup import Limit, find_limit, parse_address
 from gateway.quotas.meter import MAX_THROTTLE_MS, RateMeter
@@ -112,12 +113,18 @@ C = {"client-id": "c"}
         (C, [(PRODUCE, 2.0**64)], "INVALID_REQUEST"),
         (C, [(PRODUCE, 0.0)], "INVALID_REQUEST"),
         (C, [(REQUEST, -1.0)], "INVALID_REQUEST"),
+        (C, [(PRODUCE, math.nan)], "INVALID_REQUEST"),
+        (C, [(REQUEST, math.nan)], "INVALID_REQUEST"),
+        (C, [(REQUEST, math.inf)], "INVALID_REQUEST"),
+        (C, [(MUTATION, math.nan)], "INVALID_REQUEST"),
+        (C, [(MUTATION, math.inf)], "INVALID_REQUEST"),
         (C, [("nonsense", 1.0)], "INVALID_REQUEST"),
         (C, [("connection_creation_rate", 1.0)], "INVALID_REQUEST"),
         (C, [(PRODUCE, 1.0), (PRODUCE, 2.0)], "INVALID_REQUEST"),
         ({"ip": "10.0.0.1"}, [("connection_creation_rate", 7.0)], "NONE"),
         ({"ip": None}, [("connection_creation_rate", 7.0)], "NONE"),
         ({"ip": "10.0.0.1"}, [("connection_creation_rate", 7.5)], "INVALID_REQUEST"),
+        ({"ip": "10.0.0.1"}, [("connection_creation_rate", math.nan)], "INVALID_REQUEST"),
         ({"ip": "10.0.0.1"}, [("connection_creation_rate", 2.0**31)], "INVALID_REQUEST"),
         ({"ip": "10.0.0.1"}, [(PRODUCE, 7.0)], "INVALID_REQUEST"),
         ({"ip": "no address"}, [("connection_creation_rate", 7.0)], "INVALID_REQUEST"),
