@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,8 @@ MAX_PADDING: Final = 300
 MAX_UNFOLDED: Final = 40
 """A cell of up to this many columns is not folded on a terminal, if all of them fit: a topic id has 36."""
 GAP: Final = "  "
+_BEYOND_ASCII: Final = re.compile("[\x7f-\U0010ffff]+")
+"""Runs of characters that JSON has as they are, and of which some are not to be printed."""
 
 
 class UsageError(Exception):
@@ -127,12 +130,12 @@ def print_json(value: Any) -> None:
 
 def json_text(value: Any) -> str:
     """The same document as text."""
-    return json.dumps(value, default=_plain, indent=2, ensure_ascii=False)
+    return printable_json(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
 
 
 def print_line(value: Any) -> None:
     """A value as one line of JSON on stdout."""
-    _print(json.dumps(value, default=_plain, ensure_ascii=False))
+    _print(printable_json(json.dumps(value, default=_plain, ensure_ascii=False)))
 
 
 def print_text(text: str = "") -> None:
@@ -187,6 +190,20 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def printable_json(text: str) -> str:
+    """JSON that says the same and is safe to print, like a text that is `escaped`: letters of any language
+    stay, each character that is not printable is written as its code."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _BEYOND_ASCII.sub(_printable_run, text)
+
+
+def _printable_run(run: re.Match[str]) -> str:
+    if run[0].isprintable():
+        return run[0]
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in run[0])
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

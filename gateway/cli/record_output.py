@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from gateway.cli.fetching import Consumed
-from gateway.cli.output import UsageError
+from gateway.cli.output import UsageError, printable_json
 from gateway.cli.record_input import raw, unescaped
 from ledger.types import Buffer
 
@@ -42,7 +42,7 @@ def printer_for(options: OutputOptions) -> Printer:
         return _formatted(options.format, null)
     match options.format:
         case Format.JSON:
-            return lambda consumed: json.dumps(_as_json(consumed), ensure_ascii=False).encode() + b"\n"
+            return _json_line
         case Format.KEY_VALUE:
             separator = raw(unescaped(options.key_separator))
             return lambda consumed: (
@@ -102,6 +102,10 @@ def _headers(consumed: Consumed, null: bytes) -> bytes:
         header.key.encode("utf-8", "surrogateescape") + b"=" + _or(null, header.value)
         for header in consumed.record.headers
     )
+
+
+def _json_line(consumed: Consumed) -> bytes:
+    return printable_json(json.dumps(_as_json(consumed), ensure_ascii=False)).encode() + b"\n"
 
 
 def _as_json(consumed: Consumed) -> dict[str, Any]:
