@@ -7,6 +7,7 @@ import argparse
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,14 +17,14 @@ from rich.table import Table
 from gateway.addresses import Address, parse_address
 from gateway.cli.client import Client, ClientError
 from gateway.cli.exits import Exit
+from gateway.cli.fetching import opened_batch, whole_batches
 from gateway.settings import ConfigError
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from gateway.wire.messages.generated.metadata import MetadataRequest, MetadataRequestTopic
 from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ledger.batch.header import walk
-from ledger.batch.records import Record, build_batch, read_batch
+from ledger.batch.records import Record, build_batch
 
 TOPIC: Final = "demo"
 PARTITION: Final = 0
@@ -108,29 +109,26 @@ def consume(client: Client, topic_id: bytes, offset: int) -> list[Consumed]:
         data = response.responses[0].partitions[0]
         if data.error_code:
             raise ClientError(f"fetch was refused: {ErrorCode(data.error_code).name}")
-        consumed += [record for record in _records(data.records) if record.offset >= offset]
-        if len(consumed) >= RECORDS:
-            return consumed[:RECORDS]
+        for record in _records(data.records):
+            if record.offset >= offset:
+                consumed.append(record)
+            if len(consumed) == RECORDS:
+                return consumed
         offset = consumed[-1].offset + 1 if consumed else offset
     raise ClientError(f"only {len(consumed)} of {RECORDS} records came back")
 
 
-def _records(data: bytes | memoryview | None) -> list[Consumed]:
-    consumed = []
-    view = memoryview(data or b"")
-    for walked in walk(view):
-        batch = view[walked.position : walked.position + walked.size_bytes]
-        header, records = read_batch(batch, MAX_BYTES)
-        consumed += [
-            Consumed(
+def _records(data: bytes | memoryview | None) -> Iterator[Consumed]:
+    """ClientError."""
+    for batch in whole_batches(memoryview(data or b"")):
+        header, records = opened_batch(f"{TOPIC}-{PARTITION}", batch, MAX_BYTES)
+        for record in records:
+            yield Consumed(
                 header.base_offset + record.offset_delta,
                 header.base_timestamp + record.timestamp_delta,
                 bytes(record.key or b"").decode(errors="replace"),
                 bytes(record.value or b"").decode(errors="replace"),
             )
-            for record in records
-        ]
-    return consumed
 
 
 def main() -> int:

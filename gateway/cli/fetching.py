@@ -12,6 +12,7 @@ from gateway.cli.output import talk
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from ledger.batch.compression import decompress
 from ledger.batch.header import (
     CONTROL_BIT,
     HEADER_BYTES,
@@ -20,9 +21,11 @@ from ledger.batch.header import (
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
     BatchError,
+    BatchHeader,
+    read_header,
     verify_crc,
 )
-from ledger.batch.records import Record, read_batch
+from ledger.batch.records import Record, parse_records
 
 MAX_WAIT_MS: Final = 500
 FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -169,12 +172,9 @@ def _records(
     topic, partition = key
     aborted = _Aborted(data.aborted_transactions or ())
     for batch in whole_batches(memoryview(data.records or b"")):
-        try:
-            if not verify_crc(batch):
-                raise ClientError(f"a batch of {topic}-{partition} does not match its CRC")
-            header, records = read_batch(batch, DECOMPRESSED_BYTES)
-        except BatchError as error:
-            raise ClientError(f"a batch of {topic}-{partition} cannot be read: {error}") from error
+        if not verify_crc(batch):
+            raise ClientError(f"a batch of {topic}-{partition} does not match its CRC")
+        header, records = opened_batch(f"{topic}-{partition}", batch, DECOMPRESSED_BYTES)
         for record in () if aborted.leaves_out(header) else records:
             offset = header.base_offset + record.offset_delta
             if offset < positions[key]:
@@ -187,6 +187,34 @@ def _records(
         positions[key] = max(positions[key], last + 1)
     if data.records:
         positions[key] = positions.pop(key)
+
+
+def opened_batch(
+    partition: str, batch: memoryview, max_decompressed_bytes: int
+) -> tuple[BatchHeader, Iterator[Record]]:
+    """Header and records of exactly one batch of this partition. Each record is made when it is asked for: a
+    small batch may have millions. ClientError, also from the records."""
+    header = read_header(batch)
+    try:
+        codec = header.codec
+    except ValueError:
+        raise _unreadable(partition, f"unknown codec in attributes {header.attributes}") from None
+    try:
+        data = decompress(codec, batch[HEADER_BYTES:], max_decompressed_bytes)
+    except BatchError as error:
+        raise _unreadable(partition, error) from error
+    return header, _records_in(partition, data, header.record_count)
+
+
+def _records_in(partition: str, data: memoryview, record_count: int) -> Iterator[Record]:
+    try:
+        yield from parse_records(data, record_count)
+    except BatchError as error:
+        raise _unreadable(partition, error) from error
+
+
+def _unreadable(partition: str, why: BatchError | str) -> ClientError:
+    return ClientError(f"a batch of {partition} cannot be read: {why}")
 
 
 class _Aborted:

@@ -9,13 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from gateway.addresses import parse_address
+from gateway.cli.client import Client
 from gateway.config import SETTINGS
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ledger.batch.header import seal
+from ledger.batch.records import Record, build_batch
 from tests.support.command import COMMAND, WAIT_S, run
 from tests.support.gateway import Gateway, GatewayFactory
 from tests.support.ports import free_ports
 from tests.support.terminal import CTRL_C, CTRL_D, Terminal
 
-HOSTILE = "\x1b[31mRED\x1b[2J\nfake-group  Empty"
+HOSTILE = "\x1b[31mRED\x1b[2J\nfake-group  Empty\x9b2J\u202e"
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +153,27 @@ def test_names_of_strangers_move_no_cursor_and_begin_no_line(
 
 
 def test_json_keeps_the_names_of_strangers_exact(gateway: Gateway, hostile_group: str) -> None:
-    listed = json.loads(run(gateway, "groups", "list", "--json").stdout)
-    assert hostile_group in [line["group"] for line in listed]
+    shown = run(gateway, "groups", "list", "--json").stdout
+    assert hostile_group in [line["group"] for line in json.loads(shown)]
+    assert shown.replace("\n", "").isprintable()
+
+
+def test_records_before_a_broken_one_of_their_batch_are_printed(gateway: Gateway) -> None:
+    run(gateway, "topics", "create", "broken", "-p", "1")
+    batch = bytearray(build_batch([Record(at, 0, None, b"%d" % at) for at in range(3)]))
+    batch[-1] = 100  # headers of the last record; the gateway does not open it
+    seal(batch)
+    with Client(parse_address(gateway.bootstrap, "listen")) as client:
+        topic = TopicProduceData("broken", partition_data=[PartitionProduceData(0, bytes(batch))])
+        response = client.ask(
+            ApiKey.PRODUCE, 12, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
+        )
+        assert response.responses[0].partition_responses[0].error_code == 0
+    one = run(gateway, "consume", "broken", "--count", "1")
+    assert (one.returncode, one.stdout) == (0, "0\n"), one.stderr
+    both = run(gateway, "consume", "broken", "--to-end")
+    assert (both.returncode, both.stdout) == (1, "0\n1\n")
+    assert "dragoman: a batch of broken-0 cannot be read" in both.stderr
 
 
 def test_a_piped_table_has_every_name_whole(gateway: Gateway) -> None:
