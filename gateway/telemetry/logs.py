@@ -27,7 +27,7 @@ MAX_TEXT: Final = 2000
 """The same of our own sentences."""
 OUR_TEXTS: Final = frozenset({"advice", "error", "exception", "message", "path", "remedy"})
 FLOODABLE: Final = frozenset(
-    {"connection", "fetch", "group", "list_offsets", "offsets", "produce", "request"}
+    {"connection", "fetch", "group", "library", "list_offsets", "offsets", "produce", "request"}
 )
 """Families of events that clients can cause at any rate."""
 FLOOD_BYTES: Final = 6000
@@ -37,6 +37,8 @@ _UNWRITABLE: Final = (OSError, ValueError, AttributeError)
 """No space or no reader; a closed file; no stderr at all."""
 LINE_BYTES: Final = 120
 """Approximate size of a line without its texts."""
+TRACEBACK_BYTES: Final = 2000
+"""The same of a traceback."""
 
 
 def set_up_logs(log: Log) -> None:
@@ -169,7 +171,7 @@ class Floods:
             window.left_out += 1
             raise structlog.DropEvent
         texts = sum(len(ascii(value)) for value in event.values() if isinstance(value, str))
-        window.left_bytes -= LINE_BYTES + texts
+        window.left_bytes -= LINE_BYTES + texts + (TRACEBACK_BYTES if event.get("exc_info") else 0)
         if window.left_out:
             event["others_left_out"], window.left_out = window.left_out, 0
         return event

@@ -151,6 +151,31 @@ def test_what_clients_cause_is_written_within_a_bound_and_the_rest_is_counted(
     assert "others_left_out" not in (written(event="group.created") or {})
 
 
+FLOODING = """
+import json
+import logging
+from gateway.settings import Log
+from gateway.telemetry.logs import set_up_logs
+
+set_up_logs(Log(format="json"))
+for number in range(500):
+    try:
+        json.loads("{" * 5)
+    except ValueError:
+        logging.getLogger("server").exception("request %d failed", number)
+    logging.getLogger("other").warning("message %d", number)
+"""
+
+
+def test_what_libraries_repeat_is_written_within_a_bound() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", FLOODING], capture_output=True, text=True, timeout=60, check=True
+    )
+    levels = [json.loads(line)["level"] for line in finished.stderr.splitlines()]
+    assert 1 <= levels.count("error") <= 8 and 10 < levels.count("warning") < 120
+    assert len(finished.stderr) < 6 * FLOOD_BYTES
+
+
 @pytest.mark.parametrize("format", ["json", "text"])
 def test_a_traceback_shows_no_values(format: str) -> None:
     text = "\n".join(lines_of(format))
