@@ -1,4 +1,4 @@
-"""Query parameters of the console's requests, checked; and texts made of bytes that anybody has sent."""
+"""Parameters of the console's requests, checked; and texts made of bytes that anybody has sent."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -8,6 +8,7 @@ from typing import Any, Final
 from gateway.console.access import Denied
 from gateway.console.paging import DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS, PageRequest
 from gateway.console.record_scan import Cut, RecordFilter
+from gateway.console.resets import TARGETS, Target
 
 MAX_NUMBER: Final = 2**63 - 1
 MAX_SEARCH_CHARS: Final = 1_000
@@ -82,6 +83,14 @@ def positions(text: str, name: str) -> dict[int, int]:
             raise bad(f"The parameter {name} is no list of PARTITION:OFFSET.")
         found[int(index)] = min(int(offset), MAX_NUMBER)
     return found
+
+
+def reset_target(to: object, value: object) -> Target:
+    """Two fields of a body. Raises Denied."""
+    # What is no text may not even be looked up in a set.
+    if isinstance(to, str) and to in TARGETS and type(value) is int and -(2**62) <= value <= 2**62:
+        return Target(to, value)
+    raise bad(f"The field to is one of {', '.join(sorted(TARGETS))}; value is a number.")
 
 
 def shown(cut: Cut | None) -> dict[str, Any] | None:

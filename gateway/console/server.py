@@ -30,12 +30,12 @@ from aiohttp import web
 
 from gateway.console import views
 from gateway.console.access import SECURITY_HEADERS, Access, Denied, RequestFacts
-from gateway.console.forms import bad, name_of, number, page_request, positions, record_filter
+from gateway.console.forms import bad, name_of, number, page_request, positions, record_filter, reset_target
 from gateway.console.history import Counts, History
 from gateway.console.messages import MAX_PARTITIONS, MAX_RECORDS, MessageSearch, NotReadable, Search
 from gateway.console.paging import DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS, PageRequest, page_of
 from gateway.console.positions import Positions
-from gateway.console.resets import TARGETS, NotPossible, Resets, Target, audit_reset
+from gateway.console.resets import NotPossible, Resets, audit_reset
 from gateway.console.tables import (
     GROUP_SORTS,
     TOPIC_SORTS,
@@ -349,15 +349,13 @@ class Console:
 
     async def _reset_preview(self, request: web.Request) -> web.Response:
         body = await self._body(request)
-        group_id, to, value = body.get("group"), body.get("to"), body.get("value", 0)
-        topics = body.get("topics", [])
+        group_id, topics = body.get("group"), body.get("topics", [])
         if not isinstance(group_id, str) or not 0 < len(group_id) <= MAX_GROUP_ID:
             raise bad("The field group is missing.")
-        if to not in TARGETS or type(value) is not int or not -(2**62) <= value <= 2**62:
-            raise bad(f"The field to is one of {', '.join(sorted(TARGETS))}; value is a number.")
         if not isinstance(topics, list) or not all(isinstance(name, str) for name in topics):
             raise bad("The field topics is a list of names.")
-        return _json(views.preview(await self._resets.preview(group_id, topics, Target(to, value))))
+        target = reset_target(body.get("to"), body.get("value", 0))
+        return _json(views.preview(await self._resets.preview(group_id, topics, target)))
 
     async def _reset(self, request: web.Request) -> web.Response:
         body = await self._body(request)
@@ -373,7 +371,7 @@ class Console:
             raise Denied(403, "write", "The console changes something only with the setting admin.write.")
         try:
             body = msgspec.json.decode(await request.read())
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise bad("The body is no JSON.") from None
         if not isinstance(body, dict):
             raise bad("The body is no object.")

@@ -409,11 +409,43 @@ def test_what_does_not_exist_is_not_found(console: Gateway, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [[], {"group": "g"}, {"group": "g", "to": "up"}, {"group": 3, "to": "latest"}]
+    "body",
+    [
+        [],
+        {"group": "g"},
+        {"group": "g", "to": "up"},
+        {"group": 3, "to": "latest"},
+        {"group": "g", "to": []},
+        {"group": "g", "to": {}},
+        {"group": "g", "to": "offset", "value": []},
+        {"group": "g", "to": "latest", "topics": [[]]},
+        {"group": "g", "to": "latest", "topics": {}},
+    ],
 )
 def test_a_body_of_another_shape_is_refused(console: Gateway, body: object) -> None:
     status, page = call(console, "group/reset/preview", body)
     assert (status, page["error"]["reason"]) == (400, "parameter")
+
+
+@pytest.mark.parametrize("body", [{}, {"preview": []}, {"preview": None}])
+def test_a_reset_of_no_preview_is_refused(console: Gateway, body: object) -> None:
+    status, page = call(console, "group/reset", body)
+    assert (status, page["error"]["reason"]) == (400, "parameter")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b'"\xff"', b'{"group":"\xed\xa0\x80"}', b'{"a":' * 10_000, b"[" * 60_000, b"9" * 5_000],
+    ids=lambda body: str(body[:8]),
+)
+def test_a_body_that_is_no_json_is_refused_and_no_fault_of_ours(console: Gateway, body: bytes) -> None:
+    url = f"http://{console.admin.address}/api/group/reset/preview"
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=WAIT_S)
+    assert refused.value.code == 400
+    assert json.loads(refused.value.read())["error"]["reason"] == "parameter"
+    assert "Traceback" not in console.log_tail(100_000)
 
 
 def test_a_client_certificate_opens_the_console_beyond_loopback(
