@@ -1,22 +1,43 @@
 """The admin address: /healthz, /readyz, /metrics, /version, /debug/shards, and the console. HTTP or TLS, by
 default on loopback only. No page but the console's changes anything or shows the content of records."""
 
+import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from gateway.addresses import Address, is_loopback
 from gateway.admin.connections import AdminConnections
 from gateway.security.tls import Certificates
 from gateway.settings import Admin
+from gateway.telemetry.logs import QuietLog
 from gateway.telemetry.loop_lag import LoopLag
 from gateway.telemetry.metrics import Metrics
 
 HEADER_BYTES: Final = 8190
 BODY_BYTES: Final = 64 * 1024
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_CLIENTS_FAULTS: Final = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
+
+quiet = QuietLog()
+http_log = logging.getLogger("aiohttp.server.admin")
+"""What aiohttp logs of the connections of the address."""
+
+
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """A filter. aiohttp logs requests that are no HTTP with a traceback, which shows what is in them; they
+    are one quiet event."""
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, _CLIENTS_FAULTS):
+        return True
+    quiet.info("admin.request_malformed", reason=type(error).__name__)
+    return False
+
+
+http_log.addFilter(_is_our_fault)
 
 
 class Pages(Protocol):
@@ -69,6 +90,7 @@ class AdminServer:
         runner = web.AppRunner(
             app,
             access_log=None,
+            logger=http_log,
             handle_signals=False,
             shutdown_timeout=1.0,
             max_line_size=HEADER_BYTES,

@@ -1,5 +1,6 @@
 """The admin address under strangers: few connections, none that only waits."""
 
+import json
 import socket
 import time
 import urllib.request
@@ -11,6 +12,15 @@ from tests.support.raw import RawConnection
 
 pytestmark = pytest.mark.serial
 
+MALFORMED = [
+    b"GET /?" + b"x" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nX-Secret: " + b"x" * 9_000 + b"\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n|zz\r\n",
+    b"POST /api/group/reset HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+]
+"""What comes after a bar is sent a little later."""
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -61,3 +71,25 @@ def test_one_connection_more_takes_the_place_of_the_one_that_waits_longest(
     assert silent[1].is_closed_by_peer()
     assert response_to(silent[0]).startswith(b"HTTP/1.1 200")
     assert response_to(silent[2]).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("said", MALFORMED, ids=["line", "header", "name", "chunk", "posted-chunk"])
+def test_what_is_no_http_is_logged_in_few_lines_without_what_it_says(
+    gateway_factory: GatewayFactory, said: bytes
+) -> None:
+    gateway = gateway_factory(["--set", "admin.write=true", "--set", "admin.request_head_ms=1000"])
+    gateway.start()
+    for _ in range(200):
+        connection = connected(gateway)
+        first, *later = said.split(b"|")
+        connection.send(first)
+        for part in later:
+            time.sleep(0.005)
+            connection.send(part)
+        assert connection.sock.recv(4096).startswith(b"HTTP/1.")
+        connection.sock.close()
+    lines = gateway.log_tail(1_000_000).splitlines()
+    events = [json.loads(line)["event"] for line in lines]
+    assert events.count("library.message") <= 3 and events.count("admin.request_malformed") <= 5
+    assert not any("Traceback" in line or "xxx" in line for line in lines)
+    assert response_to(connected(gateway)).startswith(b"HTTP/1.1 200")
