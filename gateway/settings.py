@@ -223,7 +223,10 @@ class Admin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     request_head_ms: Annotated[
         int,
         Meta(
-            ge=100, le=5 * MINUTE, description="A connection is closed that sends no request head for longer"
+            ge=100,
+            le=5 * MINUTE,
+            description="A connection is closed that sends no request head for longer; a body that is not "
+            "whole in as long is answered with 408",
         ),
     ] = 10 * SECOND
     tls: Annotated[

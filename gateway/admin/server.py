@@ -3,7 +3,7 @@ default on loopback only. No page but the console's changes anything or shows th
 
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from aiohttp import web
@@ -21,6 +21,8 @@ HEADER_BYTES: Final = 8190
 BODY_BYTES: Final = 64 * 1024
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _CLIENTS_FAULTS: Final = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
+
+BodyReader = Callable[[web.Request], Awaitable[bytes]]
 
 quiet = QuietLog()
 http_log = logging.getLogger("aiohttp.server.admin")
@@ -43,8 +45,9 @@ http_log.addFilter(_is_our_fault)
 class Pages(Protocol):
     """Further pages of the address."""
 
-    def add_to(self, app: web.Application, *, is_loopback: bool) -> None:
-        """`is_loopback`: whether only this host reaches the address."""
+    def add_to(self, app: web.Application, body_of: BodyReader, *, is_loopback: bool) -> None:
+        """`body_of`: reads the body of a request in bounded time, or raises TimeoutError, OSError or
+        web.RequestPayloadError. `is_loopback`: whether only this host reaches the address."""
         ...
 
     async def close(self) -> None: ...
@@ -86,7 +89,8 @@ class AdminServer:
         app.router.add_get("/debug/shards", self._shards_page)
         if self.console is not None:
             hosts = [str(sock.getsockname()[0]) for sock in sockets]
-            self.console.add_to(app, is_loopback=all(map(is_loopback, hosts)))
+            body_of = self._connections.body_of
+            self.console.add_to(app, body_of, is_loopback=all(map(is_loopback, hosts)))
         runner = web.AppRunner(
             app,
             access_log=None,

@@ -28,6 +28,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from gateway.admin.server import BodyReader
 from gateway.console import views
 from gateway.console.access import SECURITY_HEADERS, Access, Denied, RequestFacts
 from gateway.console.forms import bad, name_of, number, page_request, positions, record_filter, reset_target
@@ -119,11 +120,13 @@ class Console:
         self._searching = asyncio.Semaphore(MAX_SEARCHES)
         self._sampling: asyncio.Task[None] | None = None
         self._access: Access | None = None
+        self._body_of: BodyReader | None = None
         self._quiet = QuietLog()
         self._started_ms = world.wall_ms()
 
-    def add_to(self, app: web.Application, *, is_loopback: bool) -> None:
+    def add_to(self, app: web.Application, body_of: BodyReader, *, is_loopback: bool) -> None:
         """Serve it with the other pages of the address. Raises ConfigError."""
+        self._body_of = body_of
         self._access = Access(self._settings, is_loopback=is_loopback)
         if self._access.is_closed:
             log.warning(
@@ -370,12 +373,22 @@ class Console:
         if not self._settings.write:
             raise Denied(403, "write", "The console changes something only with the setting admin.write.")
         try:
-            body = msgspec.json.decode(await request.read())
+            body = msgspec.json.decode(await self._received(request))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise bad("The body is no JSON.") from None
         if not isinstance(body, dict):
             raise bad("The body is no object.")
         return body
+
+    async def _received(self, request: web.Request) -> bytes:
+        assert self._body_of is not None
+        try:
+            return await self._body_of(request)
+        except TimeoutError:
+            raise Denied(408, "body", "The body of the request did not come in time.") from None
+        except (OSError, web.RequestPayloadError):
+            # Nobody may be there any more to read this.
+            raise bad("The body of the request is not whole.") from None
 
     def _topic(self, name: str) -> Topic:
         topic = self._services.shard.state.topics.by_name.get(name)

@@ -21,6 +21,10 @@ MALFORMED = [
     b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
 ]
 """What comes after a bar is sent a little later."""
+HALF = (
+    b"POST /api/group/reset HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 100\r\n\r\n{"
+)
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -71,6 +75,37 @@ def test_one_connection_more_takes_the_place_of_the_one_that_waits_longest(
     assert silent[1].is_closed_by_peer()
     assert response_to(silent[0]).startswith(b"HTTP/1.1 200")
     assert response_to(silent[2]).startswith(b"HTTP/1.1 200")
+
+
+def test_bodies_that_do_not_come_shut_no_one_out_and_end_in_time(gateway_factory: GatewayFactory) -> None:
+    sets = ["admin.write=true", "admin.connections=64", "admin.request_head_ms=3000"]
+    gateway = gateway_factory([word for value in sets for word in ("--set", value)])
+    gateway.start()
+    half = [connected(gateway) for _ in range(64)]
+    for connection in half:
+        connection.send(HALF)
+    time.sleep(0.5)
+    began = time.monotonic()
+    for _ in range(3):
+        with urllib.request.urlopen(f"http://{gateway.admin.address}/healthz", timeout=10.0) as page:
+            assert page.status == 200
+    assert time.monotonic() - began < 2.0
+    assert half[-1].sock.recv(4096).startswith(b"HTTP/1.1 408")
+    assert half[-1].is_closed_by_peer()
+    log = gateway.log_tail(100_000)
+    assert "Traceback" not in log and "library.message" not in log
+
+
+def test_a_body_that_comes_late_but_in_time_is_read(gateway_factory: GatewayFactory) -> None:
+    gateway = gateway_factory(["--set", "admin.write=true", "--set", "admin.request_head_ms=3000"])
+    gateway.start()
+    connection = connected(gateway)
+    connection.send(HALF)
+    time.sleep(1.0)
+    connection.send(b" " * 98 + b"}")
+    answer = connection.sock.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 400") and b"preview is missing" in answer
+    assert response_to(connection).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("said", MALFORMED, ids=["line", "header", "name", "chunk", "posted-chunk"])
