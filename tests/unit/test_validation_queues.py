@@ -34,7 +34,12 @@ class SlowOpener:
         dropped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting[dropped] = is_wanted
         going = asyncio.ensure_future(self.goes_on.wait())
-        going.add_done_callback(lambda _: dropped.done() or dropped.set_result(None))
+
+        def end(_: object) -> None:
+            if not dropped.done():
+                dropped.set_result(None)
+
+        going.add_done_callback(end)
         await dropped
         if not going.done():
             going.cancel()
