@@ -5,7 +5,7 @@ import signal
 
 def main() -> None:
     """Ctrl-C while modules are imported ends the process by that signal (a shell says 130), without a
-    traceback: nothing has begun yet. A process that was told to ignore it goes on to do so."""
+    traceback: nothing has begun yet. Where it is ignored it stays so."""
     heeds = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if heeds:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
