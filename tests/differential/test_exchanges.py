@@ -18,7 +18,7 @@ from tests.differential.scenarios.transactions_all import SHORT
 from tests.differential.steps import Create
 from tests.support.gateway import Gateway
 
-EXCHANGE_COUNT = 2819
+EXCHANGE_COUNT = 2826
 EVERY_RUN = [*EXCHANGES, *SHORT]
 
 
