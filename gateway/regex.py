@@ -25,7 +25,7 @@ _DIFFERENT: Final = re.compile(
     | (?P<open_class>\[)
     | \{(?P<least>\d+)(?:,(?P<most>\d*))?\}
     | \(\?P?<(?P<name>\w+)>
-    | (?P<brace>\{(?!\d+(?:,\d*)?\})(?=[*+?]|\{\d+(?:,\d*)?\}))
+    | (?P<brace>\{(?=[*+?]|\{\d+(?:,\d*)?\}))
     """,
     re.DOTALL | re.VERBOSE,
 )

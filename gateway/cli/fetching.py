@@ -12,7 +12,6 @@ from gateway.cli.output import talk
 from gateway.wire.apis import ApiKey
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.fetch import FetchPartition, FetchRequest, FetchTopic
-from ledger.batch.compression import decompress
 from ledger.batch.header import (
     CONTROL_BIT,
     HEADER_BYTES,
@@ -22,10 +21,9 @@ from ledger.batch.header import (
     TRANSACTIONAL_BIT,
     BatchError,
     BatchHeader,
-    read_header,
     verify_crc,
 )
-from ledger.batch.records import Record, parse_records
+from ledger.batch.records import Record, open_batch
 
 MAX_WAIT_MS: Final = 500
 FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -192,29 +190,24 @@ def _records(
 def opened_batch(
     partition: str, batch: memoryview, max_decompressed_bytes: int
 ) -> tuple[BatchHeader, Iterator[Record]]:
-    """Header and records of exactly one batch of this partition. Each record is made when it is asked for: a
-    small batch may have millions. ClientError, also from the records."""
-    header = read_header(batch)
+    """Header and records of exactly one batch of this partition, each made when it is wanted. ClientError,
+    also from the records."""
     try:
-        codec = header.codec
-    except ValueError:
-        raise _unreadable(partition, f"unknown codec in attributes {header.attributes}") from None
-    try:
-        data = decompress(codec, batch[HEADER_BYTES:], max_decompressed_bytes)
+        header, records = open_batch(batch, max_decompressed_bytes)
     except BatchError as error:
         raise _unreadable(partition, error) from error
-    return header, _records_in(partition, data, header.record_count)
+    return header, _readable(partition, records)
 
 
-def _records_in(partition: str, data: memoryview, record_count: int) -> Iterator[Record]:
+def _readable(partition: str, records: Iterator[Record]) -> Iterator[Record]:
     try:
-        yield from parse_records(data, record_count)
+        yield from records
     except BatchError as error:
         raise _unreadable(partition, error) from error
 
 
-def _unreadable(partition: str, why: BatchError | str) -> ClientError:
-    return ClientError(f"a batch of {partition} cannot be read: {why}")
+def _unreadable(partition: str, error: BatchError) -> ClientError:
+    return ClientError(f"a batch of {partition} cannot be read: {error}")
 
 
 class _Aborted:

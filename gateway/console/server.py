@@ -387,7 +387,7 @@ class Console:
         except TimeoutError:
             raise Denied(408, "body", "The body of the request did not come in time.") from None
         except (OSError, web.RequestPayloadError):
-            # Nobody may be there any more to read this.
+            # The client may be gone, and not read this.
             raise bad("The body of the request is not whole.") from None
 
     def _topic(self, name: str) -> Topic:

@@ -22,6 +22,7 @@ import structlog
 from gateway.coordination.shard import Shard
 from gateway.housekeeping.holds import BackupHolds
 from gateway.housekeeping.orphan_scans import OrphanScans, Scan
+from gateway.housekeeping.parts import in_parts
 from gateway.housekeeping.producers import Hearing, in_slices
 from gateway.telemetry.logs import QuietLog
 from ledger.errors import StoreError
@@ -268,7 +269,7 @@ class GarbageCollector:
 
     async def _dead(self) -> AsyncIterator[list[ObjectState]]:
         """All that is dead, slice by slice. The deaths of each slice are noted."""
-        async for numbers in _slices(list(self._shard.state.objects.garbage)):
+        async for numbers in in_parts(list(self._shard.state.objects.garbage), SLICE_DEAD):
             state = self._shard.state
             known = map(state.objects.garbage.get, numbers)
             dead = [stored for stored in known if stored is not None]
@@ -280,7 +281,7 @@ class GarbageCollector:
     async def _forget_deaths(self) -> None:
         """Of objects that were deleted by another owner, or have runs again."""
         if len(self._deaths) > len(self._shard.state.objects.garbage):
-            async for numbers in _slices(list(self._deaths)):
+            async for numbers in in_parts(list(self._deaths), SLICE_DEAD):
                 garbage = self._shard.state.objects.garbage
                 self._deaths.forget([number for number in numbers if number not in garbage])
 
@@ -383,11 +384,3 @@ class GarbageCollector:
         result = await self._shard.ask(request, loop_time() + self._wait_s)
         assert isinstance(result, Done)
         return result.count
-
-
-async def _slices(numbers: Sequence[int]) -> AsyncIterator[Sequence[int]]:
-    """Other tasks run in between."""
-    for at in range(0, len(numbers), SLICE_DEAD):
-        if at:
-            await asyncio.sleep(0)
-        yield numbers[at : at + SLICE_DEAD]

@@ -1,6 +1,5 @@
 """Keeps garbage that backups need: what holds name, or everything while an operator copies the data."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 import structlog
 
 from gateway.coordination.holds import Hold, holds_in
+from gateway.housekeeping.parts import in_parts
 from gateway.telemetry.logs import QuietLog
 from ledger.objects.state import ObjectState
 from ledger.ports import Blobs
@@ -41,10 +41,7 @@ class BackupHolds:
         holds = await self._living()
         released: list[ObjectState] = []
         kept_bytes = 0
-        for at in range(0, len(due), SLICE_OBJECTS):
-            if at:
-                await asyncio.sleep(0)
-            part = due[at : at + SLICE_OBJECTS]
+        async for part in in_parts(due, SLICE_OBJECTS):
             free = [one for one in part if not any(hold.keeps(one.number, one.closed_ms) for hold in holds)]
             released += free
             kept_bytes += sum(stored.size for stored in part) - sum(stored.size for stored in free)

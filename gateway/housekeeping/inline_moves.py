@@ -177,8 +177,8 @@ class InlineMover:
         return False
 
     async def _found(self, missing: Collection[int]) -> list[InlineRange]:
-        """Ranges for one object, without those objects whose bytes are missing: else these might leave no
-        room for others."""
+        """Ranges for one object, without those objects whose bytes are missing: these might be all that
+        it can hold."""
         found: list[InlineRange] = []
         size = runs = looked = 0
         for number in list(self._shard.state.objects.inline_from):

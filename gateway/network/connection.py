@@ -191,7 +191,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Frames, whole or not, responses that wait for an earlier one, and what the client does not read."""
         if self._is_lost or self._is_aborted:
             return self._rules.in_flight_bytes if self._pipeline.running else 0
-        unsent = self._outbound.count_behind(self._loop.time())
+        unsent = self._outbound.behind_bytes
         return self._rules.in_flight_bytes + self._assembler.held_bytes - START_BYTES + unsent
 
     @property
@@ -348,6 +348,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _charge(self) -> None:
         rules = self._rules
         if self._is_lost or self._is_aborted or self._outbound.may_be_behind:
+            self._outbound.note_behind(self._loop.time())
             held = self.held_bytes
         else:
             # The same, as nearly always, with fewer calls: this is done twice a request.

@@ -176,18 +176,18 @@ class Outbound:
 
     @property
     def may_be_behind(self) -> bool:
-        """Whether `count_behind` may say something else than 0, or than before."""
+        """Whether `behind_bytes` may be something else than 0, or than before."""
         is_behind = self.is_paused or self.behind_since > 0.0
         return is_behind or self.transport.get_write_buffer_size() > NOTICED_BYTES
 
-    def count_behind(self, now: float) -> int:
+    @property
+    def behind_bytes(self) -> int:
         """What the client has not read, if that is more than NOTICED_BYTES or so much that reading pauses."""
         unsent = self.count_unsent()
-        if unsent <= NOTICED_BYTES and not self.is_paused:
-            self.behind_since = 0.0
-            return 0
-        self.behind_since = self.behind_since or now
-        return unsent
+        return unsent if self.is_paused or unsent > NOTICED_BYTES else 0
+
+    def note_behind(self, now: float) -> None:
+        self.behind_since = (self.behind_since or now) if self.behind_bytes else 0.0
 
     def count_unsent(self) -> int:
         """Bytes of responses that are still here and may be read."""

@@ -108,20 +108,17 @@ class ValidationQueues:
 
     def _sweep(self, swept: int) -> None:
         """Release batches whose requests are done. Their clients may send further ones, and those before them
-        may take minutes: without this they would hold any number of requests, which nobody counts any more.
+        may take minutes: without this they would hold any number of requests, which no budget counts.
         `swept`: how many were looked at by the steps of this sweep before."""
         if not swept:
             self._opener.drop_unwanted()
-        some = min(SWEPT_AT_ONCE, len(self._swept) - swept)
-        for _ in range(some):
+        for _ in range(min(SWEPT_AT_ONCE, len(self._swept) - swept)):
             queued = self._swept.popleft()
             if not queued.is_over and queued.pending.completion.is_done:
                 queued.release()
             if not queued.is_over:
                 self._swept.append(queued)
-            else:
-                some -= 1
-        swept += some
+                swept += 1
         if not self._swept:
             self._sweep_timer = None
             return

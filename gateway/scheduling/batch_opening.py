@@ -100,7 +100,7 @@ class BatchOpener:
         await done
 
     def drop_unwanted(self) -> None:
-        """End works that nobody wants any more, and that wait for a slice: with what they hold."""
+        """End works that wait for a slice and are not wanted any more: what they hold is released."""
         self._short.drop_unwanted()
         self._long.drop_unwanted()
 
@@ -195,11 +195,13 @@ class _FairQueue:
     def drop_unwanted(self) -> None:
         for flow in list(self._flows.values()):
             for topic, jobs in list(flow.topics.items()):
-                dropped = [job for job in jobs if job.is_dropped]
-                if len(dropped) == len(jobs):
+                dropped, kept = list[_Job](), deque[_Job]()
+                for job in jobs:
+                    (dropped if job.is_dropped else kept).append(job)
+                if kept:
+                    flow.topics[topic] = kept
+                else:
                     del flow.topics[topic]
-                elif dropped:
-                    flow.topics[topic] = deque(job for job in jobs if job not in dropped)
                 for job in dropped:
                     self._end(flow, job, NotWanted())
 

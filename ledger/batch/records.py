@@ -70,6 +70,13 @@ def read_batch(batch: memoryview, max_decompressed_bytes: int) -> tuple[BatchHea
 
     Raises BatchError: see `decompress` and `parse_records`. The CRC is not checked.
     """
+    header, records = open_batch(batch, max_decompressed_bytes)
+    return header, list(records)
+
+
+def open_batch(batch: memoryview, max_decompressed_bytes: int) -> tuple[BatchHeader, Iterator[Record]]:
+    """As `read_batch`, but each record is made when it is wanted: a small batch may have millions. What is
+    wrong with a record is raised there."""
     header = read_header(batch)
     if header.size_bytes != len(batch):
         raise _invalid(f"a batch of {header.size_bytes} bytes in {len(batch)}")
@@ -78,7 +85,7 @@ def read_batch(batch: memoryview, max_decompressed_bytes: int) -> tuple[BatchHea
     except ValueError:
         raise _invalid(f"unknown codec in attributes {header.attributes}") from None
     data = decompress(codec, batch[HEADER_BYTES:], max_decompressed_bytes)
-    return header, list(parse_records(data, header.record_count))
+    return header, parse_records(data, header.record_count)
 
 
 def parse_records(data: memoryview, record_count: int) -> Iterator[Record]:
@@ -113,17 +120,12 @@ def skim_records(data: memoryview, position: int, count: int) -> tuple[list[Skim
 
 def _skim_any(data: memoryview, position: int) -> tuple[Skimmed, int]:
     """Any record, and how many headers it has."""
-    body, position = _body_of(data, position)
-    timestamp_delta, position = _read_varint(body, position, _VARLONG_BITS)
-    offset_delta, position = _read_varint(body, position, _VARINT_BITS)
-    key, position = _read_bytes(body, position)
-    _, position = _read_bytes(body, position)
+    body, record, position = _parse_fields(data, position)
     count, position = _read_header_count(body, position)
     for _ in range(count):
         position = _skip_header(body, position)
-    if position != len(body):
-        raise _invalid(f"{len(body) - position} bytes too many in a record")
-    return (offset_delta, timestamp_delta, key is not None, position), count
+    _check_end(body, position)
+    return (record.offset_delta, record.timestamp_delta, record.key is not None, position), count
 
 
 def _skip_header(body: memoryview, position: int) -> int:
@@ -238,25 +240,30 @@ def encode_record(record: Record) -> bytes:
 
 
 def _parse_record(data: memoryview, position: int) -> tuple[Record, int]:
-    body, position = _body_of(data, position)
-    end = len(body)
-    timestamp_delta, position = _read_varint(body, position, _VARLONG_BITS)
-    offset_delta, position = _read_varint(body, position, _VARINT_BITS)
-    key, position = _read_bytes(body, position)
-    value, position = _read_bytes(body, position)
+    body, record, position = _parse_fields(data, position)
     headers, position = _read_headers(body, position)
-    if position != end:
-        raise _invalid(f"{end - position} bytes too many in a record")
-    return Record(offset_delta, timestamp_delta, key, value, headers), end
+    _check_end(body, position)
+    return (record._replace(headers=headers) if headers else record), position
 
 
-def _body_of(data: memoryview, position: int) -> tuple[memoryview, int]:
-    """All up to the end of the record that begins at `position`, and where its timestamp is."""
+def _parse_fields(data: memoryview, position: int) -> tuple[memoryview, Record, int]:
+    """All up to the end of the record that begins at `position`, what is in it before its headers, and where
+    these begin."""
     length, position = _read_varint(data, position, _VARINT_BITS)
     end = position + length
     if length < MIN_RECORD_BYTES - 1 or end > len(data):
         raise _invalid(f"a record of {length} bytes at {position}, {len(data) - position} are left")
-    return data[:end], position + 1
+    body = data[:end]
+    timestamp_delta, position = _read_varint(body, position + 1, _VARLONG_BITS)
+    offset_delta, position = _read_varint(body, position, _VARINT_BITS)
+    key, position = _read_bytes(body, position)
+    value, position = _read_bytes(body, position)
+    return body, Record(offset_delta, timestamp_delta, key, value), position
+
+
+def _check_end(body: memoryview, position: int) -> None:
+    if position != len(body):
+        raise _invalid(f"{len(body) - position} bytes too many in a record")
 
 
 def _read_header_count(data: memoryview, position: int) -> tuple[int, int]:

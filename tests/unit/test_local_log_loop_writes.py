@@ -223,7 +223,7 @@ async def test_while_zeros_are_written_that_nobody_waits_for_any_more_the_loop_w
     async with opened_log(tmp_path, precise_s=clock) as log:
         await appended(log, QUICK_AT_FIRST)
         assert log.journal.appends_at_once
-        hanging = asyncio.ensure_future(log.journal._filling.run(goes_on.wait))  # noqa: SLF001 - of which nobody waits
+        hanging = asyncio.ensure_future(log.journal._filling.run(goes_on.wait))  # noqa: SLF001 - a fill that is not waited for
         await asyncio.sleep(0)
         assert not log.journal.appends_at_once
         goes_on.set()

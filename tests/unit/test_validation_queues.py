@@ -15,6 +15,7 @@ from ledger.batch.records import Record, build_batch
 from ledger.partitions.state import PartitionLog
 from ledger.types import TopicId
 from tests.support.completions import AwaitedProduce
+from tests.support.held_requests import until
 
 WAIT_S = 20.0
 
@@ -75,12 +76,6 @@ class Queues:
         pending = PendingBatch(self.logs[partition], batch.header, batch.data, completion)
         self.queues.add(QueuedBatch(pending, batch, RecordValidation(keys_required=False), False))
         return completion, weakref.ref(frame)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - what holds a frame has no event
-            await asyncio.sleep(0.05)
 
 
 async def test_batches_of_answered_requests_do_not_hold_them_while_they_wait_for_others() -> None:
