@@ -37,7 +37,7 @@ def lines_of(page: Path) -> Iterator[str]:
 
 def words_of(line: str) -> list[str]:
     """Up to the end of the command."""
-    cut = re.split(r"\s#\s|\s[|<>;&]|;|\)(?:\s|$)", line)[0]
+    cut = re.split(r"\s#\s|\s[|<>;&]|;|\)(?:[\s.]|$)", line)[0]
     try:
         words = shlex.split(cut)
     except ValueError:
