@@ -16,9 +16,10 @@ from adapters.names import check_key
 from adapters.s3.client import S3Client
 from adapters.s3.results import Absent, Listed
 from adapters.s3.transport import PAGE
-from ledger.keys import KEY_PARTS
+from ledger.keys import JOB_PREFIXES, KEY_PARTS
 
 _SOUND: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_PATH: Final = re.compile(rf"(?:{_SOUND.pattern}/)*{_SOUND.pattern}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,19 @@ class Listing:
     async def objects(self, wanted: Wanted) -> AsyncGenerator[Listed, None]:
         """Ascending by key. What has no key that a store takes is left out: another program put it there."""
         directory = wanted.prefix.rpartition("/")[0]
-        async for listed in self._below(f"{directory}/" if directory else "", wanted):
-            yield listed
+        if directory:
+            directory += "/"
+        if wanted.may_be_below(directory):
+            async for listed in self._below(directory, wanted):
+                yield listed
 
     async def _below(self, directory: str, wanted: Wanted) -> AsyncGenerator[Listed, None]:
-        found = self._pages(directory, wanted) if _is_lowest(directory) else self._level(directory, wanted)
+        if _is_lowest(directory):
+            found = self._pages(directory, wanted, wanted.name_before(directory))
+        elif (path := _path_before(directory, wanted)) is not None:
+            found = self._pages(directory, wanted, path)
+        else:
+            found = self._level(directory, wanted)
         async for listed in found:
             yield listed
 
@@ -83,9 +92,9 @@ class Listing:
         """SeaweedFS lists a directory that has become empty as an object without bytes."""
         return listed.size > 0 or not isinstance(await self._client.size(listed.key), Absent)
 
-    async def _pages(self, directory: str, wanted: Wanted) -> AsyncGenerator[Listed, None]:
-        name = wanted.name_before(directory)
-        after = f"{self._root}{directory}{name}" if name else ""
+    async def _pages(self, directory: str, wanted: Wanted, before: str) -> AsyncGenerator[Listed, None]:
+        """`before`: a name or path in the directory that no wanted key's precedes or equals; or empty."""
+        after = f"{self._root}{directory}{before}" if before else ""
         while True:
             page = await self._client.page(self._root + directory, after)
             for listed in page.objects:
@@ -102,6 +111,23 @@ class Listing:
 def _is_lowest(directory: str) -> bool:
     """No key has a directory below this one."""
     return KEY_PARTS.get(directory.partition("/")[0]) == directory.count("/") + 1
+
+
+def _is_whole(key: str) -> bool:
+    """No directory has this name."""
+    return _is_lowest(key.rpartition("/")[0] + "/")
+
+
+def _path_before(directory: str, wanted: Wanted) -> str | None:
+    """A path in a directory of what jobs write that no wanted key's precedes or equals; empty if there is none.
+    None if all below it cannot be read page by page from there: stores differ in what comes after a directory."""
+    if not directory.startswith(JOB_PREFIXES):
+        return None
+    if not wanted.first.startswith(directory):
+        return ""
+    first = wanted.first[:-1] if wanted.included else wanted.first
+    is_key = _PATH.fullmatch(first) is not None and _is_whole(first)
+    return first[len(directory) :] if is_key else None
 
 
 def _sound(name: str) -> str:

@@ -16,6 +16,8 @@ from tests.contract.killed import killed_writer
 from tests.contract.writer import content
 from tests.support.faulty import Fault, Faults, FaultyBlobs
 
+UUID = "01a1fe52-9509-79f8-8478-73dc80f921ea"
+
 
 @pytest.fixture(params=BLOBS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
@@ -111,6 +113,41 @@ async def test_pages_of_a_list_join_to_the_whole(blobs: Blobs) -> None:
     while page := await keys_of(blobs, after=found[-1] if found else "", limit=7):
         found += page
     assert found == keys
+
+
+async def test_what_jobs_write_is_listed_by_partition_from_any_key_on(blobs: Blobs) -> None:
+    topics = [f"{topic:032x}" for topic in (1, 0xA, 0xA0)]
+    keys = [
+        f"{kind}/{topic}/{partition}/{name}.{ending}"
+        for kind, name, endings in (
+            ("seg", f"{7:020d}-{UUID}", ("kfs", "index")),
+            ("settled", UUID, ("log", "index", "json")),
+        )
+        for topic in topics
+        for partition in (0, 1, 10, 100, 2)
+        for ending in endings
+    ]
+    keys = sorted([*keys, "segments", "settled-/x", "wal/0/x"])
+    await asyncio.gather(*(blobs.put(key, [b"x"]) for key in keys))
+    assert await keys_of(blobs) == keys
+    for after in [
+        "",
+        *keys,
+        f"seg/{topics[1]}",
+        f"seg/{topics[1]}/1",
+        f"seg/{topics[1]}/1/",
+        "seg/~",
+        "seg0",
+    ]:
+        for prefix in ("", "seg/", "settled/", f"seg/{topics[1]}/", f"settled/{topics[2]}/10/"):
+            wanted = [key for key in keys if key > after and key.startswith(prefix)]
+            assert await keys_of(blobs, prefix, after) == wanted, (prefix, after)
+            assert await keys_of(blobs, prefix, after, 3) == wanted[:3], (prefix, after)
+    # Directories that have become empty, in a store that has directories.
+    await blobs.delete([key for key in keys if "/10" in key])
+    assert await keys_of(blobs, "seg/") == [
+        key for key in keys if key.startswith("seg/") and "/10" not in key
+    ]
 
 
 async def test_a_delete_is_idempotent_and_touches_nothing_else(blobs: Blobs) -> None:

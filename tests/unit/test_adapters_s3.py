@@ -233,6 +233,26 @@ def test_a_large_directory_is_read_page_by_page_from_the_first_key_wanted() -> N
     run_virtually(main)
 
 
+@pytest.mark.parametrize("as_directories", [False, True])
+def test_segments_of_many_partitions_are_read_a_thousand_at_a_time(as_directories: bool) -> None:
+    transport = MemoryTransport()
+    transport.as_directories = as_directories
+    name = "00000000000000000000-01a1fe52-9509-79f8-8478-73dc80f921ea.kfs"
+    keys = sorted(f"seg/{0xA:032x}/{partition}/{name}" for partition in range(3 * PAGE))
+    transport.objects = dict.fromkeys([*keys, "wal/0/x"], b"v")
+
+    async def main() -> None:
+        listing = Listing(S3Client(transport, "s3://bucket/", Limits(hedge_share=0.0)), "")
+        assert [listed.key async for listed in listing.objects(Wanted("seg/"))] == keys
+        assert len(transport.sent) <= 4
+        transport.sent.clear()
+        found = [listed.key async for listed in listing.objects(Wanted("seg/", keys[-5]))]
+        assert found == keys[-4:]
+        assert len(transport.sent) == 1
+
+    run_virtually(main)
+
+
 def test_objects_that_no_store_of_ours_wrote_are_left_out() -> None:
     transport = MemoryTransport()
     names = ["wal/0/a", "wal/0/a b", "wal/0/.hidden", "wal/0/b/c", "wal/x", "__health/1", "ok"]
