@@ -119,8 +119,9 @@ def _is_whole(key: str) -> bool:
 
 
 def _path_before(directory: str, wanted: Wanted) -> str | None:
-    """A path in a directory of what jobs write that no wanted key's precedes or equals; empty if there is none.
-    None if all below it cannot be read page by page from there: stores differ in what comes after a directory."""
+    """A path in a directory of what jobs write that no wanted key's precedes or equals; empty if there is
+    none. None if all below it cannot be read page by page from there: stores differ in what comes after a
+    directory."""
     if not directory.startswith(JOB_PREFIXES):
         return None
     if not wanted.first.startswith(directory):

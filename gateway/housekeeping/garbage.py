@@ -46,6 +46,8 @@ FULL_GRACE_MS = 10_000
 upload under way is then stored again under a new key. A reader of a dead run plans again."""
 HANGING_S = 5.0
 """If a deletion takes longer to fail, the store hangs; otherwise one object cannot be deleted."""
+SCAN_SLICE_S = 5.0
+"""After this time a scan for orphans waits for the next sweep: snapshots and retention have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +149,15 @@ class GarbageCollector:
         """Objects that no entry names and that the last sweep kept: most are new, and may still be
         committed."""
         self._scans = OrphanScans(is_far=segments.capabilities.overlapping)
+        self._scanning: Sequence[Scan] = ()
+        """Scans that have begun together and are not all over yet."""
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """Producers were heard by the owner before until its last entry. Graces go on: dead objects may have
         readers here."""
         self._scans.begin()
+        self._scanning = ()
         elapsed_ms = self._elapsed() if self._elapsed is not None else 0
         self._hearing_by_clock, self._hearing_by_entries = (
             Hearing(self._shard.owner.recovered_ms or now, now, elapsed_ms, PRODUCER_EXPIRATION_MS)
@@ -197,12 +202,12 @@ class GarbageCollector:
         if self._passes(self._floor_ms(grace_ms)):
             await self._done(RaiseFloor(self._floor_ms(grace_ms)), loop_time)
             objects += await self._delete_garbage(grace_ms, loop_time)
-        orphans = await self._delete_orphans(loop_time())
-        if orphans is not None and self._passes(self._floor_ms(grace_ms)):
+        orphans, are_all_found = await self._delete_orphans(loop_time)
+        if are_all_found and self._passes(self._floor_ms(grace_ms)):
             # The floor was left where it was, as no entry names what was found.
             await self._done(RaiseFloor(self._floor_ms(grace_ms)), loop_time)
-            orphans += await self._delete_orphans(loop_time()) or 0
-        return Sweep(objects, orphans or 0)
+            orphans += (await self._delete_orphans(loop_time))[0]
+        return Sweep(objects, orphans)
 
     def _passes(self, floor_ms: int) -> bool:
         """Whether this floor passes anything: an idle gateway writes no entries for it."""
@@ -329,41 +334,50 @@ class GarbageCollector:
                 gone.add(locator)
         return gone
 
-    async def _delete_orphans(self, now_s: float) -> int | None:
-        """How many; None if no scan is due."""
+    async def _delete_orphans(self, loop_time: Callable[[], float]) -> tuple[int, bool]:
+        """How many, and whether scans are over with that. One that takes long goes on at the next sweep."""
         # Every commit that was decided before the floor rose is applied by now, and none after it may name
         # an object below it. So an object below it that no entry names will never be named.
-        objects = self._shard.state.objects
-        if not self._may_delete() or not self._scans.is_due(objects.floor_ms, now_s):
-            return None
-        scans = self._scans.scans(objects.floor_ms, now_s)
-        deleted = sum([await self._delete_found(scan) for scan in scans])
-        self._scans.ended(scans)
+        if not self._may_delete():
+            return 0, False
+        began_s, floor_ms = loop_time(), self._shard.state.objects.floor_ms
+        if not self._scanning:
+            if not self._scans.is_due(floor_ms, began_s):
+                return 0, False
+            self._scanning = self._scans.scans(floor_ms, began_s)
+        deleted = 0
+        for scan in self._scanning:
+            while not scan.is_over:
+                if loop_time() - began_s >= SCAN_SLICE_S or not self._may_delete():
+                    return deleted, False
+                deleted += await self._delete_next(scan)
+        self._scans.ended(self._scanning)
+        self._scanning = ()
         self.orphans_left = self._scans.left
-        return deleted
+        return deleted, True
 
-    async def _delete_found(self, scan: Scan) -> int:
-        objects, deleted = self._shard.state.objects, 0
-        while not scan.is_over:
-            page = scan.part_of(await self._segments.objects(scan.after, SLICE_OBJECTS))
-            if not page:
-                break
-            held = {stored.locator for stored in page if self._journal.holds(stored.locator)}
-            named = objects.by_locator
-            unnamed = [one for one in page if one.locator not in named and one.locator not in held]
-            orphans = {
-                stored.locator
-                for stored in unnamed
-                if stored.created_ms < objects.floor_ms and not objects.keeps(stored.created_ms)
-            }
-            gone = await self._delete(orphans) if orphans else frozenset[str]()
-            deleted += len(gone)
-            if gone:
-                log.info("orphans.deleted", objects=len(gone))
-            kept = [stored for stored in unnamed if stored.locator not in orphans]
-            # What is held is not an orphan yet, and may become one.
-            scan.saw(page, kept, (orphans - gone) | held)
-        return deleted
+    async def _delete_next(self, scan: Scan) -> int:
+        """Of one page, how many orphans were deleted."""
+        page = scan.part_of(await self._segments.objects(scan.after, SLICE_OBJECTS))
+        if not page:
+            scan.is_over = True
+            return 0
+        objects = self._shard.state.objects
+        held = {stored.locator for stored in page if self._journal.holds(stored.locator)}
+        named = objects.by_locator
+        unnamed = [one for one in page if one.locator not in named and one.locator not in held]
+        orphans = {
+            stored.locator
+            for stored in unnamed
+            if stored.created_ms < objects.floor_ms and not objects.keeps(stored.created_ms)
+        }
+        gone = await self._delete(orphans) if orphans else frozenset[str]()
+        if gone:
+            log.info("orphans.deleted", objects=len(gone))
+        kept = [stored for stored in unnamed if stored.locator not in orphans]
+        # What is held is not an orphan yet, and may become one.
+        scan.saw(page, kept, (orphans - gone) | held)
+        return len(gone)
 
     def _may_delete(self) -> bool:
         return self._segments.capabilities.deletes and not self._is_being_copied()

@@ -12,8 +12,9 @@ from adapters.metadata.memory import MemoryMetadata
 from adapters.segments.memory import MemorySegments
 from adapters.segments.segment_blobs import SegmentBlobs
 from adapters.segments.wal_and_segments import WalAndSegments
-from gateway.housekeeping.garbage import GarbageCollector
+from gateway.housekeeping.garbage import SCAN_SLICE_S, SLICE_OBJECTS, GarbageCollector
 from gateway.housekeeping.orphan_scans import AFTER_JOBS, SEGMENTS_SCAN_S, OrphanScans
+from ledger.errors import StoreUnavailable
 from ledger.keys import index_locator, segment_locator, settled_keys
 from ledger.objects.state import DATA_STORE, Origin
 from ledger.objects.uploads import ObjectKind
@@ -58,8 +59,8 @@ class World:
         return (await self.garbage.sweep(self._loop_time())).orphans
 
     def _loop_time(self) -> Callable[[], float]:
-        loop, skew_s = asyncio.get_running_loop(), self.skew_s
-        return lambda: loop.time() + skew_s
+        loop = asyncio.get_running_loop()
+        return lambda: loop.time() + self.skew_s
 
     async def keys(self) -> list[str]:
         return [info.key for info in await self.blobs.list("")]
@@ -98,6 +99,40 @@ async def test_orphans_of_both_kinds_are_found_whatever_their_order(world: World
         world.clock.now_ms += MINUTE_MS // 4
     deleted = sum([await world.sweep_after(0.25) for _ in range(40)])
     assert deleted == 6 and await world.store.objects() == []
+
+
+async def test_a_scan_that_takes_long_goes_on_at_the_next_sweep(world: World) -> None:
+    locators = [locator_of(world.clock, base) for base in range(4 * SLICE_OBJECTS)]
+    for locator in locators:
+        await world.blobs.put(locator, [b"kfs"])
+    real = world.store.objects
+
+    async def slow(after: str = "", limit: int = 1000) -> list[StoredObject]:
+        world.skew_s += SCAN_SLICE_S * 0.6
+        return list(await real(after, limit))
+
+    world.store.objects = slow  # type: ignore[method-assign]
+    assert await world.sweep_after(0.5) == 0
+    assert world.garbage.orphans_left == 0, "not known before the scan is over"
+    deleted = [await world.sweep_after(1) for _ in range(6)]
+    assert max(deleted) == 2 * SLICE_OBJECTS and sum(deleted) == len(locators)
+    assert await world.keys() == []
+    assert world.garbage.orphans_left == 0
+
+
+async def test_a_scan_that_failed_goes_on_where_it_was(world: World) -> None:
+    await world.write()
+    real, failures = world.store.objects, [StoreUnavailable("no")]
+
+    async def failing(after: str = "", limit: int = 1000) -> list[StoredObject]:
+        if failures:
+            raise failures.pop()
+        return list(await real(after, limit))
+
+    world.store.objects = failing  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        await world.sweep_after(2)
+    assert sum([await world.sweep_after(0.1), await world.sweep_after(0.1)]) == 1
 
 
 async def test_a_far_store_is_listed_for_segments_once_an_hour() -> None:
