@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 from rich.console import Console
@@ -29,9 +28,10 @@ from bench.cases import warm_up
 from bench.clients import measure
 from bench.floor.recorded import Recorded, Recorder
 from bench.machine import allow_open_files
+from bench.report import spread
 from bench.run import GROUPS_AS_KAFKA, OPEN_FILES
 from bench.servers import SYNCED, SYNCED_KAFKA, BenchGateway, BenchKafka, BenchServer, create_topic
-from bench.stats import percentile
+from bench.stats import percentile, summarize
 from tests.support.ports import free_ports
 from tests.support.versions import ROOT
 
@@ -191,7 +191,7 @@ def table(results: Mapping[str, list[Sequence[float]]]) -> Table:
     shown = Table("server", *FIGURES)
     for name, rounds in results.items():
         columns = list(zip(*rounds, strict=True))
-        shown.add_row(name, *(f"{median(one):,.4g} [{min(one):,.4g} to {max(one):,.4g}]" for one in columns))
+        shown.add_row(name, *(spread(summarize(one)) for one in columns))
     return shown
 
 

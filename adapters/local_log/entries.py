@@ -99,7 +99,7 @@ class LogEntries:
             )
         if torn is not None and torn.is_damage:
             raise _damaged(part, torn)
-        if part.known_end == part.end and part.end > start and part.next_seal not in (None, part.link.seal):
+        if part.known_end == part.end and part.end > start and part.next_seal not in (None, part.seal):
             raise StoreDamaged(
                 f"the log file after {part.locator} does not go on after its entry {part.end - 1}; {REMEDY}"
             )

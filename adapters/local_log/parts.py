@@ -27,7 +27,7 @@ from ledger.formats.local_log import (
     read_frame_extent,
     read_head,
 )
-from ledger.formats.local_log_chain import NO_END, Link, LogBeginning
+from ledger.formats.local_log_chain import NO_END, LogBeginning
 from ledger.journal import MAX_ENTRY_BYTES, REMEDY, nonce_of
 from ledger.types import Buffer
 
@@ -138,9 +138,9 @@ class LogPartFile:
         return self._tail_at
 
     @property
-    def link(self) -> Link:
-        """What the next file has to go on after."""
-        return Link(self.known_end - 1, self._seal)
+    def seal(self) -> int:
+        """Of the last entry that was found: the next file has to go on after it."""
+        return self._seal
 
     def add(self, position: int, end: int, seal: int, has_batches: bool) -> None:
         """The next frame of the file was written."""

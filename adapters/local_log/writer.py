@@ -183,7 +183,7 @@ class LogWriter:
     def _recover_tail(self, part: LogPartFile) -> None:
         last = last_frame(part, self._boot)
         nonce = last.nonce if last is not None else part.header.previous_nonce
-        self.tail = Tail(part.known_end, part.link.seal, nonce, None, HEADER_BYTES)
+        self.tail = Tail(part.known_end, part.seal, nonce, None, HEADER_BYTES)
         # What can be read need not be durable: the process before may have died in the middle of a write.
         fd = os.open(part.path, os.O_RDWR | os.O_CLOEXEC)
         try:

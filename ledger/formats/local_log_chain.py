@@ -33,13 +33,6 @@ class LogPart(NamedTuple):
     end: int
 
 
-class Link(NamedTuple):
-    """What the next file has to go on after: the number of the last entry of a part, and its seal."""
-
-    number: int
-    seal: int
-
-
 def parts_of(headers: Iterable[LogHeader]) -> Sequence[LogPart]:
     """The files that have entries which count, oldest first. StoreDamaged for two files with one sequence, or
     files of different ledgers."""
@@ -52,29 +45,6 @@ def parts_of(headers: Iterable[LogHeader]) -> Sequence[LogPart]:
             parts.append(LogPart(header, end))
             end = header.first_entry
     return parts[::-1]
-
-
-def dead_before(parts: Sequence[LogPart], entry: int) -> Sequence[LogPart]:
-    """Those whose entries are all below `entry`: the log is read without them."""
-    return [part for part in parts if part.end <= entry]
-
-
-def verify_link(before: Link | None, part: LogPart, where: str) -> None:
-    """StoreDamaged unless `part` goes on after the last frame of the part before it.
-
-    `before` is None for the oldest part that there is: nothing is known of what was before it.
-    """
-    header = part.header
-    if before is None or before == Link(header.first_entry - 1, header.previous_seal):
-        return
-    if before.number < header.first_entry - 1:
-        missing = f"entries {before.number + 1} to {header.first_entry - 1} are missing before it"
-        raise StoreDamaged(
-            f"log file {where} begins with entry {header.first_entry}, and {missing}; {REMEDY}"
-        )
-    raise StoreDamaged(
-        f"log file {where} does not go on after the entry {before.number} that is there; {REMEDY}"
-    )
 
 
 def _verify(newest_first: Sequence[LogHeader]) -> None:

@@ -24,7 +24,7 @@ from ledger.formats.local_log import (
     read_frames,
     read_header,
 )
-from ledger.formats.local_log_chain import NO_END, Link, dead_before, parts_of, verify_link
+from ledger.formats.local_log_chain import NO_END, parts_of
 from ledger.types import DraftBatch, TopicId
 
 HEADER = LogHeader(
@@ -190,8 +190,6 @@ def test_of_an_earlier_file_only_entries_below_the_first_of_a_later_one_count() 
         (2, 15),
         (4, NO_END),
     ]
-    assert [part.header.sequence for part in dead_before(parts_of(files), 15)] == [1, 2]
-    assert [part.header.sequence for part in dead_before(parts_of(files), 14)] == [1]
     # A file that went on with the entry with which the next one goes on too has none.
     assert [part.header.sequence for part in parts_of([file_of(1, 5), file_of(2, 5)])] == [2]
     assert parts_of([]) == []
@@ -202,10 +200,3 @@ def test_files_that_do_not_belong_together_are_damage() -> None:
         parts_of([file_of(1, 0), file_of(1, 5)])
     with pytest.raises(StoreDamaged, match="different ledgers"):
         parts_of([file_of(1, 0), replace(file_of(2, 5), cluster_id=b"d" * 16)])
-    part = parts_of([file_of(2, 7)])[0]
-    verify_link(None, part, "f")
-    verify_link(Link(6, 0xABCD), part, "f")
-    with pytest.raises(StoreDamaged, match="entries 5 to 6 are missing"):
-        verify_link(Link(4, 0xABCD), part, "f")
-    with pytest.raises(StoreDamaged, match="does not go on after the entry 6"):
-        verify_link(Link(6, 1), part, "f")
