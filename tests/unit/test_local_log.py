@@ -13,7 +13,7 @@ from adapters.local_log.files import FILL_AHEAD_BYTES, ActiveFile
 from adapters.local_log.objects import LogFilesRead
 from adapters.local_log.opening import open_local_log
 from ledger.errors import StoreDamaged, StoreLocked, StoreUnavailable
-from ledger.formats.local_log import HEADER_BYTES, LogFrame, read_frames, read_header
+from ledger.formats.local_log import HEADER_BYTES, LogFrame, encode_frame, read_frames, read_header
 from ledger.formats.local_log_chain import LogBeginning
 from ledger.keys import log_file_id
 from ledger.ports import SCAN_BYTES, Appended, Lost
@@ -601,3 +601,22 @@ async def test_a_file_that_is_gone_is_damage_unless_its_entries_are_pruned(tmp_p
         path.unlink()
     with pytest.raises(StoreDamaged, match="gone"):
         open_local_log(tmp_path)
+
+
+async def test_a_file_whose_last_entry_is_not_the_one_that_the_next_goes_on_after_is_damage(
+    tmp_path: Path,
+) -> None:
+    """As if files of two copies of a directory, which went on apart, were put together."""
+    written = Written()
+    for number in range(2):
+        async with opened_log(tmp_path) as log:
+            await written.append(log, number)
+    first, _ = log_files(tmp_path)
+    data = first.read_bytes()
+    header = read_header(data, "")
+    assert header is not None
+    other = encode_frame(header, 0, header.previous_seal, entry(0, life=1), None)
+    first.write_bytes(data[:HEADER_BYTES] + b"".join(other.buffers))
+    with pytest.raises(StoreDamaged, match="does not go on after its entry 0"):
+        async with opened_log(tmp_path) as log:
+            await entries_of(log)
