@@ -14,10 +14,9 @@ MAX_REPEATED: Final = 10_000
 """All counted repetitions together. RE2 writes each out before it sees that the program becomes too large."""
 MAX_STEPS: Final = 1_000_000
 """Of one match at worst, up to 12 ns each on a slow processor: the size of the program times the characters
-of the text. A program of 4,000 instructions, twice what a pattern without repetitions can have, matches the
-longest topic name."""
+of the text."""
 STEPS_A_UNIT: Final = 1_000
-"""A unit of work is a few us (`gateway/scheduling/slices.py`)."""
+"""A unit of work is some us (`gateway/scheduling/slices.py`)."""
 _DIFFERENT: Final = re.compile(
     r"""
       \\Q(?:.*?\\E|.*)                        # literal

@@ -19,7 +19,8 @@ from adapters.s3.transport import PAGE
 from ledger.keys import JOB_PREFIXES, KEY_PARTS
 
 _SOUND: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-_PATH: Final = re.compile(rf"(?:{_SOUND.pattern}/)*{_SOUND.pattern}")
+_JOB_PATH: Final = re.compile(rf"(?:[0-9a-f]+/)*{_SOUND.pattern}")
+"""Below the prefix of what jobs write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,8 @@ def _path_before(directory: str, wanted: Wanted) -> str | None:
     if not wanted.first.startswith(directory):
         return ""
     first = wanted.first[:-1] if wanted.included else wanted.first
-    is_key = _PATH.fullmatch(first) is not None and _is_whole(first)
-    return first[len(directory) :] if is_key else None
+    path = first[len(directory) :]
+    return path if _JOB_PATH.fullmatch(path) is not None and _is_whole(first) else None
 
 
 def _sound(name: str) -> str:

@@ -146,11 +146,11 @@ class GarbageCollector:
         self.held_bytes = 0
         """Of objects that the last sweep left because the journal holds them: pruning lets them go."""
         self.orphans_left = 0
-        """Objects that no entry names and that the last sweep kept: most are new, and may still be
+        """Objects that no entry names and that the last scans kept: most are new, and may still be
         committed."""
         self._scans = OrphanScans(is_far=segments.capabilities.overlapping)
         self._scanning: Sequence[Scan] = ()
-        """Scans that have begun together and are not all over yet."""
+        """Scans that have begun and are not over yet."""
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
@@ -202,8 +202,8 @@ class GarbageCollector:
         if self._passes(self._floor_ms(grace_ms)):
             await self._done(RaiseFloor(self._floor_ms(grace_ms)), loop_time)
             objects += await self._delete_garbage(grace_ms, loop_time)
-        orphans, are_all_found = await self._delete_orphans(loop_time)
-        if are_all_found and self._passes(self._floor_ms(grace_ms)):
+        orphans, is_scanned = await self._delete_orphans(loop_time)
+        if is_scanned and self._passes(self._floor_ms(grace_ms)):
             # The floor was left where it was, as no entry names what was found.
             await self._done(RaiseFloor(self._floor_ms(grace_ms)), loop_time)
             orphans += (await self._delete_orphans(loop_time))[0]
@@ -211,8 +211,9 @@ class GarbageCollector:
 
     def _passes(self, floor_ms: int) -> bool:
         """Whether this floor passes anything: an idle gateway writes no entries for it."""
-        oldest_ms = self._scans.oldest_ms
-        return self._shard.state.objects.passes(floor_ms) or (oldest_ms is not None and oldest_ms < floor_ms)
+        objects, oldest_ms = self._shard.state.objects, self._scans.oldest_ms
+        passes_orphan = oldest_ms is not None and objects.floor_ms <= oldest_ms < floor_ms
+        return objects.passes(floor_ms) or passes_orphan
 
     def _floor_ms(self, grace_ms: int) -> int:
         """Earlier while time is in doubt. Not on a full disk: else nothing that was stored since the doubt
@@ -335,26 +336,39 @@ class GarbageCollector:
         return gone
 
     async def _delete_orphans(self, loop_time: Callable[[], float]) -> tuple[int, bool]:
-        """How many, and whether scans are over with that. One that takes long goes on at the next sweep."""
+        """How many, and whether a scan is over with that. One that takes long goes on at the next sweep."""
         # Every commit that was decided before the floor rose is applied by now, and none after it may name
         # an object below it. So an object below it that no entry names will never be named.
         if not self._may_delete():
             return 0, False
-        began_s, floor_ms = loop_time(), self._shard.state.objects.floor_ms
-        if not self._scanning:
-            if not self._scans.is_due(floor_ms, began_s):
-                return 0, False
-            self._scanning = self._scans.scans(floor_ms, began_s)
-        deleted = 0
-        for scan in self._scanning:
-            while not scan.is_over:
-                if loop_time() - began_s >= SCAN_SLICE_S or not self._may_delete():
-                    return deleted, False
-                deleted += await self._delete_next(scan)
-        self._scans.ended(self._scanning)
-        self._scanning = ()
-        self.orphans_left = self._scans.left
-        return deleted, True
+        floor_ms, now_s = self._shard.state.objects.floor_ms, loop_time()
+        if self._scans.is_due(floor_ms, now_s):
+            self._scanning = self._scans.scans(floor_ms, now_s, self._scanning)
+        scanning, self._scanning = self._scanning, ()
+        deleted, is_over, failure = 0, False, None
+        for scan in scanning:
+            try:
+                deleted += await self._go_on_with(scan, loop_time)
+            except StoreError as error:
+                # It begins again when it is due: the others are not kept from theirs.
+                failure = error
+                continue
+            if scan.is_over:
+                is_over = True
+                self._scans.ended(scan)
+                self.orphans_left = self._scans.left
+            else:
+                self._scanning = [*self._scanning, scan]
+        if failure is not None:
+            raise failure
+        return deleted, is_over
+
+    async def _go_on_with(self, scan: Scan, loop_time: Callable[[], float]) -> int:
+        """How many orphans were deleted, up to the end of the scan or of the time it may take at once."""
+        until_s, deleted = loop_time() + SCAN_SLICE_S, 0
+        while not scan.is_over and loop_time() < until_s and self._may_delete():
+            deleted += await self._delete_next(scan)
+        return deleted
 
     async def _delete_next(self, scan: Scan) -> int:
         """Of one page, how many orphans were deleted."""

@@ -107,25 +107,31 @@ class OrphanScans:
         """`now_s` is loop time."""
         return not self._is_far or floor_ms > self._floor_ms or now_s - self._scanned_s >= SCAN_S
 
-    def scans(self, floor_ms: int, now_s: float) -> Sequence[Scan]:
+    def scans(self, floor_ms: int, now_s: float, under_way: Sequence[Scan] = ()) -> Sequence[Scan]:
+        """Those to make now: none begins while one of the same objects is under way."""
         self._floor_ms, self._scanned_s = floor_ms, now_s
         if not self._is_far:
-            return [Scan("", floor_ms)]
-        if now_s - self._whole_s >= FULL_SCAN_S:
-            self._whole_s, self._cleared = now_s, AFTER_JOBS
-        wal = Scan(self._cleared, floor_ms, MAX_ABOVE_FLOOR)
+            return under_way or [Scan("", floor_ms)]
+        wal = [scan for scan in under_way if not scan.is_of_jobs]
+        of_jobs = [scan for scan in under_way if scan.is_of_jobs]
+        if not wal:
+            if now_s - self._whole_s >= FULL_SCAN_S:
+                self._whole_s, self._cleared = now_s, AFTER_JOBS
+            wal = [Scan(self._cleared, floor_ms, MAX_ABOVE_FLOOR)]
         oldest_ms = self._left[True].oldest_ms
-        if now_s - self._segments_s < SEGMENTS_SCAN_S and (oldest_ms is None or oldest_ms >= floor_ms):
-            return [wal]
-        self._segments_s = now_s
-        return [wal, Scan("", floor_ms, until=AFTER_JOBS)]
+        is_due = now_s - self._segments_s >= SEGMENTS_SCAN_S or (
+            oldest_ms is not None and oldest_ms < floor_ms
+        )
+        if not of_jobs and is_due:
+            self._segments_s = now_s
+            of_jobs = [Scan("", floor_ms, until=AFTER_JOBS)]
+        return [*wal, *of_jobs]
 
-    def ended(self, scans: Sequence[Scan]) -> None:
-        for scan in scans:
-            left = self._left[scan.is_of_jobs]
-            left.count, left.oldest_ms = scan.left, scan.oldest_ms
-            if not scan.is_of_jobs:
-                self._cleared = scan.cleared
+    def ended(self, scan: Scan) -> None:
+        left = self._left[scan.is_of_jobs]
+        left.count, left.oldest_ms = scan.left, scan.oldest_ms
+        if not scan.is_of_jobs:
+            self._cleared = scan.cleared
 
 
 def _older(one: int | None, other: int | None) -> int | None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -120,7 +121,67 @@ async def test_a_scan_that_takes_long_goes_on_at_the_next_sweep(world: World) ->
     assert world.garbage.orphans_left == 0
 
 
-async def test_a_scan_that_failed_goes_on_where_it_was(world: World) -> None:
+async def test_a_scan_that_cannot_be_made_keeps_no_other_from_its_own() -> None:
+    world = await World(is_far=True).start()
+    real = world.store.objects
+
+    async def failing(after: str = "", limit: int = 1000) -> list[StoredObject]:
+        if after < AFTER_JOBS:
+            raise StoreUnavailable("a key that this store does not take")
+        return list(await real(after, limit))
+
+    world.store.objects = failing  # type: ignore[method-assign]
+    left = 0
+    for _ in range(3):
+        placed = await world.store.write([DraftBatch(TOPIC, 0, b"x", 1)], world.clock.now_ms)
+        await world.store.abandon(placed.locator)
+        for _ in range(4):
+            with suppress(StoreUnavailable):
+                await world.sweep_after(1)
+        left = len(await real(AFTER_JOBS))
+    assert left == 0
+
+
+async def test_a_long_scan_of_segments_keeps_none_of_wal_objects_from_its_turn() -> None:
+    world = await World(is_far=True).start()
+    for base in range(20 * SLICE_OBJECTS):
+        await world.blobs.put(locator_of(world.clock, base), [b"kfs"])
+    real = world.store.objects
+
+    async def slow(after: str = "", limit: int = 1000) -> list[StoredObject]:
+        world.skew_s += SCAN_SLICE_S if after < AFTER_JOBS else 0
+        return list(await real(after, limit))
+
+    world.store.objects = slow  # type: ignore[method-assign]
+    await world.sweep_after(0)
+    placed = await world.store.write([DraftBatch(TOPIC, 0, b"x", 1)], world.clock.now_ms)
+    await world.store.abandon(placed.locator)
+    for _ in range(7):
+        await world.sweep_after(2)
+    assert await real(AFTER_JOBS) == []
+    assert await real() != [], "that scan is not over"
+
+
+async def test_another_epoch_begins_its_scans_anew() -> None:
+    world = await World(is_far=True).start()
+    listed: list[str] = []
+    real = world.store.objects
+
+    async def slow(after: str = "", limit: int = 1000) -> list[StoredObject]:
+        listed.append(after)
+        world.skew_s += SCAN_SLICE_S
+        return list(await real(after, limit))
+
+    for base in range(2 * SLICE_OBJECTS):
+        await world.blobs.put(locator_of(world.clock, base), [b"kfs"])
+    world.store.objects = slow  # type: ignore[method-assign]
+    await world.sweep_after(0)
+    world.garbage.begin_epoch()
+    await world.sweep_after(0)
+    assert [after for after in listed if after < AFTER_JOBS] == ["", ""]
+
+
+async def test_a_scan_that_failed_is_made_again(world: World) -> None:
     await world.write()
     real, failures = world.store.objects, [StoreUnavailable("no")]
 
@@ -168,7 +229,8 @@ def test_segments_are_listed_again_when_the_floor_passes_one_that_was_left() -> 
     wal, segments = scans.scans(floor_ms=100, now_s=0.0)
     page = [StoredObject("seg/a", 150, 1), StoredObject("seg/b", 120, 1)]
     segments.saw(page, page, frozenset())
-    scans.ended([wal, segments])
+    for scan in (wal, segments):
+        scans.ended(scan)
     assert (scans.oldest_ms, scans.left) == (120, 2)
     assert len(scans.scans(floor_ms=120, now_s=60.0)) == 1
     assert len(scans.scans(floor_ms=121, now_s=120.0)) == 2
