@@ -39,6 +39,7 @@ TOPIC: Final = "floors"
 PARTITIONS: Final = 4
 RATE: Final = 1_000
 RECORDS: Final = 30_000
+START_S: Final = 2.0
 SOURCE: Final = ROOT / "bench/floor/in_c.c"
 FIGURES: Final = ("requests/s", "CPU of one, us", "ack p50, ms", "p99, ms", "CPU at 1,000/s, %")
 
@@ -57,7 +58,9 @@ class Floor:
             [part.replace("PORT", str(port)) for part in self.command], cwd=ROOT
         ) as process:
             try:
-                time.sleep(1.0)  # the file is written first
+                time.sleep(START_S)  # the file is written first
+                if process.poll() is not None:
+                    raise RuntimeError(f"{self.name}: ended with exit code {process.returncode}")
                 yield process.pid
             finally:
                 process.kill()
@@ -115,17 +118,22 @@ def recording(recorder: Recorder) -> Iterator[None]:
     task = loop.create_task(recorder.serve(ready))
 
     def run() -> None:
-        with suppress(asyncio.CancelledError):
-            loop.run_until_complete(task)
-        loop.close()
+        try:
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(task)
+        finally:
+            loop.close()
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        ready.wait()
+        if not ready.wait(timeout=START_S):
+            raise RuntimeError("the recorder does not listen")
         yield
     finally:
-        loop.call_soon_threadsafe(task.cancel)
+        # Where it could not listen, its loop is closed by now.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(task.cancel)
         thread.join()
 
 

@@ -165,6 +165,7 @@ int main(int count, char **words) {
                 produced += one;
         }
         size_t size = (produced + 4095) & ~(size_t)4095;
+        size = size > PIECE_BYTES ? PIECE_BYTES : size;
         if (is_synced && size) {
             struct iovec part = {piece, size};
             file_at = file_at + (off_t)size > FILE_BYTES ? 0 : file_at;

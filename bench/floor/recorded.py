@@ -88,8 +88,9 @@ class Recorder:
         server = await asyncio.start_server(self._connection, "127.0.0.1", self._port)
         ready.set()
         try:
-            await server.serve_forever()
+            await asyncio.Event().wait()
         finally:
+            server.close()
             connections = list(self._connections)
             for connection in connections:
                 connection.cancel()

@@ -1,11 +1,15 @@
 """The servers of `bench.floors` acknowledge what clients of librdkafka send, in both languages."""
 
 import shutil
+import sys
 from pathlib import Path
+
+import pytest
 
 from bench.clients import measure
 from bench.floors import PARTITIONS, floors, paced_spec, record, single_spec
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="direct I/O and epoll are of Linux")
 RECORDS = 400
 
 
