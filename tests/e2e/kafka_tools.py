@@ -1,6 +1,7 @@
 """Kafka's own command-line tools, and what they print without the unsteady."""
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Final
 from tests.e2e.conftest import Endpoint
 from tests.support.tool_runner import ToolRunner
 
+APPLIED_S: Final = 30.0
 STACK_LINE: Final = re.compile(r"\s+at |\s*$")
 STEADY: Final = (
     (re.compile(r"TopicId: [\w-]{22}"), "TopicId: <id>"),
@@ -69,6 +71,12 @@ class SideBySide:
     tools: ToolRunner
     kafka: Endpoint
     endpoint: Endpoint
+
+    def await_kafka(self, tool: Tool, *arguments: str, until: Callable[[Said], bool]) -> None:
+        """Until Kafka says that: its broker learns a moment later what its controller has changed."""
+        deadline = time.monotonic() + APPLIED_S
+        while not until(found := said(self.tools, self.kafka, tool, arguments)):
+            assert time.monotonic() < deadline, found
 
     def run(
         self, tool: Tool, *arguments: str, stdin: str = "", compared: Filter = as_it_is, ordered: bool = True

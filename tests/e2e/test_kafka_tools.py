@@ -15,7 +15,7 @@ from gateway.configs.describe import describe_broker
 from gateway.handlers.api_versions import FEATURES
 from gateway.router import HANDLERS
 from tests.e2e.conftest import Endpoint
-from tests.e2e.kafka_tools import SideBySide, Tool, without_reason
+from tests.e2e.kafka_tools import Said, SideBySide, Tool, without_reason
 from tests.support.client import CLIENT_TIMEOUT_S
 from tests.support.kafka import KafkaServer
 from tests.support.tool_runner import ToolRunner
@@ -169,16 +169,26 @@ def test_kafka_configs_sets_defaults_of_topics_and_configs_of_groups(both: SideB
     for entity in (("--entity-default",), ("--entity-name", "1")):
         of_broker = ("--entity-type", "brokers", *entity)
         both.run(Tool.CONFIGS, "--alter", *of_broker, "--add-config", f"{delay}=70000")
+        await_applied(both, of_broker, f"{delay}=70000", is_there=True)
         described = both.run(Tool.CONFIGS, "--describe", *of_broker, compared=without_replicas)
         assert any(line.startswith(f"  {delay}=70000 ") for line in described.lines)
         both.run(Tool.CONFIGS, "--alter", *of_broker, "--delete-config", delay)
+        await_applied(both, of_broker, delay, is_there=False)
         assert len(both.run(Tool.CONFIGS, "--describe", *of_broker, compared=without_replicas).lines) == 1
     at_start = ("--entity-type", "brokers", "--entity-name", "1", "--add-config", "num.partitions=3")
     refused = both.run(Tool.CONFIGS, "--alter", *at_start, compared=without_reason)
     assert refused.exit_code == 1 and "InvalidRequestException" in refused.lines[-1]
     of_group = ("--entity-type", "groups", "--entity-name", f"tools-{topic}")
     both.run(Tool.CONFIGS, "--alter", *of_group, "--add-config", "consumer.session.timeout.ms=50000")
+    await_applied(both, of_group, "consumer.session.timeout.ms=50000", is_there=True)
     assert "50000" in both.run(Tool.CONFIGS, "--describe", *of_group).lines[-1]
+
+
+def await_applied(both: SideBySide, entity: Sequence[str], config: str, *, is_there: bool) -> None:
+    def until(found: Said) -> bool:
+        return any(config in line for line in found.lines) is is_there
+
+    both.await_kafka(Tool.CONFIGS, "--describe", *entity, until=until)
 
 
 def without_replicas(line: str) -> str | None:
