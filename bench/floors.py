@@ -3,7 +3,7 @@
 Beside Kafka, Kafka that syncs each batch, and Dragoman there are servers that keep nothing of a broker but a
 synced write: one in C and one in Python, over uvloop (`bench/floor`). They answer with responses that were
 recorded from a gateway. What they reach is what a server has that does the same promise; each also runs
-without its write, which tells what the write costs. All are loaded in turn, with the bench's clients, to one
+without its write, which shows what the write costs. All are loaded in turn, with the bench's clients, to one
 partition at a fixed rate and with 20 requests in flight.
 """
 

@@ -1,6 +1,6 @@
 """Responses of a gateway to the clients of the bench, as a server can give them again.
 
-A response to Produce is told by its partition alone, any other by the whole request.
+A response to Produce is found by its partition alone, any other by the whole request.
 """
 
 import asyncio

@@ -131,15 +131,13 @@ async def test_a_scan_that_cannot_be_made_keeps_no_other_from_its_own() -> None:
         return list(await real(after, limit))
 
     world.store.objects = failing  # type: ignore[method-assign]
-    left = 0
     for _ in range(3):
         placed = await world.store.write([DraftBatch(TOPIC, 0, b"x", 1)], world.clock.now_ms)
         await world.store.abandon(placed.locator)
         for _ in range(4):
             with suppress(StoreUnavailable):
                 await world.sweep_after(1)
-        left = len(await real(AFTER_JOBS))
-    assert left == 0
+    assert await real(AFTER_JOBS) == []
 
 
 async def test_a_long_scan_of_segments_keeps_none_of_wal_objects_from_its_turn() -> None:
