@@ -149,15 +149,12 @@ class GarbageCollector:
         """Objects that no entry names and that the last scans kept: most are new, and may still be
         committed."""
         self._scans = OrphanScans(is_far=segments.capabilities.overlapping)
-        self._scanning: Sequence[Scan] = ()
-        """Scans that have begun and are not over yet."""
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """Producers were heard by the owner before until its last entry. Graces go on: dead objects may have
         readers here."""
         self._scans.begin()
-        self._scanning = ()
         elapsed_ms = self._elapsed() if self._elapsed is not None else 0
         self._hearing_by_clock, self._hearing_by_entries = (
             Hearing(self._shard.owner.recovered_ms or now, now, elapsed_ms, PRODUCER_EXPIRATION_MS)
@@ -341,24 +338,18 @@ class GarbageCollector:
         # an object below it. So an object below it that no entry names will never be named.
         if not self._may_delete():
             return 0, False
-        floor_ms, now_s = self._shard.state.objects.floor_ms, loop_time()
-        if self._scans.is_due(floor_ms, now_s):
-            self._scanning = self._scans.scans(floor_ms, now_s, self._scanning)
-        scanning, self._scanning = self._scanning, ()
         deleted, is_over, failure = 0, False, None
-        for scan in scanning:
+        for scan in self._scans.scans(self._shard.state.objects.floor_ms, loop_time()):
             try:
                 deleted += await self._go_on_with(scan, loop_time)
             except StoreError as error:
-                # It begins again when it is due: the others are not kept from theirs.
+                self._scans.failed(scan)
                 failure = error
                 continue
             if scan.is_over:
                 is_over = True
                 self._scans.ended(scan)
                 self.orphans_left = self._scans.left
-            else:
-                self._scanning = [*self._scanning, scan]
         if failure is not None:
             raise failure
         return deleted, is_over

@@ -92,6 +92,7 @@ class OrphanScans:
         self._cleared = AFTER_JOBS
         self._floor_ms = -1
         self._scanned_s = self._whole_s = self._segments_s = -math.inf
+        self._under_way: list[Scan] = []
 
     @property
     def oldest_ms(self) -> int | None:
@@ -103,31 +104,34 @@ class OrphanScans:
         """Objects that no entry names and that the last scans kept."""
         return self._left[False].count + self._left[True].count
 
-    def is_due(self, floor_ms: int, now_s: float) -> bool:
-        """`now_s` is loop time."""
-        return not self._is_far or floor_ms > self._floor_ms or now_s - self._scanned_s >= SCAN_S
-
-    def scans(self, floor_ms: int, now_s: float, under_way: Sequence[Scan] = ()) -> Sequence[Scan]:
-        """Those to make now: none begins while one of the same objects is under way."""
-        self._floor_ms, self._scanned_s = floor_ms, now_s
+    def scans(self, floor_ms: int, now_s: float) -> Sequence[Scan]:
+        """Those that have begun and are not over, and those that are due. `now_s` is loop time."""
         if not self._is_far:
-            return under_way or [Scan("", floor_ms)]
-        wal = [scan for scan in under_way if not scan.is_of_jobs]
-        of_jobs = [scan for scan in under_way if scan.is_of_jobs]
-        if not wal:
+            self._under_way = self._under_way or [Scan("", floor_ms)]
+        elif floor_ms > self._floor_ms or now_s - self._scanned_s >= SCAN_S:
+            self._begin_far(floor_ms, now_s)
+        return tuple(self._under_way)
+
+    def _begin_far(self, floor_ms: int, now_s: float) -> None:
+        """None begins while one of the same objects is under way."""
+        self._floor_ms, self._scanned_s = floor_ms, now_s
+        are_of_jobs = {scan.is_of_jobs for scan in self._under_way}
+        if False not in are_of_jobs:
             if now_s - self._whole_s >= FULL_SCAN_S:
                 self._whole_s, self._cleared = now_s, AFTER_JOBS
-            wal = [Scan(self._cleared, floor_ms, MAX_ABOVE_FLOOR)]
+            self._under_way.append(Scan(self._cleared, floor_ms, MAX_ABOVE_FLOOR))
         oldest_ms = self._left[True].oldest_ms
-        is_due = now_s - self._segments_s >= SEGMENTS_SCAN_S or (
-            oldest_ms is not None and oldest_ms < floor_ms
-        )
-        if not of_jobs and is_due:
+        is_passed = oldest_ms is not None and oldest_ms < floor_ms
+        if True not in are_of_jobs and (is_passed or now_s - self._segments_s >= SEGMENTS_SCAN_S):
             self._segments_s = now_s
-            of_jobs = [Scan("", floor_ms, until=AFTER_JOBS)]
-        return [*wal, *of_jobs]
+            self._under_way.append(Scan("", floor_ms, until=AFTER_JOBS))
+
+    def failed(self, scan: Scan) -> None:
+        """It begins again when it is due: others are not kept from theirs."""
+        self._under_way.remove(scan)
 
     def ended(self, scan: Scan) -> None:
+        self._under_way.remove(scan)
         left = self._left[scan.is_of_jobs]
         left.count, left.oldest_ms = scan.left, scan.oldest_ms
         if not scan.is_of_jobs:
